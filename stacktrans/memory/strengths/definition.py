@@ -23,7 +23,6 @@ compiled code (`stacktrans.memory.strengths.kernel`) makes the same comparisons 
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -81,17 +80,26 @@ class StrengthMemory(Memory[Strengths]):
         state = self.update(state, signals, values)
         return state, read(self.read_weights(state), state.values)
 
-    @abstractmethod
     def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
         """Pop and push, without reading; shapes as in `step`."""
+        strengths, rows, amounts = state.strengths, state.values, signals.split(1, dim=1)
+        for signal, end in self.ends.pops:  # equations 2, 4, 7 and 8
+            strengths = _inwards(end, popped(_inwards(end, strengths), amounts[signal]))
+        for (signal, end), vector in zip(self.ends.pushes, values.split(1, dim=1), strict=True):
+            strengths = _pushed(end, strengths, amounts[signal])  # equations 2, 4 and 9
+            rows = _pushed(end, rows, vector)  # equations 1 and 6
+        return Strengths(strengths, rows)
 
-    @abstractmethod
     def read_weights(self, state: Strengths) -> Tensor:
         """[B, reads, rows]: how much of each row each read is made of."""
+        by_end = [_inwards(end, read_by(_inwards(end, state.strengths))) for end in self.ends.reads]
+        return torch.stack(by_end, dim=1)  # equations 3, 5, 10 and 11
 
     def row_origins(self, steps: int) -> list[int]:
         """For a memory after `steps` steps, the step (from 0) that pushed each row."""
-        return list(range(steps))
+        pushed, ends = range(steps), [end for _, end in self.ends.pushes]
+        below = reversed(pushed) if BOTTOM in ends else ()
+        return [*below, *(pushed if TOP in ends else ())]
 
     def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
         held, parts = shares(store, steps)
@@ -112,6 +120,16 @@ class StrengthMemory(Memory[Strengths]):
             parts=dict(zip(self.push_names, by_step, strict=True)),
             rows={self.name: HeldRows(origins, state.strengths[0])},
         )
+
+
+def _inwards(end: int, rows: Tensor) -> Tensor:
+    """Rows [B, n] in their order from an end inwards; or, of that, the rows in their own order."""
+    return rows.flip(1) if end == TOP else rows
+
+
+def _pushed(end: int, rows: Tensor, new: Tensor) -> Tensor:
+    """Rows [B, n, ...] with a new one at an end."""
+    return torch.cat([rows, new] if end == TOP else [new, rows], dim=1)
 
 
 def read(weights: Tensor, values: Tensor) -> Tensor:
@@ -165,7 +183,7 @@ def read_by(strengths: Tensor) -> Tensor:
 class Stack(StrengthMemory):
     """Pops from the top, pushes on top, reads from the top.
 
-    Row 0 is the bottom.
+    Row 0 is the bottom. Equations 1, 2 and 3.
     """
 
     name = "stack"
@@ -174,17 +192,6 @@ class Stack(StrengthMemory):
         ("stack",), pops=((0, TOP),), pushes=((1, TOP),), reads=(TOP,), signal_names=("pop", "push")
     )
 
-    def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
-        pop, push = signals[:, :1], signals[:, 1:]
-        left = popped(state.strengths.flip(1), pop).flip(1)
-        return Strengths(
-            torch.cat([left, push], dim=1),  # equation 2
-            torch.cat([state.values, values], dim=1),  # equation 1
-        )
-
-    def read_weights(self, state: Strengths) -> Tensor:
-        return read_by(state.strengths.flip(1)).flip(1).unsqueeze(1)  # equation 3
-
     def kernel(self) -> Kernel:
         return StrengthKernel.of(self.ends)
 
@@ -192,7 +199,7 @@ class Stack(StrengthMemory):
 class Queue(StrengthMemory):
     """Pops and reads at the front, pushes at the back.
 
-    Row 0 is the front.
+    Row 0 is the front. Equations 1, 4 and 5.
     """
 
     name = "queue"
@@ -205,16 +212,6 @@ class Queue(StrengthMemory):
         signal_names=("pop", "push"),
     )
 
-    def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
-        pop, push = signals[:, :1], signals[:, 1:]
-        return Strengths(
-            torch.cat([popped(state.strengths, pop), push], dim=1),  # equation 4
-            torch.cat([state.values, values], dim=1),  # equation 1
-        )
-
-    def read_weights(self, state: Strengths) -> Tensor:
-        return read_by(state.strengths).unsqueeze(1)  # equation 5
-
     def kernel(self) -> Kernel:
         return StrengthKernel.of(self.ends)
 
@@ -223,7 +220,7 @@ class Deque(StrengthMemory):
     """Pops, pushes and reads at both ends.
 
     Row 0 is the bottom. Within a step the pop from the top comes first, then the pop from the
-    bottom on what is left, then both pushes, then both reads.
+    bottom on what is left, then both pushes, then both reads. Equations 6 to 11.
     """
 
     name = "deque"
@@ -235,24 +232,6 @@ class Deque(StrengthMemory):
         reads=(TOP, BOTTOM),
         signal_names=("pop top", "push top", "pop bottom", "push bottom"),
     )
-
-    def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
-        pop_top, push_top, pop_bottom, push_bottom = signals.split(1, dim=1)
-        left = popped(state.strengths.flip(1), pop_top).flip(1)  # equation 7
-        left = popped(left, pop_bottom)  # equation 8
-        pushed_top, pushed_bottom = values.split(1, dim=1)
-        return Strengths(
-            torch.cat([push_bottom, left, push_top], dim=1),  # equation 9
-            torch.cat([pushed_bottom, state.values, pushed_top], dim=1),  # equation 6
-        )
-
-    def read_weights(self, state: Strengths) -> Tensor:
-        top = read_by(state.strengths.flip(1)).flip(1)  # equation 10
-        bottom = read_by(state.strengths)  # equation 11
-        return torch.stack([top, bottom], dim=1)
-
-    def row_origins(self, steps: int) -> list[int]:
-        return [*reversed(range(steps)), *range(steps)]
 
     def kernel(self) -> Kernel:
         return StrengthKernel.of(self.ends)
