@@ -17,7 +17,6 @@ from stacktrans.decoding.model import Numbers
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.units import Units
 from stacktrans.model.weights import weight_shapes
-from stacktrans.settings.model_config import ModelConfig
 
 SHUT = -1e30
 """The sum of a gate or a signal that is 0: far below those of other actions, too, which are great
@@ -33,7 +32,8 @@ Change = Callable[[Checkpoint, Weights], None]
 
 def parts_of(checkpoint: Checkpoint) -> list[str]:
     """The parts that a model can be run without, of those that it has."""
-    if not _is_known(checkpoint):
+    known = checkpoint.config.model.controller.name in CONTROLLERS.builtin
+    if not (known and checkpoint.weights):  # or else it is unknown what the weights mean
         return []
     memory = checkpoint.memory
     there = (
@@ -101,23 +101,9 @@ def _with_all_biases(checkpoint: Checkpoint) -> Checkpoint:
     model = model.model_copy(update={"controller": controller})
     dtype = weights["classifier.weight"].dtype
     shapes = weight_shapes(model, layout.inputs, layout.outputs)
-    complete = {
-        name: weights[name] if name in weights else np.zeros(shape, dtype)
-        for name, shape in shapes.items()
-    }
+    zeros = {name: np.zeros(shape, dtype) for name, shape in shapes.items()}
     config = checkpoint.config.model_copy(update={"model": model})
-    return replace(checkpoint, config=config, weights=complete)
-
-
-def _units(model: ModelConfig) -> type[Units]:
-    units: type[Units] = CONTROLLERS.load(model.controller.name)
-    return units
-
-
-def _is_known(checkpoint: Checkpoint) -> bool:
-    """Whether there are weights, and what they mean is known."""
-    known = checkpoint.config.model.controller.name in CONTROLLERS.builtin
-    return known and bool(checkpoint.weights)
+    return replace(checkpoint, config=config, weights={**zeros, **weights})
 
 
 def _blind(checkpoint: Checkpoint, weights: Weights) -> None:
@@ -127,20 +113,17 @@ def _blind(checkpoint: Checkpoint, weights: Weights) -> None:
         return
     # A linear controller passes on what it sees, and what was read is the last of that.
     read = checkpoint.memory.reads * checkpoint.config.model.memory_size
-    for name, weight in weights.items():
-        if name in {"operation.signals.weight", "operation.values.weight", _first_map(weights)}:
-            weight[:, weight.shape[1] - read :] = 0
-
-
-def _first_map(weights: Weights) -> str:
-    """What makes outputs of the controller's own."""
-    return "output.0.weight" if "output.0.weight" in weights else "classifier.weight"
+    of_outputs = "output.0.weight" if "output.0.weight" in weights else "classifier.weight"
+    for name in ("operation.signals.weight", "operation.values.weight", of_outputs):
+        if name in weights:
+            weights[name][:, weights[name].shape[1] - read :] = 0
 
 
 def _forget(checkpoint: Checkpoint, weights: Weights) -> None:
     """Have a controller's state be nothing at the beginning of each step."""
     model = checkpoint.config.model
-    gates, size = _units(model).gates, model.units.hidden_size
+    units: type[Units] = CONTROLLERS.load(model.controller.name)
+    gates, size = units.gates, model.units.hidden_size
     for layer in range(model.units.layers):
         prefix = f"controller.layers.{layer}."
         weights[f"{prefix}hidden_weight"][:] = 0
