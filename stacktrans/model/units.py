@@ -20,11 +20,9 @@ class Units:
         states: how many vectors [H] the state is made of; the first is the output.
         cell: by which compiled code of `stacktrans.kernels.cells` they are run; None for none. It
             is not inherited.
-        torch_layer: `module:name` of a layer of them.
         units: whether a layer has units of its own; one without passes its input on.
     """
 
-    torch_layer: ClassVar[str]
     gates: ClassVar[tuple[str, ...]]
     states: ClassVar[int]
     units: ClassVar[bool] = True
@@ -32,9 +30,9 @@ class Units:
 
     @classmethod
     def layer(cls) -> Any:
-        """The class of a layer of them, for which torch is loaded."""
-        module, _, name = cls.torch_layer.partition(":")
-        return getattr(importlib.import_module(module), name)
+        """The class of a layer of them, which is called like them; for it torch is loaded."""
+        controllers = importlib.import_module("stacktrans.model.controllers")
+        return getattr(controllers, f"{cls.__name__}Layer")
 
     @classmethod
     def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
@@ -62,7 +60,6 @@ class Units:
 class LSTM(Units):
     """Long short-term memory."""
 
-    torch_layer = "stacktrans.model.controllers:LSTMLayer"
     gates = ("input", "forget", "output", "candidate")
     cell = "lstm"
     states = 2
@@ -71,7 +68,6 @@ class LSTM(Units):
 class GRU(Units):
     """Gated recurrent unit; its update gate keeps."""
 
-    torch_layer = "stacktrans.model.controllers:GRULayer"
     gates = ("reset", "update", "candidate")
     cell = "gru"
     states = 1
@@ -80,7 +76,6 @@ class GRU(Units):
 class RNN(Units):
     """Simple recurrent units with tanh."""
 
-    torch_layer = "stacktrans.model.controllers:RNNLayer"
     gates = ("candidate",)
     cell = "rnn"
     states = 1
@@ -89,7 +84,6 @@ class RNN(Units):
 class Sigmoid(Units):
     """Simple recurrent units with a sigmoid (joulin2015, section 2)."""
 
-    torch_layer = "stacktrans.model.controllers:SigmoidLayer"
     gates = ("candidate",)
     cell = "sigmoid"
     states = 1
@@ -101,7 +95,6 @@ class Linear(Units):
     Only the maps to signals, values and outputs are learned (hao2018, section 3.1).
     """
 
-    torch_layer = "stacktrans.model.controllers:LinearLayer"
     gates = ("sum",)
     cell = "linear"
     states = 1
