@@ -13,11 +13,11 @@ from torch.nn import functional
 
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.kernels.arrays import Array
-from stacktrans.kernels.batches import Kind
+from stacktrans.kernels.batches import Kind, ModelWeights
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Entry
 from stacktrans.kernels.kernel import Kernel
-from stacktrans.kernels.sequences import ModelWeights, as_array, fused_sequence
+from stacktrans.kernels.sequences import as_array, fused_sequence
 from stacktrans.memory import Deque, Memory, Queue, Stack, StrengthMemory
 from stacktrans.model.arrays import RunWeights, State, run_steps
 from stacktrans.model.controllers import RecurrentLayer
@@ -127,13 +127,14 @@ class Case:
         return [self.tensors[f"projected{layer}"] for layer in range(self.layers)]
 
     @property
-    def weights(self) -> ModelWeights:
+    def weights(self) -> ModelWeights[Tensor]:
         """All that compiled code is given."""
         signal_weight, signal_bias, value_weight, value_bias = self.heads
         shape = (len(self.projected[0]), signal_weight.shape[1])
         states = [[part.expand(shape) for part in self._initial(n)] for n in range(self.layers)]
         names = (f"{part}{layer}" for layer in range(self.layers) for part in ("below", "hidden"))
         return ModelWeights(
+            self.kind(),
             torch.cat([sums.flatten(0, 1) for sums in self.projected], dim=1),
             torch.stack([torch.stack(parts) for parts in states]),
             torch.cat([signal_weight, value_weight]),
@@ -158,15 +159,16 @@ class Case:
 
     def run_weights(self, hard: bool = False) -> RunWeights:
         """The same as arrays, to be run without gradients."""
-        *shared, layers, signals = self.weights
-        projected, initial, heads, bias, *own = map(as_array, (*shared, *layers))
-        return RunWeights(self.kind(hard), projected, initial[:, :, 0], heads, bias, own, signals)
+        given = self.weights
+        tensors = given.projected, given.initial[:, :, :1], given.heads, given.bias, *given.layers
+        sums, initial, heads, bias, *layers = map(as_array, tensors)
+        return RunWeights(self.kind(hard), sums, initial, heads, bias, layers, given.signals)
 
     def fused(self) -> Named:
         """What compiled code makes of it."""
         batch, steps, _ = self.projected[0].shape
         done, _ = fused_sequence(
-            self.kind(), [steps] * batch, [steps] * batch, torch.arange(batch * steps), self.weights
+            self.weights, [steps] * batch, [steps] * batch, torch.arange(batch * steps)
         )
         return {name: part.unflatten(0, (batch, steps)) for name, part in done._asdict().items()}
 

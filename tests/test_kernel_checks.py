@@ -106,7 +106,7 @@ def test_steps_and_ids_that_do_not_fit(lengths: list[int], ids: int) -> None:
     case = Case.drawn("lstm", "stack", SHAPE, torch.float32)
     inputs = torch.zeros(ids, dtype=torch.int64)
     with pytest.raises(ValueError, match=r"longest first|not those of the steps"):
-        fused_sequence(case.kind(), lengths, lengths, inputs, case.weights)
+        fused_sequence(case.weights, lengths, lengths, inputs)
 
 
 @pytest.mark.parametrize(

@@ -165,7 +165,7 @@ class Network:
         self.ends, self.layout = ends, checkpoint.layout
         self.model = replace(predictor.made_hard(True), threads=1)
         self.nothing = len(self.model.weights.projected) - 1
-        self.start = self.model.weights.initial[self._kept]
+        self.start = self.model.weights.initial[:, :, 0][self._kept]
         nothing = self.model.weights.kind.memory.nothing
         self.empty = np.full(self.model.weights.sizes.columns, nothing, self.start.dtype)
 
@@ -173,7 +173,7 @@ class Network:
     def _kept(self) -> Array:
         """Which numbers of all states the next step sees, [L, states, H]."""
         weights = self.model.weights
-        kept = np.ones(weights.initial.shape, np.bool_)
+        kept = np.ones(weights.initial[:, :, 0].shape, np.bool_)
         units = weights.kind.units
         for layer, hidden in enumerate(weights.layers[1::2]):
             if not hidden.any():

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -38,6 +39,32 @@ class Kind(NamedTuple):
     hard: bool = False
 
 
+@dataclass(eq=False)
+class ModelWeights(Generic[Numbers]):
+    """A controller and what it says to its memory, for a batch of B, as arrays or as tensors.
+
+    Attributes:
+        kind: what is run.
+        projected: [ids, L * gates * H] the gates' sums over each id, bias included; with buffers,
+            the last id is no input.
+        initial: [L, states, B, H] the state before the first step.
+        heads: [signals + pushes * m, H] of signals and values.
+        bias: [signals + pushes * m] of signals and values.
+        layers: two weights of each layer, the lowest first: [gates * H, size of what comes from
+            below] for the vectors read at the step before, and in a higher layer for the output of
+            the layer below; and [gates * H, H] for the hidden state.
+        signals: how many of the heads are signals.
+    """
+
+    kind: Kind
+    projected: Numbers
+    initial: Numbers
+    heads: Numbers
+    bias: Numbers
+    layers: Sequence[Numbers]
+    signals: int
+
+
 class Sizes(NamedTuple):
     """The sizes of everything in a run.
 
@@ -63,28 +90,18 @@ class Sizes(NamedTuple):
     dtype: np.dtype[Any]
 
     @classmethod
-    def of(
-        cls,
-        kind: Kind,
-        signals: int,
-        initial: Array,
-        heads: Array,
-        bias: Array,
-        weights: Sequence[Array],
-    ) -> Self:
-        """The sizes of a run with weights as `ModelWeights` has them.
-
-        Raises:
-            ValueError: they are not of the right shapes.
-        """
-        layers, _, batch, size = initial.shape
+    def of(cls, weights: ModelWeights[Array]) -> Self:
+        """The sizes of a run; raises `ValueError` if weights are not of the right shapes."""
+        kind, signals, heads = weights.kind, weights.signals, weights.heads
+        layers, _, batch, size = weights.initial.shape
         columns = (len(heads) - signals) // max(kind.memory.pushes, 1)
         sizes = cls(kind, layers, batch, size, signals, columns, heads.dtype)
+        states = (layers, kind.units.states, batch, size)
         check_shape("signals", (signals,), (kind.memory.signals + (2 if kind.buffered else 0),))
         check_shape("weights of signals and values", heads.shape, (sizes.heads, size))
-        check_shape("biases of signals and values", bias.shape, (sizes.heads,))
-        check_shape("initial state", initial.shape, (layers, kind.units.states, batch, size))
-        for index, weight in enumerate(weights):
+        check_shape("biases of signals and values", weights.bias.shape, (sizes.heads,))
+        check_shape("initial state", weights.initial.shape, states)
+        for index, weight in enumerate(weights.layers):
             layer, hidden = divmod(index, 2)
             expected = (kind.units.gates * size, size if layer or hidden else sizes.read)
             what = "hidden" if hidden else "below"
@@ -202,14 +219,16 @@ def check_ids(ids: Array, count: int) -> None:
         raise IndexError(f"ids are {ids.min()} to {ids.max()}; expected 0 to {count - 1}")
 
 
-def forward_weights(gates: int, weights: Sequence[Array], heads: Array) -> Weights:
-    """Weights in panels, from `below` and `hidden` of each layer and those of the heads."""
-    return _stacked([gate_panels(weight, gates) for weight in weights], panels(heads.T))
+def forward_weights(weights: ModelWeights[Array]) -> Weights:
+    """Weights of layers and heads in panels."""
+    gates = weights.kind.units.gates
+    layers = [gate_panels(weight, gates) for weight in weights.layers]
+    return _stacked(layers, panels(weights.heads.T))
 
 
-def backward_weights(weights: Sequence[Array], heads: Array) -> Weights:
+def backward_weights(layers: Sequence[Array], heads: Array) -> Weights:
     """The transposed weights in panels."""
-    return _stacked([panels(weight) for weight in weights], panels(heads))
+    return _stacked([panels(weight) for weight in layers], panels(heads))
 
 
 def _stacked(layers: list[Array], heads: Array) -> Weights:

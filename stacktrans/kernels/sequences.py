@@ -19,6 +19,7 @@ from stacktrans.kernels.batches import (
     Given,
     Grads,
     Kind,
+    ModelWeights,
     Sizes,
     backward_part,
     backward_weights,
@@ -38,29 +39,6 @@ ARRAY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
 """The types of numbers that there is compiled code for, and numpy's name of each."""
 # With fewer rows than this the products would wait for the weights to come from memory.
 _LEAST_ITEMS = 4
-
-
-class ModelWeights(NamedTuple):
-    """A controller and what it says to its memory, for a batch of B.
-
-    Attributes:
-        projected: [ids, L * gates * H] the gates' sums over each id, bias included; with buffers,
-            the last id is no input.
-        initial: [L, states, B, H] the state before the first step.
-        heads: [signals + pushes * m, H] of signals and values.
-        bias: [signals + pushes * m] of signals and values.
-        layers: two weights of each layer, the lowest first: [gates * H, size of what comes from
-            below] for the vectors read at the step before, and in a higher layer for the output of
-            the layer below; and [gates * H, H] for the hidden state.
-        signals: how many of the heads are signals.
-    """
-
-    projected: Tensor
-    initial: Tensor
-    heads: Tensor
-    bias: Tensor
-    layers: Sequence[Tensor]
-    signals: int
 
 
 class SequenceOutput(NamedTuple):
@@ -177,9 +155,11 @@ class _Sequence(torch.autograd.Function):
         """Run the steps, with weights as `ModelWeights` has them."""
         Entry.compile_from_now_on()
         starts, before = plan.starts, plan.before
-        start, own_heads, own_bias, *own = map(as_array, (initial, heads, bias, *weights))
-        sizes = Sizes.of(plan.kind, plan.signals, start, own_heads, own_bias, own)
-        inputs = sizes.inputs(starts, plan.input_starts, plan.ids, as_array(projected))
+        tensors = projected, initial, heads, bias, *weights
+        sums, start, own_heads, own_bias, *layers = map(as_array, tensors)
+        own = ModelWeights(plan.kind, sums, start, own_heads, own_bias, layers, plan.signals)
+        sizes = Sizes.of(own)
+        inputs = sizes.inputs(starts, plan.input_starts, plan.ids, sums)
         first, held, places = torch.from_numpy(sizes.nothing_read()), None, int(starts[-1])
         if before is not None:
             # The state of the units is known to be of these sizes: it is the initial one.
@@ -188,8 +168,8 @@ class _Sequence(torch.autograd.Function):
             first, held = before.read, before.held
         store = sizes.store(int(np.diff(starts).max(initial=0)), places, held)
         trace = sizes.new_trace(places, places)
-        ready = forward_weights(plan.kind.units.gates, own, own_heads)
-        given, reads = Given(ready, starts, inputs, store, trace), in_place(first)
+        given = Given(forward_weights(own), starts, inputs, store, trace)
+        reads = in_place(first)
 
         def run(part: slice) -> tuple[Array, Array]:
             state, read = start[:, :, part].copy(), reads[part].copy()
@@ -329,11 +309,10 @@ def _added_up(rows: Tensor, ids: Array, count: int) -> Tensor:
 
 
 def fused_sequence(
-    kind: Kind,
+    weights: ModelWeights[Tensor],
     lengths: Sequence[int],
     steps: Sequence[int],
     ids: Tensor,
-    weights: ModelWeights,
     before: Carried | None = None,
 ) -> tuple[SequenceOutput, Carried]:
     """The steps of a controller and the memory it operates, for a batch of B.
@@ -341,27 +320,26 @@ def fused_sequence(
     Gradients go back to the first of these steps, and no further.
 
     Args:
-        kind: what is run.
+        weights: of the model.
         lengths: how many inputs each item has, M together; the longest first.
         steps: how many steps each item takes, N together; without buffers, as many.
         ids: [M] the inputs, those of an item one after the other.
-        weights: of the model.
         before: what the items carry on from earlier steps; None for those that begin.
 
     Returns:
         What came out, and what the items carry on.
     """
     starts, input_starts = np.cumsum([0, *steps]), np.cumsum([0, *lengths])
-    inputs = as_array(ids)
-    if kind.buffered:
+    inputs, initial = as_array(ids), weights.initial
+    if weights.kind.buffered:
         nothing = len(weights.projected) - 1
         check_ids(inputs, nothing)
         inputs = np.insert(inputs, np.repeat(input_starts[1:], 2), nothing)
-    projected, initial, heads, bias, layers, signals = weights
     if before is not None:
         check_shape("units", before.units.shape, tuple(initial.shape))
         initial = before.units
-    plan = _Plan(kind, signals, starts, input_starts, inputs, before)
+    plan = _Plan(weights.kind, weights.signals, starts, input_starts, inputs, before)
+    shared = weights.projected, initial, weights.heads, weights.bias
     run: Any = _Sequence.apply
-    *done, carried = run(plan, projected, initial, heads, bias, *layers)
+    *done, carried = run(plan, *shared, *weights.layers)
     return SequenceOutput(*done), carried

@@ -13,7 +13,7 @@ from stacktrans.common.errors import OVERFLOW
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.decoding.model import Mixed
 from stacktrans.kernels.arrays import Array
-from stacktrans.kernels.batches import Kind, Sizes, check_ids, forward_weights
+from stacktrans.kernels.batches import Kind, ModelWeights, Sizes, check_ids, forward_weights
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Entry
 from stacktrans.kernels.drive import forward
@@ -38,41 +38,25 @@ def kind_of(config: ModelConfig, memory: Memory[Any], hard: bool = False) -> Kin
 
 
 @dataclass(eq=False)
-class RunWeights:
-    """The weights of a model that is only run.
+class RunWeights(ModelWeights[Array]):
+    """The weights of a model that is only run, as for a single string.
 
     Attributes:
-        kind: what is run.
-        projected: [ids, L * gates * H] the gates' sums over each id, bias included; with buffers,
-            the last is for no input.
-        initial: [L, states, H] the state before the first step.
-        heads: [signals + pushes * m, H] of signals and values.
-        bias: [signals + pushes * m] of signals and values.
-        layers: two weights of each layer, as `sequences.ModelWeights` has them.
-        signals: how many of the heads are signals.
-        sizes: of everything in a run of one string.
+        sizes: of everything in a run.
 
     Raises:
         ValueError: they are not of the right shapes.
     """
 
-    kind: Kind
-    projected: Array
-    initial: Array
-    heads: Array
-    bias: Array
-    layers: list[Array]
-    signals: int
     sizes: Sizes = field(init=False)
 
     def __post_init__(self) -> None:
-        initial = self.initial[:, :, None]
-        self.sizes = Sizes.of(self.kind, self.signals, initial, self.heads, self.bias, self.layers)
+        self.sizes = Sizes.of(self)
 
     @functools.cached_property
     def panels(self) -> Weights:
         """What multiplies rows at each step."""
-        return forward_weights(self.kind.units.gates, self.layers, self.heads)
+        return forward_weights(self)
 
     @property
     def inputs(self) -> int:
@@ -115,7 +99,7 @@ class State:
     def first(cls, weights: RunWeights, batch: int, steps: int) -> State:
         """The state of B strings before the first step, with room for some steps."""
         sizes = weights.sizes._replace(batch=batch)
-        units = np.repeat(weights.initial[:, :, None], batch, axis=2)
+        units = np.repeat(weights.initial, batch, axis=2)
         return cls(sizes, units, sizes.nothing_read(), sizes.store(steps), steps)
 
     def _look(self) -> None:
@@ -329,7 +313,7 @@ def from_weights(
     run = RunWeights(
         kind,
         np.concatenate([layer.projected for layer in layers], axis=1),
-        np.stack([layer.initial for layer in layers]),
+        np.stack([layer.initial for layer in layers])[:, :, None],
         np.concatenate([signals, values]),
         np.concatenate([signals_bias, values_bias]),
         [weight for layer in layers for weight in (layer.below, layer.hidden)],

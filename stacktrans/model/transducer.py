@@ -19,9 +19,9 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import UsageError
-from stacktrans.kernels.batches import Kind
+from stacktrans.kernels.batches import Kind, ModelWeights
 from stacktrans.kernels.sequences import Carried as CarriedCompiled
-from stacktrans.kernels.sequences import ModelWeights, as_array, can_run, fused_sequence
+from stacktrans.kernels.sequences import as_array, can_run, fused_sequence
 from stacktrans.memory import Memory, make_memory
 from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition
@@ -252,11 +252,10 @@ def _unroll_compiled(
     else:
         projected, ids = _projected(model, ids, noise)
     done, carried = fused_sequence(
-        kind,
+        _weights(model, kind, projected, len(lengths)),
         [lengths[row] for row in longest_first],
         [steps[row] for row in longest_first],
         ids,
-        _weights(model, projected, len(lengths)),
         before,
     )
     longest = model.config.steps_over(inputs.shape[1])
@@ -290,7 +289,9 @@ def _projected(model: Transducer, ids: Tensor, noise: GateNoise) -> tuple[list[T
     return [noise(sums) for sums in projected], each
 
 
-def _weights(model: Transducer, projected: Sequence[Tensor], batch: int) -> ModelWeights:
+def _weights(
+    model: Transducer, kind: Kind, projected: Sequence[Tensor], batch: int
+) -> ModelWeights[Tensor]:
     layers = model.controller.all_layers
     nothing = model.classifier.weight.new_zeros(0, model.controller.hidden_size)
 
@@ -303,6 +304,7 @@ def _weights(model: Transducer, projected: Sequence[Tensor], batch: int) -> Mode
     signals, signal_bias = head(operation.signals if operation else None)
     values, value_bias = head(operation.values if operation else None)
     return ModelWeights(
+        kind,
         torch.cat([*projected], dim=1) if projected[1:] else projected[0],
         torch.stack([torch.stack(layer.initial(batch)) for layer in layers]),
         torch.cat([signals, values]),
