@@ -6,6 +6,7 @@ polynomial, and float64, which is here for checks of gradients, through the C li
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.compiling import before_compiling, compiled, reordered
 
+Function = Callable[[Any], Any]
 _ZERO = np.float32(0)
 _ONE = np.float32(1)
 _TWO = np.float32(2)
@@ -94,24 +96,19 @@ def tanh(x: Any) -> Any:
     return np.tanh(x)
 
 
-# Not strict: it would want the annotations repeated in the lambdas.
-def _choose_exp(x: Any) -> Any:
-    return (lambda x: _exp_single(x)) if str(x) == "float32" else lambda x: math.exp(x)
+def _compute_by(function: Function, single: Function, double: Function) -> None:
+    """Have compiled code compute a function of float32 by one function, of others by another."""
+
+    def choose(x: Any) -> Any:
+        return single if str(x) == "float32" else double
+
+    # Not strict: it would want the annotations repeated in the lambdas.
+    before_compiling(lambda numba: numba.overload(function, strict=False)(choose))
 
 
-def _choose_sigmoid(x: Any) -> Any:
-    if str(x) == "float32":
-        return lambda x: _sigmoid_single(x)
-    return lambda x: 1.0 / (1.0 + math.exp(-x))
-
-
-def _choose_tanh(x: Any) -> Any:
-    return (lambda x: _tanh_single(x)) if str(x) == "float32" else lambda x: math.tanh(x)
-
-
-before_compiling(lambda numba: numba.overload(exp, strict=False)(_choose_exp))
-before_compiling(lambda numba: numba.overload(sigmoid, strict=False)(_choose_sigmoid))
-before_compiling(lambda numba: numba.overload(tanh, strict=False)(_choose_tanh))
+_compute_by(exp, lambda x: _exp_single(x), lambda x: math.exp(x))
+_compute_by(sigmoid, lambda x: _sigmoid_single(x), lambda x: 1.0 / (1.0 + math.exp(-x)))
+_compute_by(tanh, lambda x: _tanh_single(x), lambda x: math.tanh(x))
 
 
 @reordered
