@@ -290,7 +290,6 @@ def backward_part(sizes: Sizes, part: slice, given: Given, grads: Grads[Array]) 
         return grad_state
     places = slice(given.starts[part.start], given.starts[part.stop])
     own = _trace_of(places, given.trace)
-    own = own._replace(reads=sizes.by_read(own.reads))
     hidden, signals, reads = (grad[places] for grad in grads[:3])
     outer = fresh(count, kind.units.gates, sizes.size, dtype=dtype)
     values = count, kind.memory.pushes, sizes.columns

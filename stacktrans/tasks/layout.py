@@ -353,10 +353,8 @@ class Layout:
             each = iter([_followed(self, *both) for both in zip(pairs, prompts, strict=True)])
         else:
             each = iter([_synchronous(self, pair) for pair in pairs])
-        parts = [[next(each) for _ in row] for row in rows]
         return [
-            _one_after_another(self, row, part, everything)
-            for row, part in zip(rows, parts, strict=True)
+            _one_after_another(self, row, [next(each) for _ in row], everything) for row in rows
         ]
 
     def batch(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
