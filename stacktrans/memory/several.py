@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.ends import Ends, side_by_side
 from stacktrans.common.registry import MEMORIES, Late
-from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
-from stacktrans.memory.strengths.kernel import StrengthKernel, rows_held, shares
+from stacktrans.memory.base import Memory, MemoryState, Reading
+from stacktrans.memory.strengths.kernel import StrengthKernel, reading_of
 
 if TYPE_CHECKING:
     import torch
@@ -117,18 +117,7 @@ class Several(Memory[States]):
         )
 
     def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
-        held, parts = shares(store, steps)
-        names = [
-            f"{label} {end}"
-            for label, part in zip(self.labels, self.parts, strict=True)
-            for end in part.push_names
-        ]
-        rows = zip(self.labels, rows_held(store), strict=True) if contents else ()
-        return Reading(
-            held=held,
-            parts=dict(zip(names, parts, strict=True)),
-            rows={name: HeldRows(*own) for name, own in rows},
-        )
+        return reading_of(store, steps, self.push_names, self.labels if contents else ())
 
     def compiled(self) -> Kernel | None:
         """Compiled code for all of them, if that of each is of rows with strengths."""

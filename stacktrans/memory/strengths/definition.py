@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from stacktrans.common.ends import BOTTOM, TOP, Ends
 from stacktrans.common.registry import Late
 from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
-from stacktrans.memory.strengths.kernel import StrengthKernel, rows_held, shares
+from stacktrans.memory.strengths.kernel import StrengthKernel, reading_of
 
 if TYPE_CHECKING:
     import torch
@@ -102,13 +102,7 @@ class StrengthMemory(Memory[Strengths]):
         return [*below, *(pushed if TOP in ends else ())]
 
     def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
-        held, parts = shares(store, steps)
-        kept = zip((self.name,), rows_held(store), strict=True) if contents else ()
-        return Reading(
-            held=held,
-            parts=dict(zip(self.push_names, parts, strict=True)),
-            rows={name: HeldRows(*own) for name, own in kept},
-        )
+        return reading_of(store, steps, self.push_names, (self.name,) if contents else ())
 
     def reading(self, state: Strengths) -> Reading:
         weights = self.read_weights(state)[0]

@@ -29,7 +29,7 @@ read, it has no part in it. A row pushed with strength 0 has the gradient of the
 step, whether or not they get that far, and of the first pop after it, if it is taken away by it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
@@ -41,6 +41,7 @@ from stacktrans.kernels.arrays import Array, fresh, fresh_zeros, room_for, taken
 from stacktrans.kernels.compiling import compiled, compiled_entry, reordered
 from stacktrans.kernels.kernel import Kernel, Room
 from stacktrans.kernels.steps import Step
+from stacktrans.memory.base import HeldRows, Reading
 
 
 class EndArrays(NamedTuple):
@@ -212,40 +213,35 @@ def move_rows(rows: Rows, to: Rows) -> None:
                 row = rows.links[item, bottom, row]
 
 
-def shares(rows: Rows, steps: int) -> tuple[float, list[Array]]:
+def reading_of(rows: Rows, steps: int, reads: Sequence[str], rings: Sequence[str]) -> Reading:
     """What the first item of a batch holds after some steps, all of whose rows are still there.
 
-    Returns:
-        The sum of all strengths, and for each end that is read, [steps] how much of what was
-        pushed at each step a read takes.
+    Args:
+        rows: of the batch.
+        steps: how many there were.
+        reads: names of what is read.
+        rings: names of the rings, whose rows are told; none to leave them out.
     """
     strength, links = rows.strength[0], rows.links[0]
     pushes, one = len(rows.ends.pushes), strength.dtype.type(1)
-    held = 0.0
+    held, by_ring, found = 0.0, [], {}
     for ring in range(len(links) // 2):
-        held += sum(float(strength[row]) for row in _inward(links[2 * ring + BOTTOM]))
-    found = []
-    for end in rows.ends.reads.tolist():
-        parts = np.zeros(steps, strength.dtype)
+        by_ring.append(np.array([*_inward(links[2 * ring + BOTTOM])], np.int64))
+        held += sum(strength[by_ring[-1]].tolist())
+    for name, end in zip(reads, rows.ends.reads.tolist(), strict=True):
+        found[name] = np.zeros(steps, strength.dtype)
         total = strength.dtype.type(0)
         for row in _inward(links[end]):
             if total >= one:
                 break
-            parts[(row - 1) // pushes] += min(strength[row], one - total)
+            found[name][(row - 1) // pushes] += min(strength[row], one - total)
             total += strength[row]
-        found.append(parts)
-    return held, found
-
-
-def rows_held(rows: Rows) -> Iterator[tuple[Array, Array]]:
-    """What each ring of the first item of a batch holds, all of whose rows are still there.
-
-    Gives the step, from 0, that pushed each row, and its strength, bottom first: [n] each.
-    """
-    strength, links, pushes = rows.strength[0], rows.links[0], len(rows.ends.pushes)
-    for ring in range(len(links) // 2):
-        held = np.array([*_inward(links[2 * ring + BOTTOM])], np.int64)
-        yield (held - 1) // pushes, strength[held]
+    named = zip(rings, by_ring, strict=False)
+    return Reading(
+        held=held,
+        parts=found,
+        rows={name: HeldRows((own - 1) // pushes, strength[own]) for name, own in named},
+    )
 
 
 def _inward(links: Array) -> Iterator[int]:
