@@ -14,7 +14,7 @@ from stacktrans.kernels import kernel
 from stacktrans.kernels.arrays import Array, check_shape
 from stacktrans.kernels.compiling import compiled_entry
 from stacktrans.kernels.kernel import Kernel, Room
-from stacktrans.kernels.sequences import ARRAY_DTYPES, as_array, fresh, in_parts
+from stacktrans.kernels.sequences import ARRAY_DTYPES, as_array, in_parts
 from stacktrans.kernels.steps import Step
 
 
@@ -61,7 +61,7 @@ class _MemoryAlone(torch.autograd.Function):
         store = memory.store(Room(batch, columns, ARRAY_DTYPES[values.dtype], steps, batch * steps))
         by_step = (steps, batch, memory.pushes, columns)
         given = _by_step(values).reshape(by_step)
-        reads = fresh(steps, batch, memory.reads, columns, dtype=values.dtype)
+        reads = torch.empty(steps, batch, memory.reads, columns, dtype=values.dtype)
 
         def run(part: slice) -> None:
             arrays = store.forward(part, _places(part, steps))
@@ -82,8 +82,8 @@ class _MemoryAlone(torch.autograd.Function):
         """Run the steps backwards."""
         (signals,) = ctx.saved_tensors
         steps, batch, _, columns = ctx.shape
-        grad_signals = fresh(steps, batch, signals.shape[2], dtype=signals.dtype)
-        grad_values = fresh(*ctx.shape, dtype=signals.dtype)
+        grad_signals = torch.empty(steps, batch, signals.shape[2], dtype=signals.dtype)
+        grad_values = torch.empty(*ctx.shape, dtype=signals.dtype)
 
         def run(part: slice) -> None:
             own = as_array(torch.empty_like(grad_signals[:, part]))

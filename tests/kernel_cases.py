@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
-from stacktrans.kernels.arrays import Array
+from stacktrans.kernels.arrays import Array, fresh
 from stacktrans.kernels.batches import Kind, ModelWeights
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Entry
@@ -214,6 +214,11 @@ class Case:
             delattr(layer, f"{name}_weight")
             setattr(layer, f"{name}_weight", self.tensors[f"{name}{index}"])
         return layer
+
+
+def fresh_tensor(*shape: int, dtype: type = np.float32) -> Tensor:
+    """A new tensor that looks at an array for compiled code."""
+    return torch.from_numpy(fresh(*shape, dtype=np.dtype(dtype)))
 
 
 def memory_of(memory: str | Memory[Any]) -> Memory[Any]:

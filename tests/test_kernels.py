@@ -21,6 +21,7 @@ from kernel_cases import (
     check,
     compare,
     compare_with_gradients,
+    fresh_tensor,
     fused_alone,
     gradients,
     memory_of,
@@ -37,7 +38,6 @@ from stacktrans.kernels import code, drive
 from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.compiling import Entry, compiled_entry
 from stacktrans.kernels.loops import exp, sigmoid, tanh
-from stacktrans.kernels.sequences import fresh, fresh_zeros
 from stacktrans.memory import Memory
 from stacktrans.memory.strengths import kernel
 from stacktrans.model import definition
@@ -415,14 +415,14 @@ def test_compiled_code_is_not_read_from_where_others_can_write(
 
 
 def test_memory_is_used_again_only_when_nothing_refers_to_it() -> None:
-    first = fresh_zeros(300, 200, dtype=torch.float32)
+    first = fresh_tensor(300, 200).zero_()
     part = first[7]
     at = first.data_ptr()
     del first
-    assert fresh(300, 200, dtype=torch.float32).fill_(1).data_ptr() != at
+    assert fresh_tensor(300, 200).fill_(1).data_ptr() != at
     assert not part.any()
     del part
-    taken = [fresh(200, 300, dtype=torch.float32) for _ in range(3)]
+    taken = [fresh_tensor(200, 300) for _ in range(3)]
     assert at in {tensor.data_ptr() for tensor in taken}
     assert len({tensor.data_ptr() for tensor in taken}) == 3
 

@@ -265,21 +265,21 @@ def forward_part(
     forward(run, given.store.forward(part, places), sizes.kind.memory.signals, 0)
 
 
-class Grads(NamedTuple, Generic[Numbers]):
+class Grads(NamedTuple):
     """Gradients that come from outside (`hidden` to `reads`), or are found step by step.
 
-    Attributes are as `Backward` has them; as arrays, or as tensors.
+    Attributes are as `Backward` has them.
     """
 
-    hidden: Numbers
-    signals: Numbers
-    reads: Numbers
-    projected: Numbers
-    inner: Numbers
-    heads: Numbers
+    hidden: Array
+    signals: Array
+    reads: Array
+    projected: Array
+    inner: Array
+    heads: Array
 
 
-def backward_part(sizes: Sizes, part: slice, given: Given, grads: Grads[Array]) -> Array:
+def backward_part(sizes: Sizes, part: slice, given: Given, grads: Grads) -> Array:
     """Run the steps backwards for a part of the batch, with the transposed weights.
 
     Gives back the gradient of the initial state, [L, states, B, H].

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from stacktrans.kernels import arrays
-from stacktrans.kernels.arrays import Array, check_shape
+from stacktrans.kernels.arrays import Array, check_shape, fresh
 from stacktrans.kernels.batches import (
     Given,
     Grads,
@@ -75,30 +74,10 @@ def can_run(tensor: Tensor) -> bool:
     return tensor.device.type == "cpu" and tensor.dtype in ARRAY_DTYPES
 
 
-def fresh(*shape: int, dtype: torch.dtype) -> Tensor:
-    """A new tensor with anything in it.
-
-    Its memory is numpy's, which asks the system for huge pages for large arrays as torch does not.
-    """
-    return torch.from_numpy(arrays.fresh(*shape, dtype=ARRAY_DTYPES[dtype]))
-
-
-def fresh_zeros(*shape: int, dtype: torch.dtype) -> Tensor:
-    """The same with zeros."""
-    return fresh(*shape, dtype=dtype).zero_()
-
-
 def as_array(tensor: Tensor) -> Array:
     """The numbers of a tensor for compiled code to read; a copy if it is not contiguous."""
     array: Array = tensor.detach().contiguous().numpy()
     return array
-
-
-def in_place(tensor: Tensor) -> Array:
-    """The numbers of a tensor for compiled code to change."""
-    if not tensor.is_contiguous():
-        raise ValueError("compiled code changes only contiguous tensors")
-    return as_array(tensor)
 
 
 @functools.cache
@@ -169,7 +148,7 @@ class _Sequence(torch.autograd.Function):
         store = sizes.store(int(np.diff(starts).max(initial=0)), places, held)
         trace = sizes.new_trace(places, places)
         given = Given(forward_weights(own), starts, inputs, store, trace)
-        reads = in_place(first)
+        reads = as_array(first)
 
         def run(part: slice) -> tuple[Array, Array]:
             state, read = start[:, :, part].copy(), reads[part].copy()
@@ -196,23 +175,23 @@ class _Sequence(torch.autograd.Function):
         if plan.kind.hard:
             raise ValueError("signals that are made 0 or 1 have no gradients")
         inputs: Inputs = ctx.inputs
-        grads = _grads(sizes, trace, given[:3])
         ready = backward_weights([*map(as_array, weights)], as_array(heads))
         of_steps = Trace._make(map(as_array, trace))
         whole = Given(ready, plan.starts, inputs, ctx.store, of_steps)
-        in_arrays: Grads[Array] = Grads._make(map(in_place, grads))
+        grads = _grads(sizes, of_steps, given[:3])
 
         def run(part: slice) -> Array:
-            return backward_part(sizes, part, whole, in_arrays)
+            return backward_part(sizes, part, whole, grads)
 
         grad_initial = torch.from_numpy(
             np.concatenate(in_parts(run, sizes.batch, torch.get_num_threads()), axis=2)
         )
         _, hidden, _, reads, positions = trace
+        grad_projected, grad_inner, grad_heads = map(torch.from_numpy, grads[3:])
         grad_weights: list[Tensor | None] = []
         for index, wanted in enumerate(ctx.needs_input_grad[-len(weights) :]):
             layer, before = divmod(index, 2)
-            grad = (grads.inner if before and plan.kind.units.split else grads.projected)[:, layer]
+            grad = (grad_inner if before and plan.kind.units.split else grad_projected)[:, layer]
             if not wanted:
                 grad_weights.append(None)
             elif before:
@@ -226,26 +205,25 @@ class _Sequence(torch.autograd.Function):
                 grad_weights.append(_late_weight_gradient(grad, reads, ctx.first, plan.starts))
         return (
             None,
-            _projected_gradient(grads.projected.flatten(1), inputs, plan.starts, positions),
+            _projected_gradient(grad_projected.flatten(1), inputs, plan.starts, positions),
             grad_initial,
-            _weight_gradient(grads.heads, hidden[:, -1]),
-            grads.heads.sum(dim=0),
+            _weight_gradient(grad_heads, hidden[:, -1]),
+            grad_heads.sum(dim=0),
             *grad_weights,
         )
 
 
-def _grads(sizes: Sizes, trace: Sequence[Tensor], given: Sequence[Tensor | None]) -> Grads[Tensor]:
+def _grads(sizes: Sizes, trace: Trace, given: Sequence[Tensor | None]) -> Grads:
     """Gradients that come from outside, and room for those that are found."""
-    shape = (len(trace[1]), sizes.layers, sizes.kind.units.gates * sizes.size)
-    dtype = trace[1].dtype
+    shape = (len(trace.hidden), sizes.layers, sizes.kind.units.gates * sizes.size)
+    dtype = sizes.dtype
+    outputs = trace.hidden[:, -1], trace.signals, trace.reads
     hidden, signals, reads = (
-        torch.zeros_like(like, memory_format=torch.contiguous_format)
-        if grad is None
-        else grad.contiguous()
-        for grad, like in zip(given, (trace[1][:, -1], *trace[2:4]), strict=True)
+        np.zeros(output.shape, dtype) if grad is None else as_array(grad)
+        for grad, output in zip(given, outputs, strict=True)
     )
     return Grads(
-        hidden.unsqueeze(1),
+        hidden[:, None],
         signals,
         reads,
         fresh(*shape, dtype=dtype),
