@@ -282,28 +282,22 @@ def predictions(
         known: [n] the pairs whose targets the model is known to say: only the others are answered.
         beam: the width of the beam that searches for answers; greedy ones with 1.
     """
-    found = {
-        index: Answer([*pairs[index].target], 0.0, True) for index in np.flatnonzero(known).tolist()
-    }
-    asked: dict[int | None, list[int]] = {}
-    for index in np.flatnonzero(~known).tolist():
-        if not pairs[index].known:
+    layout, found = checkpoint.layout, dict[int, Answer]()
+    asked: dict[int | None, list[int]] = {}  # by limits of answers; None for the usual one
+    for index, pair in enumerate(pairs):
+        if known[index]:
+            found[index] = Answer([*pair.target], 0.0, True)
+        elif not pair.known:
             found[index] = Answer([], 0.0, False)
-            continue
-        asked.setdefault(_limit(checkpoint, pairs[index]), []).append(index)
+        else:
+            needed = len(pair.target)
+            usual = not layout.feeds_back or needed <= layout.limit(len(pair.source))
+            asked.setdefault(None if usual else needed, []).append(index)
     for limit, group in asked.items():
         sources = [pairs[index].source for index in group]
-        answers = search(checkpoint.predictor, checkpoint.layout, sources, beam, limit=limit)
+        answers = search(checkpoint.predictor, layout, sources, beam, limit=limit)
         found.update(zip(group, (best for best, *_ in answers), strict=True))
     return [_compared(checkpoint, pair, found[index]) for index, pair in enumerate(pairs)]
-
-
-def _limit(checkpoint: Checkpoint, pair: Pair) -> int | None:
-    """The most symbols of an answer; None for as many as usual."""
-    layout, needed = checkpoint.layout, len(pair.target)
-    if not layout.feeds_back:
-        return None
-    return needed if needed > layout.limit(len(pair.source)) else None
 
 
 def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import contextlib
+import itertools
 import math
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,8 +19,8 @@ from stacktrans.common.ragged import Ragged, starts_of
 from stacktrans.common.reading import LONGEST, Piece, check_length, decode_line, line_groups
 from stacktrans.decoding.decoder import Answer, decode, likeliest
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.alphabets import UNKNOWN, Characters, Ids, UnknownSymbol
-from stacktrans.tasks.base import Task, with_marks
+from stacktrans.tasks.alphabets import Characters, Ids, UnknownSymbol
+from stacktrans.tasks.base import with_marks
 
 if TYPE_CHECKING:
     from stacktrans.inference.evaluation import Following
@@ -203,8 +204,10 @@ class _Answering:
         task, options = self._task, self._options
         if task.same_length and (options.full or not task.scores_all):
             line.scored = [*task.scored(symbols)]
-        marked = options.marked and line.scored is not None and not all(line.scored)
-        texts = [_written(task, each, line.scored if marked else None) for each in found]
+        said = [task.target.decode(each.target) for each in found]
+        if options.marked and line.scored is not None and not all(line.scored):
+            said = [with_marks(each, line.scored) for each in said]
+        texts = [*map(task.target.join, said)]
         line.output, line.ended = texts[0], found[0].ended
         line.probability = math.exp(found[0].log_probability) if options.full else None
         if options.beam:
@@ -309,12 +312,6 @@ def transduce_strings(
     return lines
 
 
-def _written(task: Task, answer: Answer, scored: Sequence[bool] | None) -> str:
-    """An answer as text, with marks where it is not scored."""
-    said = task.target.decode(answer.target)
-    return task.target.join(said if scored is None else with_marks(said, scored))
-
-
 class LineStream:
     """Lines that come bit by bit, for a model that answers each symbol as soon as it has read it.
 
@@ -370,7 +367,8 @@ class LineStream:
             return "", self._model.failure
         said = target.decode(found.tolist())
         if self._marked:
-            said = [*map(self._mark, symbols, said)]
+            self._coming.extend(symbols[: len(said)])
+            said = with_marks(said, itertools.islice(self._scored, len(said)))
         # Words after others are parted from them.
         output = target.join(["", *said] if self._count else said)
         self._count += len(ids)
@@ -381,8 +379,3 @@ class LineStream:
         if not self._task.source.words:
             return len(text.removesuffix("\r"))
         return max(text.rfind(space) for space in " \t\r") + 1
-
-    def _mark(self, symbol: str, said: str) -> str:
-        """The answer to the next symbol, or a mark in its place."""
-        self._coming.append(symbol)
-        return said if next(self._scored) else UNKNOWN
