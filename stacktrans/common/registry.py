@@ -56,10 +56,10 @@ class UnknownName(UsageError, ValueError):
 
 
 class Plugin(NamedTuple):
-    """A plugin file, by the name it was given by, and its classes by kind and name."""
+    """A plugin file, by the name it was given by, and its classes of each kind by their names."""
 
     name: str
-    classes: Mapping[tuple[str, str], type]
+    classes: Mapping[str, Mapping[str, type]]
 
 
 _loaded: dict[str, Plugin] = {}
@@ -152,13 +152,12 @@ class Registry:
         return {
             name: (plugin.name, each)
             for plugin in _loaded.values()
-            for (kind, name), each in plugin.classes.items()
-            if kind == self.kind
+            for name, each in plugin.classes[self.kind].items()
         }
 
-    def defined_in(self, module: ModuleType, file: str) -> dict[tuple[str, str], type]:
+    def defined_in(self, module: ModuleType, file: str) -> dict[str, type]:
         """The classes of this kind in a plugin file; raises `UsageError` if one can't be used."""
-        found: dict[tuple[str, str], type] = {}
+        found: dict[str, type] = {}
         own = (each for each in vars(module).values() if self.holds(each))
         for each in own:
             if each.__module__ != module.__name__ or "name" not in vars(each):
@@ -167,15 +166,15 @@ class Registry:
                 # A line is looked for only now, since that takes long in a file of many classes.
                 line = inspect.getsourcelines(each)[1]
                 raise UsageError(f"plugin {file}:{line}: {problem}")
-            found[self.kind, vars(each)["name"]] = each
+            found[vars(each)["name"]] = each
         return found
 
-    def _problem(self, found: type, known: Mapping[tuple[str, str], type], file: str) -> str | None:
+    def _problem(self, found: type, known: Mapping[str, type], file: str) -> str | None:
         """Why a class of a plugin file can't be used beside those known of it, if it can't."""
         name = vars(found)["name"]
         if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
             return f"the name of {found.__name__} is {name!r}; expected a word"
-        if (self.kind, name) in known:
+        if name in known:
             return self._clash(name, f"plugin {file}")
         if name in self.installed() or name in self._in_files():
             return self._clash(name, self.origin(name) or "stacktrans")
@@ -326,11 +325,11 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
             raise UsageError(f"plugin {file}: expected a path without {os.pathsep}")
         if path not in _loaded:
             module = _run(Path(path), file)
-            classes = [registry.defined_in(module, file) for registry in REGISTRIES]
-            if not any(classes):
+            classes = {each.kind: each.defined_in(module, file) for each in REGISTRIES}
+            if not any(classes.values()):
                 kinds = "a memory, controller or generator"
                 raise UsageError(f"plugin {file}: expected {kinds} with a name in it")
-            _loaded[path] = Plugin(file, {key: each[key] for each in classes for key in each})
+            _loaded[path] = Plugin(file, classes)
             os.environ[PLUGINS] = os.pathsep.join(_loaded)
 
 
