@@ -65,13 +65,12 @@ class CodeDirectory:
             found = _sums(self.path)
             kept = (self.path / SUMS).read_text().splitlines()
             # What was added since is not known, and may be there.
-            if kept and set(kept) <= set(found):
-                return True
-            problem = "it was changed"
+            if not kept or not set(kept) <= set(found):
+                raise ValueError("it was changed")
         except (OSError, ValueError) as error:
-            problem = str(error)
-        self.give_up(ValueError(problem))
-        return False
+            self.give_up(error)
+            return False
+        return True
 
     def complete(self) -> None:
         """Write the checksums of what was compiled, if there are none yet."""
