@@ -255,8 +255,7 @@ class InsideTable:
             number, split = divmod(choice, span - 1)
             production = binary[symbol][number]
             derivation.append(production)
-            pending.append((production.right, span - split - 1))
-            pending.append((production.left, split + 1))
+            pending += [(production.right, span - split - 1), (production.left, split + 1)]
         source = [each.word for each in derivation if isinstance(each, Lexical)]
         return source, target_of(derivation)
 

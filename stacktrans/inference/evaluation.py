@@ -187,19 +187,16 @@ class Scores:
 
     def of(self, chosen: npt.NDArray[np.bool_]) -> "Scores":
         """The scores of some strings: [n] whether each is one of them."""
-        parts: dict[str, Any] = {name: part[chosen] for name, part in self._parts().items()}
-        return replace(self, **parts)
+        return replace(self, **{name: part[chosen] for name, part in self._parts().items()})
 
     def __add__(self, other: "Scores") -> "Scores":
-        both = other._parts()
-        own = self._parts()
-        parts: dict[str, Any] = {name: np.concatenate([own[name], both[name]]) for name in own}
+        own, more = self._parts(), other._parts()
+        parts: dict[str, Any] = {name: np.concatenate([own[name], more[name]]) for name in own}
         return replace(self, **parts)
 
-    def _parts(self) -> dict[str, npt.NDArray[Any]]:
+    def _parts(self) -> dict[str, Any]:
         """What there is of each string, by its name."""
-        parts = {name: part for name, part in vars(self).items() if name != "name"}
-        return {name: part for name, part in parts.items() if part is not None}
+        return {name: part for name, part in vars(self).items() if isinstance(part, np.ndarray)}
 
 
 def score(
