@@ -123,7 +123,6 @@ class RecurrentLayer(Layer):
         if start.weights == "normal":
             for weight in learned_weights:
                 nn.init.normal_(weight, std=rows**-0.5)
-            nn.init.zeros_(self.bias)
         else:
             for drawn in (*learned_weights, self.bias):
                 nn.init.uniform_(drawn, -(hidden_size**-0.5), hidden_size**-0.5)
