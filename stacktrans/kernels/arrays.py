@@ -24,7 +24,10 @@ MOST_SPARE_BYTES = 2**28
 
 
 def fresh(*shape: int, dtype: np.dtype[Any]) -> Array:
-    """A new array with anything in it."""
+    """A new array with anything in it.
+
+    For large arrays numpy asks the system for huge pages, as torch does not for tensors.
+    """
     size = math.prod(shape) * dtype.itemsize
     if not _LEAST_BYTES <= size <= _MOST_BYTES:
         return np.empty(shape, dtype=dtype)

@@ -122,23 +122,14 @@ class _Sequence(torch.autograd.Function):
     """All steps; see `fused_sequence`."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        plan: _Plan,
-        projected: Tensor,
-        initial: Tensor,
-        heads: Tensor,
-        bias: Tensor,
-        *weights: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor, Carried]:
-        """Run the steps, with weights as `ModelWeights` has them."""
+    def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor, Carried]:
+        """Run the steps, with the tensors of `ModelWeights` in their order there."""
         Entry.compile_from_now_on()
         starts, before = plan.starts, plan.before
-        tensors = projected, initial, heads, bias, *weights
-        sums, start, own_heads, own_bias, *layers = map(as_array, tensors)
-        own = ModelWeights(plan.kind, sums, start, own_heads, own_bias, layers, plan.signals)
+        projected, start, heads, bias, *layers = map(as_array, tensors)
+        own = ModelWeights(plan.kind, projected, start, heads, bias, layers, plan.signals)
         sizes = Sizes.of(own)
-        inputs = sizes.inputs(starts, plan.input_starts, plan.ids, sums)
+        inputs = sizes.inputs(starts, plan.input_starts, plan.ids, projected)
         first, held, places = torch.from_numpy(sizes.nothing_read()), None, int(starts[-1])
         if before is not None:
             # The state of the units is known to be of these sizes: it is the initial one.
@@ -152,13 +143,13 @@ class _Sequence(torch.autograd.Function):
 
         def run(part: slice) -> tuple[Array, Array]:
             state, read = start[:, :, part].copy(), reads[part].copy()
-            forward_part(sizes, part, given, own_bias, state, read)
+            forward_part(sizes, part, given, bias, state, read)
             return state, read
 
         states, reads_last = zip(*in_parts(run, sizes.batch, torch.get_num_threads()), strict=True)
         kept = [*map(torch.from_numpy, trace)]
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(initial, heads, *weights, *kept)
+        ctx.save_for_backward(*tensors[1:], *kept)
         ctx.plan, ctx.sizes, ctx.inputs, ctx.store, ctx.first = plan, sizes, inputs, store, first
         units, last = np.concatenate(states, axis=2), np.concatenate(reads_last)
         carried = Carried(torch.from_numpy(units), torch.from_numpy(last), store.held)
@@ -168,7 +159,7 @@ class _Sequence(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
         """Run the steps backwards, then take each weight's gradient as one product."""
-        initial, heads, *rest = ctx.saved_tensors
+        initial, heads, _, *rest = ctx.saved_tensors
         weights, trace = rest[:-5], rest[-5:]
         sizes: Sizes = ctx.sizes
         plan: _Plan = ctx.plan
