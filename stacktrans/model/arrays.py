@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -250,29 +250,23 @@ class ArrayModel:
         return self.memory.reading_of(state.store, state.read[0], state.used, contents)
 
 
-class _Layer(NamedTuple):
-    """The weights of a layer, as `RunWeights` takes them."""
-
-    projected: Array
-    below: Array
-    hidden: Array
-    initial: Array
-
-
 def _layer(
     units: type[Units], weights: Mapping[str, Array], number: int, rows: Array, read_size: int
-) -> _Layer:
-    """A layer, by its number from 0; `rows` are the vectors of all ids, [ids, E]."""
+) -> tuple[Array, Array, Array, Array]:
+    """What `RunWeights` has of a layer, by its number from 0: sums, two weights, initial state.
+
+    `rows` are the vectors of all ids, [ids, E].
+    """
     if not units.units:  # what it sees is passed on
         embedded = rows.shape[1]
         places = np.eye(embedded + read_size, dtype=rows.dtype)
         shown = rows @ places[:embedded]
         below = np.ascontiguousarray(places[:, embedded:])
-        return _Layer(shown, below, np.zeros_like(places), np.zeros_like(places[:1]))
+        return shown, below, np.zeros_like(places), np.zeros_like(places[:1])
     prefix = f"controller.layers.{number}."
     given, initial = weights[f"{prefix}input_weight"], weights[f"{prefix}initial_state"]
     nothing = np.zeros((len(given), initial.shape[1]), given.dtype)
-    return _Layer(
+    return (
         rows @ given.T + weights.get(f"{prefix}bias", given.dtype.type(0)),
         weights[f"{prefix}below_weight"],
         weights.get(f"{prefix}hidden_weight", nothing),
@@ -308,15 +302,16 @@ def from_weights(
         layers = [
             _layer(units, weights, number, rows, read_size) for number in range(config.units.layers)
         ]
+    projected, below, hidden, initial = zip(*layers, strict=True)
     signals, signals_bias = _linear(weights, "operation.signals", size)
     values, values_bias = _linear(weights, "operation.values", size)
     run = RunWeights(
         kind,
-        np.concatenate([layer.projected for layer in layers], axis=1),
-        np.stack([layer.initial for layer in layers])[:, :, None],
+        np.concatenate(projected, axis=1),
+        np.stack(initial)[:, :, None],
         np.concatenate([signals, values]),
         np.concatenate([signals_bias, values_bias]),
-        [weight for layer in layers for weight in (layer.below, layer.hidden)],
+        [weight for layer in zip(below, hidden, strict=True) for weight in layer],
         len(signals),
     )
     output = _linear(weights, "output.0", size) if "output.0.weight" in weights else None
