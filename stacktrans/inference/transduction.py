@@ -220,9 +220,8 @@ class _Answering:
     def _characters(self) -> tuple[Characters, Characters] | None:
         """What encodes sources and decodes answers in arrays; None if they must be seen singly."""
         task, options = self._task, self._options
-        alphabets = task.source, task.target
         seen = options.beam or options.full or (task.same_length and not task.scores_all)
-        if seen or not all(alphabet.is_of_characters for alphabet in alphabets):
+        if seen or not (task.source.is_of_characters and task.target.is_of_characters):
             return None
         return Characters(task.source), Characters(task.target)
 
