@@ -19,8 +19,8 @@ from stacktrans.decoding.model import Buffers, Mixed, Model, Numbers
 from stacktrans.tasks.alphabets import NOT_KNOWN, Ids, Mask
 from stacktrans.tasks.layout import Layout
 
-STEPS_IN_A_PIECE = 2**13
-"""Steps of all strings of a batch that are taken at once: few enough to stay in a cache."""
+STEPS_IN_A_PIECE = 2**15
+"""Steps of all strings of a batch that are taken at once: what comes of them takes some room."""
 EXPECTED = 64
 """Symbols of an answer that are expected besides two for each that is read, if so many may be."""
 NONE = -1
@@ -390,11 +390,11 @@ def _written(
     buffers = _OutputBuffers(model, lengths, state.signals.dtype)
     # After the last input nothing is read.
     ids = np.pad(strings.padded(NONE), ((0, 0), (0, 2)), constant_values=NONE)
-    position = np.zeros(len(group), state.signals.dtype)
+    starts, position = every * ids.shape[1], np.zeros(len(group), state.signals.dtype)
     for step in range(int(steps.max())):
-        place = np.fmin(position, lengths).astype(np.int64)
-        first = ids[every, place]
-        mixed = Mixed(first, ids[every, place + 1], position - np.floor(position))
+        place = starts + np.fmin(position, lengths).astype(np.int64)
+        first = ids.take(place)
+        mixed = Mixed(first, ids.take(place + 1), position - np.floor(position))
         logits = model.advance(state, mixed)
         position = position + state.signals[:, -2]
         # What is done after the answer does not matter: a machine may have no rule for it.
@@ -410,7 +410,7 @@ def _written(
         if _to_select(going, observe):
             kept = np.flatnonzero(going)
             state, every, position = model.select(state, kept), every[kept], position[kept]
-            lengths, steps = lengths[kept], steps[kept]
+            starts, lengths, steps = starts[kept], lengths[kept], steps[kept]
             buffers.select(kept)
     found.add(np.nonzero(asked)[0], buffers.read()[asked])
 
@@ -469,8 +469,9 @@ class _OutputBuffers:
         for later, share in enumerate((shares, after - number - 1)):
             (rows,) = ((share > 0) & (places + later < lengths)).nonzero()
             if len(rows):
-                own = self._starts[rows] + places[rows] + later
-                self._sums[own] += share[rows, None] * logits[rows]
+                own = (self._starts + places + later).take(rows)
+                more = share.take(rows)[:, None] * logits.take(rows, axis=0)
+                self._sums[own] = self._sums.take(own, axis=0) + more
         return np.where((shares > 0) & (places < lengths), places, NONE)
 
     def read(self) -> Numbers:

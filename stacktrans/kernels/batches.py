@@ -253,16 +253,19 @@ class Given(NamedTuple):
 
 
 def forward_part(
-    sizes: Sizes, part: slice, given: Given, bias: Array, state: Array, read: Array
+    sizes: Sizes, part: slice, given: Given, bias: Array, state: Array, read: Array, first: int = 0
 ) -> None:
-    """Run the steps for a part of the batch; the other arguments are as `Forward` has them."""
+    """Run the steps for a part of the batch, of which the memory has taken some before the `first`.
+
+    The other arguments are as `Forward` has them.
+    """
     if part.start == part.stop:
         return
     places = slice(given.starts[part.start], given.starts[part.stop])
     starts, inputs = _starts_of(part, given.starts), _inputs_of(part, given.inputs)
     trace = _trace_of(places, given.trace)
     run = sizes.run(given.weights, bias, starts, inputs, state, read, trace)
-    forward(run, given.store.forward(part, places), sizes.kind.memory.signals, 0)
+    forward(run, given.store.forward(part, places), sizes.kind.memory.signals, first)
 
 
 class Grads(NamedTuple):

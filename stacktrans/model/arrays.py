@@ -13,7 +13,15 @@ from stacktrans.common.errors import OVERFLOW
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.decoding.model import Mixed
 from stacktrans.kernels.arrays import Array
-from stacktrans.kernels.batches import Kind, ModelWeights, Sizes, check_ids, forward_weights
+from stacktrans.kernels.batches import (
+    Given,
+    Kind,
+    ModelWeights,
+    Sizes,
+    check_ids,
+    forward_part,
+    forward_weights,
+)
 from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import Entry
 from stacktrans.kernels.drive import forward
@@ -23,6 +31,9 @@ from stacktrans.memory import Memory, Reading, make_memory
 from stacktrans.model.units import Units
 from stacktrans.settings.model_config import BuffersConfig, ModelConfig
 from stacktrans.tasks.alphabets import Ids, Mask
+
+STRINGS_AT_ONCE = 64
+"""Strings that take several steps together: few enough for their states to stay in a cache."""
 
 
 def kind_of(config: ModelConfig, memory: Memory[Any], hard: bool = False) -> Kind | None:
@@ -130,10 +141,24 @@ def run_steps(weights: RunWeights, state: State, ids: Array) -> Array:
         IndexError: there is no such id.
         ValueError: they are not of B strings.
     """
-    if len(ids) != state.sizes.batch:
-        raise ValueError(f"inputs of {len(ids)} strings for a run over {state.sizes.batch}")
+    sizes, (batch, steps) = state.sizes, ids.shape
+    if batch != sizes.batch:
+        raise ValueError(f"inputs of {batch} strings for a run over {sizes.batch}")
     check_ids(ids, weights.inputs)
-    return _run(weights, state, ids, weights.projected)
+    if steps == 1:
+        return _step(weights, state, ids[:, 0], weights.projected)[:, None]
+    state.make_room(steps)
+    starts, trace = np.arange(batch + 1) * steps, sizes.new_trace(batch * steps, saved=1)
+    inputs = _inputs(sizes, starts, ids, weights.projected)
+    given = Given(weights.panels, starts, inputs, state.store, trace)
+    for first in range(0, batch, STRINGS_AT_ONCE):
+        part = slice(first, min(first + STRINGS_AT_ONCE, batch))
+        units = state.units[:, :, part].copy()
+        forward_part(sizes, part, given, weights.bias, units, state.read[part], state.used)
+        state.units[:, :, part] = units
+    state.used += steps
+    state.signals = trace.signals.reshape(batch, steps, -1)[:, -1]
+    return trace.hidden[:, -1].reshape(batch, steps, -1)
 
 
 def run_mixed(weights: RunWeights, state: State, projected: Array) -> Array:
@@ -144,31 +169,32 @@ def run_mixed(weights: RunWeights, state: State, projected: Array) -> Array:
         state: changed in place.
         projected: [B, L * gates * H].
     """
-    return _run(weights, state, np.arange(len(projected))[:, None], projected)[:, 0]
+    return _step(weights, state, np.arange(len(projected)), projected)
 
 
-def _run(weights: RunWeights, state: State, ids: Array, projected: Array) -> Array:
-    sizes, (batch, steps) = state.sizes, ids.shape
-    state.make_room(steps)
+def _step(weights: RunWeights, state: State, ids: Array, projected: Array) -> Array:
+    sizes, batch = state.sizes, len(ids)
+    state.make_room(1)
     run = state.run
-    if steps != 1 or run is None:
-        starts = np.arange(batch + 1) * steps
-        flat = np.ascontiguousarray(ids, np.int64).ravel()
-        shaped = projected.reshape(len(projected), *sizes.projected)
-        given = Inputs(starts, flat, shaped, 0)
-        trace = sizes.new_trace(batch * steps, saved=1)
-        run = sizes.run(weights.panels, weights.bias, starts, given, state.units, state.read, trace)
-        if steps == 1:
-            state.run = run
+    if run is None:
+        starts, trace = np.arange(batch + 1), sizes.new_trace(batch, saved=1)
+        inputs = _inputs(sizes, starts, ids, projected)
+        run = state.run = sizes.run(
+            weights.panels, weights.bias, starts, inputs, state.units, state.read, trace
+        )
     else:
-        run.inputs.ids[:] = ids[:, 0]
+        run.inputs.ids[:] = ids
         if projected is not weights.projected:
             run.inputs.projected[:] = projected.reshape(run.inputs.projected.shape)
     forward(run, state.memory, sizes.kind.memory.signals, state.used)
-    state.used += steps
-    own = run.trace.signals.reshape(batch, steps, -1)
-    state.signals = own[:, -1]
-    return run.trace.hidden[:, -1].reshape(batch, steps, -1)
+    state.used += 1
+    state.signals = run.trace.signals
+    return run.trace.hidden[:, -1]
+
+
+def _inputs(sizes: Sizes, starts: Array, ids: Array, projected: Array) -> Inputs:
+    flat = np.array(ids, np.int64).ravel()
+    return Inputs(starts, flat, projected.reshape(len(projected), *sizes.projected), 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,9 +248,9 @@ class ArrayModel:
         """See `Model.advance`."""
         if isinstance(ids, Mixed):
             sums = self.weights.projected  # the last of them is for no input
-            first, share = sums[ids.ids], ids.share[:, None].astype(sums.dtype)
+            first, later = sums.take(ids.ids, axis=0), sums.take(ids.later, axis=0)
             with np.errstate(all="ignore"):
-                mixed = first + share * (sums[ids.later] - first)
+                mixed = first + ids.share[:, None].astype(sums.dtype) * (later - first)
             return self.read_out(run_mixed(self.weights, state, mixed))
         hidden = run_steps(self.weights, state, ids)
         hidden = hidden.reshape(-1, hidden.shape[2]) if asked is None else hidden[asked]
