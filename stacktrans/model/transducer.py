@@ -60,6 +60,7 @@ class Transducer(nn.Module):
         self.config, self.inputs = config, inputs
         self.kernel = config.kernel
         self.hard, self.sharpness = False, 1.0
+        self._kinds: dict[Any, Kind | None] = {}
         maps, biases = linear_maps(config, inputs, outputs), config.controller.biases
         shown, embedding = maps.get("output.0"), maps.get("embedding")
         self.embedding = nn.Embedding(*embedding) if embedding else None
@@ -190,7 +191,11 @@ class Transducer(nn.Module):
             UsageError: compiled code is asked for and there is none.
         """
         weight = self.classifier.weight
-        return compiled_kind(self.config, self.memory, weight, self.kernel, self.hard)
+        key = (self.memory, self.kernel, self.hard, weight.device, weight.dtype)
+        if key not in self._kinds:
+            found = compiled_kind(self.config, self.memory, weight, self.kernel, self.hard)
+            self._kinds[key] = found
+        return self._kinds[key]
 
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
         """Logits [n, outputs] of the n symbols of the target that a mask [B, T] marks."""

@@ -84,6 +84,7 @@ class Source(Part, ABC):
         self.config, self.task, self.layout = config, task, task.layout
         self.notes: Sequence[str] = ()
         self.threads = config.workers
+        self._law = functools.cache(self._law_of)
 
     @cached_property
     def ranges(self) -> TaskLengths:
@@ -107,7 +108,7 @@ class Source(Part, ABC):
     ) -> list[Pair]:
         return self.task.sample(rng, lengths, count, law)
 
-    def _law(self, purpose: Purpose, lengths: Lengths) -> LengthLaw:
+    def _law_of(self, purpose: Purpose, lengths: Lengths) -> LengthLaw:
         """How lengths are spread; a part of the training lengths is drawn from as all of them."""
         task, own = self.config.task, self.config.training.length_law
         if purpose is Purpose.TRAINING and own:
