@@ -33,7 +33,9 @@ import torch
 from robustness import write_section
 
 from stacktrans import __version__, cli
+from stacktrans.__main__ import main as main_of_program
 from stacktrans.common.errors import StacktransError
+from stacktrans.common.messages import INTERRUPTED
 from stacktrans.model.checkpoint import WEIGHTS
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.training.records import METRICS, SUMMARY
@@ -165,9 +167,11 @@ def begin(arguments: list[str], log: Path, prepare: Callable[[], None] = lambda:
         for name, usual in ROUNDINGS.items():
             ROUNDINGS[name] = ROUNDING._replace(lossless=usual.lossless)
         prepare()
-        cli.main()
+        main_of_program()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    except KeyboardInterrupt:  # before the program has begun: it would end with this code itself
+        code = INTERRUPTED
     except BaseException:
         traceback.print_exc()
     finally:
@@ -299,7 +303,7 @@ def end_and_resume(kind: Kind, place: Path, most: int, rng: np.random.Generator)
         kind.sent[name] += 1
         kind.moments[moment] += 1
         history.append(f"{name}, {moment} {when:.3f}")
-        if code not in (-signal.SIGKILL, 130) or number >= most:
+        if code not in (-signal.SIGKILL, INTERRUPTED) or number >= most:
             kind.wrong.append(f"{history}: exit code {code}\n{log.read_text()}")
             break
     else:
