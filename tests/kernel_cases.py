@@ -19,8 +19,8 @@ from stacktrans.kernels.compiling import Entry
 from stacktrans.kernels.kernel import Kernel
 from stacktrans.kernels.sequences import as_array, fused_sequence
 from stacktrans.memory import Deque, Memory, Queue, Stack, StrengthMemory
-from stacktrans.model.arrays import RunWeights, State, run_steps
 from stacktrans.model.controllers import RecurrentLayer
+from stacktrans.model.numpy_backend import RunWeights, State, run_steps
 from stacktrans.settings.model_config import RecurrentConfig
 from stacktrans.settings.resolve import resolve
 

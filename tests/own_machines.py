@@ -7,9 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stacktrans.common.ends import Ends
-from stacktrans.decoding.decoder import Answer, decode
-from stacktrans.machines.machine import (
+from stacktrans.automata.machine import (
     CONSTANT,
     Buffers,
     Machine,
@@ -19,6 +17,8 @@ from stacktrans.machines.machine import (
     Term,
     Things,
 )
+from stacktrans.common.ends import Ends
+from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.layout import Layout
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from command_line import SMALL, run
 
+from stacktrans.settings.candidates import candidates
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.contest import contestants
 from stacktrans.training.race import Race
 from stacktrans.training.requests import TrainRequest, begin_race
 
@@ -25,7 +25,7 @@ STRATEGIES = ("--strategies", ",".join(NAMES), "--workers", "1")
 
 
 def configs(*changes: str) -> dict[str, RunConfig]:
-    return contestants(names=NAMES, task="copy", assignments=[*CHANGES, *changes])
+    return candidates(names=NAMES, task="copy", assignments=[*CHANGES, *changes])
 
 
 def begun(directory: Path, workers: int = 1, *changes: str, budget: float = 60) -> Race:

@@ -12,7 +12,7 @@ from own_machines import STACK, rule, when
 from test_text import small_run, write
 
 import stacktrans
-from stacktrans.machines.machine import CONSTANT, Machine, Rule, Series, Term, Things
+from stacktrans.automata.machine import CONSTANT, Machine, Rule, Series, Term, Things
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig

@@ -11,7 +11,7 @@ from shapes import shaped
 
 from stacktrans.decoding.beam import search
 from stacktrans.decoding.decoder import Answer, decode
-from stacktrans.model.in_torch import predictor_of
+from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.alphabets import Ids

@@ -12,7 +12,7 @@ from torch import nn
 from stacktrans.common.errors import UsageError
 from stacktrans.model import definition
 from stacktrans.model.controllers import Controller, Layer, LSTMLayer, RecurrentLayer
-from stacktrans.model.in_torch import predictor_of
+from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.settings.resolve import resolve

@@ -10,12 +10,12 @@ from own_machines import STACK, answered, buffered_odd, rule, when
 from test_predictors import LAYOUTS, drawn, in_arrays
 from test_proofs import TASKS
 
+from stacktrans.automata.machine import CONSTANT, Buffers, Machine, Runner, Series, Term, Things
 from stacktrans.common.ragged import Ragged
 from stacktrans.decoding import decoder
 from stacktrans.decoding.decoder import NONE, Answer, Step, decode, predict
 from stacktrans.decoding.model import Predictor
-from stacktrans.machines.machine import CONSTANT, Buffers, Machine, Runner, Series, Term, Things
-from stacktrans.model.in_torch import TorchModel
+from stacktrans.model.torch_backend import TorchModel
 from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.alphabets import NOT_KNOWN, Ids
 from stacktrans.tasks.layout import Layout, Steps

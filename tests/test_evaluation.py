@@ -14,7 +14,7 @@ from stacktrans.decoding import decoder
 from stacktrans.decoding.decoder import decode
 from stacktrans.inference import evaluation
 from stacktrans.inference.evaluation import Scores, score
-from stacktrans.model.in_torch import predictor_of
+from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import BuffersConfig
 from stacktrans.settings.resolve import resolve

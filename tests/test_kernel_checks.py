@@ -12,7 +12,7 @@ from torch import Tensor
 from stacktrans.decoding.model import Numbers
 from stacktrans.kernels.sequences import fused_sequence
 from stacktrans.memory import ActionStack
-from stacktrans.model.arrays import State, run_steps
+from stacktrans.model.numpy_backend import State, run_steps
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.alphabets import Ids

@@ -41,7 +41,7 @@ from stacktrans.kernels.loops import exp, sigmoid, tanh
 from stacktrans.memory import Memory
 from stacktrans.memory.strengths import kernel
 from stacktrans.model import definition
-from stacktrans.model.arrays import State, run_steps
+from stacktrans.model.numpy_backend import State, run_steps
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task

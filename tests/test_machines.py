@@ -17,6 +17,9 @@ from command_line import run
 from own_machines import answered
 
 import stacktrans
+from stacktrans.automata.files import read_machine, written
+from stacktrans.automata.machine import CONSTANT, Machine, Rule, Runner, Series, Term, Things
+from stacktrans.automata.words import sentence
 from stacktrans.common.ends import Ends
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import MACHINE, SUMS, sums_of
@@ -24,13 +27,10 @@ from stacktrans.decoding.decoder import decode
 from stacktrans.extraction import refinement
 from stacktrans.extraction.extracting import Extracted, Tried, extract, simplified
 from stacktrans.extraction.network import CannotExtract, Deadline, Network
-from stacktrans.machines.files import read_machine, written
-from stacktrans.machines.machine import CONSTANT, Machine, Rule, Runner, Series, Term, Things
-from stacktrans.machines.words import sentence
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.proving.proof import prove
+from stacktrans.proofs.proof import prove
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.machines import dot, svg

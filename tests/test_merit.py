@@ -12,8 +12,8 @@ from small_runs import ignore, trainer_of
 from test_pairs import reversals, write
 
 from stacktrans.model.transducer import Transducer
+from stacktrans.settings.candidates import candidates
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.contest import contestants
 from stacktrans.showing.training import race_table
 from stacktrans.training.race import Race
 from stacktrans.training.records import Accuracy, Record, Standing, merit
@@ -54,7 +54,7 @@ def data(tmp_path: Path) -> Path:
 
 def configs(data: Path, *changes: str, names: Any = ("patient", "wide")) -> dict[str, RunConfig]:
     task = {"name": "pairs", "generator": "pairs", "parameters": {"train": str(data)}}
-    return contestants(names=names, settings={"task": task}, assignments=[*SMALL, *changes])
+    return candidates(names=names, settings={"task": task}, assignments=[*SMALL, *changes])
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, script: Script) -> None:

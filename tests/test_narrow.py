@@ -29,7 +29,7 @@ from stacktrans.showing.training import (
     LanguageDisplay,
     RaceDisplay,
     TrainingDisplay,
-    contestants_table,
+    candidates_table,
     race_table,
     summary_view,
 )
@@ -208,7 +208,7 @@ STANDINGS = {
 def test_a_race_fits(width: int, tmp_path: Path) -> None:
     configs = dict.fromkeys(STANDINGS, CONFIG)
     raced = race_table(STANDINGS)
-    text = shown(width, raced, contestants_table(configs))
+    text = shown(width, raced, candidates_table(configs))
     assert all(cell_len(line) <= width for line in text.splitlines())
     rows = re.findall(r"^(?:strategy )?(no-memory|joint|wide)\b", text, re.M)
     assert rows == ["no-memory", "wide", "joint", *STANDINGS]

@@ -13,7 +13,7 @@ from command_line import run
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.evaluation import score
-from stacktrans.model.in_torch import predictor_of
+from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import load_task, resolve

@@ -13,8 +13,7 @@ import pytest
 from command_line import run
 from own_machines import mutant, when
 
-from stacktrans.common.ends import Ends
-from stacktrans.machines.machine import (
+from stacktrans.automata.machine import (
     CONSTANT,
     Machine,
     Rule,
@@ -24,8 +23,9 @@ from stacktrans.machines.machine import (
     Things,
     Transitions,
 )
+from stacktrans.common.ends import Ends
 from stacktrans.model.checkpoint import save_machine
-from stacktrans.proving.proof import prove
+from stacktrans.proofs.proof import prove
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task

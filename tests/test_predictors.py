@@ -15,8 +15,8 @@ from stacktrans.decoding.model import Numbers, Predictor
 from stacktrans.inference.evaluation import score
 from stacktrans.kernels.compiling import Entry
 from stacktrans.memory import HeldCells, HeldRows, Reading
-from stacktrans.model.arrays import ArrayModel, from_weights
-from stacktrans.model.in_torch import TorchModel
+from stacktrans.model.numpy_backend import ArrayModel, from_weights
+from stacktrans.model.torch_backend import TorchModel
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import shapes_of, weight_shapes
 from stacktrans.settings.resolve import resolve

@@ -16,13 +16,13 @@ from command_line import run
 from own_machines import QUEUE, STACK, answered, is_wrong, mutant, rearranging, rule, sources, when
 from shipped_tasks import task_of
 
+from stacktrans.automata.machine import CONSTANT, Buffers, Machine, Runner, Series, Term, Things
 from stacktrans.decoding.decoder import decode
 from stacktrans.inference.trace import trace
-from stacktrans.machines.machine import CONSTANT, Buffers, Machine, Runner, Series, Term, Things
 from stacktrans.model.checkpoint import load, save_machine
-from stacktrans.proving.proof import ALONG, ANYTHING, TURNED, prove
-from stacktrans.proving.references import STACK as PILE
-from stacktrans.proving.references import Reference, reference_of
+from stacktrans.proofs.proof import ALONG, ANYTHING, TURNED, prove
+from stacktrans.proofs.references import STACK as PILE
+from stacktrans.proofs.references import Reference, reference_of
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import NotASource, Task

@@ -27,7 +27,7 @@ from races import (
 import stacktrans
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import CANDIDATES
-from stacktrans.settings.contest import contestants
+from stacktrans.settings.candidates import candidates
 from stacktrans.training import race
 from stacktrans.training.race import Race, next_round
 from stacktrans.training.records import Standing, read_race
@@ -142,7 +142,7 @@ def test_every_strategy_for_a_task_can_be_raced(tmp_path: Path, task: str) -> No
         name: (each["step"], each["failed"])
         for name, each in json.loads(done.stdout)["race"]["strategies"].items()
     }
-    assert had == dict.fromkeys(contestants(task=task), (2, None))
+    assert had == dict.fromkeys(candidates(task=task), (2, None))
 
 
 @pytest.mark.usefixtures("short_turns")

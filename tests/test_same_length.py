@@ -19,7 +19,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.decoding.decoder import decode
 from stacktrans.inference.evaluation import score
 from stacktrans.model import checkpoint
-from stacktrans.model.in_torch import TorchModel
+from stacktrans.model.torch_backend import TorchModel
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve

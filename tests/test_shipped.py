@@ -20,7 +20,7 @@ from stacktrans.extraction.extracting import extract
 from stacktrans.inference.evaluation import score
 from stacktrans.inference.trace import trace
 from stacktrans.model import checkpoint
-from stacktrans.proving.proof import prove
+from stacktrans.proofs.proof import prove
 from stacktrans.settings.packaged import shipped
 from stacktrans.tasks.base import DepthLimit, Lengths
 

@@ -12,15 +12,8 @@ import torch
 from command_line import run
 from test_machines import counting
 
-from stacktrans.commands.terminal import print_out
-from stacktrans.common.ends import Ends
-from stacktrans.common.files import MACHINE
-from stacktrans.decoding.decoder import outputs_of
-from stacktrans.extraction import network
-from stacktrans.extraction.extracting import Extracted, drawn_strings, extract
-from stacktrans.extraction.network import NOTHING, CannotExtract, Deadline, Network, Recorder
-from stacktrans.machines.files import read_machine
-from stacktrans.machines.machine import (
+from stacktrans.automata.files import read_machine
+from stacktrans.automata.machine import (
     CONSTANT,
     Machine,
     Rule,
@@ -30,7 +23,14 @@ from stacktrans.machines.machine import (
     Things,
     Transitions,
 )
-from stacktrans.machines.words import sentence
+from stacktrans.automata.words import sentence
+from stacktrans.commands.terminal import print_out
+from stacktrans.common.ends import Ends
+from stacktrans.common.files import MACHINE
+from stacktrans.decoding.decoder import outputs_of
+from stacktrans.extraction import network
+from stacktrans.extraction.extracting import Extracted, drawn_strings, extract
+from stacktrans.extraction.network import NOTHING, CannotExtract, Deadline, Network, Recorder
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer

@@ -16,7 +16,7 @@ from shipped_tasks import task_of, written
 from stacktrans.decoding.decoder import decode
 from stacktrans.decoding.model import Mixed, Numbers
 from stacktrans.inference.evaluation import score
-from stacktrans.model.in_torch import predictor_of
+from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import TaskError, make_task

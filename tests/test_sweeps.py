@@ -11,10 +11,10 @@ import pytest
 from command_line import run, run_process
 from small_sweeps import MEASURES, RACED, records, sweep_file
 
-from stacktrans.settings import contest, resolve
+from stacktrans.settings import candidates, resolve
+from stacktrans.settings.candidates import identity_of
 from stacktrans.settings.command import alone
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.contest import identity_of
 from stacktrans.settings.layers import Layer
 from stacktrans.settings.resolve import strategies
 from stacktrans.sweeps.plan import read_plan
@@ -117,7 +117,7 @@ def test_who_is_raced_identifies_a_run(tmp_path: Path, monkeypatch: pytest.Monke
     assert {"joint", "buffered"} <= both.configs.keys()
     known = dict(strategies())
     known["more"] = known["joint"].model_copy(update={"settings": {"training": {"gate_noise": 1}}})
-    for module in (contest, resolve):
+    for module in (candidates, resolve):
         monkeypatch.setattr(module, "strategies", lambda: known)
     monkeypatch.setattr(resolve, "layer_of", lambda name: Layer("", known[name].settings))
     (more,) = read_plan(path).runs

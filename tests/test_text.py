@@ -22,7 +22,7 @@ from stacktrans.cli import app
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.evaluation import Perplexity, followings, perplexity
 from stacktrans.model import checkpoint, definition
-from stacktrans.model.in_torch import predictor_of
+from stacktrans.model.torch_backend import predictor_of
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task

@@ -66,9 +66,9 @@ def extract(
         lengths: The lengths of these strings.
         time_limit: Stop learning rules after this time, such as 30s or 5m.
     """
+    from stacktrans.automata.files import written
     from stacktrans.common.errors import UsageError
     from stacktrans.extraction import extracting
-    from stacktrans.machines.files import written
     from stacktrans.model.checkpoint import save_machine
     from stacktrans.showing import machines
 

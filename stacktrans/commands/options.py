@@ -128,7 +128,7 @@ def load_model(name: str, device: str, hard: bool, workers: int = 1) -> "Checkpo
     check_positive(**{"--workers": workers})
     loaded = load(name, device, hard, workers)
     if not loaded.machine:
-        from stacktrans.model.arrays import ArrayModel  # which not every command needs
+        from stacktrans.model.numpy_backend import ArrayModel  # which not every command needs
 
         if not isinstance(loaded.predictor, ArrayModel):
             import torch

@@ -217,7 +217,7 @@ def _train(found: "Trainer | Race", budget: float | None, dry_run: bool, as_json
 def _show(found: "Trainer | Race", as_json: bool) -> None:
     """Print the configuration of a run, or who would be raced, and what is to be reported."""
     from stacktrans.showing.tables import remark
-    from stacktrans.showing.training import contestants_table
+    from stacktrans.showing.training import candidates_table
     from stacktrans.training.race import Race
 
     if isinstance(found, Race):
@@ -230,7 +230,7 @@ def _show(found: "Trainer | Race", as_json: bool) -> None:
     if as_json:
         print_json(dumped)
     elif isinstance(found, Race):
-        print_out(contestants_table(configs))
+        print_out(candidates_table(configs))
         one = f"the settings of one of them: --recipe {next(iter(configs))} --dry-run"
         print_out(remark(one), beside=True)
     else:
@@ -255,7 +255,7 @@ def _words(ctx: typer.Context) -> list[str]:
 
 def _race(race: "Race", budget: float | None, as_json: bool) -> None:
     """Race, and then finish the run that has come furthest."""
-    from stacktrans.settings.contest import not_raced
+    from stacktrans.settings.candidates import not_raced
     from stacktrans.showing.training import RaceDisplay, worth_a_try
 
     with race.opened(budget):

@@ -35,10 +35,10 @@ PLUGINS = "STACKTRANS_PLUGINS"
 """The environment variable with the plugin files, so that processes started from here know them."""
 
 
-class Late:
+class LazyModule:
     """A module, imported when one of its names is first asked for.
 
-    `Late("torch")` stands at the top of a file whose classes are described without torch, and
+    `LazyModule("torch")` stands at the top of a file whose classes are described without torch, and
     compute with it.
     """
 

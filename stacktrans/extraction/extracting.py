@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stacktrans.automata.machine import Machine, Runner
 from stacktrans.common.ends import Ends
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.decoding.decoder import decode, predict
@@ -27,7 +28,6 @@ from stacktrans.decoding.model import Model
 from stacktrans.extraction.network import GRACE, CannotExtract, Deadline, Network, Recorder
 from stacktrans.extraction.refinement import Refinement
 from stacktrans.extraction.rules import RuleLearner, named
-from stacktrans.machines.machine import Machine, Runner
 from stacktrans.model.ablation import without_signals
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids, Mask

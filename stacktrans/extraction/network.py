@@ -19,9 +19,9 @@ from stacktrans.decoding.decoder import Step, decode, outputs_of, predict
 from stacktrans.decoding.model import Mixed
 from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.loops import sigmoid
-from stacktrans.model.arrays import ArrayModel, State
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.of_machine import memories_of
+from stacktrans.model.machine_backend import memories_of
+from stacktrans.model.numpy_backend import ArrayModel, State
 from stacktrans.tasks.alphabets import Ids, Mask
 
 NOTHING = -1

@@ -20,9 +20,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stacktrans.automata.machine import CONSTANT, Machine, Rule, Series, Term, Things
 from stacktrans.extraction.network import EMPTY, GRACE, NOTHING
 from stacktrans.extraction.partition import Classes, Partition
-from stacktrans.machines.machine import CONSTANT, Machine, Rule, Series, Term, Things
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import SOURCE, TARGET

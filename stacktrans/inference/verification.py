@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from stacktrans.automata.machine import Machine
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.grammar.rules import GrammarError
 from stacktrans.inference.evaluation import Prediction, predictions
-from stacktrans.machines.machine import Machine
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.proving.proof import Result, prove
+from stacktrans.proofs.proof import Result, prove
 from stacktrans.tasks.base import Lengths, NoSuchLength, Task
 from stacktrans.tasks.layout import Pair
 

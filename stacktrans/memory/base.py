@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, Type
 
 from stacktrans.common.ends import Ends
 from stacktrans.common.errors import UsageError
-from stacktrans.common.registry import Late
+from stacktrans.common.registry import LazyModule
 
 if TYPE_CHECKING:
     import torch
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from stacktrans.kernels.kernel import Kernel
     from stacktrans.settings.model_config import ModelConfig
 else:
-    torch = Late("torch")
+    torch = LazyModule("torch")
 
 
 class MemoryState:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.ends import Ends, side_by_side
-from stacktrans.common.registry import MEMORIES, Late
+from stacktrans.common.registry import MEMORIES, LazyModule
 from stacktrans.memory.base import Memory, MemoryState, Reading
 from stacktrans.memory.strengths.kernel import StrengthKernel, reading_of
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stacktrans.kernels.arrays import Array
     from stacktrans.kernels.kernel import Kernel
 else:
-    torch = Late("torch")
+    torch = LazyModule("torch")
 
 
 @dataclass(frozen=True, slots=True)

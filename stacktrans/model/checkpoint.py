@@ -39,7 +39,7 @@ from stacktrans.common.files import (
 )
 from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.reading import parsed_json
-from stacktrans.common.registry import CONTROLLERS, REGISTRIES, Late, resuming
+from stacktrans.common.registry import CONTROLLERS, REGISTRIES, LazyModule, resuming
 from stacktrans.common.visible import shell_text
 from stacktrans.decoding.model import Numbers, Predictor
 from stacktrans.memory import Memory, make_memory
@@ -65,10 +65,10 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from stacktrans.machines.machine import Machine
+    from stacktrans.automata.machine import Machine
     from stacktrans.model.transducer import Transducer
 else:
-    torch = Late("torch")
+    torch = LazyModule("torch")
 
 
 TRAINING = "training.pt"
@@ -166,7 +166,7 @@ class Checkpoint:
     @property
     def machine_facts(self) -> dict[str, Any]:
         """The attributes of a `Machine` of this model that its configuration determines."""
-        from stacktrans.model.of_machine import buffers_of, memories_of  # of few checkpoints
+        from stacktrans.model.machine_backend import buffers_of, memories_of  # of few checkpoints
 
         task = self.task
         return {
@@ -207,19 +207,19 @@ class Checkpoint:
     def predictor(self) -> Predictor:
         """What runs the model; with the weights that it has now, if somebody has the module."""
         if self.machine:
-            from stacktrans.model.of_machine import MachineModel  # of few checkpoints
+            from stacktrans.model.machine_backend import MachineModel  # of few checkpoints
 
             return MachineModel(self.config.model, self.machine)
         return self._of_module() if "model" in vars(self) else self._of_weights
 
     def _of_module(self) -> Predictor:
-        from stacktrans.model.in_torch import predictor_of  # waits for torch
+        from stacktrans.model.torch_backend import predictor_of  # waits for torch
 
         return predictor_of(self.model)
 
     @functools.cached_property
     def _of_weights(self) -> Predictor:
-        from stacktrans.model.arrays import from_weights  # which not every command needs
+        from stacktrans.model.numpy_backend import from_weights  # which not every command needs
 
         model, wanted = self.config.model, self.config.model.kernel
         known = model.controller.name in CONTROLLERS.builtin
@@ -235,10 +235,10 @@ class Checkpoint:
         predictor = self.predictor
         if self.machine:
             return predictor
-        from stacktrans.model.arrays import ArrayModel  # which not every command needs
+        from stacktrans.model.numpy_backend import ArrayModel  # which not every command needs
 
         if isinstance(predictor, ArrayModel) and not predictor.shows_memory:
-            from stacktrans.model.in_torch import TorchModel  # waits for torch
+            from stacktrans.model.torch_backend import TorchModel  # waits for torch
 
             return TorchModel(self.model, self.hard)
         return predictor
@@ -309,7 +309,7 @@ def load(
 
 def _load_machine(path: Path, threads: int) -> Checkpoint:
     """Read a checkpoint that is a machine; raises as `load` does."""
-    from stacktrans.machines.files import read_machine  # of few checkpoints
+    from stacktrans.automata.files import read_machine  # of few checkpoints
 
     machine = read_machine(path / MACHINE)
     _check_whole(path)
@@ -348,7 +348,7 @@ def _named_parts(value: Any) -> dict[Any, Any]:
 
 def save_machine(directory: Path, config: RunConfig, machine: Machine, card: str) -> None:
     """Write a checkpoint that is a machine; raises `CheckpointError` as `save` does."""
-    from stacktrans.machines.files import written  # of few checkpoints
+    from stacktrans.automata.files import written  # of few checkpoints
 
     contents = {CONFIG: config.to_yaml().encode(), MACHINE: written(machine).encode()}
     contents[SUMS] = sums_of(contents).encode()

@@ -25,9 +25,9 @@ from stacktrans.kernels.sequences import as_array, can_run, fused_sequence
 from stacktrans.memory import Memory, make_memory
 from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition
-from stacktrans.model.arrays import ArrayModel, from_weights, kind_of
 from stacktrans.model.controllers import Controller, GateNoise, Layer, Operation, no_noise
 from stacktrans.model.definition import TransducerState, Unrolled
+from stacktrans.model.numpy_backend import ArrayModel, from_weights, kind_of
 from stacktrans.model.weights import linear_maps
 from stacktrans.settings.model_config import ModelConfig
 

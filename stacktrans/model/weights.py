@@ -13,7 +13,7 @@ import safetensors
 
 from stacktrans.common.errors import CheckpointError, abridged
 from stacktrans.common.files import check_sum
-from stacktrans.common.registry import CONTROLLERS, Late
+from stacktrans.common.registry import CONTROLLERS, LazyModule
 from stacktrans.common.visible import visible
 from stacktrans.decoding.model import Numbers
 from stacktrans.memory import Memory, make_memory
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
 else:
-    torch = Late("torch")
+    torch = LazyModule("torch")
 
 Shapes = dict[str, tuple[int, ...]]
 _DTYPES = {"F64", "F32", "F16", "BF16"}

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import NamedTuple
 
+from stacktrans.automata.machine import CONSTANT, Machine, Rule
+from stacktrans.automata.words import actions, conditions, situation, starts, thing
 from stacktrans.common.visible import counted, visible
 from stacktrans.extraction.extracting import Extracted
-from stacktrans.machines.machine import CONSTANT, Machine, Rule
-from stacktrans.machines.words import actions, conditions, situation, starts, thing
 from stacktrans.showing.tables import Column, Table
 
 RADIUS, ACROSS, DOWN, MARGIN = 30, 190, 150, 40

@@ -130,7 +130,7 @@ def race_table(standings: Mapping[str, Standing]) -> Table:
     return table
 
 
-def contestants_table(configs: Mapping[str, RunConfig]) -> Table:
+def candidates_table(configs: Mapping[str, RunConfig]) -> Table:
     """Who is raced: the idea of each, and its memory."""
     table = Table(
         Column("strategy", left=True),

@@ -6,16 +6,16 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
+from stacktrans.automata.machine import Machine, Things
+from stacktrans.automata.words import thing
 from stacktrans.common.errors import clipped
 from stacktrans.common.visible import counted, listed, shell_text
 from stacktrans.inference.evaluation import Prediction
 from stacktrans.inference.verification import Verification
-from stacktrans.machines.machine import Machine, Things
-from stacktrans.machines.words import thing
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
-from stacktrans.proving.induction import Counted
-from stacktrans.proving.proof import ALONG, ANYTHING, FEW, KEPT, TURNED, UNREAD, Result
+from stacktrans.proofs.induction import Counted
+from stacktrans.proofs.proof import ALONG, ANYTHING, FEW, KEPT, TURNED, UNREAD, Result
 from stacktrans.showing.scores import prediction_json
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.tasks.base import with_marks

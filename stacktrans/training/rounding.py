@@ -8,7 +8,7 @@ import torch
 from stacktrans.common.randomness import Purpose
 from stacktrans.inference.evaluation import score
 from stacktrans.model.devices import computing_with
-from stacktrans.model.in_torch import predictor_of
+from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.training_config import ROUNDINGS, TrainingConfig
 from stacktrans.tasks.layout import Layout, Pair

@@ -18,7 +18,7 @@ from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.controllers import GateNoise
 from stacktrans.model.definition import Unrolled
-from stacktrans.model.in_torch import predictor_of
+from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Carried, Transducer
 from stacktrans.settings.config import RunConfig, TaskLengths
 from stacktrans.settings.training_config import ExamplesConfig, StreamConfig

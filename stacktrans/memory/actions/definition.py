@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.ends import TOP, Ends, side_by_side
-from stacktrans.common.registry import Late
+from stacktrans.common.registry import LazyModule
 from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.base import HeldCells, Memory, MemoryState, Reading, State
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from stacktrans.kernels.arrays import Array
     from stacktrans.kernels.kernel import Kernel
 else:
-    torch, functional = Late("torch"), Late("torch.nn.functional")
+    torch, functional = LazyModule("torch"), LazyModule("torch.nn.functional")
 
 NO_OP = "no-op"
 

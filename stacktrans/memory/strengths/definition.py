@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.ends import BOTTOM, TOP, Ends
-from stacktrans.common.registry import Late
+from stacktrans.common.registry import LazyModule
 from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
 from stacktrans.memory.strengths.kernel import StrengthKernel, reading_of
 
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from stacktrans.kernels.arrays import Array
     from stacktrans.kernels.kernel import Kernel
 else:
-    torch, functional = Late("torch"), Late("torch.nn.functional")
+    torch, functional = LazyModule("torch"), LazyModule("torch.nn.functional")
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
+from stacktrans.automata.machine import EMPTY
 from stacktrans.common.ends import TOP
-from stacktrans.machines.machine import EMPTY
 
 Block = tuple[tuple[Hashable, ...], ...]
 Blocks = tuple[Block, ...]

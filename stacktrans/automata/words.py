@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from stacktrans.automata.machine import CONSTANT, EMPTY, Machine, Rule, Term, Things
 from stacktrans.common.visible import listed
-from stacktrans.machines.machine import CONSTANT, EMPTY, Machine, Rule, Term, Things
 
 MOST_NAMED = 6
 """How many things are named one by one."""

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stacktrans.machines.machine import EMPTY, LOST, START, Stepper, Transitions
-from stacktrans.proving.product import Unproved
+from stacktrans.automata.machine import EMPTY, LOST, START, Stepper, Transitions
+from stacktrans.proofs.product import Unproved
 from stacktrans.tasks.streams import Counting
 
 LONGEST_CYCLE = 6

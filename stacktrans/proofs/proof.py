@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stacktrans.automata.machine import Machine, Runner, Transitions
 from stacktrans.decoding.decoder import decode
-from stacktrans.machines.machine import Machine, Runner, Transitions
-from stacktrans.proving.induction import (
+from stacktrans.proofs.induction import (
     Counted,
     Induction,
     Wrong,
@@ -24,9 +24,9 @@ from stacktrans.proving.induction import (
     sequence,
     shortest_wrong,
 )
-from stacktrans.proving.product import Explored, Explorer, Unproved, product_of
-from stacktrans.proving.references import QUEUE, STANDING, Reference, classes_of, reference_of
-from stacktrans.proving.tapes import (
+from stacktrans.proofs.product import Explored, Explorer, Unproved, product_of
+from stacktrans.proofs.references import QUEUE, STANDING, Reference, classes_of, reference_of
+from stacktrans.proofs.tapes import (
     BACK,
     FRONT,
     AllKnown,
@@ -90,7 +90,7 @@ def prove(machine: Machine, task: Task) -> Result:
     """Look for a proof that a machine answers all sources of a task rightly, or for a wrong answer.
 
     Args:
-        machine: as it is run by `stacktrans.machines.machine`.
+        machine: as it is run by `stacktrans.automata.machine`.
         task: what it is for.
     """
     own = machine.source, machine.target, machine.layout

@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from stacktrans.automata.machine import EMPTY, Buffers, Machine, Run, Runner, Stepper
 from stacktrans.common.ends import Ends
 from stacktrans.decoding.model import Mixed, Numbers
-from stacktrans.machines.machine import EMPTY, Buffers, Machine, Run, Runner, Stepper
 from stacktrans.memory import HeldCells, HeldRows, Memory, Reading, make_memory
 from stacktrans.memory.actions import EMPTY as EMPTY_CELL
 from stacktrans.settings.model_config import ModelConfig

@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from stacktrans.automata.machine import CONSTANT, Machine, Rule, Series, Things
+from stacktrans.automata.words import sentence
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import check_sum
 from stacktrans.common.reading import LONGEST
-from stacktrans.machines.machine import CONSTANT, Machine, Rule, Series, Things
-from stacktrans.machines.words import sentence
 
 FORMAT = 3
 """The version of what a file of a machine holds."""

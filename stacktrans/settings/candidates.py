@@ -26,7 +26,7 @@ from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Kind
 
 
-def contestants(
+def candidates(
     recipe: str | None = None,
     names: Sequence[str] = (),
     budget: float | None = None,

@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from stacktrans.automata.machine import CONSTANT, EMPTY, START, Machine
 from stacktrans.grammar import Bracketing
-from stacktrans.machines.machine import CONSTANT, EMPTY, START, Machine
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.computed import (
     WAIT,

@@ -16,10 +16,10 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from stacktrans.automata.machine import EMPTY, START, Machine, Transition, Transitions
 from stacktrans.common.ends import BOTTOM, TOP
-from stacktrans.machines.machine import EMPTY, START, Machine, Transition, Transitions
-from stacktrans.proving.references import QUEUE, Reference, Step
-from stacktrans.proving.tapes import BACK, FRONT, UNKNOWN, Block, Contents, Lacking, Tape
+from stacktrans.proofs.references import QUEUE, Reference, Step
+from stacktrans.proofs.tapes import BACK, FRONT, UNKNOWN, Block, Contents, Lacking, Tape
 
 FINISHED, WRONG = "finished", "wrong"
 """Where a product ends: there is nothing more to say, or something wrong was said."""
