@@ -15,7 +15,7 @@ from stacktrans.kernels.arrays import Array, check_shape
 from stacktrans.kernels.compiling import compiled_entry
 from stacktrans.kernels.kernel import Kernel, Room
 from stacktrans.kernels.sequences import ARRAY_DTYPES, as_array, in_parts
-from stacktrans.kernels.steps import Step
+from stacktrans.kernels.steps import BatchStep
 
 
 @compiled_entry(lambda *_: 10**9)
@@ -30,7 +30,7 @@ def _forward(memory: Any, signals: Array, values: Array, reads: Array, starts: A
         starts: [B + 1] where the steps of each item start, and B * T.
     """
     for number in range(reads.shape[0]):
-        step = Step(number, starts[:-1] + number, starts)
+        step = BatchStep(number, starts[:-1] + number, starts)
         kernel.step_forward(memory, step, signals, values[number], reads[number])
 
 
@@ -41,7 +41,7 @@ def _backward(
     """All steps backwards; grad_signals, [T, B, signals], and grads, of the values, are set."""
     values = grads[0].copy()
     for number in range(grad_reads.shape[0] - 1, -1, -1):
-        step, read = Step(number, starts[:-1] + number, starts), grad_reads[number]
+        step, read = BatchStep(number, starts[:-1] + number, starts), grad_reads[number]
         kernel.step_backward(
             memory, step, signals, values, read, grad_signals[number], grads[number]
         )

@@ -26,7 +26,7 @@ import torch
 
 import stacktrans
 from stacktrans.inference.transduction import transduce_lines
-from stacktrans.kernels.compiling import Entry
+from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.kernels.drive import backward, forward
 from stacktrans.model.checkpoint import load
 
@@ -59,7 +59,7 @@ class Entered:
 
 def in_a_line() -> list[str]:
     """What a line goes through that a trained model answers."""
-    Entry.compile_from_now_on()  # so short a line would be run in Python otherwise
+    CompiledFunction.compile_from_now_on()  # so short a line would be run in Python otherwise
     model = load(CHECKPOINT)
     read, write = os.pipe()
     lines, entered = transduce_lines(model, read), Entered()

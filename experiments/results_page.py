@@ -11,7 +11,7 @@ from pathlib import Path
 from stacktrans.common.visible import in_a_line
 from stacktrans.settings.layers import read_layer
 from stacktrans.sweeps.plan import read_plan
-from stacktrans.sweeps.store import RESULTS, Store
+from stacktrans.sweeps.store import RESULTS, SweepStore
 from stacktrans.sweeps.table import summary
 
 HERE = Path(__file__).parent
@@ -37,7 +37,7 @@ def _section(path: Path) -> str:
         directory = HERE / "results" / plan.name
         heading = f"## {in_a_line(plan.file.title)}" + (f": profile {profile}" if profile else "")
         if (directory / RESULTS).exists():
-            text = summary(plan, Store(directory, plan).records)
+            text = summary(plan, SweepStore(directory, plan).records)
             more = f"More in [{plan.name}](experiments/results/{plan.name}/results.md)."
             parts.append("\n\n".join([heading, text, more]))
         else:

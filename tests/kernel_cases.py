@@ -15,7 +15,7 @@ from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.kernels.arrays import Array, fresh
 from stacktrans.kernels.batches import Kind, ModelWeights
 from stacktrans.kernels.cells import CELLS
-from stacktrans.kernels.compiling import Entry
+from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.kernels.kernel import Kernel
 from stacktrans.kernels.sequences import as_array, fused_sequence
 from stacktrans.memory import Deque, Memory, Queue, Stack, StrengthMemory
@@ -255,7 +255,7 @@ def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Na
     Of signals and what is read, it is what the state has after each piece; see `after_pieces`.
     """
     batch, steps, _ = case.projected[0].shape
-    Entry.compile_from_now_on()
+    CompiledFunction.compile_from_now_on()
     weights = case.run_weights(hard)
     state = State.first(weights, batch, 0)
     inputs = np.arange(batch * steps).reshape(batch, steps)

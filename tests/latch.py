@@ -9,7 +9,7 @@ from torch import Tensor
 from stacktrans.kernels import kernel
 from stacktrans.kernels.arrays import Array, fresh, fresh_zeros
 from stacktrans.kernels.kernel import Kernel, Room
-from stacktrans.kernels.steps import Step
+from stacktrans.kernels.steps import BatchStep
 from stacktrans.memory import Memory, MemoryState
 
 
@@ -56,7 +56,9 @@ class Backward(NamedTuple):
 
 
 @kernel.step_forward.register(Forward)
-def step_forward(memory: Forward, step: Step, signals: Array, values: Array, reads: Array) -> None:
+def step_forward(
+    memory: Forward, step: BatchStep, signals: Array, values: Array, reads: Array
+) -> None:
     for item, place in enumerate(step.places):
         for i in range(values.shape[2]):
             memory.values[place, 0, i] = values[item, 0, i]
@@ -69,7 +71,7 @@ def step_forward(memory: Forward, step: Step, signals: Array, values: Array, rea
 @kernel.step_backward.register(Backward)
 def step_backward(
     memory: Backward,
-    step: Step,
+    step: BatchStep,
     signals: Array,
     values: Array,
     grad_reads: Array,

@@ -29,7 +29,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.kernels import drive
 from stacktrans.memory import ActionList, ActionMemory, ActionStack
-from stacktrans.memory.actions.cells import Backward, Cells
+from stacktrans.memory.actions.cells import Cells, CellsBackward
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 
@@ -215,7 +215,7 @@ def test_compiles_once_for_each_type() -> None:
     model = transducer("list-rnn")
     state = model.unroll_piece(INPUTS[:, :3])[1]
     model.unroll_piece(INPUTS, state)[0].hidden.sum().backward()
-    for entry, kind in ((drive.forward, Cells), (drive.backward, Backward)):
+    for entry, kind in ((drive.forward, Cells), (drive.backward, CellsBackward)):
         assert len(signatures(entry, kind)) == len(TOLERANCE)
 
 

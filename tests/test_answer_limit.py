@@ -21,7 +21,7 @@ from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import Alphabet
 from stacktrans.tasks.base import NoSuchLaw, NoSuchLength, Task
 from stacktrans.tasks.corpus import END
-from stacktrans.tasks.layout import Layout, Pair, Steps
+from stacktrans.tasks.layout import Layout, OutputBound, Pair
 
 ROUTES = ("", "--json", "--beam 3", "--beam 3 --json")
 
@@ -99,7 +99,7 @@ def test_the_limit_follows_the_longest_targets() -> None:
     for length in (1, 30, 1000):
         assert 6 * length <= layout.limit(length, None) <= 6 * length + 20
     assert layout.limit(30, 5) == 5
-    assert Layout.joint(3, 3, lambda: Steps(1, 4)).limit(10, None) == 2 * 13 + 20
+    assert Layout.joint(3, 3, lambda: OutputBound(1, 4)).limit(10, None) == 2 * 13 + 20
 
 
 @pytest.mark.parametrize("error", [NoSuchLength, NoSuchLaw])

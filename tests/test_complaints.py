@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from stacktrans.cli import app
 from stacktrans.common.errors import UsageError
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import Layer, nested, overlaid, validated
+from stacktrans.settings.layers import SettingsLayer, nested, overlaid, validated
 from stacktrans.settings.resolve import load_task, resolve
 
 COMMANDS = app.registered_commands
@@ -78,7 +78,7 @@ def test_no_message_names_a_class() -> None:
         settings = overlaid(base, nested(section, {name: None}) if section else {name: None})
         settings = overlaid(settings, nested(path, value))
         try:
-            validated(RunConfig, settings, [Layer("here", settings)])
+            validated(RunConfig, settings, [SettingsLayer("here", settings)])
         except UsageError as error:
             for problem in error.problems:
                 said = problem.split("(given:")[0]

@@ -11,7 +11,7 @@ from rich.console import Console
 from soft_models import SOFT
 
 from stacktrans.common.errors import UsageError
-from stacktrans.inference.trace import SMALLEST, Held, Step, Trace, trace
+from stacktrans.inference.trace import SMALLEST, Held, Trace, TraceStep, trace
 from stacktrans.model import checkpoint
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.contents import Block, bar, contents_view, drawn
@@ -141,7 +141,7 @@ def test_what_cannot_be_seen_is_written_out() -> None:
 def held_for_ever(count: int) -> Trace:
     symbols = "abcdefghijklmnopqrstuvwxyz" * 4
     steps = [
-        Step(
+        TraceStep(
             step=number,
             input=symbols[number - 1],
             output=None,

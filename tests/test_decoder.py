@@ -13,17 +13,17 @@ from test_proofs import TASKS
 from stacktrans.automata.machine import CONSTANT, Buffers, Machine, Runner, Series, Term, Things
 from stacktrans.common.ragged import Ragged
 from stacktrans.decoding import decoder
-from stacktrans.decoding.decoder import NONE, Answer, Step, decode, predict
+from stacktrans.decoding.decoder import NONE, Answer, DecodingStep, decode, predict
 from stacktrans.decoding.model import Predictor
 from stacktrans.model.torch_backend import TorchModel
 from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.alphabets import NOT_KNOWN, Ids
-from stacktrans.tasks.layout import Layout, Steps
+from stacktrans.tasks.layout import Layout, OutputBound
 
 Making = Callable[[Transducer], Predictor]
 MAKINGS = [pytest.param(in_arrays, id="arrays"), pytest.param(TorchModel, id="torch")]
 JOINT, BACKWARDS = Layout.joint(3, 3), Layout.joint(3, 3, backwards=True)
-PADDED = Layout.padded(3, 3, Steps(1, 2))
+PADDED = Layout.padded(3, 3, OutputBound(1, 2))
 LIMIT = 9
 """The most symbols of the answers of models without training, some of which end none."""
 
@@ -166,7 +166,7 @@ class Observed:
         self.answers: dict[int, list[int]] = {}
         self.outputs: dict[int, list[int]] = {}
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: DecodingStep) -> None:
         assert len({*step.items.tolist()}) == len(step.items)
         assert len(step.items) == len(step.ids) == len(step.logits) == len(step.answers)
         assert len(step.state.signals) == len(step.items)

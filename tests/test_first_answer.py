@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from stacktrans.kernels.arrays import Array
-from stacktrans.kernels.compiling import Entry, compiled_entry
+from stacktrans.kernels.compiling import CompiledFunction, compiled_entry
 
 COMMANDS = {
     "--help": "",
@@ -59,7 +59,7 @@ def test_short_work_waits_for_neither_torch_nor_compiling(command: str, tmp_path
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
-def in_compiled_code(entry: Entry) -> bool:
+def in_compiled_code(entry: CompiledFunction) -> bool:
     """Whether there is compiled code that Python calls."""
     return bool(entry.code)
 
@@ -70,8 +70,8 @@ def test_long_work_is_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
         for i in range(numbers.shape[0]):
             numbers[i] *= 2
 
-    monkeypatch.setattr(Entry, "_always", False)
-    monkeypatch.setattr(Entry, "_steps_in_python", 0)
+    monkeypatch.setattr(CompiledFunction, "_always", False)
+    monkeypatch.setattr(CompiledFunction, "_steps_in_python", 0)
     few: Any = np.ones(900)
     for _ in range(2):
         doubled(few)

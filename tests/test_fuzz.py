@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.registry import GENERATORS
-from stacktrans.settings.layers import Layer, Settings, nested
+from stacktrans.settings.layers import Settings, SettingsLayer, nested
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 
@@ -73,7 +73,7 @@ PATHS = paths_of(resolve(task="svo-sov", settings=BASE).model_dump())
 
 @given(st.sampled_from(PATHS), TREES)
 def test_any_value_of_any_setting_is_taken_or_refused(path: str, value: Any) -> None:
-    option = Layer("--option", nested(path, value))
+    option = SettingsLayer("--option", nested(path, value))
     with refusals():
         assert resolve(task="copy", settings=BASE, options=[option]).model.memory
 

@@ -10,7 +10,7 @@ from stacktrans.inference.evaluation import score
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks.layout import Layout, Pair, Steps
+from stacktrans.tasks.layout import Layout, OutputBound, Pair
 
 
 def pair(source: list[int], target: list[int]) -> Pair:
@@ -20,23 +20,23 @@ def pair(source: list[int], target: list[int]) -> Pair:
 @pytest.mark.parametrize(
     ("lengths", "expected"),
     [
-        ([(1, 1), (7, 7)], Steps(1, 1)),
-        ([(1, 2), (5, 10)], Steps(2, 1)),
-        ([(1, 2), (5, 2), (9, 2)], Steps(1, 2)),
-        ([(4, 0), (9, 3)], Steps(1, 0)),
-        ([(0, 0)], Steps(1, 1)),
-        ([(2, 7), (4, 15)], Steps(4, 0)),
+        ([(1, 1), (7, 7)], OutputBound(1, 1)),
+        ([(1, 2), (5, 10)], OutputBound(2, 1)),
+        ([(1, 2), (5, 2), (9, 2)], OutputBound(1, 2)),
+        ([(4, 0), (9, 3)], OutputBound(1, 0)),
+        ([(0, 0)], OutputBound(1, 1)),
+        ([(2, 7), (4, 15)], OutputBound(4, 0)),
     ],
 )
-def test_steps_are_as_few_as_will_do(lengths: list[tuple[int, int]], expected: Steps) -> None:
-    found = Steps.for_pairs(np.array(lengths))
+def test_steps_are_as_few_as_will_do(lengths: list[tuple[int, int]], expected: OutputBound) -> None:
+    found = OutputBound.for_pairs(np.array(lengths))
     assert found == expected
     for source, target in lengths:
         assert found.of(source) >= target + 1
 
 
 def test_both_sides_are_filled_up() -> None:
-    layout = Layout.padded(3, 2, Steps(1, 2))
+    layout = Layout.padded(3, 2, OutputBound(1, 2))
     batch = layout.batch([[pair([2, 0], [1])], [pair([1], [0, 1, 1, 0])]])
     blank, end = 3, 2
     assert (layout.inputs, layout.outputs) == (4, 3)

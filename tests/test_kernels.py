@@ -36,7 +36,7 @@ from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as random_generator
 from stacktrans.kernels import code, drive
 from stacktrans.kernels.arrays import Array
-from stacktrans.kernels.compiling import Entry, compiled_entry
+from stacktrans.kernels.compiling import CompiledFunction, compiled_entry
 from stacktrans.kernels.loops import exp, sigmoid, tanh
 from stacktrans.memory import Memory
 from stacktrans.memory.strengths import kernel
@@ -350,7 +350,7 @@ def test_compiles_once_for_each_type() -> None:
                 for dtype in TOLERANCE:
                     case = Case.drawn(controller, memory, shape, dtype)
                     gradients(case.fused(), case.tensors)
-    for entry, kind in ((drive.forward, kernel.Rows), (drive.backward, kernel.Backward)):
+    for entry, kind in ((drive.forward, kernel.Rows), (drive.backward, kernel.RowsBackward)):
         assert len(signatures(entry, kind)) == len(TOLERANCE)
 
 
@@ -372,7 +372,7 @@ def test_exp() -> None:
     x = np.concatenate([np.linspace(-87, 88, 400_001), -np.logspace(-37, 1, 99_999)])
     x = x.astype(np.float32)
     found = np.empty_like(x)
-    Entry.compile_from_now_on()
+    CompiledFunction.compile_from_now_on()
     exponentials(x, found)
     assert np.abs(found / np.exp(x.astype(np.float64)) - 1).max() < 2e-7
     x = np.array([np.nan, np.inf, -np.inf, 0, -200], dtype=np.float32)
@@ -385,7 +385,7 @@ def test_sigmoid_and_tanh() -> None:
     small = np.logspace(-37, 2, 200_001)
     x = np.concatenate([np.linspace(-100, 100, 400_001), small, -small]).astype(np.float32)
     sigmoids, tanhs = np.empty_like(x), np.empty_like(x)
-    Entry.compile_from_now_on()
+    CompiledFunction.compile_from_now_on()
     sigmoids_and_tanhs(x, sigmoids, tanhs)
     exact = 1 / (1 + np.exp(-x.astype(np.float64)))
     normal = exact > np.finfo(np.float32).tiny
@@ -438,7 +438,7 @@ def test_a_new_memory_brings_its_own_steps() -> None:
 @pytest.mark.parametrize("memory", [*WITH_NONE, Latch()], ids=str)
 def test_strings_that_are_chosen_go_on(memory: str | Memory[Any]) -> None:
     case = Case.drawn("lstm", memory, Shape(3, 8, 5, 3), torch.float64, layers=2)
-    Entry.compile_from_now_on()
+    CompiledFunction.compile_from_now_on()
     before, after = np.split(np.arange(24).reshape(3, 8), [5], axis=1)
     for chosen in ([2, 0, 0, 1], [1, 0, 1]):
         items, weights = np.array(chosen), case.run_weights()

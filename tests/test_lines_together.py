@@ -7,7 +7,12 @@ import numpy as np
 import pytest
 
 from stacktrans.common.ragged import Ragged, joined
-from stacktrans.inference.transduction import AnswerOptions, Line, Lines, transduce_lines
+from stacktrans.inference.transduction import (
+    AnsweredLine,
+    AnsweredLines,
+    AnswerOptions,
+    transduce_lines,
+)
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.tasks.alphabets import Alphabet, Characters
 
@@ -27,14 +32,16 @@ def as_source(line: bytes, model: Checkpoint) -> bytes:
     return line.replace(b"a", b"\0").replace(b"b", own[-1]).replace(b"\0", own[0])
 
 
-def both(model: Checkpoint, path: Path, most: int | None) -> tuple[list[Line], list[Line | Lines]]:
-    found: list[list[Line | Lines]] = []
+def both(
+    model: Checkpoint, path: Path, most: int | None
+) -> tuple[list[AnsweredLine], list[AnsweredLine | AnsweredLines]]:
+    found: list[list[AnsweredLine | AnsweredLines]] = []
     for full in (True, False):
         with path.open("rb") as stream:
             options = AnswerOptions(most, marked=True, full=full)
             found.append([*transduce_lines(model, stream.fileno(), options)])
     each, together = found
-    return [line for line in each if isinstance(line, Line)], together
+    return [line for line in each if isinstance(line, AnsweredLine)], together
 
 
 @pytest.mark.parametrize("most", [None, 3])
@@ -51,7 +58,7 @@ def test_lines_together_are_answered_as_each(
     each, together = both(model, path, most)
     text, unended, errors = "", [], []
     for answer in together:
-        if isinstance(answer, Lines):
+        if isinstance(answer, AnsweredLines):
             text += answer.output
             unended += answer.unended
         else:
@@ -69,7 +76,7 @@ def test_many_plain_lines_come_together(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("\n".join(lines))
     each, together = both(load("checkpoints/xor-buffered"), path, None)
-    assert all(isinstance(answer, Lines) for answer in together)
+    assert all(isinstance(answer, AnsweredLines) for answer in together)
     assert len(together) < 20
     said = "".join(answer.output or "" for answer in together)
     assert said.splitlines() == [line.output for line in each]
@@ -80,7 +87,7 @@ def test_a_line_after_many_is_known_by_its_number(tmp_path: Path) -> None:
     path.write_text("01\n" * 3000 + "0x\n")
     with path.open("rb") as stream:
         *_, last = transduce_lines(load("checkpoints/xor-buffered"), stream.fileno())
-    assert isinstance(last, Line)
+    assert isinstance(last, AnsweredLine)
     assert last.number == 3001
     assert last.error == "symbol 2 is 'x', which the model does not know"
 

@@ -20,7 +20,7 @@ from small_runs import SETTINGS
 from test_sweep_tables import plan_of, records_of
 
 from stacktrans.inference.evaluation import Scores
-from stacktrans.inference.trace import Part, Step, Trace
+from stacktrans.inference.trace import ReadShare, Trace, TraceStep
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.scores import perplexity_table, scores_tables
 from stacktrans.showing.tables import Column, Table
@@ -34,7 +34,7 @@ from stacktrans.showing.training import (
     summary_view,
 )
 from stacktrans.sweeps.live import SweepDisplay, overview
-from stacktrans.sweeps.store import Store
+from stacktrans.sweeps.store import SweepStore
 from stacktrans.tasks.base import Lengths
 from stacktrans.training.race import Race, begin
 from stacktrans.training.records import Accuracy, Record, Standing, Summary
@@ -70,11 +70,11 @@ def scores() -> Scores:
     return Scores(lengths, ones, whole, whole, whole * 0)
 
 
-def step_of(number: int, tops: bool) -> Step:
-    parts = [Part("a", 2, 0.9), Part("<s>", 1, 0.1)]
+def step_of(number: int, tops: bool) -> TraceStep:
+    parts = [ReadShare("a", 2, 0.9), ReadShare("<s>", 1, 0.1)]
     names = ["stack 1", "stack 2"]
     signals = {f"{action} {stack}": 0.5 for stack in (1, 2) for action in ("push", "pop")}
-    return Step(
+    return TraceStep(
         number, "a", "b", 0.123, {}, signals if tops else SIGNALS, {},
         {} if tops else {"top": parts}, 1.0, {name: [[0.25]] for name in names} if tops else {},
     )  # fmt: skip
@@ -125,7 +125,7 @@ def test_rows_of_a_run_fit(width: int, kind: type[TrainingDisplay]) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 def test_sweeps_fit(width: int, tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
-    store = Store(tmp_path / "out", plan)
+    store = SweepStore(tmp_path / "out", plan)
     store.records = records_of(plan)
     display = SweepDisplay(Console(file=io.StringIO()), store, plan.runs)
     text = shown(width, display._now(), *overview(store))

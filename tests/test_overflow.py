@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from stacktrans.cli import app
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.evaluation import score
-from stacktrans.inference.transduction import AnswerOptions, Line, transduce_lines
+from stacktrans.inference.transduction import AnsweredLine, AnswerOptions, transduce_lines
 from stacktrans.model.checkpoint import load, save
 from stacktrans.settings.packaged import shipped
 from stacktrans.tasks.base import Lengths
@@ -42,7 +42,7 @@ def test_what_overflows_is_told(immense: Path, tmp_path: Path) -> None:
     for as_json in (False, True):
         with (tmp_path / "line").open("rb") as stream:
             (line,) = transduce_lines(model, stream.fileno(), AnswerOptions(full=as_json))
-        assert isinstance(line, Line)
+        assert isinstance(line, AnsweredLine)
         assert "numbers overflow" in (line.error or "")
         json.dumps(line.as_json(), allow_nan=False)
 

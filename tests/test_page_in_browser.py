@@ -11,7 +11,7 @@ from command_line import run
 from test_contents import CONFIG, held_for_ever
 from test_page import HOSTILE, SOURCE, shown
 
-from stacktrans.inference.trace import Held, Line, Part, Step, Trace
+from stacktrans.inference.trace import CellRow, Held, ReadShare, Trace, TraceStep
 from stacktrans.showing.page import Shown, page_of, step_words
 
 
@@ -38,7 +38,7 @@ WORDS = 'document.getElementById("words").textContent'
 COUNT = 'document.getElementById("count").textContent'
 
 
-def expected_cells(step: Step) -> list[list[Any]]:
+def expected_cells(step: TraceStep) -> list[list[Any]]:
     """The cells that stand on a page, from above or from the left."""
     (held,) = step.contents.values()
     from_top = "front" not in step.reads
@@ -124,7 +124,7 @@ def test_two_models_go_in_step(chromium: Browser, tmp_path: Path) -> None:
 def test_lists_and_several_memories_are_drawn(chromium: Browser, tmp_path: Path) -> None:
     trace = held_for_ever(2)
     held = [step.contents["stack"] for step in trace.steps]
-    line = Line([0.5, 1.0, 0.75], [[0.0], [1.0], [0.5]], 1)
+    line = CellRow([0.5, 1.0, 0.75], [[0.0], [1.0], [0.5]], 1)
     lists = [
         replace(step, contents={}, reads={}, tops={"list 1": [[1.0]]}, lines={"list 1": line})
         for step in trace.steps
@@ -133,7 +133,7 @@ def test_lists_and_several_memories_are_drawn(chromium: Browser, tmp_path: Path)
         replace(
             step,
             contents={"queue": rows, "stack": rows},
-            reads={"queue front": [Part("a", 1, 1.0)], "stack top": [Part("b", 2, 1.0)]},
+            reads={"queue front": [ReadShare("a", 1, 1.0)], "stack top": [ReadShare("b", 2, 1.0)]},
         )
         for step, rows in zip(trace.steps, held, strict=True)
     ]
@@ -212,7 +212,7 @@ def hostile() -> Trace:
             output=symbol,
             probability=0.5,
             signals={name: 0.5},
-            reads={name: [Part(symbol, step.step, 0.5)]},
+            reads={name: [ReadShare(symbol, step.step, 0.5)]},
             contents={name: [Held(symbol, step.step, 1.0)]},
         )
         for step, symbol in zip(trace.steps, HOSTILE, strict=True)

@@ -20,10 +20,10 @@ from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import Writing
-from stacktrans.tasks.layout import Steps
+from stacktrans.tasks.layout import OutputBound
 from stacktrans.tasks.lines import DEV, TEST, TRAIN, given_pairs, read_pairs
 from stacktrans.tasks.pairs import Pairs, task_of_data
-from stacktrans.tasks.sets import Column, PairSet, Sets, chances_of_unknown
+from stacktrans.tasks.sets import PairSet, Sets, SymbolColumn, chances_of_unknown
 
 CHARACTERS = Writing.of("characters", False, ";", None)
 TINY = "ab\tba\nabc\tcba\nabcd\tdcba\n"
@@ -248,7 +248,7 @@ def test_steps_are_the_fewest_and_rather_for_longer_sources(seed: int) -> None:
         further = max(0, int((lengths[:, 1] + 1 - each * lengths[:, 0]).max()))
         return int((each * lengths[:, 0] + further).sum()), -each
 
-    assert Steps.for_pairs(lengths).each == -min(map(steps, range(1, steepest + 1)))[1]
+    assert OutputBound.for_pairs(lengths).each == -min(map(steps, range(1, steepest + 1)))[1]
 
 
 @pytest.mark.parametrize("content", [b"a\tb\n", gzip.compress(b"a\tb\n" * 99, mtime=0)[:-9], b""])
@@ -366,7 +366,7 @@ def test_lengths_are_drawn_as_a_law_says(tmp_path: Path) -> None:
 def test_rare_symbols_are_sometimes_unknown() -> None:
     task = make_task("mine", "pairs", {})
     assert isinstance(task, Pairs)
-    sources = Column.of(["aab", "aa"], "source", CHARACTERS).strings
+    sources = SymbolColumn.of(["aab", "aa"], "source", CHARACTERS).strings
     pairs = PairSet(sources, sources.lengths, sources)
     assert chances_of_unknown(pairs, 3).tolist() == [0.25 / 4.25, 0.25 / 1.25, 1]
 
@@ -402,7 +402,7 @@ def test_generate_draws_from_the_training_set(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("ids", "size"), [([3, -2], 1), ([255, 0], 1), ([70_000, -2], 4)])
 def test_strings_are_held_in_as_few_bytes_as_their_ids_need(ids: list[int], size: int) -> None:
-    column = Column.of(["ab", "", "b"], "source", CHARACTERS)
+    column = SymbolColumn.of(["ab", "", "b"], "source", CHARACTERS)
     held = column.as_ids(dict(zip("ab", ids, strict=True)), 0)
     assert [held[index].tolist() for index in range(len(held))] == [ids, [], ids[1:]]
     assert held.values.itemsize == size

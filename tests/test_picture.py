@@ -12,17 +12,19 @@ from command_line import run
 from PIL import Image, ImageColor, ImageSequence
 from soft_models import SOFT
 
-from stacktrans.inference.trace import Held, Part, Step, Trace
+from stacktrans.inference.trace import Held, ReadShare, Trace, TraceStep
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.contents import Block
 from stacktrans.showing.plots import COLOURS, Placed, animate_trace, colours_of, fullest, panels_of
-from stacktrans.showing.traces import Row, heat_map, rows_of, shade
+from stacktrans.showing.traces import HeatRow, heat_map, rows_of, shade
 
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}})
 
 
-def step_of(number: int, symbol: str, push: float, read: list[Part] | None = None) -> Step:
-    return Step(
+def step_of(
+    number: int, symbol: str, push: float, read: list[ReadShare] | None = None
+) -> TraceStep:
+    return TraceStep(
         step=number,
         input=symbol,
         output="b",
@@ -37,7 +39,7 @@ def step_of(number: int, symbol: str, push: float, read: list[Part] | None = Non
     )
 
 
-def trace_of(*steps: Step) -> Trace:
+def trace_of(*steps: TraceStep) -> Trace:
     return Trace("ab", "bb", "bb", True, None, None, None, list(steps))
 
 
@@ -56,10 +58,10 @@ def test_rows_are_strengths_values_inputs_and_outputs() -> None:
 
 
 def test_reads_are_drawn_by_the_step_that_pushed_them() -> None:
-    first = replace(step_of(1, "a", 1.0), reads={"top": [Part("a", 1, 0.9)]})
+    first = replace(step_of(1, "a", 1.0), reads={"top": [ReadShare("a", 1, 0.9)]})
     second = replace(
         step_of(2, "a", 1.0),
-        reads={"top": [Part("a", 2, 0.7), Part("a", 1, 0.3), Part("b", 3, 0.01)]},
+        reads={"top": [ReadShare("a", 2, 0.7), ReadShare("a", 1, 0.3), ReadShare("b", 3, 0.01)]},
     )
     rows = rows_of(trace_of(first, second), CONFIG)
     assert [(row.label, row.shades) for row in rows if row.group == "read top"] == [
@@ -76,13 +78,13 @@ def test_pushed_vectors_are_drawn_while_they_can_be_read() -> None:
 
 
 def test_what_is_read_from_a_buffer_is_shared_between_symbols() -> None:
-    read = [Part("a", 1, 0.5), Part("b", 2, 0.3), Part("a", 3, 0.2)]
+    read = [ReadShare("a", 1, 0.5), ReadShare("b", 2, 0.3), ReadShare("a", 3, 0.2)]
     rows = rows_of(trace_of(step_of(1, "a", 0.5, read)), CONFIG)
     assert [row.shades for row in rows if row.group == "input"] == [[0.7], [0.3]]
 
 
 def test_heat_maps_go_on_below_where_they_do_not_fit() -> None:
-    rows = [Row("strengths", "pop", [0, 0.5, 1]), Row("input", "a", [1, 0, 0.3])]
+    rows = [HeatRow("strengths", "pop", [0, 0.5, 1]), HeatRow("input", "a", [1, 0, 0.3])]
     lines = [line.plain for line in heat_map(rows, width=18)]
     assert lines == [
         "step          1",

@@ -10,10 +10,10 @@ from latch import Latch
 from shapes import shaped
 
 from stacktrans.decoding import decoder
-from stacktrans.decoding.decoder import Answer, Step, decode, predict
+from stacktrans.decoding.decoder import Answer, DecodingStep, decode, predict
 from stacktrans.decoding.model import Numbers, Predictor
 from stacktrans.inference.evaluation import score
-from stacktrans.kernels.compiling import Entry
+from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.memory import HeldCells, HeldRows, Reading
 from stacktrans.model.numpy_backend import ArrayModel, from_weights
 from stacktrans.model.torch_backend import TorchModel
@@ -21,7 +21,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import shapes_of, weight_shapes
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.alphabets import Ids
-from stacktrans.tasks.layout import Layout, Pair, Steps
+from stacktrans.tasks.layout import Layout, OutputBound, Pair
 
 ACTIONS: dict[str, Any] = {"count": 2, "depth": 3}
 MEMORIES: dict[str, dict[str, Any]] = {
@@ -37,7 +37,7 @@ CONTROLLERS = ["lstm", "gru", "rnn", "sigmoid", "linear"]
 LAYOUTS: dict[str, Layout] = {
     "joint": Layout.joint(3, 4),
     "same length": Layout.synchronous(3, 4),
-    "padded": Layout.padded(3, 4, Steps(2, 1)),
+    "padded": Layout.padded(3, 4, OutputBound(2, 1)),
     "stream": Layout.stream(4, follow=0),
     "last": Layout.stream(4, last=3),
     "endless": Layout.stream(4),
@@ -85,17 +85,17 @@ def alike(found: Sequence[Answer], expected: Sequence[Answer]) -> None:
 def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is compiled."""
 
-    def call(entry: Entry, *arguments: Any) -> Any:
+    def call(entry: CompiledFunction, *arguments: Any) -> Any:
         with np.errstate(all="ignore"):
             return entry.function(*arguments)
 
-    monkeypatch.setattr(Entry, "__call__", call)
+    monkeypatch.setattr(CompiledFunction, "__call__", call)
 
 
 @pytest.fixture
 def in_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
     """All is compiled, as if there were many steps."""
-    monkeypatch.setattr(Entry, "_always", True)
+    monkeypatch.setattr(CompiledFunction, "_always", True)
 
 
 CASES = [
@@ -246,7 +246,7 @@ def observed(model: Predictor, ids: Ids) -> list[tuple[Numbers, Numbers, Numbers
     """Logits, signals, what is pushed, and what the memory holds, at each step over a string."""
     found = []
 
-    def observe(step: Step) -> None:
+    def observe(step: DecodingStep) -> None:
         logits, signals, pushed = step.logits[0], step.state.signals[0], model.pushed(step.state)
         copies = np.array(logits), np.array(signals), np.array(pushed)
         found.append((*copies, model.reading(step.state)))

@@ -8,10 +8,15 @@ import pytest
 import torch
 from shipped_tasks import task_of
 
-from stacktrans.common.reading import Piece
+from stacktrans.common.reading import LinePiece
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.trace import trace
-from stacktrans.inference.transduction import AnswerOptions, Line, LineStream, transduce_lines
+from stacktrans.inference.transduction import (
+    AnsweredLine,
+    AnswerOptions,
+    LineStream,
+    transduce_lines,
+)
 from stacktrans.model import checkpoint
 from stacktrans.showing.traces import verdict
 from stacktrans.tasks.alphabets import UNKNOWN
@@ -34,13 +39,13 @@ def reversal() -> checkpoint.Checkpoint:
 
 def answered(
     loaded: checkpoint.Checkpoint, folder: Path, text: str, as_json: bool, marked: bool
-) -> list[Line]:
+) -> list[AnsweredLine]:
     path = folder / "sources.txt"
     path.write_text(text)
     descriptor = os.open(path, os.O_RDONLY)
     try:
         lines = transduce_lines(loaded, descriptor, AnswerOptions(marked=marked, full=as_json))
-        return [line for line in lines if isinstance(line, Line)]
+        return [line for line in lines if isinstance(line, AnsweredLine)]
     finally:
         os.close(descriptor)
 
@@ -58,7 +63,7 @@ def test_what_is_not_scored_is_marked(
     assert all(place in " ?" or one == place for one, place in zip(raw.output, right, strict=True))
     stream = LineStream(reversal, marked=True)
     bits = [
-        stream.feed(Piece(bit.encode(), begins=number == 0, ends=False))[0]
+        stream.feed(LinePiece(bit.encode(), begins=number == 0, ends=False))[0]
         for number, bit in enumerate(source)
     ]
     assert "".join(bits) == plain.output

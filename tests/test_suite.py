@@ -10,7 +10,7 @@ import yaml
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import use_plugins
-from stacktrans.settings.layers import Layer
+from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Lengths, NormalLengths, NoSuchLaw, NoSuchLength, NotASource, Task
@@ -238,7 +238,7 @@ def test_parameters_that_make_no_task_are_refused(
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_every_row_draws_sources_of_its_lengths_and_their_answers(name: str) -> None:
     settings = {"model": {"memory": "stack"}, **CONDITIONS[name]}
-    config = resolve(options=[Layer("test", settings)]).task
+    config = resolve(options=[SettingsLayer("test", settings)]).task
     assert config.name == name
     task = make_task(name, config.generator, config.parameters)
     assert config.ranges.test[1] >= 2 * config.ranges.train[1] - 1

@@ -19,7 +19,7 @@ from small_sweeps import RACED, records, settings, sweep_file, without_seconds
 
 from stacktrans.settings.resolve import strategies
 from stacktrans.sweeps.plan import read_plan
-from stacktrans.sweeps.store import Store, on_this_machine
+from stacktrans.sweeps.store import SweepStore, on_this_machine
 
 
 @pytest.mark.usefixtures("sweeps_here")
@@ -171,7 +171,7 @@ def test_of_runs_beside_each_other_only_the_one_that_kills_its_process_fails(
     swept: Path, tmp_path: Path
 ) -> None:
     plan = read_plan(swept.parent / "small.yaml")
-    store = Store(tmp_path / "out", plan)
+    store = SweepStore(tmp_path / "out", plan)
     jobs = [store.job(planned, "cpu") for planned in plan.runs]
     jobs[1] = replace(jobs[1], measures=Deadly())  # type: ignore[arg-type]
     records = {job.run.identity: record for job, record in on_this_machine(jobs, workers=2)}

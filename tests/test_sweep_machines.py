@@ -9,7 +9,7 @@ import yaml
 from small_sweeps import sweep_file
 
 from stacktrans.sweeps.plan import Plan, read_plan
-from stacktrans.sweeps.store import Store
+from stacktrans.sweeps.store import SweepStore
 from stacktrans.sweeps.table import markdown
 from stacktrans.sweeps.work import Record, work
 
@@ -31,7 +31,7 @@ def plan_of_brackets(directory: Path, *names: str) -> Plan:
     return read_plan(sweep_file(directory, **changes, **conditions, measures=measures))
 
 
-def done(store: Store) -> Record:
+def done(store: SweepStore) -> Record:
     """The record of the last run of a sweep."""
     (*_, run) = store.plan.runs
     record = work(store.job(run, "cpu"))
@@ -42,12 +42,12 @@ def done(store: Store) -> Record:
 
 def test_a_measure_that_is_added_later_needs_no_training(tmp_path: Path) -> None:
     out = tmp_path / "out"
-    store = Store(out, plan_of_brackets(tmp_path, "near"))
+    store = SweepStore(out, plan_of_brackets(tmp_path, "near"))
     (run,) = store.plan.runs
     shutil.copytree(BRACKETS, store.folder(run))
     (store.folder(run) / "metrics.jsonl").touch()
     before = done(store)
-    later = Store(out, plan_of_brackets(tmp_path, "near", "kept"))
+    later = SweepStore(out, plan_of_brackets(tmp_path, "near", "kept"))
     after = done(later)
     assert after["measured"]["kept"]["value"] == 1
     assert after["measured"]["near"] == before["measured"]["near"]
@@ -57,7 +57,7 @@ def test_a_measure_that_is_added_later_needs_no_training(tmp_path: Path) -> None
 
 def test_a_run_that_has_learned_nothing_has_no_machine(tmp_path: Path) -> None:
     measures = {"kept": {"of": "machine", "lengths": [1, 3], "count": 5}}
-    store = Store(tmp_path / "out", read_plan(sweep_file(tmp_path, measures=measures)))
+    store = SweepStore(tmp_path / "out", read_plan(sweep_file(tmp_path, measures=measures)))
     assert done(store)["measured"]["kept"]["value"] == 0
 
 

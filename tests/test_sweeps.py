@@ -15,7 +15,7 @@ from stacktrans.settings import candidates, resolve
 from stacktrans.settings.candidates import identity_of
 from stacktrans.settings.command import alone
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import Layer
+from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import strategies
 from stacktrans.sweeps.plan import read_plan
 
@@ -119,7 +119,7 @@ def test_who_is_raced_identifies_a_run(tmp_path: Path, monkeypatch: pytest.Monke
     known["more"] = known["joint"].model_copy(update={"settings": {"training": {"gate_noise": 1}}})
     for module in (candidates, resolve):
         monkeypatch.setattr(module, "strategies", lambda: known)
-    monkeypatch.setattr(resolve, "layer_of", lambda name: Layer("", known[name].settings))
+    monkeypatch.setattr(resolve, "layer_of", lambda name: SettingsLayer("", known[name].settings))
     (more,) = read_plan(path).runs
     assert more.configs.keys() == {*both.configs, "more"}
     assert more.identity != both.identity

@@ -23,7 +23,7 @@ from stacktrans.common.files import locked
 from stacktrans.common.randomness import Purpose
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.layers import Layer
+from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy, Record
 from stacktrans.training.sources import Moment
@@ -102,7 +102,7 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, restart_after: int) ->
 def test_a_finished_run_can_be_given_a_larger_budget(tmp_path: Path) -> None:
     trainer_of(small_run("max_steps=20"), tmp_path / "parted").run(ignore)
     summary = Trainer.resume(
-        tmp_path / "parted", [Layer("--max-steps", {"training": {"max_steps": 40}})], CPU
+        tmp_path / "parted", [SettingsLayer("--max-steps", {"training": {"max_steps": 40}})], CPU
     ).run(ignore)
     assert summary.steps == 40
     trainer_of(small_run("max_steps=40"), tmp_path / "whole").run(ignore)

@@ -25,7 +25,7 @@ from stacktrans.settings.resolve import load_task
 from stacktrans.showing.progress import VisibleConsole
 from stacktrans.showing.tables import Table
 from stacktrans.sweeps.live import overview
-from stacktrans.sweeps.store import Store
+from stacktrans.sweeps.store import SweepStore
 from stacktrans.sweeps.table import as_csv, markdown
 
 HOSTILE = ["\x1b]0;x\x07", "\x9b31m", "\nstacktrans: done", "\rdone", "\u202etxt", "\u2066", "\x7f"]
@@ -145,7 +145,7 @@ def test_a_sweep_s_names_are_shown_escaped(
     for page in (markdown(plan, records), as_csv(plan, records)):
         assert harmless(page)
         assert "\nstacktrans: done" not in page
-    store = Store(tmp_path / "out", plan)
+    store = SweepStore(tmp_path / "out", plan)
     store.records = records
     file = io.StringIO()
     console = Console(file=file, width=80)  # that does nothing about it itself

@@ -185,7 +185,7 @@ class Transition(NamedTuple):
     after: int
 
     def apply(self, held: Sequence[Any], mark: int | None = None) -> None:
-        """Change what memories hold, `Row`s or the like; pushes can push a mark instead."""
+        """Change what memories hold, `MemoryRow`s or the like; pushes can push a mark instead."""
         for end in self.pops:
             held[end // 2].take(end % 2)
         for end, kind in self.pushes:
@@ -262,7 +262,7 @@ def _applies(rule: Rule, places: Sequence[int], letters: Sequence[int | None]) -
     )
 
 
-class Row(deque[int]):
+class MemoryRow(deque[int]):
     """The kinds that a memory holds, the bottom first; sides are `TOP` and `BOTTOM`."""
 
     def peek(self, side: int, depth: int) -> int:
@@ -285,7 +285,7 @@ class Stepper:
 
     Args:
         transitions: of the machine.
-        held: what each memory holds, in the place of a `Row`; None for empty ones.
+        held: what each memory holds, in the place of a `MemoryRow`; None for empty ones.
         state: the state that it begins in.
 
     Attributes:
@@ -300,7 +300,7 @@ class Stepper:
     ) -> None:
         self._transitions, self.state, machine = transitions, state, transitions.machine
         self.lost = False
-        self.held: Sequence[Any] = [Row() for _ in machine.kinds] if held is None else held
+        self.held: Sequence[Any] = [MemoryRow() for _ in machine.kinds] if held is None else held
         self.last = Transition((), NO_OUTPUT, (), (), (), state)
         # What is not relevant is always read as empty.
         self._reads = [
@@ -310,7 +310,7 @@ class Stepper:
 
     def copy(self) -> Stepper:
         """Another run in the same configuration."""
-        other = Stepper(self._transitions, [*map(Row, self.held)], self.state)
+        other = Stepper(self._transitions, [*map(MemoryRow, self.held)], self.state)
         other.last, other.lost = self.last, self.lost
         return other
 
@@ -334,7 +334,7 @@ class Stepper:
 
 
 @dataclass
-class Run:
+class Configurations:
     """Runs of a machine over B strings.
 
     Attributes:
@@ -347,7 +347,7 @@ class Run:
 
     steppers: list[Stepper]
     signals: Numbers
-    origins: list[Row]
+    origins: list[MemoryRow]
     steps: int = 0
 
 
@@ -369,13 +369,15 @@ class Runner:
         self.machine, self.buffers = machine, machine.buffers
         self.transitions = Transitions(machine)
 
-    def start(self, batch: int, steps: int = 0) -> Run:
+    def start(self, batch: int, steps: int = 0) -> Configurations:
         """See `Model.start`."""
         signals = np.zeros((batch, len(self.machine.memories.signal_names)))
         steppers = [Stepper(self.transitions) for _ in range(batch)]
-        return Run(steppers, signals, [Row() for _ in self.machine.kinds])
+        return Configurations(steppers, signals, [MemoryRow() for _ in self.machine.kinds])
 
-    def advance(self, state: Run, ids: Ids | Mixed, asked: Mask | None = None) -> Numbers:
+    def advance(
+        self, state: Configurations, ids: Ids | Mixed, asked: Mask | None = None
+    ) -> Numbers:
         """See `Model.advance`; logits are NaN where no rule fits, -inf where there is no output."""
         if isinstance(ids, Mixed):
             ids = np.where(ids.ids < 0, self.machine.nothing, ids.ids)[:, None]
@@ -390,7 +392,7 @@ class Runner:
         logits[chosen == LOST] = np.nan
         return logits
 
-    def select(self, state: Run, items: Ids) -> Run:
+    def select(self, state: Configurations, items: Ids) -> Configurations:
         """See `Model.select`."""
         steppers = [state.steppers[item].copy() for item in items.tolist()]
-        return Run(steppers, state.signals[items], state.origins)
+        return Configurations(steppers, state.signals[items], state.origins)

@@ -50,7 +50,7 @@ def sweep(
     """
     from stacktrans.sweeps.live import SweepDisplay, overview
     from stacktrans.sweeps.plan import read_plan
-    from stacktrans.sweeps.store import Store, carry_out
+    from stacktrans.sweeps.store import SweepStore, carry_out
     from stacktrans.sweeps.table import as_json as numbers
 
     check_positive(**{"--workers": workers})
@@ -60,7 +60,7 @@ def sweep(
         check_device(device)
     plan = read_plan(file, profile)
     runs = plan.only(only) if only else plan.runs
-    store = Store(out or Path("sweeps") / plan.name, plan)
+    store = SweepStore(out or Path("sweeps") / plan.name, plan)
     if dry_run:
         for run in runs:
             done = store.done(run)

@@ -242,7 +242,7 @@ class Unreadable(StacktransError):
     """What comes in can't be read."""
 
 
-class Piece(NamedTuple):
+class LinePiece(NamedTuple):
     """A line, or a part of one.
 
     Attributes:
@@ -257,7 +257,7 @@ class Piece(NamedTuple):
     ends: bool = True
 
 
-def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
+def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[LinePiece]]:
     """Lines as they come: as many as are there already, but without waiting for more.
 
     Args:
@@ -268,12 +268,12 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
         Unreadable: it can't be read; the message says why.
     """
     is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-    group: list[Piece] = []
+    group: list[LinePiece] = []
     rest, begins, first = bytearray(), True, True
     while True:
         waiting = not (is_file or select.select([descriptor], [], [], 0)[0])
         if parts and waiting and rest:
-            group.append(Piece(bytes(rest), begins, ends=False))
+            group.append(LinePiece(bytes(rest), begins, ends=False))
             rest, begins = bytearray(), False
         size = sum(len(piece.raw) for piece in group)
         enough = len(group) >= LINES_AT_ONCE or size >= BYTES_AT_ONCE
@@ -295,11 +295,11 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[Piece]]:
         if len(rest) <= LONGEST_LINE:
             rest += beginning
         if lines:
-            group.append(Piece(bytes(rest), begins))
-            group += map(Piece, lines[:-1])
+            group.append(LinePiece(bytes(rest), begins))
+            group += map(LinePiece, lines[:-1])
             rest, begins = bytearray(lines[-1]), True
     if rest or not begins:
-        group.append(Piece(bytes(rest), begins))
+        group.append(LinePiece(bytes(rest), begins))
     for start in range(0, len(group), LINES_AT_ONCE):
         yield group[start : start + LINES_AT_ONCE]
 

@@ -112,7 +112,7 @@ class Outputs(NamedTuple):
     logs: Ragged | None
 
 
-class Step(NamedTuple):
+class DecodingStep(NamedTuple):
     """A step of B of the strings.
 
     Attributes:
@@ -130,7 +130,7 @@ class Step(NamedTuple):
     state: Any
 
 
-Observer = Callable[[Step], None]
+Observer = Callable[[DecodingStep], None]
 """Is called after each step."""
 
 
@@ -314,7 +314,7 @@ def _follow(
         logits = model.advance(state, read[:, None], None if observe else asked[:, None])
         if observe:
             answers = np.where(asked, step + 1 - lengths, NONE)
-            observe(Step(group[strings], read, logits, answers, state))
+            observe(DecodingStep(group[strings], read, logits, answers, state))
             logits = logits[asked]
         symbols = found.add(strings[asked], logits)
         ends = (symbols < 0) | (step >= final[asked])
@@ -355,7 +355,7 @@ def _synchronous(
             state = model.select(state, np.arange(left))
         piece, own = piece[:left, 0], own[:left, 0]
         logits = model.advance(state, piece[:, None])
-        observe(Step(group[:left], piece, logits, np.where(own, start, NONE), state))
+        observe(DecodingStep(group[:left], piece, logits, np.where(own, start, NONE), state))
         found.add(np.flatnonzero(own), logits[own])
 
 
@@ -402,7 +402,7 @@ def _written(
         answers = buffers.write(np.where(writing, state.signals[:, -1], 0), logits)
         going = step + 1 < steps
         if observe:
-            observe(Step(group[every], first, logits, answers, state))
+            observe(DecodingStep(group[every], first, logits, answers, state))
         else:  # what follows does not matter
             going &= ~buffers.full
         if not going.any():

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
-from stacktrans.decoding.decoder import Step, decode, outputs_of, predict
+from stacktrans.decoding.decoder import DecodingStep, decode, outputs_of, predict
 from stacktrans.decoding.model import Mixed
 from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.loops import sigmoid
@@ -258,7 +258,7 @@ class Network:
         return found
 
 
-class Steps(NamedTuple):
+class RecordedSteps(NamedTuple):
     """What a network did in N steps, as numbers of vectors.
 
     Attributes:
@@ -304,14 +304,14 @@ class Recorder:
         self.undecided = self.signals = self.strings = 0
         self._met: dict[bytes, None] = {}
 
-    def steps(self) -> Steps:
+    def steps(self) -> RecordedSteps:
         """The different steps so far."""
         ends, signals = self.network.ends, self.network.model.weights.signals
         shapes = [(), (), (len(ends.reads),), (signals,), (), (len(ends.pushes),), ()]
-        columns = zip(Steps._fields, shapes, strict=True)
+        columns = zip(RecordedSteps._fields, shapes, strict=True)
         kind = np.dtype([(name, np.int64, shape) for name, shape in columns])
         table = np.frombuffer(b"".join(self._met), kind)
-        return Steps(*(table[name] for name in Steps._fields))
+        return RecordedSteps(*(table[name] for name in RecordedSteps._fields))
 
     def run(self, sources: Sequence[Ids], scored: Sequence[Mask | None]) -> None:
         """Record the network's steps over some strings.
@@ -325,7 +325,7 @@ class Recorder:
         states, ended = np.zeros(count, np.int64), np.zeros(count, np.bool_)
         reads = np.tile(self.network.empty, (count, len(ends.reads), 1))
 
-        def observe(step: Step) -> None:
+        def observe(step: DecodingStep) -> None:
             self.network.deadline.check()
             items, outputs = step.items, outputs_of(step.logits)
             for row, (item, answer) in enumerate(zip(items, step.answers, strict=True)):
@@ -344,7 +344,9 @@ class Recorder:
             else:
                 decode(self.network.model, layout, sources, logs=False, observe=observe)
 
-    def _numbered(self, step: Step, states: Ids, vectors: Array, outputs: Ids) -> Steps:
+    def _numbered(
+        self, step: DecodingStep, states: Ids, vectors: Array, outputs: Ids
+    ) -> RecordedSteps:
         """A step of N strings, with its states and vectors by their numbers.
 
         Args:
@@ -366,4 +368,4 @@ class Recorder:
             pushed[rows, place] = self.kinds[end // 2].add(done.pushed[rows, place])
         inputs = np.where(step.ids < 0, network.nothing, step.ids)
         signals, after = network.effective(done.signals, reads), self.states.add(done.states)
-        return Steps(states, inputs, reads, signals, outputs, pushed, after)
+        return RecordedSteps(states, inputs, reads, signals, outputs, pushed, after)

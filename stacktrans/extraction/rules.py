@@ -38,7 +38,7 @@ MOST_ROUNDS = 2000
 """How often sorts are parted at most."""
 
 
-class Named(NamedTuple):
+class NamedMachine(NamedTuple):
     """A machine whose things have names.
 
     Attributes:
@@ -52,7 +52,7 @@ class Named(NamedTuple):
     state_numbers: Ids
 
 
-def named(checkpoint: Checkpoint, partition: Partition) -> Named:
+def named(checkpoint: Checkpoint, partition: Partition) -> NamedMachine:
     """The names of all things that were met."""
     task, layout = checkpoint.task, checkpoint.layout
     letters = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
@@ -93,7 +93,7 @@ def named(checkpoint: Checkpoint, partition: Partition) -> Named:
         states=states,
         rules=(),
     )
-    return Named(machine, numbers, of_states)
+    return NamedMachine(machine, numbers, of_states)
 
 
 def _alike(classes: Classes, letters: dict[int, int]) -> Iterator[tuple[int, int]]:
@@ -181,7 +181,7 @@ class _Slot:
     needed: bool = True
 
 
-def _slots(partition: Partition, names: Named) -> list[_Slot]:
+def _slots(partition: Partition, names: NamedMachine) -> list[_Slot]:
     """What is done: signals, the output, what is pushed and the next state."""
     machine, slots = names.machine, list[_Slot]()
     for column in range(partition.output + 1):
@@ -235,7 +235,7 @@ class RuleLearner:
         push_signals: the signal of each push.
     """
 
-    def __init__(self, partition: Partition, names: Named) -> None:
+    def __init__(self, partition: Partition, names: NamedMachine) -> None:
         self.deadline, steps = partition.deadline, partition.steps
         reads = [
             names.kind_numbers[ring][partition.kinds[ring].of[steps.reads[:, place]]]

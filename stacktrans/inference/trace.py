@@ -29,7 +29,7 @@ SMALLEST = 0.005
 
 
 @dataclass(frozen=True)
-class Part:
+class ReadShare:
     """One row's share in a read.
 
     Attributes:
@@ -59,7 +59,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Line:
+class CellRow:
     """The cells of a stack, from the bottom up, or of a list, from left to right.
 
     Cells at an end are left out where they are empty.
@@ -77,7 +77,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Step:
+class TraceStep:
     """One step of a transducer.
 
     Attributes:
@@ -112,14 +112,14 @@ class Step:
     likely: dict[str, float]
     signals: dict[str, float]
     pushed: dict[str, list[float]]
-    reads: dict[str, list[Part]]
+    reads: dict[str, list[ReadShare]]
     held: float
     tops: dict[str, list[list[float]]]
     contents: dict[str, list[Held]] = field(default_factory=dict)
-    lines: dict[str, Line] = field(default_factory=dict)
-    input_read: list[Part] | None = None
+    lines: dict[str, CellRow] = field(default_factory=dict)
+    input_read: list[ReadShare] | None = None
     input_left: float | None = None
-    written: list[Part] | None = None
+    written: list[ReadShare] | None = None
     output_held: float | None = None
     scored: bool = True
 
@@ -155,7 +155,7 @@ class Trace:
     expected: str | None
     why_not: str | None
     correct: bool | None
-    steps: list[Step]
+    steps: list[TraceStep]
 
 
 def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> Trace:
@@ -222,7 +222,7 @@ def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
             raise UsageError(f"no stack {number}: {there_are}")
     kept = [name for number, name in enumerate(names, start=1) if number in numbers]
 
-    def chosen(step: Step) -> Step:
+    def chosen(step: TraceStep) -> TraceStep:
         own = step.by_stack()
         return replace(
             step,
@@ -255,7 +255,7 @@ def _followed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[Taken]:
     """The steps of a model over symbols that are given."""
     model, found = checkpoint.follower, list[Taken]()
 
-    def observe(step: decoder.Step) -> None:
+    def observe(step: decoder.DecodingStep) -> None:
         logits, signals = step.logits[0], np.array(step.state.signals[0])
         if not np.isnan(signals).any():  # as after a buffered machine's answer, which has no rule
             reading = model.reading(step.state, contents)
@@ -265,7 +265,9 @@ def _followed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[Taken]:
     return found
 
 
-def _steps(checkpoint: Checkpoint, source: Ids, target: list[int], contents: bool) -> list[Step]:
+def _steps(
+    checkpoint: Checkpoint, source: Ids, target: list[int], contents: bool
+) -> list[TraceStep]:
     layout = checkpoint.layout
     ids, first_answer = layout.prompt(source), 1
     if layout.first_target is not None:
@@ -292,7 +294,7 @@ def _shown(checkpoint: Checkpoint, ids: Ids) -> list[str]:
 
 def _buffered_steps(
     checkpoint: Checkpoint, source: Ids, target: list[int], contents: bool
-) -> list[Step]:
+) -> list[TraceStep]:
     layout, buffers = checkpoint.layout, checkpoint.config.model.buffers
     assert buffers is not None
     source = layout.prompt(source)
@@ -329,7 +331,7 @@ def _parts_of(cumulative: Numbers) -> Numbers:
 
 def _step(
     checkpoint: Checkpoint, number: int, taken: Taken, symbols: list[str], contents: bool
-) -> Step:
+) -> TraceStep:
     """Step `number` of a run over symbols."""
     memory, reading = checkpoint.memory, taken.reading
     outputs = [*checkpoint.task.target.symbols, END]
@@ -339,7 +341,7 @@ def _step(
     likely = [] if none else np.flatnonzero(probabilities >= SMALLEST).tolist()
     names = checkpoint.signal_names
     rows, lines = (reading.rows, reading.lines) if contents else ({}, {})
-    return Step(
+    return TraceStep(
         step=number,
         input=symbols[number - 1],
         output=None if none else outputs[best],
@@ -355,10 +357,10 @@ def _step(
     )
 
 
-def _shares(weights: Any, symbols: list[str]) -> list[Part]:
+def _shares(weights: Any, symbols: list[str]) -> list[ReadShare]:
     """The parts with at least `SMALLEST` weight, heaviest first: weights [n] of n symbols."""
     weighed = enumerate(zip(symbols, weights.tolist(), strict=True), start=1)
-    parts = [Part(symbol, step, weight) for step, (symbol, weight) in weighed]
+    parts = [ReadShare(symbol, step, weight) for step, (symbol, weight) in weighed]
     kept = (part for part in parts if part.weight >= SMALLEST)
     return sorted(kept, key=lambda part: -part.weight)
 
@@ -371,11 +373,11 @@ def _held(rows: HeldRows, symbols: list[str]) -> list[Held]:
     ]
 
 
-def _line(cells: HeldCells) -> Line:
+def _line(cells: HeldCells) -> CellRow:
     """The cells from the first to the last that is not empty, or is the head."""
     values, head = np.array(cells.values.tolist()).reshape(cells.values.shape), cells.head
     filled = (values - EMPTY).mean(axis=-1) / 2
     there = np.flatnonzero(filled >= SMALLEST).tolist() + ([] if head is None else [head])
     kept = slice(min(there, default=0), max(there, default=-1) + 1)
     place = None if head is None else head - kept.start
-    return Line(filled[kept].tolist(), values[kept].tolist(), place)
+    return CellRow(filled[kept].tolist(), values[kept].tolist(), place)

@@ -16,7 +16,7 @@ import numpy as np
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.ragged import Ragged, starts_of
-from stacktrans.common.reading import LONGEST, Piece, check_length, decode_line, line_groups
+from stacktrans.common.reading import LONGEST, LinePiece, check_length, decode_line, line_groups
 from stacktrans.decoding.decoder import Answer, decode, likeliest
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Characters, Ids, UnknownSymbol
@@ -41,7 +41,7 @@ class Hypothesis(NamedTuple):
 
 
 @dataclass(slots=True)
-class Line:
+class AnsweredLine:
     """A line, or a part of one, and its answer.
 
     Attributes:
@@ -100,7 +100,7 @@ class AnswerOptions(NamedTuple):
         marked: whether there is a mark in the place of each symbol that is not scored.
         beam: the width of the beam that answers are searched with; None for greedy ones.
         full: whether probabilities are asked for, all hypotheses of a beam, and of a line all that
-            `Line.as_json` shows, which takes whole lines.
+            `AnsweredLine.as_json` shows, which takes whole lines.
     """
 
     max_length: int | None = None
@@ -112,7 +112,7 @@ class AnswerOptions(NamedTuple):
 _USUAL = AnswerOptions()
 
 
-class Lines(NamedTuple):
+class AnsweredLines(NamedTuple):
     """Whole lines that follow one another, and their answers, of which none is lacking.
 
     Attributes:
@@ -142,16 +142,16 @@ class _Answering:
         self._stream = LineStream(checkpoint, options.marked) if streams else None
         self._number = 1
 
-    def answers(self, descriptor: int) -> Iterator[list[Line] | Lines]:
+    def answers(self, descriptor: int) -> Iterator[list[AnsweredLine] | AnsweredLines]:
         """The answers to the lines of an open file or pipe as they come, a group at once."""
         for group in line_groups(descriptor, parts=self._stream is not None):
             yield self.together(group) or self.each(group)
 
-    def each(self, group: list[Piece]) -> list[Line]:
+    def each(self, group: list[LinePiece]) -> list[AnsweredLine]:
         """The lines of a group with their answers."""
         lines = []
         for piece in group:
-            line = Line(self._number, complete=piece.ends)
+            line = AnsweredLine(self._number, complete=piece.ends)
             lines.append(line)
             self._number += piece.ends
             if self._stream and not (piece.begins and piece.ends):
@@ -165,7 +165,7 @@ class _Answering:
         lines[-1].last = True
         return lines
 
-    def answer(self, lines: Sequence[Line]) -> None:
+    def answer(self, lines: Sequence[AnsweredLine]) -> None:
         """Answer the lines that have a source."""
         task = self._task
         waiting, sources = [], []
@@ -199,7 +199,7 @@ class _Answering:
         best = options.beam if full else 1
         return search(model, layout, sources, options.beam, best, limit, full)
 
-    def _fill_in(self, line: Line, symbols: list[str], found: Sequence[Answer]) -> None:
+    def _fill_in(self, line: AnsweredLine, symbols: list[str], found: Sequence[Answer]) -> None:
         """Fill in the answers to the symbols of a line."""
         task, options = self._task, self._options
         if task.same_length and (options.full or not task.scores_all):
@@ -225,7 +225,7 @@ class _Answering:
             return None
         return Characters(task.source), Characters(task.target)
 
-    def together(self, group: list[Piece]) -> Lines | None:
+    def together(self, group: list[LinePiece]) -> AnsweredLines | None:
         """The same in few arrays; None where a line must be seen singly, or may have no answer."""
         if not self._characters or not all(piece.begins and piece.ends for piece in group):
             return None
@@ -247,7 +247,7 @@ class _Answering:
         lengths = np.zeros(len(group), np.int64)
         lengths[asked] = symbols.lengths
         text = targets.decode(Ragged(symbols.values, starts_of(lengths)))
-        lines = Lines(self._number, text, (self._number + asked[~answers.ended]).tolist())
+        lines = AnsweredLines(self._number, text, (self._number + asked[~answers.ended]).tolist())
         self._number += len(group)
         return lines
 
@@ -264,15 +264,15 @@ def _encoded(sources: Characters, lines: Sequence[bytes]) -> Ragged | None:
 
 def transduce_lines(
     checkpoint: Checkpoint, descriptor: int, options: AnswerOptions = _USUAL
-) -> Iterator[Line | Lines]:
+) -> Iterator[AnsweredLine | AnsweredLines]:
     """Transduce every line of an open file or pipe, in order.
 
     Lines that have nothing special about them come together, unless options ask for all of each.
     Where each symbol can be answered at once, a line that comes bit by bit is answered bit by
-    bit: as several `Line`s of which all but the last are not `complete`.
+    bit: as several `AnsweredLine`s of which all but the last are not `complete`.
     """
     for found in _Answering(checkpoint, options).answers(descriptor):
-        if isinstance(found, Lines):
+        if isinstance(found, AnsweredLines):
             yield found
             continue
         if options.full and checkpoint.layout.kind == "text":
@@ -280,7 +280,7 @@ def transduce_lines(
         yield from found
 
 
-def _add_followings(checkpoint: Checkpoint, lines: Sequence[Line]) -> None:
+def _add_followings(checkpoint: Checkpoint, lines: Sequence[AnsweredLine]) -> None:
     """Add to lines of a text what the model takes for likely after each word."""
     from stacktrans.inference.evaluation import followings  # which few commands need
 
@@ -297,13 +297,13 @@ def _add_followings(checkpoint: Checkpoint, lines: Sequence[Line]) -> None:
 
 def transduce_strings(
     checkpoint: Checkpoint, sources: Sequence[str], options: AnswerOptions = _USUAL
-) -> list[Line]:
+) -> list[AnsweredLine]:
     """Transduce strings, a line each, in order.
 
     Raises:
         StacktransError: one can't be transduced; the message says which, from 1.
     """
-    lines = [Line(number, source=source) for number, source in enumerate(sources, start=1)]
+    lines = [AnsweredLine(number, source=source) for number, source in enumerate(sources, start=1)]
     _Answering(checkpoint, options).answer(lines)
     for line in lines:
         if line.error:
@@ -331,7 +331,7 @@ class LineStream:
         self._count = 0
         self._failed = False
 
-    def feed(self, piece: Piece) -> tuple[str, str | None]:
+    def feed(self, piece: LinePiece) -> tuple[str, str | None]:
         """The answer to the next part of a line, and the error that ends it; nothing after one."""
         if piece.begins:
             self._begin()
@@ -341,7 +341,7 @@ class LineStream:
         self._failed = problem is not None
         return output, problem
 
-    def _answered(self, piece: Piece) -> tuple[str, str | None]:
+    def _answered(self, piece: LinePiece) -> tuple[str, str | None]:
         source, target, problem = self._task.source, self._task.target, None
         try:
             text = self._rest + self._decoder.decode(piece.raw, final=piece.ends)

@@ -8,11 +8,11 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 
 from stacktrans.kernels.arrays import Array, check_shape, fresh, fresh_zeros
-from stacktrans.kernels.cells import Cell
+from stacktrans.kernels.cells import UnitKind
 from stacktrans.kernels.drive import backward, forward
 from stacktrans.kernels.kernel import Kernel, Room, Store
 from stacktrans.kernels.panels import gate_panels, padded, panels
-from stacktrans.kernels.steps import Backward, Forward, Inputs, Trace, Weights
+from stacktrans.kernels.steps import Backward, Forward, Inputs, StepTrace, Weights
 
 Numbers = TypeVar("Numbers")
 
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
             no gradients then.
     """
 
-    units: Cell
+    units: UnitKind
     memory: Kernel
     buffered: bool = False
     tanh_values: bool = True
@@ -141,9 +141,9 @@ class Sizes(NamedTuple):
         """What was read before the first step: [B, reads * m]."""
         return np.full((self.batch, self.read), self.kind.memory.nothing, dtype=self.dtype)
 
-    def new_trace(self, places: int, saved: int) -> Trace:
+    def new_trace(self, places: int, saved: int) -> StepTrace:
         """Room for N steps; of what is saved of the units, for some of them."""
-        return Trace(
+        return StepTrace(
             fresh(saved, self.layers, self.kind.units.saved, self.size, dtype=self.dtype),
             fresh(places, self.layers, self.size, dtype=self.dtype),
             fresh(places, self.signals, dtype=self.dtype),
@@ -159,7 +159,7 @@ class Sizes(NamedTuple):
         inputs: Inputs,
         state: Array,
         read: Array,
-        trace: Trace,
+        trace: StepTrace,
     ) -> Forward:
         """What running the steps of some items takes; arguments as `Forward` has them."""
         kind, count = self.kind, state.shape[2]
@@ -249,7 +249,7 @@ class Given(NamedTuple):
     starts: Array
     inputs: Inputs
     store: Store
-    trace: Trace
+    trace: StepTrace
 
 
 def forward_part(
@@ -304,7 +304,7 @@ def backward_part(sizes: Sizes, part: slice, given: Given, grads: Grads) -> Arra
         _inputs_of(part, given.inputs),
         float(kind.state_gradient),
         own,
-        Trace(own.saved, hidden, signals, sizes.by_read(reads), own.positions),
+        StepTrace(own.saved, hidden, signals, sizes.by_read(reads), own.positions),
         sizes.by_gate(grads.projected[places]),
         sizes.by_gate(grads.inner[places]),
         grads.heads[places, None],
@@ -337,6 +337,6 @@ def _inputs_of(part: slice, inputs: Inputs) -> Inputs:
     return inputs._replace(starts=_starts_of(part, inputs.starts), ids=inputs.ids[first:last])
 
 
-def _trace_of(places: slice, trace: Trace) -> Trace:
+def _trace_of(places: slice, trace: StepTrace) -> StepTrace:
     """What is kept of some of the steps; what is kept of one step only, or of none, is whole."""
-    return Trace._make(each[places] if len(each) > 1 else each for each in trace)
+    return StepTrace._make(each[places] if len(each) > 1 else each for each in trace)

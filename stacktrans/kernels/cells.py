@@ -19,7 +19,7 @@ from stacktrans.kernels.compiling import compiled
 from stacktrans.kernels.loops import sigmoid, tanh
 
 
-class Cell(NamedTuple):
+class UnitKind(NamedTuple):
     """What the code around a kind of units has to know about it.
 
     Attributes:
@@ -39,11 +39,11 @@ class Cell(NamedTuple):
 
 LSTM, GRU, RNN, LINEAR, SIGMOID = 0, 1, 2, 3, 4
 CELLS = {
-    "lstm": Cell(LSTM, gates=4, states=2, saved=5, split=False),
-    "gru": Cell(GRU, gates=3, states=1, saved=5, split=True),
-    "rnn": Cell(RNN, gates=1, states=1, saved=1, split=False),
-    "sigmoid": Cell(SIGMOID, gates=1, states=1, saved=1, split=False),
-    "linear": Cell(LINEAR, gates=1, states=1, saved=0, split=False),
+    "lstm": UnitKind(LSTM, gates=4, states=2, saved=5, split=False),
+    "gru": UnitKind(GRU, gates=3, states=1, saved=5, split=True),
+    "rnn": UnitKind(RNN, gates=1, states=1, saved=1, split=False),
+    "sigmoid": UnitKind(SIGMOID, gates=1, states=1, saved=1, split=False),
+    "linear": UnitKind(LINEAR, gates=1, states=1, saved=0, split=False),
 }
 
 

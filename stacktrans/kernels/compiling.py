@@ -86,7 +86,7 @@ def by_memory(function: Callable[..., Any]) -> ByMemory:
     return cast(ByMemory, generic)
 
 
-class Entry:
+class CompiledFunction:
     """A function that Python calls; its compiled code is kept by the types of its arguments.
 
     Args:
@@ -151,9 +151,11 @@ class Entry:
 
     def _is_short(self, arguments: tuple[Any, ...]) -> bool:
         """Whether to do it in Python, of which not more than so much is done."""
-        if not Entry._always:
-            Entry._steps_in_python += self._steps(*arguments)
-        return not Entry._always and Entry._steps_in_python <= _WORTH_COMPILING
+        if not CompiledFunction._always:
+            CompiledFunction._steps_in_python += self._steps(*arguments)
+        return (
+            not CompiledFunction._always and CompiledFunction._steps_in_python <= _WORTH_COMPILING
+        )
 
 
 def compiled_entry(steps: Callable[..., int]) -> Callable[[Callable[..., Any]], Any]:
@@ -161,4 +163,4 @@ def compiled_entry(steps: Callable[..., int]) -> Callable[[Callable[..., Any]], 
 
     In Python a step takes a millisecond or two.
     """
-    return functools.partial(Entry, steps=steps)
+    return functools.partial(CompiledFunction, steps=steps)

@@ -31,7 +31,7 @@ def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
     layers, count = state.shape[0], signals.shape[1]
     for number in range(starts[1] - starts[0]):
         places = steps.places_at(starts, number, free)
-        going, step = places.shape[0], steps.Step(first + number, places, starts)
+        going, step = places.shape[0], steps.BatchStep(first + number, places, starts)
         for layer in range(layers):
             if layer == 0:
                 product(read, going, below, outer)
@@ -77,7 +77,7 @@ def backward(run: steps.Backward, memory: Any, own: int) -> None:
     grad_below.fill(0)
     for number in range(starts[1] - starts[0] - 1, -1, -1):
         places = steps.places_at(starts, number, free)
-        going, step = places.shape[0], steps.Step(number, places, starts)
+        going, step = places.shape[0], steps.BatchStep(number, places, starts)
         steps.reads_backward(places, grad_below, given_reads, grad_read)
         kernel.step_backward(memory, step, signals, values, grad_read, heads, grad_values)
         steps.values_backward(run.tanh_values, count, going, values, grad_values, heads)

@@ -14,7 +14,7 @@ import numpy as np
 
 from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.compiling import by_memory
-from stacktrans.kernels.steps import Step, rounded, sigmoid_signals, sigmoid_signals_backward
+from stacktrans.kernels.steps import BatchStep, rounded, sigmoid_signals, sigmoid_signals_backward
 
 
 class Store(Protocol):
@@ -120,7 +120,7 @@ def make_hard(memory: Any, count: int, places: Array, signals: Array) -> None:
 
 
 @by_memory
-def step_forward(memory: Any, step: Step, signals: Array, values: Array, reads: Array) -> None:
+def step_forward(memory: Any, step: BatchStep, signals: Array, values: Array, reads: Array) -> None:
     """Do what signals say, then read.
 
     Args:
@@ -136,7 +136,7 @@ def step_forward(memory: Any, step: Step, signals: Array, values: Array, reads: 
 @by_memory
 def step_backward(
     memory: Any,
-    step: Step,
+    step: BatchStep,
     signals: Array,
     values: Array,
     grad_reads: Array,

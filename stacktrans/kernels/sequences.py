@@ -26,9 +26,9 @@ from stacktrans.kernels.batches import (
     forward_part,
     forward_weights,
 )
-from stacktrans.kernels.compiling import Entry
+from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.kernels.kernel import Store
-from stacktrans.kernels.steps import Inputs, Trace
+from stacktrans.kernels.steps import Inputs, StepTrace
 
 Result = TypeVar("Result")
 ARRAY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
@@ -124,7 +124,7 @@ class _Sequence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor, Carried]:
         """Run the steps, with the tensors of `ModelWeights` in their order there."""
-        Entry.compile_from_now_on()
+        CompiledFunction.compile_from_now_on()
         starts, before = plan.starts, plan.before
         projected, start, heads, bias, *layers = map(as_array, tensors)
         own = ModelWeights(plan.kind, projected, start, heads, bias, layers, plan.signals)
@@ -167,7 +167,7 @@ class _Sequence(torch.autograd.Function):
             raise ValueError("signals that are made 0 or 1 have no gradients")
         inputs: Inputs = ctx.inputs
         ready = backward_weights([*map(as_array, weights)], as_array(heads))
-        of_steps = Trace._make(map(as_array, trace))
+        of_steps = StepTrace._make(map(as_array, trace))
         whole = Given(ready, plan.starts, inputs, ctx.store, of_steps)
         grads = _grads(sizes, of_steps, given[:3])
 
@@ -204,7 +204,7 @@ class _Sequence(torch.autograd.Function):
         )
 
 
-def _grads(sizes: Sizes, trace: Trace, given: Sequence[Tensor | None]) -> Grads:
+def _grads(sizes: Sizes, trace: StepTrace, given: Sequence[Tensor | None]) -> Grads:
     """Gradients that come from outside, and room for those that are found."""
     shape = (len(trace.hidden), sizes.layers, sizes.kind.units.gates * sizes.size)
     dtype = sizes.dtype
@@ -252,7 +252,7 @@ def _projected_gradient(rows: Tensor, inputs: Inputs, starts: Array, positions: 
         rows: [N, L * gates * H].
         inputs: what the steps read.
         starts: [B + 1] where the steps of each item start, and N.
-        positions: [N] as `Trace.positions` has them; empty without buffers.
+        positions: [N] as `StepTrace.positions` has them; empty without buffers.
     """
     count = len(inputs.projected)
     if not len(positions):

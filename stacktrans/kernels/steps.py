@@ -42,7 +42,7 @@ class Inputs(NamedTuple):
     buffered: int
 
 
-class Trace(NamedTuple):
+class StepTrace(NamedTuple):
     """What went on in N steps, those of each item of a batch one after the other.
 
     Attributes:
@@ -61,7 +61,7 @@ class Trace(NamedTuple):
     positions: Array
 
 
-class Step(NamedTuple):
+class BatchStep(NamedTuple):
     """A step of a batch.
 
     Attributes:
@@ -106,7 +106,7 @@ class Forward(NamedTuple):
     inputs: Inputs
     state: Array
     read: Array
-    trace: Trace
+    trace: StepTrace
     outer: Array
     inner: Array
     heads: Array
@@ -149,8 +149,8 @@ class Backward(NamedTuple):
     starts: Array
     inputs: Inputs
     state_gradient: float
-    trace: Trace
-    grads: Trace
+    trace: StepTrace
+    grads: StepTrace
     grad_projected: Array
     grad_inner: Array
     grad_heads: Array

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from stacktrans.automata.machine import EMPTY, Buffers, Machine, Run, Runner, Stepper
+from stacktrans.automata.machine import EMPTY, Buffers, Configurations, Machine, Runner, Stepper
 from stacktrans.common.ends import Ends
 from stacktrans.decoding.model import Mixed, Numbers
 from stacktrans.memory import HeldCells, HeldRows, Memory, Reading, make_memory
@@ -51,7 +51,9 @@ class MachineModel(Runner):
         """Itself."""
         return self
 
-    def advance(self, state: Run, ids: Ids | Mixed, asked: Mask | None = None) -> Numbers:
+    def advance(
+        self, state: Configurations, ids: Ids | Mixed, asked: Mask | None = None
+    ) -> Numbers:
         """See `Model.advance`."""
         logits = super().advance(state, ids, asked)
         self._track(state)
@@ -62,19 +64,19 @@ class MachineModel(Runner):
             state.signals[:, :count] = actions.reshape(len(state.signals), count)
         return logits
 
-    def _track(self, state: Run) -> None:
+    def _track(self, state: Configurations) -> None:
         """Note at which steps was pushed what the memories of the first string hold."""
         if not state.steppers[0].lost:
             state.steppers[0].last.apply(state.origins, state.steps)
             state.steps += 1
 
-    def pushed(self, state: Run) -> Numbers:
+    def pushed(self, state: Configurations) -> Numbers:
         """See `Predictor.pushed`; vectors are kinds, by their numbers."""
         pushed = dict(state.steppers[0].last.pushes)
         kinds = [pushed.get(end, EMPTY) for _, end in self.machine.memories.pushes]
         return np.array(kinds, np.float64).reshape(-1, 1)
 
-    def reading(self, state: Run, contents: bool = True) -> Reading:
+    def reading(self, state: Configurations, contents: bool = True) -> Reading:
         """See `Predictor.reading`."""
         if self.memory.takes_actions:
             return self._cells(state.steppers[0])

@@ -23,7 +23,7 @@ from stacktrans.kernels.batches import (
     forward_weights,
 )
 from stacktrans.kernels.cells import CELLS
-from stacktrans.kernels.compiling import Entry
+from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.kernels.drive import forward
 from stacktrans.kernels.kernel import Store
 from stacktrans.kernels.steps import Forward, Inputs, Weights
@@ -102,7 +102,7 @@ class State:
     run: Forward | None = None
 
     def __post_init__(self) -> None:
-        Entry.expect(self.sizes.batch * self.room)
+        CompiledFunction.expect(self.sizes.batch * self.room)
         self.signals = np.zeros((self.sizes.batch, self.sizes.signals), self.sizes.dtype)
         self._look()
 
@@ -121,7 +121,7 @@ class State:
         """Have room for some steps more; of the memory only what can still be read is kept."""
         if self.used + steps > self.room:
             steps = max(steps, self.room)
-            Entry.expect(self.sizes.batch * steps)
+            CompiledFunction.expect(self.sizes.batch * steps)
             self.store = self.store.after(self.used).with_room(steps)
             self.room, self.used = steps, 0
             self._look()

@@ -120,19 +120,19 @@ def divided(value: Sum, by: int) -> Sum:
     return Sum(value.constant // by, tuple((each, n // by) for each, n in value.parts))
 
 
-class Run(NamedTuple):
+class CellRun(NamedTuple):
     """So many cells of a kind, 1 or more."""
 
     kind: int
     times: Sum
 
 
-Runs = tuple[Run, ...]
+Runs = tuple[CellRun, ...]
 """What a stack holds, the lowest first; neighbours are of different kinds."""
 
 
-class Stack:
-    """A stack that is worked on, in the place of a `Row` of a machine, at its top alone.
+class CountedStack:
+    """A stack that is worked on, in the place of a `MemoryRow` of a machine, at its top alone.
 
     Its methods raise `Undecided` where what they find depends on unknowns.
 
@@ -174,7 +174,7 @@ class Stack:
         if self.held and self.held[-1].kind == kind:
             self.held = _longer(self.held, Sum(1))
         else:
-            self.held = (*self.held, Run(kind, Sum(1)))
+            self.held = (*self.held, CellRun(kind, Sum(1)))
         self._higher += 1
 
     @property
@@ -202,7 +202,7 @@ class Stack:
         return _longer(self.before, times * self.growth) if self.growth else self.before
 
 
-class Unread(Stack):
+class Unread(CountedStack):
     """A stack of which nothing is ever read, so that it does not matter what it holds."""
 
     def take(self, side: int) -> int:
@@ -216,10 +216,10 @@ def _longer(held: Runs, by: Sum) -> Runs:
     """What a stack holds after its topmost run has become longer, or shorter; down to nothing."""
     *others, top = held
     times = top.times + by
-    return (*others, *([Run(top.kind, times)] if at_least(times, 1) else []))
+    return (*others, *([CellRun(top.kind, times)] if at_least(times, 1) else []))
 
 
-class Part(NamedTuple):
+class Segment(NamedTuple):
     """A run of a sequence.
 
     Attributes:
@@ -240,7 +240,7 @@ class Part(NamedTuple):
         return self.length.put(dict(enumerate(counts)))
 
 
-def parts_of(task: Counting) -> list[Part]:
+def parts_of(task: Counting) -> list[Segment]:
     """The runs of a sequence; raises `Unproved` if their lengths are no sums of counts."""
     names = [block.introduces for block in task.blocks if block.introduces]
     known = 1 + max(index for index, block in enumerate(task.blocks) if block.introduces)
@@ -255,11 +255,11 @@ def parts_of(task: Counting) -> list[Part]:
             length += unknown(counts[0]) * times if counts else times
         following = (index + 1) % len(task.blocks)
         scored = index >= known
-        found.append(Part(index, length, *((index, following) if scored else (None, None))))
+        found.append(Segment(index, length, *((index, following) if scored else (None, None))))
     return found
 
 
-class Start(NamedTuple):
+class SequenceStart(NamedTuple):
     """Where a sequence begins: the state, and what each stack holds."""
 
     state: int
@@ -287,7 +287,7 @@ class Place(NamedTuple):
         """The same in a case."""
         counts = tuple(each.put(case) for each in self.counts)
         held = tuple(
-            tuple(Run(kind, times.put(case)) for kind, times in runs) for runs in self.held
+            tuple(CellRun(kind, times.put(case)) for kind, times in runs) for runs in self.held
         )
         return self._replace(counts=counts, left=self.left.put(case), held=held)
 
@@ -338,7 +338,7 @@ class Induction:
         Unproved: the machine works at bottoms.
     """
 
-    def __init__(self, transitions: Transitions, parts: Sequence[Part]) -> None:
+    def __init__(self, transitions: Transitions, parts: Sequence[Segment]) -> None:
         self._transitions, self._parts = transitions, parts
         memories = transitions.machine.memories
         places = enumerate(memories.reads, start=1)
@@ -357,8 +357,8 @@ class Induction:
 
     def go(self) -> Counted:
         """Follow all sequences; raises `Wrong` and `Unproved`."""
-        first = Start(START, ((),) * len(self._transitions.machine.kinds))
-        known: dict[Start, tuple[Counts, ...]] = {first: ()}
+        first = SequenceStart(START, ((),) * len(self._transitions.machine.kinds))
+        known: dict[SequenceStart, tuple[Counts, ...]] = {first: ()}
         coming = deque([first])
         while coming:
             start = coming.popleft()
@@ -371,7 +371,9 @@ class Induction:
             self.found.starts = len(known)
         return self.found
 
-    def _ends(self, start: Start, before: tuple[Counts, ...]) -> Iterator[tuple[Place, Start]]:
+    def _ends(
+        self, start: SequenceStart, before: tuple[Counts, ...]
+    ) -> Iterator[tuple[Place, SequenceStart]]:
         """All that sequences which begin somewhere lead to, after others with some counts."""
         number = 1 + max(index for part in self._parts for index, _ in part.length.parts)
         counts = tuple(map(unknown, range(number)))
@@ -391,25 +393,25 @@ class Induction:
             if self.found.steps > MOST_STEPS:
                 raise Unproved("the machine does not do the same again and again in long runs")
 
-    def _left_behind(self, place: Place) -> Start:
+    def _left_behind(self, place: Place) -> SequenceStart:
         """Where the next sequence begins; of many cells of a kind it is not known how many."""
         numbers = itertools.count(len(place.counts))
 
-        def kept(run: Run) -> Run:
+        def kept(run: CellRun) -> CellRun:
             many = at_least(run.times, MANY)
-            return Run(run.kind, unknown(next(numbers)) + (MANY - 1) if many else run.times)
+            return CellRun(run.kind, unknown(next(numbers)) + (MANY - 1) if many else run.times)
 
-        return Start(place.state, tuple(tuple(map(kept, runs)) for runs in place.held))
+        return SequenceStart(place.state, tuple(tuple(map(kept, runs)) for runs in place.held))
 
     def _stepper(self, place: Place) -> Stepper:
         """A run of the machine from a place, over stacks."""
         stacks = [
-            (Stack if number in self._relevant else Unread)(held)
+            (CountedStack if number in self._relevant else Unread)(held)
             for number, held in enumerate(place.held)
         ]
         return Stepper(self._transitions, stacks, place.state)
 
-    def _step(self, stepper: Stepper, part: Part) -> int:
+    def _step(self, stepper: Stepper, part: Segment) -> int:
         """The output for a symbol of a run."""
         self.found.steps += 1
         return stepper.step(part.symbol)
@@ -443,7 +445,7 @@ class Induction:
                 return self._repeated(place, length, stepper.held)
         return None
 
-    def _repeated(self, place: Place, length: int, stacks: Sequence[Stack]) -> Place:
+    def _repeated(self, place: Place, length: int, stacks: Sequence[CountedStack]) -> Place:
         """As far on as a cycle can be repeated: all but one of the symbols that are left, at most.
 
         Args:
@@ -461,7 +463,7 @@ class Induction:
         return place._replace(left=place.left - times * length, held=held)
 
 
-def sequence(parts: Sequence[Part], counts: Sequence[int]) -> list[Step]:
+def sequence(parts: Sequence[Segment], counts: Sequence[int]) -> list[Step]:
     """The symbols of a sequence with some counts."""
     found: list[Step] = []
     for part in parts:
@@ -482,7 +484,7 @@ def goes_wrong(transitions: Transitions, row: Sequence[Step]) -> bool:
 
 
 def shortest_wrong(
-    transitions: Transitions, parts: Sequence[Part], counts: Counts
+    transitions: Transitions, parts: Sequence[Segment], counts: Counts
 ) -> tuple[int, ...]:
     """The prompt of the shortest sequence that goes wrong, if it is found soon.
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from stacktrans.automata.machine import EMPTY, START, Machine, Transition, Transitions
 from stacktrans.common.ends import BOTTOM, TOP
-from stacktrans.proofs.references import QUEUE, Reference, Step
+from stacktrans.proofs.references import QUEUE, Continuation, Reference
 from stacktrans.proofs.tapes import BACK, FRONT, UNKNOWN, Block, Contents, Lacking, Tape
 
 FINISHED, WRONG = "finished", "wrong"
@@ -46,7 +46,7 @@ class Move(NamedTuple):
     """
 
     symbol: int
-    step: Step | None
+    step: Continuation | None
     expected: int | None
     after: Any
 
@@ -85,7 +85,7 @@ class Product:
         """The state of the reference in a state of this."""
         return state  # type: ignore[no-any-return]
 
-    def _reads(self, state: Hashable, top: Hashable | None) -> Iterator[tuple[int, Step]]:
+    def _reads(self, state: Hashable, top: Hashable | None) -> Iterator[tuple[int, Continuation]]:
         """What can come next of a source, each with the symbol that the machine reads."""
         first, steps = self.machine.layout.first_source, self.reference.reads(state, top)
         return ((first + step.symbol, step) for step in steps if step.symbol in self._letters)

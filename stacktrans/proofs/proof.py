@@ -34,9 +34,9 @@ from stacktrans.proofs.tapes import (
     Broke,
     Contents,
     EndsKnown,
-    Lines,
     Mistaken,
     Piles,
+    QueueTapes,
     Whole,
 )
 from stacktrans.tasks.base import NotASource, Task
@@ -195,7 +195,7 @@ class _Attempt:
                 along[number] = BACK if each == ALONG else FRONT
             elif each != UNREAD:
                 apart[number] = _CONTENTS[each](number + 1, self._reads[number])
-        tape = Lines(self._filled) if self._reference.memory == QUEUE else Piles()
+        tape = QueueTapes(self._filled) if self._reference.memory == QUEUE else Piles()
         transitions = self._runner.transitions
         return Explorer(transitions, self._product, tape, along, apart).explore()
 

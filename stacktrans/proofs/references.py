@@ -33,7 +33,7 @@ STANDING = 2
 """How many letters of a class stand for all of it."""
 
 
-class Step(NamedTuple):
+class Continuation(NamedTuple):
     """Something that can come next.
 
     Attributes:
@@ -67,7 +67,7 @@ class Reference(ABC):
     alike: tuple[frozenset[int], ...] = ()
 
     @abstractmethod
-    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Step]:
+    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Continuation]:
         """What can come next of a source, where something (None: nothing) is read from the memory.
 
         It may be more than the task has, if nothing is scored from there on.
@@ -77,7 +77,7 @@ class Reference(ABC):
         """Whether a source may end here; it may nowhere be empty."""
         return state != self.start
 
-    def answers(self, state: Hashable, top: Cell | None) -> Step:
+    def answers(self, state: Hashable, top: Cell | None) -> Continuation:
         """What is said next after the end of a source; only of tasks that answer after it."""
         raise NotImplementedError
 
@@ -108,22 +108,22 @@ class Rearranging(Reference):
         self.memory, self._size, self._flipped = memory, size, flipped
         self.alike = (frozenset(range(size)),)
 
-    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Step]:
+    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Continuation]:
         for letter in range(self._size):
             if not self._flipped:
-                yield Step(letter, None, "read", pushed=(letter,))
+                yield Continuation(letter, None, "read", pushed=(letter,))
             elif isinstance(state, int):
-                yield Step(letter, None, "read", pushed=(letter, state))
+                yield Continuation(letter, None, "read", pushed=(letter, state))
             else:
-                yield Step(letter, None, letter)
+                yield Continuation(letter, None, letter)
 
     def ends(self, state: Hashable, top: Cell | None) -> bool:
         return state == "read"
 
-    def answers(self, state: Hashable, top: Cell | None) -> Step:
+    def answers(self, state: Hashable, top: Cell | None) -> Continuation:
         if top is None:
-            return Step(-1, -1, "answered")
-        return Step(-1, top, "answered", pops=True)
+            return Continuation(-1, -1, "answered")
+        return Continuation(-1, top, "answered", pops=True)
 
     def whole(self, source: Sequence[int]) -> list[int]:
         found = super().whole(source)
@@ -143,13 +143,15 @@ class Waiting(Reference):
         self._size, self._kept = size, kept
         self.alike = (frozenset(range(kept)), frozenset(range(kept, size)))
 
-    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Step]:
+    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Continuation]:
         if state != "waiting":
             for letter in range(self._size):
-                yield Step(letter, None, "read", pushed=(letter,) if letter < self._kept else ())
+                yield Continuation(
+                    letter, None, "read", pushed=(letter,) if letter < self._kept else ()
+                )
         if state == FRESH or (top is None and self._kept == self._size):
             return
-        yield Step(self._size, top, "waiting", pops=top is not None)
+        yield Continuation(self._size, top, "waiting", pops=top is not None)
 
     def ends(self, state: Hashable, top: Cell | None) -> bool:
         return state == "waiting" and top is None
@@ -170,11 +172,11 @@ class Odd(Reference):
     def __init__(self, delayed: bool) -> None:
         self._delayed = delayed
 
-    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Step]:
+    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Continuation]:
         before = 0 if state == FRESH else int(state == "odd")
         for bit in (0, 1):
             odd = before ^ bit
-            yield Step(bit, before if self._delayed else odd, "odd" if odd else "even")
+            yield Continuation(bit, before if self._delayed else odd, "odd" if odd else "even")
 
 
 class Brackets(Reference):
@@ -193,15 +195,15 @@ class Brackets(Reference):
     def __init__(self, closing: dict[int, int], inner: bool, predicted: frozenset[int]) -> None:
         self._closing, self._inner, self._predicted = closing, inner, predicted
 
-    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Step]:
+    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Continuation]:
         if self._inner or state != "closing":
             for bracket in self._closing:
                 pushed = (bracket, None if top is None else top[0])
-                yield Step(bracket, self._said(bracket), "opening", pushed=(pushed,))
+                yield Continuation(bracket, self._said(bracket), "opening", pushed=(pushed,))
         if top is not None:
             bracket, below = top
             after = "opening" if below is None else "closing"
-            yield Step(self._closing[bracket], self._said(below), after, pops=True)
+            yield Continuation(self._closing[bracket], self._said(below), after, pops=True)
 
     def whole(self, source: Sequence[int]) -> list[int]:
         return [*source] or [*self._closing][:1]

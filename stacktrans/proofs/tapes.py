@@ -220,7 +220,7 @@ class Whole(Piles):
         return tape._replace(blocks=tuple(filter(any, tape.blocks))), []
 
 
-class Line(NamedTuple):
+class QueueEnds(NamedTuple):
     """The blocks at both ends of a queue.
 
     Attributes:
@@ -237,7 +237,7 @@ class Line(NamedTuple):
     grown: bool = False
 
 
-class Lines(Tape):
+class QueueTapes(Tape):
     """Tapes of queues, of which both ends are known, and what has ever stood behind what.
 
     More is described than can be, which is on the safe side. Where a part is looked for that none
@@ -249,14 +249,14 @@ class Lines(Tape):
     """
 
     exact = False
-    start = Line((), None, ())
+    start = QueueEnds((), None, ())
 
     def __init__(self, refuted: set[tuple[Block, int]]) -> None:
         self._refuted = refuted
         self._assumed = set[tuple[Block, int]]()
         self._behind: defaultdict[Block, set[Block]] = defaultdict(set)
 
-    def _ends(self, tape: Line, part: int) -> bool:
+    def _ends(self, tape: QueueEnds, part: int) -> bool:
         """Whether a part has nothing behind the blocks in front; what that rests on is noted."""
         last = tape.last
         if last is None or tape.back[-1][part] or (last, part) in self._refuted:
@@ -284,7 +284,7 @@ class Lines(Tape):
                 self._refuted |= {(block, own) for block, own in self._assumed if own == part}
                 raise Mistaken
 
-    def _spot(self, tape: Line, part: int, end: int, depth: int = 0) -> Found:
+    def _spot(self, tape: QueueEnds, part: int, end: int, depth: int = 0) -> Found:
         if not tape.back:
             return tape.blocks, spot_of(tape.blocks, part, end, depth)
         blocks = tape.back[-1:] if end == BACK else tape.blocks
@@ -295,12 +295,12 @@ class Lines(Tape):
             raise Broke(part, FAR)
         raise Lacking(("behind", tape.last))
 
-    def popped(self, tape: Line, part: int, end: int) -> Line:
+    def popped(self, tape: QueueEnds, part: int, end: int) -> QueueEnds:
         if end == BACK and tape.back:
             raise Broke(part, OTHER_END)
         return super().popped(tape, part, end)  # type: ignore[no-any-return]
 
-    def pushed(self, tape: Line, end: int, block: Block) -> Line:
+    def pushed(self, tape: QueueEnds, end: int, block: Block) -> QueueEnds:
         if end == FRONT:
             if len(tape.blocks) >= MOST_BLOCKS:
                 raise Broke(_owner(block), OTHER_END)
@@ -309,7 +309,7 @@ class Lines(Tape):
             return tape._replace(back=(*tape.back, block))
         return tape._replace(blocks=(*tape.blocks, block), grown=True)
 
-    def settled(self, tape: Line, head: Hashable) -> tuple[Line, list[Edge]]:
+    def settled(self, tape: QueueEnds, head: Hashable) -> tuple[QueueEnds, list[Edge]]:
         front, last, back = tuple(filter(any, tape.blocks)), tape.last, tape.back
         row = back
         # Otherwise blocks of which something is popped would count as ones that were pushed so.
@@ -318,13 +318,13 @@ class Lines(Tape):
         for one, other in itertools.pairwise(row):
             self._note(one, other)
         edges: list[Edge] = [(("behind", one), other) for one, other in itertools.pairwise(row)]
-        return Line(front, last if row else None, row[-1:]), edges
+        return QueueEnds(front, last if row else None, row[-1:]), edges
 
-    def revealed(self, tape: Line, value: Block) -> list[Line]:
+    def revealed(self, tape: QueueEnds, value: Block) -> list[QueueEnds]:
         front = (*tape.blocks, value)
-        found = [Line(front, value, tape.back)]
+        found = [QueueEnds(front, value, tape.back)]
         if (value,) == tape.back:
-            found.append(Line(front, None, ()))
+            found.append(QueueEnds(front, None, ()))
         return found
 
 

@@ -8,7 +8,7 @@ from typing import Unpack
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.config import NOT_RACED, RunConfig, TaskConfig
-from stacktrans.settings.layers import Layer, Settings, in_parts, name_of, overlay
+from stacktrans.settings.layers import Settings, SettingsLayer, in_parts, name_of, overlay
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import (
     DEFAULT_RECIPE,
@@ -79,13 +79,13 @@ def _in_order(task: Task) -> list[str]:
     return sorted(known, key=lambda name: not (features and known[name].first_with_features))
 
 
-def _read_once(layers: list[Layer], wanted: Settings) -> list[Layer]:
+def _read_once(layers: list[SettingsLayer], wanted: Settings) -> list[SettingsLayer]:
     """Layers that also have what the task's files tell, so that they need not be read again."""
     of_task = task_layers(layers)
     settings = overlay(of_task)
     told = completed(settings, of_task, seed_of(wanted))
     changes = {name: told.get(name) for name in ("parameters", "lengths", "length_law")}
-    return layers if told is settings else [*layers, Layer("", {"task": changes})]
+    return layers if told is settings else [*layers, SettingsLayer("", {"task": changes})]
 
 
 def _memory(wanted: Mapping[str, object]) -> str | None:
@@ -97,7 +97,11 @@ def _memory(wanted: Mapping[str, object]) -> str | None:
 
 
 def _resolved(
-    names: Sequence[str], kind: Kind, memory: str | None, layers: Sequence[Layer], named: bool
+    names: Sequence[str],
+    kind: Kind,
+    memory: str | None,
+    layers: Sequence[SettingsLayer],
+    named: bool,
 ) -> dict[str, RunConfig]:
     """The different configurations of strategies; those that do not fit are an error if named."""
     found: dict[str, RunConfig] = {}
@@ -140,8 +144,8 @@ def _remembers(run: RunConfig) -> bool:
     return has_state or run.model.memory.name != "none"
 
 
-def _with_recipe(name: str, layers: Sequence[Layer]) -> RunConfig:
-    return resolved([*layers, Layer("", {"recipe": name})])
+def _with_recipe(name: str, layers: Sequence[SettingsLayer]) -> RunConfig:
+    return resolved([*layers, SettingsLayer("", {"recipe": name})])
 
 
 def not_raced(task: TaskConfig, names: Container[str], memory: str | None) -> list[str]:

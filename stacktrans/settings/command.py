@@ -11,7 +11,7 @@ import yaml
 from stacktrans.common.documents import DocumentError, parsed
 from stacktrans.common.registry import plugin_options
 from stacktrans.settings.config import TaskConfig
-from stacktrans.settings.layers import NAMED, Layer, Settings, nested, overlay
+from stacktrans.settings.layers import NAMED, Settings, SettingsLayer, nested, overlay
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import defines_task, parted_task, parts_fitting
 from stacktrans.tasks.lines import READING
@@ -40,7 +40,7 @@ _OPTIONS = {
 }
 
 
-def option_layers(given: Mapping[str, Any], prefix: str = "") -> list[Layer]:
+def option_layers(given: Mapping[str, Any], prefix: str = "") -> list[SettingsLayer]:
     """A layer for each option that is given; None is not, nor is the memory auto.
 
     Args:
@@ -48,7 +48,9 @@ def option_layers(given: Mapping[str, Any], prefix: str = "") -> list[Layer]:
         prefix: of options on a command line, by which messages call them.
     """
     return [
-        Layer(prefix + name.replace("_", "-") if prefix else name, nested(OPTIONS[name], value))
+        SettingsLayer(
+            prefix + name.replace("_", "-") if prefix else name, nested(OPTIONS[name], value)
+        )
         for name, value in given.items()
         if value is not None and (name, value) != ("memory", AUTO)
     ]
@@ -68,7 +70,7 @@ def written_like(task: TaskConfig, given: Mapping[str, Any]) -> dict[str, Any]:
     return like | {name: value for name, value in given.items() if value is not None}
 
 
-def training_command(layers: Sequence[Layer]) -> list[str]:
+def training_command(layers: Sequence[SettingsLayer]) -> list[str]:
     """The words of a command that trains with what some layers say.
 
     The recipe auto is not named, so that another may be.
@@ -78,7 +80,7 @@ def training_command(layers: Sequence[Layer]) -> list[str]:
     tasks = [layer.settings["task"] for layer in (base, *changes) if layer]
     if tasks and isinstance(tasks[0], str):
         words += ["--task", tasks.pop(0)]
-    of_task = overlay(Layer("", {"task": task}) for task in tasks)
+    of_task = overlay(SettingsLayer("", {"task": task}) for task in tasks)
     settings = overlay(layers)
     if "model" in settings:
         users = [layer.section("model").settings for layer in layers]

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from stacktrans.common import __version__
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import GENERATORS
-from stacktrans.settings.layers import Layer, Settings, overlaid
+from stacktrans.settings.layers import Settings, SettingsLayer, overlaid
 from stacktrans.settings.model_config import ModelConfig, RecurrentConfig, StartConfig
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.training_config import TrainingConfig
@@ -237,7 +237,7 @@ class RunConfig(Strict):
         return str(_as_yaml(self.model_dump(mode="json")))
 
 
-def base_of(config: RunConfig, origin: str, recipe: str | None) -> Layer:
+def base_of(config: RunConfig, origin: str, recipe: str | None) -> SettingsLayer:
     """What all else that is asked for lies over.
 
     That is the whole configuration of the checkpoint, but with no starts from other weights; or, if
@@ -261,7 +261,7 @@ def base_of(config: RunConfig, origin: str, recipe: str | None) -> Layer:
     if recipe is not None:
         settings = {name: settings[name] for name in ("seed", "threads", "task", "model")}
         settings["training"] = {"restart": None}
-    return Layer(origin, settings)
+    return SettingsLayer(origin, settings)
 
 
 _DECIDES_NOTHING: Any = {

@@ -39,7 +39,7 @@ _OF_ANOTHER_FORM = {
 
 
 @dataclass(frozen=True)
-class Layer:
+class SettingsLayer:
     """Settings from one place.
 
     Attributes:
@@ -67,7 +67,7 @@ class Layer:
             node = _child(node, key) or node
         return f"{self.origin}:{node.start_mark.line + 1}" if node else self.origin
 
-    def section(self, *keys: str) -> "Layer":
+    def section(self, *keys: str) -> "SettingsLayer":
         """The part under `keys`, empty if it is missing; raises `UsageError` if it has no parts."""
         settings, node = self.settings, self.node
         for depth, key in enumerate(keys, start=1):
@@ -77,9 +77,9 @@ class Layer:
                 raise UsageError(
                     f"{self.place(keys[:depth])}: {key}: expected settings (given: {shown(found)})"
                 )
-        return Layer(self.origin, settings, node)
+        return SettingsLayer(self.origin, settings, node)
 
-    def without(self, *keys: str) -> "Layer":
+    def without(self, *keys: str) -> "SettingsLayer":
         """All of it but what stands under some keys."""
         kept = {key: value for key, value in self.settings.items() if key not in keys}
         return dataclasses.replace(self, settings=kept)
@@ -97,7 +97,7 @@ def _child(node: yaml.Node | None, key: str | int) -> yaml.Node | None:
     return None
 
 
-def read_layer(path: str | os.PathLike[str]) -> Layer:
+def read_layer(path: str | os.PathLike[str]) -> SettingsLayer:
     """The settings of a YAML file, with their lines; raises `UsageError` if it can't be read."""
     text = read_text(path)
     try:
@@ -107,10 +107,10 @@ def read_layer(path: str | os.PathLike[str]) -> Layer:
         raise UsageError(f"{path}{line}: {error}") from error
     if not isinstance(document.value, dict):
         raise UsageError(f"{path}:1: expected settings as 'name: value', found {text[:40]!r}")
-    return Layer(os.fspath(path), document.value, document.node)
+    return SettingsLayer(os.fspath(path), document.value, document.node)
 
 
-def overlay(layers: Iterable[Layer]) -> Settings:
+def overlay(layers: Iterable[SettingsLayer]) -> Settings:
     """Lay settings over one another, later ones on top, section by section."""
     return functools.reduce(overlaid, (layer.settings for layer in layers), {})
 
@@ -143,7 +143,7 @@ def in_parts(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-def validated(model: type[Model], settings: Settings, layers: Sequence[Layer]) -> Model:
+def validated(model: type[Model], settings: Settings, layers: Sequence[SettingsLayer]) -> Model:
     """Settings checked against a model; raises `UsageError`, which names all that are wrong."""
     try:
         return model.model_validate(settings)
@@ -153,7 +153,7 @@ def validated(model: type[Model], settings: Settings, layers: Sequence[Layer]) -
         raise UsageError(*problems) from error
 
 
-def nearest_place(layers: Sequence[Layer], location: Sequence[str | int]) -> str:
+def nearest_place(layers: Sequence[SettingsLayer], location: Sequence[str | int]) -> str:
     """Where the setting at `location`, or what is around it, stands in the last layer with it."""
     for size in range(len(location), -1, -1):
         for layer in reversed(layers):
@@ -170,7 +170,7 @@ def nested(path: str, value: Any) -> Settings:
     return settings
 
 
-def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> Layer:
+def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> SettingsLayer:
     """Settings from one assignment `key=value`.
 
     The key is a path such as `training.learning_rate`, or the last part of one where that is
@@ -195,7 +195,7 @@ def option_layer(assignment: str, known: type[BaseModel], section: str = "") -> 
         value = parsed(text).value
     except DocumentError as error:
         raise UsageError(f"{origin}: the value is not readable as YAML ({error})") from error
-    return Layer(origin, nested(path, value))
+    return SettingsLayer(origin, nested(path, value))
 
 
 def setting_path(key: str, known: type[BaseModel], origin: str) -> str:
@@ -251,8 +251,8 @@ def is_block(field: FieldInfo) -> bool:
 
 
 def recipe_layers(
-    recipe: str, paper: str, model: Settings, task_layers: Sequence[Layer]
-) -> list[Layer]:
+    recipe: str, paper: str, model: Settings, task_layers: Sequence[SettingsLayer]
+) -> list[SettingsLayer]:
     """What a recipe says in general, of a paper's tasks, and of a task, the last on top.
 
     Args:
@@ -279,7 +279,7 @@ def name_of(part: Any) -> str:
     return str(part.get("name") if isinstance(part, Mapping) else part)
 
 
-def checked(layers: Iterable[Layer]) -> list[Layer]:
+def checked(layers: Iterable[SettingsLayer]) -> list[SettingsLayer]:
     """Layers whose sections can be put together; raises `UsageError` where they can't."""
     listed = list(layers)
     for layer in listed:
@@ -290,7 +290,7 @@ def checked(layers: Iterable[Layer]) -> list[Layer]:
     return listed
 
 
-def _expanded(layer: Layer, kinds: Mapping[str, str]) -> list[Layer]:
+def _expanded(layer: SettingsLayer, kinds: Mapping[str, str]) -> list[SettingsLayer]:
     """A layer, and then what it says of the given memory, controller and generator alone."""
     parts = [layer.without(*packaged.BY_KIND)]
     for key, name in kinds.items():

@@ -21,8 +21,8 @@ from stacktrans.common.registry import GENERATORS, MEMORIES
 from stacktrans.settings import packaged
 from stacktrans.settings.config import FORMAT, RunConfig, Seed, TaskFile, paths_of
 from stacktrans.settings.layers import (
-    Layer,
     Settings,
+    SettingsLayer,
     checked,
     in_parts,
     nearest_place,
@@ -74,11 +74,11 @@ def strategies() -> dict[str, Strategy]:
     return {name: validated(Strategy, each, [layer]) for name, each in layer.settings.items()}
 
 
-def layer_of(name: str) -> Layer:
+def layer_of(name: str) -> SettingsLayer:
     """What a strategy changes of the default recipe."""
     strategy = strategies()[name]
     memory = {"model": {"memory": strategy.memory}}
-    return Layer(f"strategy {name}", overlaid(memory, strategy.settings))
+    return SettingsLayer(f"strategy {name}", overlaid(memory, strategy.settings))
 
 
 def find_task(name: str) -> Path:
@@ -109,7 +109,7 @@ def load_task(name: str, assignments: Sequence[str] = (), seed: int = 1) -> Task
     return task
 
 
-def read_task(path: Path) -> Layer:
+def read_task(path: Path) -> SettingsLayer:
     """What the file of a task says; the files of pairs that it names are relative to it."""
     layer = read_layer(path)
     given = layer.settings.get("parameters")
@@ -124,7 +124,7 @@ def read_task(path: Path) -> Layer:
 
 
 def completed(
-    settings: Settings, layers: Sequence[Layer], seed: int, before: Task | None = None
+    settings: Settings, layers: Sequence[SettingsLayer], seed: int, before: Task | None = None
 ) -> Settings:
     """The settings of a task with what its files tell, if it has any that were not read yet.
 
@@ -148,7 +148,7 @@ def seed_of(wanted: Settings) -> int:
     return 1
 
 
-def _made(task: TaskFile, layers: Sequence[Layer]) -> Task:
+def _made(task: TaskFile, layers: Sequence[SettingsLayer]) -> Task:
     """What a task makes; raises `UsageError` saying where it can't be made."""
     try:
         return task.make()
@@ -156,7 +156,7 @@ def _made(task: TaskFile, layers: Sequence[Layer]) -> Task:
         raise UsageError(f"{nearest_place(layers, error.location)}: {error}") from error
 
 
-def checked_task(settings: Settings, layers: Sequence[Layer]) -> tuple[TaskFile, Task]:
+def checked_task(settings: Settings, layers: Sequence[SettingsLayer]) -> tuple[TaskFile, Task]:
     """The task of some settings, and what it makes; raises `UsageError` saying where it can't."""
     task = validated(TaskFile, settings, layers)
     _check_recipes(layers)
@@ -168,7 +168,7 @@ def checked_task(settings: Settings, layers: Sequence[Layer]) -> tuple[TaskFile,
     return task, made
 
 
-def _check_recipes(layers: Sequence[Layer]) -> None:
+def _check_recipes(layers: Sequence[SettingsLayer]) -> None:
     """Raise `UsageError` if a task changes how it is trained, but by what was published of it."""
     for layer in layers:
         for name in layer.section("recipes").settings:
@@ -180,7 +180,7 @@ def _check_recipes(layers: Sequence[Layer]) -> None:
                 )
 
 
-def _refuse_given(settings: Settings, layers: Sequence[Layer], why: str) -> None:
+def _refuse_given(settings: Settings, layers: Sequence[SettingsLayer], why: str) -> None:
     given = [name for name in ("lengths", "length_law") if settings.get(name) is not None]
     _refuse(given, layers, why)
 
@@ -188,11 +188,11 @@ def _refuse_given(settings: Settings, layers: Sequence[Layer], why: str) -> None
 class Asked(TypedDict, total=False):
     """What can be asked for beside a recipe: see `resolve`."""
 
-    base: Layer | None
+    base: SettingsLayer | None
     task: str | None
     config: str | None
     settings: Settings | None
-    options: Sequence[Layer]
+    options: Sequence[SettingsLayer]
     assignments: Sequence[str]
 
 
@@ -216,7 +216,7 @@ def resolve(recipe: str | None = None, **asked: Unpack[Asked]) -> RunConfig:
     return resolved(asked_layers(recipe, asked))
 
 
-def resolved(layers: Sequence[Layer]) -> RunConfig:
+def resolved(layers: Sequence[SettingsLayer]) -> RunConfig:
     """The configuration of what is asked for in some layers; raises as `resolve` does."""
     whole = next((layer for layer in reversed(layers) if layer.settings.get("format")), None)
     wanted = overlay(layers)
@@ -256,7 +256,7 @@ def resolved(layers: Sequence[Layer]) -> RunConfig:
     return run
 
 
-def _task_before(layers: Sequence[Layer], task: Layer) -> Task | None:
+def _task_before(layers: Sequence[SettingsLayer], task: SettingsLayer) -> Task | None:
     """The task of the checkpoint that the other layers lie over; None if it is the run's own."""
     below = next(layer for layer in layers if "task" in layer.settings)
     if below.origin == task.origin or not defines_task(below.settings["task"]):
@@ -265,7 +265,7 @@ def _task_before(layers: Sequence[Layer], task: Layer) -> Task | None:
     return _made(validated(TaskFile, section.settings, [section]), [section])
 
 
-def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[Layer]) -> None:
+def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[SettingsLayer]) -> None:
     """Raise `UsageError` for settings that make no sense with what a model reads of a task."""
     for section, config in (("model", run.model), ("training", run.training)):
         for name, reason in config.misfits(layout):
@@ -273,7 +273,7 @@ def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[Layer]) -> No
             raise UsageError(f"{place}: task {run.task.name} {reason}, such as reverse")
 
 
-def asked_layers(recipe: str | None, asked: Asked) -> list[Layer]:
+def asked_layers(recipe: str | None, asked: Asked) -> list[SettingsLayer]:
     """What is asked for, in layers; raises as `resolve` does."""
     base, file, settings = asked.get("base"), asked.get("config"), asked.get("settings")
     said = {
@@ -285,14 +285,14 @@ def asked_layers(recipe: str | None, asked: Asked) -> list[Layer]:
         [
             *([base] if base else []),
             *([_of_this_format(read_layer(file))] if file else []),
-            *(Layer(name, settings) for name, settings in said.items() if settings),
+            *(SettingsLayer(name, settings) for name, settings in said.items() if settings),
             *asked.get("options", ()),
             *(option_layer(each, RunConfig) for each in asked.get("assignments", ())),
         ]
     )
 
 
-def _of_this_format(file: Layer) -> Layer:
+def _of_this_format(file: SettingsLayer) -> SettingsLayer:
     """A file of settings; raises `UsageError` if it names another format than that of today."""
     found = file.settings.get("format")
     if found is not None and (type(found) is not int or found != FORMAT):
@@ -301,7 +301,7 @@ def _of_this_format(file: Layer) -> Layer:
     return file
 
 
-def _check_whole(file: Layer) -> None:
+def _check_whole(file: SettingsLayer) -> None:
     """Raise `UsageError` if a whole configuration leaves out a setting, even one with a default."""
     expected = validated(RunConfig, file.settings, [file]).model_dump()
     if expected["task"]["generator"] in GENERATORS:
@@ -343,7 +343,7 @@ def parts_fitting(model: Settings, users: Sequence[Settings]) -> Settings:
     return fitting
 
 
-def _recipes_under(asked: Settings, of_task: Sequence[Layer]) -> list[Layer]:
+def _recipes_under(asked: Settings, of_task: Sequence[SettingsLayer]) -> list[SettingsLayer]:
     """What the recipe says that lies under what is asked for."""
     name, known = str(asked.get("recipe", DEFAULT_RECIPE)), packaged.recipe_names()
     if name not in (*known, *strategies()):
@@ -357,7 +357,7 @@ def _recipes_under(asked: Settings, of_task: Sequence[Layer]) -> list[Layer]:
     return recipe_layers(name, paper, asked["model"], of_task)
 
 
-def _refuse(names: Sequence[str], layers: Sequence[Layer], why: str = "is missing") -> None:
+def _refuse(names: Sequence[str], layers: Sequence[SettingsLayer], why: str = "is missing") -> None:
     """Raise `UsageError` that names settings, if there are any, with their places."""
     if names:
         raise UsageError(
@@ -365,7 +365,9 @@ def _refuse(names: Sequence[str], layers: Sequence[Layer], why: str = "is missin
         )
 
 
-def parted_task(layers: Sequence[Layer]) -> tuple[Layer | None, list[Layer]]:
+def parted_task(
+    layers: Sequence[SettingsLayer],
+) -> tuple[SettingsLayer | None, list[SettingsLayer]]:
     """What layers say of the task: the last that names or defines it, and those that change it.
 
     A change holds wherever it stands: above the layer that names the task, or below it. Raises
@@ -392,7 +394,7 @@ def defines_task(task: object) -> bool:
     return isinstance(task, dict) and {"name", "generator"} <= task.keys()
 
 
-def task_layers(layers: Sequence[Layer]) -> list[Layer]:
+def task_layers(layers: Sequence[SettingsLayer]) -> list[SettingsLayer]:
     """What the layers say of the task: its definition, then changes to it."""
     base, changes = parted_task(layers)
     if base is None:
@@ -403,7 +405,7 @@ def task_layers(layers: Sequence[Layer]) -> list[Layer]:
     ]
 
 
-def _named(layer: Layer) -> Layer:
+def _named(layer: SettingsLayer) -> SettingsLayer:
     """The definition of the task that a layer names."""
     try:
         path = find_task(layer.settings["task"])

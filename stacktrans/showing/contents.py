@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import visible
-from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Step, Trace
+from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Trace, TraceStep
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
@@ -55,7 +55,7 @@ class Block(NamedTuple):
         return f"[{text}]" if self.head else text
 
 
-def parts_of(step: Step) -> dict[str, list[Block]]:
+def parts_of(step: TraceStep) -> dict[str, list[Block]]:
     """What each part of a memory holds after a step, in order."""
     rows = {
         name: [Block(row.strength, row.symbol, row.step) for row in held]
@@ -68,7 +68,7 @@ def parts_of(step: Step) -> dict[str, list[Block]]:
     return rows | cells
 
 
-def order_of(step: Step, name: str) -> str:
+def order_of(step: TraceStep, name: str) -> str:
     """Which end of a part comes first."""
     if name in step.lines:
         return "bottom first" if step.lines[name].head is None else "left to right"
@@ -218,7 +218,7 @@ def bar_of(strength: float, room: int = LENGTH) -> str:
     return ("█" * (eighths // 8) + EIGHTHS[eighths % 8]).rstrip()
 
 
-def _symbol_lines(steps: Sequence[Step], place: int, width: int) -> list[str]:
+def _symbol_lines(steps: Sequence[TraceStep], place: int, width: int) -> list[str]:
     """Inputs and outputs one above the other, as many around the current ones as there is room."""
     columns = []
     for number, step in enumerate(steps):
@@ -260,7 +260,7 @@ def _bars(names: Sequence[str], strengths: Sequence[float], width: int) -> list[
     ]
 
 
-def _read_lines(step: Step, width: int) -> list[str]:
+def _read_lines(step: TraceStep, width: int) -> list[str]:
     """What is read, in as many lines as it needs."""
     lines = []
     for end, parts in step.reads.items():
@@ -273,7 +273,7 @@ def _read_lines(step: Step, width: int) -> list[str]:
     return lines
 
 
-def _held_lines(step: Step, width: int, height: int) -> list[str]:
+def _held_lines(step: TraceStep, width: int, height: int) -> list[str]:
     """What the memory holds; the rows of a single queue or stack in about `height` lines."""
     held = parts_of(step)
     if len(held) == 1:

@@ -13,7 +13,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.files import check_place_of, write_atomically
 from stacktrans.common.visible import in_a_line, visible
 from stacktrans.inference.evaluation import Scores
-from stacktrans.inference.trace import Step, Trace
+from stacktrans.inference.trace import Trace, TraceStep
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import Block, parts_of, symbol_text, symbols_read
@@ -269,7 +269,7 @@ def animate_trace(trace: Trace, config: RunConfig, path: Path) -> None:
     write_atomically(path, content.getvalue())
 
 
-def fullest(steps: Sequence[Step]) -> int:
+def fullest(steps: Sequence[TraceStep]) -> int:
     """The place of the step, from 0, after which most symbols are on the memory."""
     symbols = [
         {block.symbol for blocks in parts_of(step).values() for block in blocks} for step in steps
@@ -346,7 +346,7 @@ class _Picture:
                 )
 
 
-def _draw_signals(axis: "Axes", step: Step) -> None:
+def _draw_signals(axis: "Axes", step: TraceStep) -> None:
     """A bar for each signal."""
     names, strengths = [visible(name) for name in step.signals], [*step.signals.values()]
     places = range(len(names))

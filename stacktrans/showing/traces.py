@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from stacktrans.common.visible import visible
-from stacktrans.inference.trace import Part, Step, Trace
+from stacktrans.inference.trace import ReadShare, Trace, TraceStep
 from stacktrans.memory import make_memory
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
@@ -99,7 +99,7 @@ def _action_table(trace: Trace) -> Table:
     return table
 
 
-def best_action(step: Step, name: str) -> str:
+def best_action(step: TraceStep, name: str) -> str:
     """The most probable action of a stack or list, with its probability."""
     own = step.by_stack()[name]
     best = max(own, key=own.__getitem__)
@@ -112,19 +112,19 @@ def _numbers(cell: Sequence[float]) -> str:
     return " ".join(f"{number:5.2f}" for number in cell)
 
 
-def parts_text(parts: Sequence[Part] | None) -> str:
+def parts_text(parts: Sequence[ReadShare] | None) -> str:
     """The parts of a read, each with the step that pushed it and its weight."""
     return GAP.join(f"{part.symbol}@{part.step} {part.weight:.2f}" for part in parts or [])
 
 
-def said(step: Step) -> str:
+def said(step: TraceStep) -> str:
     """The output of a step, with a mark before it where it is not scored."""
     if step.output is None or step.scored:
         return step.output or ""
     return f"{UNKNOWN} {step.output}"
 
 
-def _probability(step: Step) -> str:
+def _probability(step: TraceStep) -> str:
     return "" if step.probability is None else f"{step.probability:.3f}"
 
 
@@ -137,7 +137,7 @@ def _shaded(strength: float) -> str:
     return f"{strength:.2f} {shade(strength) * 2}".rstrip()
 
 
-class Row(NamedTuple):
+class HeatRow(NamedTuple):
     """One quantity over time, in a picture: at each step a shade from 0 to 1."""
 
     group: str
@@ -145,17 +145,18 @@ class Row(NamedTuple):
     shades: list[float]
 
 
-def rows_of(trace: Trace, config: RunConfig) -> list[Row]:
+def rows_of(trace: Trace, config: RunConfig) -> list[HeatRow]:
     """The rows of a picture of a trace, from the highest to the lowest."""
     least = -1.0 if config.model.value_nonlinearity == "tanh" else 0.0
     steps = trace.steps
     rows = [
-        Row("strengths", name, [step.signals[name] for step in steps]) for name in steps[0].signals
+        HeatRow("strengths", name, [step.signals[name] for step in steps])
+        for name in steps[0].signals
     ]
     for end, vector in steps[0].pushed.items():
         for index in range(len(vector) if len(vector) <= LARGEST else 0):
             shades = [(step.pushed[end][index] - least) / (1 - least) for step in steps]
-            rows.append(Row(f"pushed {end}", str(index + 1), shades))
+            rows.append(HeatRow(f"pushed {end}", str(index + 1), shades))
     for end in steps[0].reads:
         reads = [
             {(part.step, part.symbol): part.weight for part in step.reads[end]} for step in steps
@@ -164,22 +165,22 @@ def rows_of(trace: Trace, config: RunConfig) -> list[Row]:
     for name, cells in steps[0].tops.items():
         for index in range(len(cells[0])):
             shades = [(step.tops[name][0][index] + 1) / 2 for step in steps]
-            rows.append(Row(name, str(index + 1), shades))
+            rows.append(HeatRow(name, str(index + 1), shades))
     rows += _rows("input", [_input_shares(step) for step in steps], str)
     return rows + _rows("output", [step.likely for step in steps], str)
 
 
 def _rows(
     group: str, shares: Sequence[Mapping[Any, float]], label: Callable[[Any], str]
-) -> list[Row]:
+) -> list[HeatRow]:
     """A row for everything that has a visible share at some step, in order."""
     keys = sorted({key for step in shares for key in step if step[key] >= VISIBLE})
     return [
-        Row(group, visible(label(key)), [step.get(key, 0.0) for step in shares]) for key in keys
+        HeatRow(group, visible(label(key)), [step.get(key, 0.0) for step in shares]) for key in keys
     ]
 
 
-def _input_shares(step: Step) -> Mapping[str, float]:
+def _input_shares(step: TraceStep) -> Mapping[str, float]:
     if step.input_read is None:
         return {step.input: 1.0}
     shares: dict[str, float] = defaultdict(float)
@@ -194,7 +195,7 @@ def heat_map_view(trace: Trace, config: RunConfig, width: int) -> RenderableType
     return Group(heading(model_line(config)), *pictured, remark(verdict(trace)))
 
 
-def heat_map(rows: Sequence[Row], width: int) -> Iterator[Text]:
+def heat_map(rows: Sequence[HeatRow], width: int) -> Iterator[Text]:
     """A picture of rows in characters; steps that do not fit follow below."""
     labels = [f"{row.group} {row.label}" for row in rows]
     margin = max(map(len, labels)) + 1

@@ -17,7 +17,7 @@ from stacktrans.showing.plots import as_accuracy_by_length, chart
 from stacktrans.showing.progress import SECONDS_BETWEEN, ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.sweeps.plan import PlannedRun
-from stacktrans.sweeps.store import TABLE, Store
+from stacktrans.sweeps.store import TABLE, SweepStore
 from stacktrans.sweeps.table import VERDICTS, caption, cells_of, holds, number, overview_rows
 from stacktrans.sweeps.work import RUNNING, Record, undamaged
 from stacktrans.training.records import METRICS
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class SweepDisplay(ProgressDisplay):
     """Shows conditions, how many of their runs are done, and how long the rest will take."""
 
-    def __init__(self, console: Console, store: Store, runs: Sequence[PlannedRun]) -> None:
+    def __init__(self, console: Console, store: SweepStore, runs: Sequence[PlannedRun]) -> None:
         self.store, self.runs = store, runs
         self.began, self.end = time.monotonic(), math.nan
         self.before = sum(store.done(run) for run in runs)
@@ -91,7 +91,7 @@ class SweepDisplay(ProgressDisplay):
         return rows
 
 
-def overview(store: Store) -> list[RenderableType]:
+def overview(store: SweepStore) -> list[RenderableType]:
     """The results of a sweep: a table for each measure, the claims, and where the rest is."""
     plan = store.plan
     cells = cells_of(plan, store.records)
@@ -107,7 +107,7 @@ def overview(store: Store) -> list[RenderableType]:
     return [*parts, remark(f"more in {store.directory / TABLE}")]
 
 
-def draw(store: Store) -> None:
+def draw(store: SweepStore) -> None:
     """Write a picture of each task's learning curves, and of each measure's accuracy by length."""
     taken: set[Path] = set()
     for task in dict.fromkeys(run.config.task.name for run in store.plan.runs):
@@ -122,7 +122,7 @@ def draw(store: Store) -> None:
                     _lengths(axis, store, runs, measure)
 
 
-def _path(store: Store, name: str, taken: set[Path]) -> Path:
+def _path(store: SweepStore, name: str, taken: set[Path]) -> Path:
     """A file for another picture, whatever characters are in its name."""
     names = numbered(re.sub(r"[^\w.+-]+", "-", name))
     paths = (store.directory / f"{name}.svg" for name in names)
@@ -132,7 +132,7 @@ def _path(store: Store, name: str, taken: set[Path]) -> Path:
 
 
 def _conditions(
-    store: Store, runs: Sequence[PlannedRun]
+    store: SweepStore, runs: Sequence[PlannedRun]
 ) -> Iterator[tuple[str, str, list[PlannedRun]]]:
     """Each condition, as the legend has it, with a colour and its runs."""
     for index, condition in enumerate(store.plan.file.conditions):
@@ -142,7 +142,7 @@ def _conditions(
             yield f" {in_a_line(condition)}", f"C{index % 10}", own
 
 
-def _curves(axis: "Axes", store: Store, runs: Sequence[PlannedRun]) -> None:
+def _curves(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun]) -> None:
     for condition, colour, own in _conditions(store, runs):
         for run in own:
             with undamaged(store.folder(run) / METRICS) as path:
@@ -154,14 +154,14 @@ def _curves(axis: "Axes", store: Store, runs: Sequence[PlannedRun]) -> None:
     axis.set(xlabel="batches", ylabel="loss (nats/symbol)", yscale="log")
 
 
-def _by_length(store: Store, run: PlannedRun, measure: str) -> dict[int, float]:
+def _by_length(store: SweepStore, run: PlannedRun, measure: str) -> dict[int, float]:
     record = store.records.get(run.identity, {})
     found = record.get("measured", {}).get(measure, {}).get("coarse", {})
     by_length = {int(length): share for length, share in found.items()}
     return by_length if len(by_length) > 1 else {}
 
 
-def _lengths(axis: "Axes", store: Store, runs: Sequence[PlannedRun], measure: str) -> None:
+def _lengths(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun], measure: str) -> None:
     """The mean over the runs of a condition."""
     for condition, colour, own in _conditions(store, runs):
         parts = [part for run in own if (part := _by_length(store, run, measure))]

@@ -18,8 +18,8 @@ from stacktrans.settings.candidates import candidates, identity_of, title_of
 from stacktrans.settings.command import training_command
 from stacktrans.settings.config import RunConfig, TaskConfig
 from stacktrans.settings.layers import (
-    Layer,
     Settings,
+    SettingsLayer,
     nearest_place,
     nested,
     overlay,
@@ -111,7 +111,7 @@ class Choice(Strict):
     among: list[str]
 
 
-class Solved(Strict):
+class SolvedCriterion(Strict):
     """When a run counts as solved: if a measure is at least so much."""
 
     measure: str
@@ -126,7 +126,7 @@ class Published(Strict):
     values: dict[str, Figure | dict[str, Figure]]
 
 
-class Part(Strict):
+class ClaimPart(Strict):
     """A part of a claim: a bound on a cell of the table.
 
     Attributes:
@@ -154,7 +154,7 @@ class Claim(Strict):
 
     claim: str
     source: str
-    holds: Annotated[list[Part], Field(min_length=1)]
+    holds: Annotated[list[ClaimPart], Field(min_length=1)]
 
 
 class SweepFile(Strict):
@@ -182,7 +182,7 @@ class SweepFile(Strict):
     measures: Annotated[dict[str, Measure], Field(min_length=1)]
     percent: bool = False
     tolerance: Annotated[float, Field(ge=0)] = 0
-    solved: Solved | None = None
+    solved: SolvedCriterion | None = None
     choose: Choice | None = None
     published: list[Published] = Field(default_factory=list)
     claims: list[Claim] = Field(default_factory=list)
@@ -292,7 +292,7 @@ def read_plan(path: Path, profile: str | None = None) -> Plan:
 
 
 def _runs_of(
-    path: Path, condition: str, file: SweepFile, layers: Sequence[Layer]
+    path: Path, condition: str, file: SweepFile, layers: Sequence[SettingsLayer]
 ) -> list[PlannedRun]:
     own = [layer.section("settings") for layer in layers]
     own += [layer.section("conditions", condition) for layer in layers]
@@ -303,7 +303,7 @@ def _runs_of(
         for point in itertools.product(*axes):
             place = dict(zip(file.grid, (value for value, _ in point), strict=True))
             task = names.get(str(place.get("task")))
-            asked = [Layer("", {"recipe": DEFAULT_RECIPE})]
+            asked = [SettingsLayer("", {"recipe": DEFAULT_RECIPE})]
             asked += [part for layer in own for part in _of_task(layer, task)]
             asked += [layer for _, layer in point]
             configs, command = candidates(options=asked), training_command(asked)
@@ -315,24 +315,26 @@ def _runs_of(
     return runs
 
 
-def _of_task(layer: Layer, task: str | None) -> list[Layer]:
+def _of_task(layer: SettingsLayer, task: str | None) -> list[SettingsLayer]:
     """What a layer says of all tasks, and then of one of the grid alone, if the grid has tasks."""
     general = layer.without(BY_TASK)
     return [general, layer.section(BY_TASK, task)] if task else [general]
 
 
-def _axis(key: str, values: Sequence[Any], layers: Sequence[Layer]) -> list[tuple[Any, Layer]]:
+def _axis(
+    key: str, values: Sequence[Any], layers: Sequence[SettingsLayer]
+) -> list[tuple[Any, SettingsLayer]]:
     """The values along an axis of the grid, with the settings that they stand for."""
     origin = nearest_place(layers, ("grid", key))
     path = setting_path(key, RunConfig, origin)
-    return [(value, Layer(origin, nested(path, value))) for value in values]
+    return [(value, SettingsLayer(origin, nested(path, value))) for value in values]
 
 
-def _refusal(layers: Sequence[Layer], place: Place, problem: str) -> UsageError:
+def _refusal(layers: Sequence[SettingsLayer], place: Place, problem: str) -> UsageError:
     return UsageError(f"{nearest_place(layers, place)}: {problem}")
 
 
-def check_names(file: SweepFile, layers: Sequence[Layer]) -> None:
+def check_names(file: SweepFile, layers: Sequence[SettingsLayer]) -> None:
     """Raise `UsageError` if an unknown measure, condition, axis or task is named."""
     tasks = _swept_tasks(layers)
     for kind, place, name, known in (*_named(file, tasks), *_single_tasks(file, tasks, layers)):
@@ -369,7 +371,7 @@ def _named(file: SweepFile, tasks: Collection[str | None]) -> Iterator[Named]:
 
 
 def _single_tasks(
-    file: SweepFile, tasks: Collection[str | None], layers: Sequence[Layer]
+    file: SweepFile, tasks: Collection[str | None], layers: Sequence[SettingsLayer]
 ) -> Iterator[Named]:
     """The tasks of which settings, or a condition, say something alone."""
     known = [task for task in tasks if task is not None]
@@ -379,7 +381,7 @@ def _single_tasks(
                 yield "task", (*place, BY_TASK, task), str(task), known
 
 
-def _swept_tasks(layers: Sequence[Layer]) -> list[str | None]:
+def _swept_tasks(layers: Sequence[SettingsLayer]) -> list[str | None]:
     """Names of all tasks of the grid, and None for what changes another.
 
     Those that a profile leaves out are among them: figures may be of them.
@@ -399,7 +401,7 @@ def swept_task(value: Any) -> str | None:
     return value.get("name") if isinstance(value, dict) else load_task(str(value)).name
 
 
-def check_axes(file: SweepFile, layers: Sequence[Layer]) -> None:
+def check_axes(file: SweepFile, layers: Sequence[SettingsLayer]) -> None:
     """Raise `UsageError` if a setting has several axes, or has one and is a condition's, too."""
     axes: dict[str, str] = {}
     for key, values in file.grid.items():
@@ -435,7 +437,9 @@ def _is_change(value: Any) -> bool:
     return isinstance(value, dict) and not defines_task(value)
 
 
-def check_runs(file: SweepFile, runs: Sequence[PlannedRun], layers: Sequence[Layer]) -> None:
+def check_runs(
+    file: SweepFile, runs: Sequence[PlannedRun], layers: Sequence[SettingsLayer]
+) -> None:
     """Raise `UsageError` if two tasks have one name, or what is measured can't be."""
     values: dict[str, Any] = {}
     distinct: dict[str, PlannedRun] = {}

@@ -34,7 +34,7 @@ JSON = "results.json"
 RUNS = "runs"
 
 
-class Store:
+class SweepStore:
     """The directory of a sweep.
 
     Attributes:
@@ -137,7 +137,7 @@ CONNECTION_SECONDS = 10
 
 
 def carry_out(
-    store: Store,
+    store: SweepStore,
     runs: Sequence[PlannedRun],
     show: Callable[[PlannedRun, Record], None],
     *,

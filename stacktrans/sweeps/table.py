@@ -13,12 +13,12 @@ from stacktrans.showing.tables import csv_text
 from stacktrans.sweeps.plan import (
     Choice,
     Claim,
+    ClaimPart,
     Figure,
     Measure,
-    Part,
     Plan,
     PlannedRun,
-    Solved,
+    SolvedCriterion,
     SweepFile,
 )
 from stacktrans.sweeps.work import Record, is_complete, value_of
@@ -194,7 +194,7 @@ def holds(plan: Plan, claim: Claim, cells: Sequence[Cell]) -> bool | None:
 
 
 def _part_holds(
-    file: SweepFile, part: Part, figures: Mapping[tuple[str, str, str], float | None]
+    file: SweepFile, part: ClaimPart, figures: Mapping[tuple[str, str, str], float | None]
 ) -> bool | None:
     measure = part.measure or next(iter(file.measures))
     figure = figures.get((part.condition, part.task, measure))
@@ -480,7 +480,7 @@ def _also_in_words(plan: Plan, cells: Sequence[Cell]) -> Iterator[str]:
         yield f"Of the solved runs, {also} of {count} {_interval(also, count)} have {has}"
 
 
-def _least(plan: Plan, bound: Solved) -> str:
+def _least(plan: Plan, bound: SolvedCriterion) -> str:
     return f"{bound.least:g}{' per cent' if plan.file.percent else ''}"
 
 

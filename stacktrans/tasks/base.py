@@ -14,7 +14,7 @@ from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as generator_of
 from stacktrans.common.reading import DEEPEST, LONGEST
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNKNOWN, Alphabet, Ids
-from stacktrans.tasks.layout import Layout, Pair, Steps
+from stacktrans.tasks.layout import Layout, OutputBound, Pair
 
 
 def no_truth_values(value: Any) -> Any:
@@ -121,13 +121,15 @@ class Task(ABC):
         return Layout.joint(*sizes, lambda: self.steps, self.backwards)
 
     @property
-    def steps(self) -> Steps:
+    def steps(self) -> OutputBound:
         """How many steps the output of a target and its end takes, by a sample of pairs."""
         try:
             pairs = self.sample(np.random.default_rng(0), SAMPLED, SAMPLE, "uniform")
         except (NoSuchLength, NoSuchLaw):
-            return Steps(2, 20)
-        return Steps.for_pairs(np.array([(len(each.source), len(each.target)) for each in pairs]))
+            return OutputBound(2, 20)
+        return OutputBound.for_pairs(
+            np.array([(len(each.source), len(each.target)) for each in pairs])
+        )
 
     def pair(self, source: Ids, target: Ids) -> Pair:
         """A source with its target, and which symbols of it are scored."""

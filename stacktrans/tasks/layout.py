@@ -76,7 +76,7 @@ class Batch:
         return cls(inputs, targets * mask, mask, [len(read) for read, _, _ in examples])
 
 
-class Steps(NamedTuple):
+class OutputBound(NamedTuple):
     """A bound on the outputs for a source of k symbols: `each` * k + `further`."""
 
     each: int
@@ -87,7 +87,7 @@ class Steps(NamedTuple):
         return np.maximum(1, self.each * length + self.further)
 
     @classmethod
-    def for_pairs(cls, lengths: Ids) -> "Steps":
+    def for_pairs(cls, lengths: Ids) -> "OutputBound":
         """The fewest that suffice for pairs with sources and targets of some lengths, [n, 2].
 
         Of bounds that are as close, the one that grows faster with the source is chosen, since
@@ -96,10 +96,10 @@ class Steps(NamedTuple):
         sources, needed = lengths[:, 0], lengths[:, 1] + 1
         steepest = int((-(-needed // np.maximum(sources, 1))).max())
 
-        def bound(each: int) -> Steps:
+        def bound(each: int) -> OutputBound:
             return cls(each, max(0, int((needed - each * sources).max())))
 
-        def steps(bound: Steps) -> int:
+        def steps(bound: OutputBound) -> int:
             return int((bound.each * sources + bound.further).sum())
 
         # In `each` the steps are convex, so that they fall until they are fewest and rise then.
@@ -111,7 +111,7 @@ class Steps(NamedTuple):
         return bound(1 + rises)
 
 
-NO_PADDING = Steps(1, 0)
+NO_PADDING = OutputBound(1, 0)
 
 
 @dataclass(frozen=True)
@@ -148,17 +148,19 @@ class Layout:
     end: int | None = None
     last: int | None = None
     blank: int | None = None
-    padding: Steps = NO_PADDING
+    padding: OutputBound = NO_PADDING
     backwards: bool = False
     consecutive: bool = False
-    bound: Callable[[], Steps] = field(default=lambda: Steps(1, 1), compare=False, repr=False)
+    bound: Callable[[], OutputBound] = field(
+        default=lambda: OutputBound(1, 1), compare=False, repr=False
+    )
 
     @classmethod
     def joint(
         cls,
         sources: int,
         targets: int,
-        bound: Callable[[], Steps] = lambda: Steps(1, 1),
+        bound: Callable[[], OutputBound] = lambda: OutputBound(1, 1),
         backwards: bool = False,
     ) -> Self:
         """`<s> a1 .. ak ||| b1 .. bl </s>` (grefenstette2015, section 4.1).
@@ -192,7 +194,9 @@ class Layout:
         return cls("in step", sources, targets)
 
     @classmethod
-    def padded(cls, sources: int, targets: int, padding: Steps, backwards: bool = False) -> Self:
+    def padded(
+        cls, sources: int, targets: int, padding: OutputBound, backwards: bool = False
+    ) -> Self:
         """Both sides filled up: `a1 .. ak` with blanks, `b1 .. bl` with `</s>`.
 
         What hao2018 writes as w #^|w|, for targets of any length. The model is scored on b1 .. bl

@@ -19,7 +19,7 @@ from stacktrans.common.reading import LONGEST, PACKED, STDIN, comes_once, name_o
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.columns import SEPARATORS, UNITS, Sources, Targets, Writing, columns_of
-from stacktrans.tasks.layout import Pair, Steps
+from stacktrans.tasks.layout import OutputBound, Pair
 from stacktrans.tasks.lines import CALLED, DEV, PARTS, TEST, TRAIN, Request, check_file
 from stacktrans.tasks.sets import Sets, load_sets, read_sets, save_sets
 
@@ -135,8 +135,8 @@ class Pairs(Task):
         self._check_digests({part: hashlib.sha256(each).hexdigest() for part, each in contents})
 
     @property
-    def steps(self) -> Steps:
-        return Steps(*(self.known or {}).get("steps", (2, 20)))
+    def steps(self) -> OutputBound:
+        return OutputBound(*(self.known or {}).get("steps", (2, 20)))
 
     def _read(self, split: int, before: Task) -> Sets:
         if self.request.train is None:

@@ -19,7 +19,7 @@ from stacktrans.common.reading import LONGEST, state_of
 from stacktrans.tasks.alphabets import MOST_SYMBOLS, UNSAYABLE, Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import UNITS, Sources, Targets, Writing, found_separator, found_unit
-from stacktrans.tasks.layout import Pair, Steps
+from stacktrans.tasks.layout import OutputBound, Pair
 from stacktrans.tasks.lines import (
     CALLED,
     DEV,
@@ -46,7 +46,7 @@ AT_ONCE = 1 << 16
 
 
 @dataclass(frozen=True)
-class Column:
+class SymbolColumn:
     """What stands in a column of n lines.
 
     Attributes:
@@ -79,7 +79,7 @@ class Column:
         symbols = [self.symbols[number] for number in self.strings[index]]
         return self.writing.joined(self.name, symbols)
 
-    def within(self, mask: Mask) -> "Column":
+    def within(self, mask: Mask) -> "SymbolColumn":
         """Those of the lines that a mask [n] tells."""
         return replace(self, strings=self.strings.within(mask))
 
@@ -97,7 +97,7 @@ class Column:
         return Ragged(np.concatenate([small[:0], *parts]), self.strings.starts)
 
 
-def keys(columns: Iterable[Column]) -> Ids:
+def keys(columns: Iterable[SymbolColumn]) -> Ids:
     """[n] a number for what is in n lines of some columns, the same only where all of it is."""
     rows = zip(*(_contents(column.strings) for column in columns), strict=True)
     return np.fromiter(map(hash, rows), dtype=np.int64)
@@ -187,7 +187,7 @@ def _numbered(keys: Ids) -> Ids:
     return numbers[group]
 
 
-def odd_first_lines(lines: Lines, columns: Mapping[str, Column]) -> Iterator[str]:
+def odd_first_lines(lines: Lines, columns: Mapping[str, SymbolColumn]) -> Iterator[str]:
     """Which files begin with a line almost all of whose symbols come nowhere else in them."""
     for file in range(len(lines.names)):
         rows = lines.files == file
@@ -306,7 +306,7 @@ class PairSet(Sequence[Pair]):
     """
 
     def __init__(
-        self, sources: Ragged, sizes: Ids, targets: Ragged, columns: Sequence[Column] = ()
+        self, sources: Ragged, sizes: Ids, targets: Ragged, columns: Sequence[SymbolColumn] = ()
     ) -> None:
         self.sources, self.sizes, self.targets, self.columns = sources, sizes, targets, columns
         self._order = np.argsort(sizes, kind="stable")
@@ -334,10 +334,10 @@ class PairSet(Sequence[Pair]):
         return Lengths(int(self._ordered[0]), int(self._ordered[-1]))
 
     @property
-    def steps(self) -> Steps:
+    def steps(self) -> OutputBound:
         """How many steps a source needs for its answer in step with it."""
         lengths = np.stack([self.sources.lengths, self.targets.lengths], axis=1)
-        return Steps.for_pairs(np.unique(lengths, axis=0))
+        return OutputBound.for_pairs(np.unique(lengths, axis=0))
 
     def of_lengths(self, lengths: Lengths) -> Ids:
         """The indices of pairs whose sources have these lengths, the shortest first."""
@@ -444,7 +444,7 @@ def _read_sets(request: Request) -> Sets:
     notes = [*lines.notes, *unit_notes, *mixed_forms(lines, request)]
     request = request._replace(columns=",".join(lines.columns), symbols=writing.units)
     columns = {  # the texts of each are forgotten as soon as they are in numbers
-        name: Column.of(lines.strings.pop(name), name, writing) for name in lines.columns
+        name: SymbolColumn.of(lines.strings.pop(name), name, writing) for name in lines.columns
     }
     for name, column in columns.items():
         check_sizes(lines, name, column.strings.lengths)

@@ -25,7 +25,7 @@ LONGEST_RUN = 100
 _PROBLEM = re.compile(r"(0|1[01]*)\+(0|1[01]*)=")
 
 
-class Block(NamedTuple):
+class SymbolRun(NamedTuple):
     """A run of one symbol.
 
     Attributes:
@@ -46,7 +46,7 @@ class Block(NamedTuple):
         )
 
 
-def blocks_of(pattern: str) -> list[Block]:
+def blocks_of(pattern: str) -> list[SymbolRun]:
     """The runs of a pattern.
 
     Each is a symbol, or one with how often it comes: `a^n`, `a^2n`, `a^(n+m)`, `a^nm`. A count
@@ -54,7 +54,7 @@ def blocks_of(pattern: str) -> list[Block]:
     """
     if not isinstance(pattern, str) or not pattern.split():
         raise ValueError(f"pattern is {shown(pattern)}; expected one like 'a^n b^n'")
-    blocks: list[Block] = []
+    blocks: list[SymbolRun] = []
     known: set[str] = set()
     for written in pattern.split():
         block = _block(pattern, written, known)
@@ -67,7 +67,7 @@ def blocks_of(pattern: str) -> list[Block]:
     return blocks
 
 
-def _block(pattern: str, written: str, known: set[str]) -> Block:
+def _block(pattern: str, written: str, known: set[str]) -> SymbolRun:
     found = _BLOCK.fullmatch(written)
     if not found or len(written) > LONGEST_RUN:
         raise ValueError(
@@ -89,7 +89,7 @@ def _block(pattern: str, written: str, known: set[str]) -> Block:
             f"pattern '{pattern}': '{written}' counts {', '.join(sorted(new))} for the first time; "
             "such a count stands alone"
         )
-    return Block(symbol, terms, next(iter(new), None))
+    return SymbolRun(symbol, terms, next(iter(new), None))
 
 
 class StreamTask(Task):

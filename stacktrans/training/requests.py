@@ -17,7 +17,7 @@ from stacktrans.model.devices import find_device
 from stacktrans.settings.candidates import candidates, title_of
 from stacktrans.settings.command import OPTIONS, option_layers, training_command, written_like
 from stacktrans.settings.config import NOT_RACED, RunConfig, base_of
-from stacktrans.settings.layers import Layer
+from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import Asked, asked_layers
 from stacktrans.tasks.corpus import find_files
@@ -85,7 +85,7 @@ class TrainRequest:
 
     def _asked(self, names: Sequence[str] | Mapping[str, str]) -> Asked:
         """What is asked for beside the recipe, with the options of some names."""
-        base, options, reading = None, list[Layer](), self.reading
+        base, options, reading = None, list[SettingsLayer](), self.reading
         if self.from_ is not None:
             config, base, first = self._starting_point(self.from_)
             options = [first]
@@ -102,7 +102,7 @@ class TrainRequest:
             "assignments": self.assignments,
         }
 
-    def _starting_point(self, name: Named) -> tuple[RunConfig, Layer, Layer]:
+    def _starting_point(self, name: Named) -> tuple[RunConfig, SettingsLayer, SettingsLayer]:
         """A checkpoint's configuration, what a run takes over of it, and the setting that names it.
 
         Raises:
@@ -118,7 +118,7 @@ class TrainRequest:
         from stacktrans.training.inherited import checksum_of  # waits for torch
 
         named = {"checkpoint": os.fspath(name), "sha256": checksum_of(place)}
-        return config, base, Layer(os.fspath(name), {"start_from": named})
+        return config, base, SettingsLayer(os.fspath(name), {"start_from": named})
 
 
 def begin(request: TrainRequest, rehearsal: bool = False) -> "Trainer | Race":
@@ -178,7 +178,7 @@ def begin_race(
 def resume(
     directory: Path,
     device: str,
-    limits: Sequence[Layer] = (),
+    limits: Sequence[SettingsLayer] = (),
     budget: float | None = None,
     workers: int | None = None,
 ) -> "Trainer | Race":

@@ -13,7 +13,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.training_config import ROUNDINGS, TrainingConfig
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.training.start import Start, indecision
-from stacktrans.training.state import Part, Weights
+from stacktrans.training.state import StatefulPart, Weights
 
 SHARPNESS = 4096.0
 """What the signals of a model are sharpened by that loses nothing when it is hard. Signals are 0 or
@@ -26,7 +26,7 @@ Accuracies = tuple[float, float]
 """Coarse accuracy of a model as it is, and hard."""
 
 
-class Rounding(Part):
+class Rounding(StatefulPart):
     """Rounds and prunes the weights that are kept, if asked for, as far as that does no harm.
 
     If it is to be lossless, it makes a model hard that loses nothing by it, and leaves any other as

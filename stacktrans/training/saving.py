@@ -46,7 +46,7 @@ from stacktrans.training.records import (
 from stacktrans.training.rounding import Rounding
 from stacktrans.training.sources import Source
 from stacktrans.training.start import Start, Starts
-from stacktrans.training.state import Count, Merit, Number, Part, check_keys, check_value
+from stacktrans.training.state import Count, Merit, Number, StatefulPart, check_keys, check_value
 
 LAYOUT = 2
 """Version of what a run saves to be resumed from."""
@@ -161,7 +161,7 @@ def lock(stream: IO[Any], directory: Path) -> None:
         raise TrainingError(f"{directory}: another process is training here")
 
 
-class Progress(Part):
+class Progress(StatefulPart):
     """How far a run is, all starts together.
 
     Attributes:

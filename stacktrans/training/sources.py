@@ -31,7 +31,7 @@ from stacktrans.tasks.lines import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import PairSet, chances_of_unknown
 from stacktrans.training.records import Accuracy, Record, Summary
-from stacktrans.training.state import Count, Part
+from stacktrans.training.state import Count, StatefulPart
 
 FIRST_LOOK = 100
 """Strings that are looked at first: validation continues only while the task may be solved."""
@@ -66,7 +66,7 @@ class Moment(NamedTuple):
     loss: float | None = None
 
 
-class Source(Part, ABC):
+class Source(StatefulPart, ABC):
     """What a run is trained on, start after start, and measured by: drawn strings by default.
 
     What it gives depends on the run's seed and on the moment alone, so that a run that is
@@ -405,14 +405,14 @@ def _accuracy(scores: Scores, chosen: Mask) -> Accuracy | None:
     return Accuracy.of(scores.of(chosen))
 
 
-class Piece(NamedTuple):
+class StreamPiece(NamedTuple):
     """T steps of B streams, or fewer at the end of all, and whether the streams begin with them."""
 
     batch: Batch
     begins: bool
 
 
-def cut(batch: Batch, steps: int) -> Iterator[Piece]:
+def cut(batch: Batch, steps: int) -> Iterator[StreamPiece]:
     """The pieces, of `steps` steps, of streams that begin anew."""
     count, longest = batch.inputs.shape
     for begin in range(0, longest, steps):
@@ -420,7 +420,7 @@ def cut(batch: Batch, steps: int) -> Iterator[Piece]:
         inputs = batch.inputs[part]
         lengths = [inputs.shape[1]] * count
         piece = Batch(inputs, batch.targets[part], batch.mask[part], lengths)
-        yield Piece(piece, begin == 0)
+        yield StreamPiece(piece, begin == 0)
 
 
 class Pieces(Source):
@@ -437,7 +437,7 @@ class Pieces(Source):
         self._begin_epoch(0)
 
     @abstractmethod
-    def pieces(self, attempt: int, epoch: int) -> list[Piece]:
+    def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
         """The pieces of an epoch of a start."""
 
     def check(self) -> None:
@@ -453,7 +453,7 @@ class Pieces(Source):
         self._begin_epoch(0)
 
     def _begin_epoch(self, number: int) -> None:
-        self.epoch, self._left = number, list[Piece]()
+        self.epoch, self._left = number, list[StreamPiece]()
         self._carried: Carried | None = None
 
     def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
@@ -486,12 +486,12 @@ class Streams(Pieces):
             raise UsageError(f"{place}: null is for a text; expected a number")
         self._sequences, self._steps = stream.sequences, stream.steps
 
-    def pieces(self, attempt: int, epoch: int) -> list[Piece]:
+    def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
         rng = generator(self.config.seed, Purpose.TRAINING, attempt, epoch)
         law, rows = self.config.task.law_of(self.ranges.train), self.config.training.batch_strings
         pairs = self.task.sample(rng, self.lengths_of(epoch), self._sequences, law)
         streams, every = [pairs[row::rows] for row in range(rows)], StreamConfig.EMPTY_AFTER
-        pieces = list[Piece]()
+        pieces = list[StreamPiece]()
         for first in range(0, max(map(len, streams)), every):
             parts = [stream[first : first + every] for stream in streams]
             pieces += cut(self.layout.batch(parts, everything=True), self._steps)
@@ -514,7 +514,7 @@ class Streams(Pieces):
         record.train, record.test = self.accuracies(model, Purpose.VALIDATION, moment)
 
 
-def pieces_of(text: Ids, count: int, steps: int) -> Iterator[Piece]:
+def pieces_of(text: Ids, count: int, steps: int) -> Iterator[StreamPiece]:
     """The pieces of a text, [N + 1], whose `count` parts of equal length are read side by side.
 
     The last part may be shorter; the first symbol is read but not predicted.
@@ -577,7 +577,7 @@ class Texts(Pieces):
             with torch.no_grad():
                 model.classifier.bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
 
-    def pieces(self, attempt: int, epoch: int) -> list[Piece]:
+    def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
         return self._cut
 
     def due(self, step: int) -> tuple[bool, bool]:

@@ -22,7 +22,14 @@ from stacktrans.tasks.layout import Batch
 from stacktrans.training.inherited import FirstWeights, start_alike
 from stacktrans.training.records import Record
 from stacktrans.training.sources import Moment, Source
-from stacktrans.training.state import Count, Number, Part, check_alike, check_keys, check_value
+from stacktrans.training.state import (
+    Count,
+    Number,
+    StatefulPart,
+    check_alike,
+    check_keys,
+    check_value,
+)
 from stacktrans.training.stopping import rule_of
 
 T = TypeVar("T", bound=Optimizer)
@@ -215,7 +222,7 @@ RUNNING_DECAY = 0.95
 """Decay of the mean of recent losses."""
 
 
-class Losses(Part):
+class Losses(StatefulPart):
     """The losses of a start's batches, nats a symbol.
 
     Attributes:
@@ -258,7 +265,7 @@ class Losses(Part):
         check_value("losses.count", self.count, self.count <= self.step)
 
 
-class Curriculum(Part):
+class Curriculum(StatefulPart):
     """Has the strings of a start grow longer.
 
     Attributes:
@@ -286,14 +293,14 @@ class Curriculum(Part):
         check_value("curriculum.share", self.share, self.share >= self._first)
 
 
-class Settling(Part):
+class Settling(StatefulPart):
     """Whether the loss has been so low that the learning rate has fallen, which it does once."""
 
     name = "settling"
     settled: StrictBool = False
 
 
-class Starts(Part):
+class Starts(StatefulPart):
     """The starts of a run: one after another until one takes off, or as many as asked for.
 
     Attributes:
@@ -396,7 +403,7 @@ class Start:
         source: Source,
         device: torch.device,
         starts: Starts,
-        rounding: Part,
+        rounding: StatefulPart,
         first: FirstWeights | None = None,
     ) -> None:
         self._config, self._training = source.config, source.config.training
@@ -544,7 +551,7 @@ class Start:
         return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
     @property
-    def _parts(self) -> tuple[Part, ...]:
+    def _parts(self) -> tuple[StatefulPart, ...]:
         own = (self.losses, self.curriculum, self.settling)
         return (*own, self.rule, self._rounding, self.source)
 

@@ -28,7 +28,7 @@ Weights = dict[str, Any]
 """Tensors by name."""
 
 
-class Part:
+class StatefulPart:
     """A part of a run whose state is saved: its annotated attributes, plain numbers or weights.
 
     Attributes:

@@ -15,7 +15,7 @@ from stacktrans.settings.training_config import (
     TrainingConfig,
 )
 from stacktrans.training.records import Record, merit
-from stacktrans.training.state import Count, Merit, Part, Weights, check_value
+from stacktrans.training.state import Count, Merit, StatefulPart, Weights, check_value
 
 
 class Learner(Protocol):
@@ -31,7 +31,7 @@ class Learner(Protocol):
         """Change the learning rate."""
 
 
-class Rule(Part, ABC):
+class StoppingRule(StatefulPart, ABC):
     """What ends a start by its records."""
 
     name = "stopping"
@@ -50,7 +50,7 @@ class Rule(Part, ABC):
         """Go by a record and its merit; the key of `RULES` by which the start ends, if it does."""
 
 
-class Solved(Rule):
+class Solved(StoppingRule):
     """Ends a start when the task is solved in so many measurements in a row, or never."""
 
     in_a_row: Count = 0
@@ -67,7 +67,7 @@ class Solved(Rule):
         return "solved" if self.in_a_row >= self._solved.times else None
 
 
-class Patience(Rule):
+class Patience(StoppingRule):
     """Ends a start when for so many records nothing has become better, or at its last epoch.
 
     The training perplexity is to become better; with sets of examples, the accuracy on
@@ -103,7 +103,7 @@ class Patience(Rule):
         return "epochs" if self._epochs and self.count >= self._epochs else None
 
 
-class Development(Rule):
+class Development(StoppingRule):
     """Ends a start when the development set is right so often in a row, or no better; or never.
 
     Attributes:
@@ -136,7 +136,7 @@ class Development(Rule):
         return "development" if self.since >= self._patience else None
 
 
-class Falling(Rule):
+class Falling(StoppingRule):
     """Returns to the best weights with a lower rate after each epoch in which nothing is gained.
 
     It ends a start when the rate is too low, or after so many epochs, or when it is worse than
@@ -180,7 +180,7 @@ class Falling(Rule):
         check_value("stopping.epochs", self.epochs, self.epochs <= self._stream.epochs)
 
 
-def rule_of(config: RunConfig, is_worse: Callable[[float], bool], weights: Weights) -> Rule:
+def rule_of(config: RunConfig, is_worse: Callable[[float], bool], weights: Weights) -> StoppingRule:
     """What ends a start of a run.
 
     Args:

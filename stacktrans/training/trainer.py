@@ -25,7 +25,7 @@ from stacktrans.model.ablation import ablations
 from stacktrans.model.devices import computing_with
 from stacktrans.model.transducer import Transducer, compiled_kind, without_numbers
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import Layer, overlay, validated
+from stacktrans.settings.layers import SettingsLayer, overlay, validated
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.pairs import Pairs
@@ -100,7 +100,9 @@ class Trainer:
             self.state.load(directory)
 
     @classmethod
-    def resume(cls, directory: Path, budgets: Sequence[Layer], device: torch.device) -> Self:
+    def resume(
+        cls, directory: Path, budgets: Sequence[SettingsLayer], device: torch.device
+    ) -> Self:
         """Take up a run from its last checkpoint, perhaps with another step or time limit.
 
         Raises:
@@ -109,7 +111,9 @@ class Trainer:
             UsageError: a limit is out of its range.
         """
         last = checkpoint.last_of(directory)
-        saved = Layer(str(last / checkpoint.CONFIG), checkpoint.read_config(last).model_dump())
+        saved = SettingsLayer(
+            str(last / checkpoint.CONFIG), checkpoint.read_config(last).model_dump()
+        )
         layers = [saved, *budgets]
         config = validated(RunConfig, overlay(layers), layers)
         return cls(config, directory, device, resumed=True)

@@ -111,14 +111,14 @@ class Cells(NamedTuple):
         own = (array[part] for array in self[1:6])
         return Cells._make((self.actions, *own, self.kept_starts, values, padded))
 
-    def backward(self, part: slice, places: slice) -> "Backward":
+    def backward(self, part: slice, places: slice) -> "CellsBackward":
         """See `Store`; what was held before the first step is constant."""
         cells = self.forward(part, places)
         batch, rows, count, _ = cells.cells.shape
         size, dtype = cells.values.shape[2], cells.values.dtype
         # A step deeper than any read reaches, since gradients move before they are cut off.
         room = min(self.room, self.actions.depth + len(self.kept_starts) - 1)
-        return Backward(
+        return CellsBackward(
             cells,
             fresh_zeros(batch, rows, count, room * size, dtype=dtype),
             fresh_zeros(batch, count * size, dtype=dtype),
@@ -168,7 +168,7 @@ class Cells(NamedTuple):
         return self._replace(kept=kept, kept_starts=starts)
 
 
-class Backward(NamedTuple):
+class CellsBackward(NamedTuple):
     """The same going backwards, down to the memory before the first step, which is constant.
 
     Attributes:

@@ -16,9 +16,9 @@ from stacktrans.kernels.arrays import Array, check_shape
 from stacktrans.kernels.compiling import compiled
 from stacktrans.kernels.kernel import Kernel, Room
 from stacktrans.kernels.loops import add, add_scaled, copy, dot, exp
-from stacktrans.kernels.steps import Step
+from stacktrans.kernels.steps import BatchStep
 from stacktrans.memory.actions import EMPTY
-from stacktrans.memory.actions.cells import PADDING, UNLIMITED, Actions, Backward, Cells
+from stacktrans.memory.actions.cells import PADDING, UNLIMITED, Actions, Cells, CellsBackward
 
 if TYPE_CHECKING:
     from stacktrans.memory.actions.definition import ActionMemory
@@ -170,7 +170,9 @@ def _read_cell(cells: Array, used: int, cell: int, reads: Array, item: int, read
 
 
 @compiled
-def _stack_step(memory: Cells, step: Step, signals: Array, values: Array, reads: Array) -> None:
+def _stack_step(
+    memory: Cells, step: BatchStep, signals: Array, values: Array, reads: Array
+) -> None:
     """Take the actions of stacks, then read (joulin2015, section 3.1)."""
     actions, rows, used, padded = memory.actions, memory.cells, memory.used, memory.padded
     kept, places, size = memory.kept, step.places, reads.shape[2]
@@ -191,8 +193,8 @@ def _stack_step(memory: Cells, step: Step, signals: Array, values: Array, reads:
 
 @compiled
 def _stack_backward(
-    memory: Backward,
-    step: Step,
+    memory: CellsBackward,
+    step: BatchStep,
     signals: Array,
     grad_reads: Array,
     grad_signals: Array,
@@ -226,7 +228,7 @@ def _stack_backward(
 
 
 @compiled
-def _list_step(memory: Cells, step: Step, signals: Array, values: Array, reads: Array) -> None:
+def _list_step(memory: Cells, step: BatchStep, signals: Array, values: Array, reads: Array) -> None:
     """Take the actions of lists, then read (joulin2015, section 3.2).
 
     Read are the head and then, in turn, the cells left and right of it.
@@ -284,8 +286,8 @@ def _reads_backward(grad_reads: Array, head: Array, grads: Any, reached: Any) ->
 
 @compiled
 def _list_backward(
-    memory: Backward,
-    step: Step,
+    memory: CellsBackward,
+    step: BatchStep,
     signals: Array,
     grad_reads: Array,
     grad_signals: Array,
@@ -389,9 +391,9 @@ def set_signals(
                 signals[place, i] /= total
 
 
-@kernel.signals_backward.register(Backward)
+@kernel.signals_backward.register(CellsBackward)
 def signals_backward(
-    memory: Backward, count: int, places: Array, signals: Array, grad: Array
+    memory: CellsBackward, count: int, places: Array, signals: Array, grad: Array
 ) -> None:
     """Of the sums under probabilities."""
     each = memory.cells.actions.each
@@ -422,7 +424,9 @@ def make_hard(memory: Cells, count: int, places: Array, signals: Array) -> None:
 
 
 @kernel.step_forward.register(Cells)
-def step_forward(memory: Cells, step: Step, signals: Array, values: Array, reads: Array) -> None:
+def step_forward(
+    memory: Cells, step: BatchStep, signals: Array, values: Array, reads: Array
+) -> None:
     """Take the actions, then read."""
     places, starts, cells, used = step.places, step.starts, memory.cells, memory.used
     pushed, nothing_kept = memory.values, memory.kept_starts.shape[0] == 1
@@ -440,10 +444,10 @@ def step_forward(memory: Cells, step: Step, signals: Array, values: Array, reads
             _forget_empty(cells, used, item, values.shape[2])
 
 
-@kernel.step_backward.register(Backward)
+@kernel.step_backward.register(CellsBackward)
 def step_backward(
-    memory: Backward,
-    step: Step,
+    memory: CellsBackward,
+    step: BatchStep,
     signals: Array,
     values: Array,
     grad_reads: Array,

@@ -40,7 +40,7 @@ from stacktrans.kernels import kernel
 from stacktrans.kernels.arrays import Array, fresh, fresh_zeros, room_for, taken
 from stacktrans.kernels.compiling import compiled, compiled_entry, reordered
 from stacktrans.kernels.kernel import Kernel, Room
-from stacktrans.kernels.steps import Step
+from stacktrans.kernels.steps import BatchStep
 from stacktrans.memory.base import HeldRows, Reading
 
 
@@ -97,10 +97,10 @@ class Rows(NamedTuple):
         """See `Store`."""
         return Rows._make((self.ends, *(array[part] for array in self[1:6]), self.old))
 
-    def backward(self, part: slice, places: slice) -> "Backward":
+    def backward(self, part: slice, places: slice) -> "RowsBackward":
         """See `Store`."""
         rows = self.forward(part, places)
-        return Backward(
+        return RowsBackward(
             rows.ends,
             # Going backwards takes the memory apart: a copy, so that it can be done twice.
             rows.strength.copy(),
@@ -134,7 +134,7 @@ class Rows(NamedTuple):
         return self._replace(strength=strength, links=links, values=values)
 
 
-class Backward(NamedTuple):
+class RowsBackward(NamedTuple):
     """The same going backwards, down to the empty memory.
 
     Attributes are those of `Rows`, in place, and
@@ -287,7 +287,7 @@ class StrengthKernel(Kernel):
 
 
 @compiled
-def _pop(memory: Rows, step: Step, pop: int, signals: Array) -> None:
+def _pop(memory: Rows, step: BatchStep, pop: int, signals: Array) -> None:
     """Take strength from an end, and record the row there and the strength of the boundary."""
     strength, links, places, number = memory.strength, memory.links, step.places, step.number
     first_before, strength_before = memory.first_before, memory.strength_before
@@ -310,7 +310,7 @@ def _pop(memory: Rows, step: Step, pop: int, signals: Array) -> None:
 
 @compiled
 def _pop_backward(
-    memory: Backward, step: Step, pop: int, signals: Array, grad_signals: Array
+    memory: RowsBackward, step: BatchStep, pop: int, signals: Array, grad_signals: Array
 ) -> None:
     """Undo a pop, and set the gradient of its strength."""
     strength, links, places, number = memory.strength, memory.links, step.places, step.number
@@ -341,7 +341,7 @@ def _pop_backward(
 
 
 @compiled
-def _forget_empty(memory: Backward, step: Step, ring: int) -> None:
+def _forget_empty(memory: RowsBackward, step: BatchStep, ring: int) -> None:
     """Take their gradients from the rows of the step before that were pushed empty on a ring."""
     strength, grad, pushes = memory.strength, memory.grad, memory.ends.pushes
     first = (step.number - 1) * pushes.shape[0] + 1
@@ -353,7 +353,7 @@ def _forget_empty(memory: Backward, step: Step, ring: int) -> None:
 
 
 @compiled
-def _push(memory: Rows, step: Step, push: int, signals: Array, pushed: Array) -> None:
+def _push(memory: Rows, step: BatchStep, push: int, signals: Array, pushed: Array) -> None:
     """Put a row at an end."""
     strength, links, values, places = memory.strength, memory.links, memory.values, step.places
     signal, end = memory.ends.pushes[push]
@@ -367,7 +367,12 @@ def _push(memory: Rows, step: Step, push: int, signals: Array, pushed: Array) ->
 
 @compiled
 def _push_backward(
-    memory: Backward, step: Step, push: int, grad_signals: Array, pushed: Array, grad_pushed: Array
+    memory: RowsBackward,
+    step: BatchStep,
+    push: int,
+    grad_signals: Array,
+    pushed: Array,
+    grad_pushed: Array,
 ) -> None:
     """Take off the row that was put at an end last, and set the gradients of what was pushed."""
     links, values, grad, grad_values = memory.links, memory.values, memory.grad, memory.grad_values
@@ -412,7 +417,7 @@ def _product(item: int, grad_reads: Array, read: int, values: Array, row: int) -
 
 
 @compiled
-def _read_backward(memory: Backward, step: Step, read: int, grad_reads: Array) -> None:
+def _read_backward(memory: RowsBackward, step: BatchStep, read: int, grad_reads: Array) -> None:
     """Add to the gradients of strengths and values, given that of what was read at an end."""
     strength, links, values = memory.strength, memory.links, memory.values
     grad, grad_values = memory.grad, memory.grad_values
@@ -446,7 +451,9 @@ def _read_backward(memory: Backward, step: Step, read: int, grad_reads: Array) -
 
 
 @kernel.step_forward.register(Rows)
-def step_forward(memory: Rows, step: Step, signals: Array, values: Array, reads: Array) -> None:
+def step_forward(
+    memory: Rows, step: BatchStep, signals: Array, values: Array, reads: Array
+) -> None:
     """Pop, push and read."""
     ends = memory.ends
     for pop in range(ends.pops.shape[0]):
@@ -457,10 +464,10 @@ def step_forward(memory: Rows, step: Step, signals: Array, values: Array, reads:
         _read(memory, step.places.shape[0], read, reads)
 
 
-@kernel.step_backward.register(Backward)
+@kernel.step_backward.register(RowsBackward)
 def step_backward(
-    memory: Backward,
-    step: Step,
+    memory: RowsBackward,
+    step: BatchStep,
     signals: Array,
     values: Array,
     grad_reads: Array,

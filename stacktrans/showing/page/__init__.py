@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from stacktrans.common.visible import counted, visible
-from stacktrans.inference.trace import Part, Step, Trace
+from stacktrans.inference.trace import ReadShare, Trace, TraceStep
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import Block, order_of, parts_of, symbol_text, symbols_read
@@ -103,7 +103,7 @@ def _model(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _step(step: Step, count: int) -> dict[str, Any]:
+def _step(step: TraceStep, count: int) -> dict[str, Any]:
     """A step; rows and reads are lists, since there may be many of them."""
     return {
         "input": symbol_text(step.input),
@@ -117,11 +117,11 @@ def _step(step: Step, count: int) -> dict[str, Any]:
     }
 
 
-def _part(part: Part) -> list[Any]:
+def _part(part: ReadShare) -> list[Any]:
     return [symbol_text(part.symbol), part.step, round(part.weight, DIGITS)]
 
 
-def _held(step: Step, name: str, blocks: Sequence[Block]) -> list[list[Any]]:
+def _held(step: TraceStep, name: str, blocks: Sequence[Block]) -> list[list[Any]]:
     """What a part of a memory holds: symbol, step, strength, and what is read of it from each side.
 
     A cell has no symbol and no step; a 1 is added to the one at a head.
@@ -143,7 +143,7 @@ def _held(step: Step, name: str, blocks: Sequence[Block]) -> list[list[Any]]:
     ]
 
 
-def _shares(blocks: Sequence[Block], parts: Sequence[Part]) -> list[float]:
+def _shares(blocks: Sequence[Block], parts: Sequence[ReadShare]) -> list[float]:
     """How much of each row is read: of rows that were pushed at one step, the nearer ones first."""
     left = {part.step: part.weight for part in parts}
     shares = []
@@ -154,7 +154,7 @@ def _shares(blocks: Sequence[Block], parts: Sequence[Part]) -> list[float]:
     return shares
 
 
-def step_words(step: Step, count: int) -> str:
+def step_words(step: TraceStep, count: int) -> str:
     """A step of `count` in sentences: what is read, answered and done, and what is held then."""
     sentences = [f"Step {step.step} of {count}", f"reads {symbol_text(step.input)}"]
     if step.output is not None:
@@ -175,12 +175,12 @@ def step_words(step: Step, count: int) -> str:
     return ". ".join(each[0].upper() + each[1:] for each in sentences if each) + "."
 
 
-def _action(step: Step, name: str) -> str:
+def _action(step: TraceStep, name: str) -> str:
     """The most probable action of a stack or list, and how many cells it then has."""
     return f"{name}: {best_action(step, name)}, {counted(len(step.lines[name].filled), 'cell')}"
 
 
-def _held_in_words(step: Step, name: str) -> str:
+def _held_in_words(step: TraceStep, name: str) -> str:
     """What a part of a memory holds, from the end where it is used."""
     held = step.contents[name]
     if not held:
