@@ -310,10 +310,10 @@ def test_a_configuration_needs_no_files_but_knows_them(tmp_path: Path) -> None:
     assert made.target.symbols == tuple(sorted(symbols))
     assert config.task.ranges.test == Lengths(55, 59)
     with pytest.raises(UsageError, match=r"a\.tsv: No such file"):
-        made.kept_apart()
+        made.held_out()
     write(path, text + "x\ty\n")
     with pytest.raises(UsageError, match=r"a\.tsv: not the training pairs that this model began"):
-        again.make_task().kept_apart()
+        again.make_task().held_out()
 
 
 def config_of(path: Path | str, **parameters: Any) -> RunConfig:

@@ -15,7 +15,7 @@ from test_stream_training import small_run as stream_run
 
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import TRAINING, CheckpointError
-from stacktrans.training.state import check_alike
+from stacktrans.training.state import check_same_structure
 from stacktrans.training.trainer import Trainer
 
 State = dict[str, Any]
@@ -173,7 +173,7 @@ def test_what_runs_save_is_what_they_read(finished: dict[str, Path]) -> None:
         state = Trainer.resume(run, [], CPU).state
         assert state.progress.state_dict() == before["progress"]
         assert state.starts.state_dict() == before["starts"]
-        check_alike("start", state.start.state_dict(), before["start"])
+        check_same_structure("start", state.start.state_dict(), before["start"])
 
 
 def test_a_state_of_another_layout_is_named(finished: dict[str, Path], tmp_path: Path) -> None:

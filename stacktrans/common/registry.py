@@ -221,9 +221,9 @@ class Memories(Registry):
 
     def canonical(self, name: str) -> str:
         """A name in the one way in which it is written; an unknown one as it is."""
-        return self.together(self.parts(name)) if name in self else name
+        return self.combined(self.parts(name)) if name in self else name
 
-    def together(self, parts: Sequence[str]) -> str:
+    def combined(self, parts: Sequence[str]) -> str:
         """The name of memories side by side."""
         runs = [(name, len([*run])) for name, run in itertools.groupby(parts)]
         return "+".join(f"{count}*{name}" if count > 1 else name for name, count in runs)

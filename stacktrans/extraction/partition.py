@@ -89,7 +89,7 @@ class Classes:
         self.count = int(of.max(initial=0)) + 1
         self.splits: list[Split] = []
         self.joined: dict[int, int] = {}
-        self._kept_apart: list[dict[int, int]] = []
+        self._final_splits: list[dict[int, int]] = []
 
     @property
     def there(self) -> list[int]:
@@ -101,7 +101,7 @@ class Classes:
         """The classes of some that there is evidence for; `NOTHING` for others."""
         return np.where((numbers >= 0) & self.sure[numbers], self.of[numbers], NOTHING)
 
-    def told(self, numbers: Ids, values: Ids) -> float:
+    def separability(self, numbers: Ids, values: Ids) -> float:
         """How well vectors, [n], tell values, [n]: the mean share that the nearest other tells."""
         assert self.vectors is not None
         apart = distances(vectors := self.vectors.of(numbers), vectors)
@@ -161,11 +161,11 @@ class Classes:
             self.of[apart], self.count = away, self.count + 1
             self.sure[apart] &= self.met[apart]
             fresh = np.append(fresh, away)
-        for kept in self._kept_apart:
+        for kept in self._final_splits:
             if own in kept:
                 kept.update(dict.fromkeys(fresh.tolist(), kept[own]))
         if lasting:
-            self._kept_apart.append({each: each for each in fresh.tolist()})
+            self._final_splits.append({each: each for each in fresh.tolist()})
         return True
 
     def value_of(self, own: int, column: int) -> int:
@@ -192,9 +192,9 @@ class Classes:
             found[joined] = [self.joined[each] for each in found[joined].tolist()]
         return found
 
-    def kept_apart(self, one: int, other: int) -> bool:
+    def were_split(self, one: int, other: int) -> bool:
         """Whether two classes have been split for good."""
-        pairs = ((kept.get(one), kept.get(other)) for kept in self._kept_apart)
+        pairs = ((kept.get(one), kept.get(other)) for kept in self._final_splits)
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
@@ -232,7 +232,7 @@ class Partition:
         self.contents = np.column_stack([steps.inputs, steps.reads, steps.states])
         self.states = Classes(np.zeros(len(recorder.states), np.int64), recorder.states)
         self.parts = parts_of(recorder.network)
-        self.symbols = Classes(few_apart(self.parts), None)
+        self.symbols = Classes(initial_classes(self.parts), None)
         self.ends = ends = recorder.network.ends
         own = [
             Classes((np.arange(len(each)) != EMPTY).astype(np.int64), each)
@@ -374,7 +374,7 @@ class Partition:
         for one, other in pairs:
             if self.deadline.over():
                 break
-            if fewer is not None and classes.kept_apart(one, other):
+            if fewer is not None and classes.were_split(one, other):
                 continue
             held = classes.of.copy()
             classes.join(one, other)
@@ -435,7 +435,7 @@ def parts_of(network: Network) -> Ids:
     return parts
 
 
-def few_apart(parts: Ids) -> Ids:
+def initial_classes(parts: Ids) -> Ids:
     """Classes of symbols by their parts of strings; those of a part with few are apart at once."""
     sizes = np.bincount(parts)[parts]
     alone = parts.max() + 1 + np.arange(len(parts))

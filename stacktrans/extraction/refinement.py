@@ -306,7 +306,7 @@ class Refinement:
         for place in np.flatnonzero(self.partition.relevant)[1:-1].tolist():
             classes, numbers = self.partition.places[place]
             different = len(np.unique(numbers[rows])) > 1
-            if different and (share := classes.told(numbers[rows], values)) > most:
+            if different and (share := classes.separability(numbers[rows], values)) > most:
                 best, most = (classes, numbers), share
         if best is None:
             return False
@@ -359,7 +359,7 @@ class Refinement:
         )
         outputs = found.column == self.partition.output
         if split and outputs and classes is not self.partition.states:
-            self._merge_alike(classes)
+            self._merge_equivalent(classes)
         return split
 
     def _away(self, place: int, members: Ids, met: Mask, values: Ids) -> tuple[Mask, Ids | None]:
@@ -389,7 +389,7 @@ class Refinement:
         if not deviating.all() and not classes.met[in_conflict[deviating]].any():
             values[classes.met[members]] = before
 
-    def _merge_alike(self, classes: Classes) -> None:
+    def _merge_equivalent(self, classes: Classes) -> None:
         """Merge kinds with the same output where they were split last and before.
 
         What they lead to is not relevant yet: too much is in one class still to tell it apart. Nor

@@ -73,7 +73,9 @@ def named(checkpoint: Checkpoint, partition: Partition) -> NamedMachine:
             things, of_kinds = kinds[alphabet], numbers[alphabet]
         elif partition.ring_relevant(ring):
             read, said = letters_of(symbols), letters_of(outputs)
-            partition.merge(classes, _alike(classes, _kind_letters(partition, ring, read, said)))
+            partition.merge(
+                classes, _equivalent_pairs(classes, _kind_letters(partition, ring, read, said))
+            )
             things, of_kinds = _series(classes, _kind_letters(partition, ring, read, said))
         else:
             things, of_kinds = Things((Series("empty"),)), np.zeros(classes.count, np.int64)
@@ -96,7 +98,7 @@ def named(checkpoint: Checkpoint, partition: Partition) -> NamedMachine:
     return NamedMachine(machine, numbers, of_states)
 
 
-def _alike(classes: Classes, letters: dict[int, int]) -> Iterator[tuple[int, int]]:
+def _equivalent_pairs(classes: Classes, letters: dict[int, int]) -> Iterator[tuple[int, int]]:
     """Pairs of kinds that may be one: those with the same letter, and those without, if few."""
     there = [kind for kind in classes.there if kind != EMPTY]
     others = [kind for kind in there if kind not in letters]

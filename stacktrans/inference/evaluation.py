@@ -444,7 +444,7 @@ def _scores_of_sets(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[
     """
     found = [
         (range_, measured(checkpoint, own, request.beam, name))
-        for name, pairs in checkpoint.task.kept_apart().items()
+        for name, pairs in checkpoint.task.held_out().items()
         if name == "test" or not request.test_only
         for range_, own in _by_range(pairs, request)
         if own

@@ -145,9 +145,9 @@ class _Answering:
     def answers(self, descriptor: int) -> Iterator[list[AnsweredLine] | AnsweredLines]:
         """The answers to the lines of an open file or pipe as they come, a group at once."""
         for group in line_groups(descriptor, parts=self._stream is not None):
-            yield self.together(group) or self.each(group)
+            yield self.answer_batch(group) or self.answer_each(group)
 
-    def each(self, group: list[LinePiece]) -> list[AnsweredLine]:
+    def answer_each(self, group: list[LinePiece]) -> list[AnsweredLine]:
         """The lines of a group with their answers."""
         lines = []
         for piece in group:
@@ -225,7 +225,7 @@ class _Answering:
             return None
         return Characters(task.source), Characters(task.target)
 
-    def together(self, group: list[LinePiece]) -> AnsweredLines | None:
+    def answer_batch(self, group: list[LinePiece]) -> AnsweredLines | None:
         """The same in few arrays; None where a line must be seen singly, or may have no answer."""
         if not self._characters or not all(piece.begins and piece.ends for piece in group):
             return None

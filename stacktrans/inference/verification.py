@@ -135,7 +135,7 @@ def _stages(checkpoint: Checkpoint, effort: Effort) -> Iterator[tuple[str, Itera
     """Kinds of strings, and the strings with their answers."""
     task = checkpoint.task
     if task.paths:
-        for name, pairs in task.kept_apart().items():
+        for name, pairs in task.held_out().items():
             yield f"{name} set", iter(pairs)
         return
     yield ALL, _all_pairs(task, effort.exhaustive)

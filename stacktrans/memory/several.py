@@ -129,7 +129,7 @@ class Several(Memory[States]):
 @functools.cache
 def several(names: tuple[str, ...]) -> type[Several]:
     """The class of memories with these names."""
-    return type("Several", (Several,), {"name": MEMORIES.together(names), "part_names": names})
+    return type("Several", (Several,), {"name": MEMORIES.combined(names), "part_names": names})
 
 
 def _made(names: tuple[str, ...]) -> Several:

@@ -13,7 +13,7 @@ from stacktrans.common.registry import plugin_options
 from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.layers import NAMED, Settings, SettingsLayer, nested, overlay
 from stacktrans.settings.packaged import AUTO
-from stacktrans.settings.resolve import defines_task, parted_task, parts_fitting
+from stacktrans.settings.resolve import defines_task, parts_fitting, split_task
 from stacktrans.tasks.lines import READING
 
 OPTIONS = {
@@ -76,7 +76,7 @@ def training_command(layers: Sequence[SettingsLayer]) -> list[str]:
     The recipe auto is not named, so that another may be.
     """
     words = ["stacktrans", "train", *plugin_options()]
-    base, changes = parted_task(layers)
+    base, changes = split_task(layers)
     tasks = [layer.settings["task"] for layer in (base, *changes) if layer]
     if tasks and isinstance(tasks[0], str):
         words += ["--task", tasks.pop(0)]

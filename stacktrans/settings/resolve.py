@@ -365,9 +365,7 @@ def _refuse(names: Sequence[str], layers: Sequence[SettingsLayer], why: str = "i
         )
 
 
-def parted_task(
-    layers: Sequence[SettingsLayer],
-) -> tuple[SettingsLayer | None, list[SettingsLayer]]:
+def split_task(layers: Sequence[SettingsLayer]) -> tuple[SettingsLayer | None, list[SettingsLayer]]:
     """What layers say of the task: the last that names or defines it, and those that change it.
 
     A change holds wherever it stands: above the layer that names the task, or below it. Raises
@@ -396,7 +394,7 @@ def defines_task(task: object) -> bool:
 
 def task_layers(layers: Sequence[SettingsLayer]) -> list[SettingsLayer]:
     """What the layers say of the task: its definition, then changes to it."""
-    base, changes = parted_task(layers)
+    base, changes = split_task(layers)
     if base is None:
         raise UsageError("no task given; expected a name, such as copy, or a YAML file")
     return [

@@ -15,7 +15,7 @@ from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Trace, Tr
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
-from stacktrans.showing.traces import parts_text, said, verdict
+from stacktrans.showing.traces import output_text, parts_text, verdict
 
 ALWAYS = ("step", "input", "output")
 """Columns that even a narrow terminal has."""
@@ -146,7 +146,12 @@ def _table(trace: Trace, width: int) -> Table:
     # Those of several stacks with actions would leave no room for what they hold.
     signals = [] if len(names) > 1 and trace.steps[0].lines else [*trace.steps[0].signals]
     beside = [
-        [str(step.step), step.input, said(step), *(f"{step.signals[name]:.2f}" for name in signals)]
+        [
+            str(step.step),
+            step.input,
+            output_text(step),
+            *(f"{step.signals[name]:.2f}" for name in signals),
+        ]
         for step in trace.steps
     ]
     held = [parts_of(step) for step in trace.steps]
@@ -223,7 +228,7 @@ def _symbol_lines(steps: Sequence[TraceStep], place: int, width: int) -> list[st
     columns = []
     for number, step in enumerate(steps):
         # What is answered later is not known yet.
-        pair = symbol_text(step.input), visible(said(step)) if number <= place else ""
+        pair = symbol_text(step.input), visible(output_text(step)) if number <= place else ""
         if number == place:
             pair = f"[{pair[0]}]", f"[{pair[1]}]"
         wide = max(map(cell_len, pair))

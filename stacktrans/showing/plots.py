@@ -17,7 +17,7 @@ from stacktrans.inference.trace import Trace, TraceStep
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import Block, parts_of, symbol_text, symbols_read
-from stacktrans.showing.traces import rows_of, said
+from stacktrans.showing.traces import output_text, rows_of
 from stacktrans.tasks.base import Lengths
 
 if TYPE_CHECKING:
@@ -334,7 +334,7 @@ class _Picture:
             axis.text(first - 0.8, height, name, ha="right", va="center", fontsize=9)
         for number, step in enumerate(shown, start=first):
             # What is answered later is not known yet.
-            answer = said(step) if number <= place else ""
+            answer = output_text(step) if number <= place else ""
             for height, symbol in ((1, symbol_text(step.input)), (0, visible(answer))):
                 axis.text(
                     *(number, height, symbol),

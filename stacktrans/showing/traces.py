@@ -66,7 +66,7 @@ def _strength_table(trace: Trace) -> Table:
         table.add_row(
             step.step,
             step.input,
-            said(step),
+            output_text(step),
             _probability(step),
             *map(_shaded, step.signals.values()),
             *([f"{step.input_left:.2f}", parts_text(step.input_read)] if buffered else []),
@@ -95,7 +95,9 @@ def _action_table(trace: Trace) -> Table:
     following = [*(step.input for step in trace.steps[1:]), ""]
     for step, symbol in zip(trace.steps, following, strict=True):
         actions = (f"{best_action(step, name)} {_numbers(step.tops[name][0])}" for name in names)
-        table.add_row(step.step, step.input, symbol, said(step), _probability(step), *actions)
+        table.add_row(
+            step.step, step.input, symbol, output_text(step), _probability(step), *actions
+        )
     return table
 
 
@@ -117,7 +119,7 @@ def parts_text(parts: Sequence[ReadShare] | None) -> str:
     return GAP.join(f"{part.symbol}@{part.step} {part.weight:.2f}" for part in parts or [])
 
 
-def said(step: TraceStep) -> str:
+def output_text(step: TraceStep) -> str:
     """The output of a step, with a mark before it where it is not scored."""
     if step.output is None or step.scored:
         return step.output or ""

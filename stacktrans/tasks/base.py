@@ -176,7 +176,7 @@ class Task(ABC):
         said = (("target", role[1]) for role in self.target.roles() if role[0] == SYMBOL)
         return frozenset([*read, *said])
 
-    def kept_apart(self) -> dict[str, Sequence[Pair]]:
+    def held_out(self) -> dict[str, Sequence[Pair]]:
         """The sets of pairs that are not trained on, by their names; none if strings are drawn.
 
         The last is the one to test on.
@@ -227,7 +227,7 @@ def test_pairs(task: Task, lengths: Lengths) -> list[Pair]:
 
     Raises `NoSuchLength` if there is none.
     """
-    *_, pairs = task.kept_apart().values()
+    *_, pairs = task.held_out().values()
     found = [pair for pair in pairs if lengths.shortest <= pair.length <= lengths.longest]
     if not found:
         raise NoSuchLength(f"no pair of the test set has a length in {lengths}")

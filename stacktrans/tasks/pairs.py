@@ -151,7 +151,7 @@ class Pairs(Task):
     ) -> list[Pair]:
         return self.data.sets[TRAIN].draw(generator, lengths, count, law)
 
-    def kept_apart(self) -> dict[str, Sequence[Pair]]:
+    def held_out(self) -> dict[str, Sequence[Pair]]:
         return {CALLED[PARTS[part]]: self.data.sets[part] for part in (DEV, TEST)}
 
     def answer(self, source: Sequence[str]) -> list[str | None]:

@@ -133,7 +133,7 @@ class Keys(NamedTuple):
     pair: Ids
 
 
-def keep_apart(lines: Lines, keys: Keys, sizes: Ids, request: Request) -> list[str]:
+def hold_out(lines: Lines, keys: Keys, sizes: Ids, request: Request) -> list[str]:
     """Take what has no file of its own from the training pairs; says what, a sentence for each.
 
     The longest sources are to be tested on, others at random to choose by. Lines with the same
@@ -455,7 +455,7 @@ def _read_sets(request: Request) -> Sets:
     said = f"{lines.names[0]}: columns {request.columns}; symbols are {writing.units}"
     said += f"; features are separated by {separator}" if writing.features else ""
     notes = [said, *notes, *odd_first_lines(lines, columns)]
-    notes += [*keep_apart(lines, same, sizes, request), *oddities(lines, same)]
+    notes += [*hold_out(lines, same, sizes, request), *oddities(lines, same)]
 
     masks = [lines.parts == part for part in (TRAIN, DEV, TEST)]
     symbols = {}

@@ -66,7 +66,7 @@ class SharedIds(NamedTuple):
         return trained, other
 
 
-def check_alike(config: ModelConfig, trained: ModelConfig, name: str) -> None:
+def check_compatible(config: ModelConfig, trained: ModelConfig, name: str) -> None:
     """Raise `UsageError` if a model can't have the weights of a trained one.
 
     Args:
@@ -182,7 +182,7 @@ def inherited(
     if theirs != ours:
         of = f"the model in {name} is for tasks of the kind '{theirs}'"
         raise UsageError(f"task {config.task.name}: is of the kind '{ours}'; {of}")
-    check_alike(config.model, found.config.model, name)
+    check_compatible(config.model, found.config.model, name)
     trained = found.layout.roles(found.task.source, found.task.target)
     known = task.layout.roles(task.source, task.target)
     axes = axes_of(found.model, *map(SharedIds.of, trained, known))
@@ -203,7 +203,7 @@ def _carried(trained: Alphabet, other: Alphabet) -> CarriedConfig:
 
 
 @torch.no_grad()
-def start_alike(model: Transducer, inputs: Sequence[Role], outputs: Sequence[Role]) -> None:
+def start_tied(model: Transducer, inputs: Sequence[Role], outputs: Sequence[Role]) -> None:
     """Have the output weights of symbols that are read as well start as their embeddings.
 
     They go through one random matrix, so that the sizes may differ. With weights that have nothing

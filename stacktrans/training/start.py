@@ -19,15 +19,15 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import BUFFER_SIGNALS
 from stacktrans.settings.training_config import CurriculumConfig, TrainingConfig
 from stacktrans.tasks.layout import Batch
-from stacktrans.training.inherited import FirstWeights, start_alike
+from stacktrans.training.inherited import FirstWeights, start_tied
 from stacktrans.training.records import Record
 from stacktrans.training.sources import Moment, Source
 from stacktrans.training.state import (
     Count,
     Number,
     StatefulPart,
-    check_alike,
     check_keys,
+    check_same_structure,
     check_value,
 )
 from stacktrans.training.stopping import rule_of
@@ -151,7 +151,7 @@ def check_optimizer(
         other["lr"] = rate
     if isinstance(state, dict):
         expected["state"] = {key: part for key, part in expected["state"].items() if key in state}
-    check_alike("optimizer", found, expected)
+    check_same_structure("optimizer", found, expected)
 
 
 class RunningMean:
@@ -181,7 +181,7 @@ class RunningMean:
         """Take up a state; raises `ValueError` naming what it can't have been."""
         begun = found.get("begun") if isinstance(found, dict) else None
         check_value("average.begun", begun, isinstance(begun, bool))
-        check_alike("average", found, {**self.state_dict(), "begun": begun})
+        check_same_structure("average", found, {**self.state_dict(), "begun": begun})
         self.model.load_state_dict(found["model"])
         self._begun = bool(begun)
 
@@ -441,7 +441,7 @@ class Start:
         own = self._config.model_of(self._attempt)
         model = Transducer(own, layout.inputs, layout.outputs)
         if own.start.same_symbols:
-            start_alike(model, *layout.roles(self.source.task.source, self.source.task.target))
+            start_tied(model, *layout.roles(self.source.task.source, self.source.task.target))
         model.config = self._config.model  # how its weights started is not what it is
         return model.to(self._device)
 
@@ -570,7 +570,7 @@ class Start:
             part.load_state_dict(found[part.name], self.model.state_dict())
         self.average.load_state_dict(found["average"])
         if self._prediction:
-            check_alike("prediction", found["prediction"], self._prediction.state_dict())
+            check_same_structure("prediction", found["prediction"], self._prediction.state_dict())
             self._prediction.load_state_dict(found["prediction"])
         check_optimizer(found["optimizer"], self.model, self._training, self._prediction)
         self.optimizer.load_state_dict(found["optimizer"])

@@ -57,7 +57,7 @@ class StatefulPart:
             raise _wrong(".".join(map(str, (self.name, *first["loc"]))), first["input"]) from error
         for key, value in read.items():
             if isinstance(value, dict):
-                check_alike(f"{self.name}.{key}", value, like)
+                check_same_structure(f"{self.name}.{key}", value, like)
         vars(self).update(read)
         self.check_state()
 
@@ -79,7 +79,7 @@ def check_value(name: str, value: object, right: bool) -> None:
         raise _wrong(name, value)
 
 
-def check_alike(name: str, found: Any, expected: Any) -> None:
+def check_same_structure(name: str, found: Any, expected: Any) -> None:
     """Raise `ValueError` unless two states differ in nothing but the numbers in their tensors.
 
     Those of what was found must be finite.
@@ -93,12 +93,12 @@ def check_alike(name: str, found: Any, expected: Any) -> None:
     elif isinstance(expected, Mapping):
         check_keys(name, found, expected)
         for key, part in expected.items():
-            check_alike(f"{name}.{key}", found[key], part)
+            check_same_structure(f"{name}.{key}", found[key], part)
     elif isinstance(expected, (list, tuple)):
         if type(found) is not type(expected) or len(found) != len(expected):
             raise _wrong(name, found)
         for index, (part, other) in enumerate(zip(found, expected, strict=True)):
-            check_alike(f"{name}.{index}", part, other)
+            check_same_structure(f"{name}.{index}", part, other)
     elif type(found) is not type(expected) or found != expected:
         raise _wrong(name, found)
 
