@@ -15,7 +15,7 @@ from stacktrans.kernels.code import state_directory
 PROGRAM = """
 import sys, resource
 import numpy as np
-from stacktrans.kernels.compiling import Entry, compiled_entry
+from stacktrans.kernels.compiling import CompiledFunction, compiled_entry
 
 @compiled_entry(len)
 def doubled(numbers):
@@ -24,7 +24,7 @@ def doubled(numbers):
 
 if len(sys.argv) > 1:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
-Entry.compile_from_now_on()
+CompiledFunction.compile_from_now_on()
 for kind in ("f8", "f4"):
     numbers = np.ones(3, kind)
     doubled(numbers)
