@@ -6,7 +6,7 @@ from typing import Any
 
 from command_line import SMALL, run
 
-from stacktrans.settings.candidates import candidates
+from stacktrans.settings.candidates import candidate_configs
 from stacktrans.settings.config import RunConfig
 from stacktrans.training.race import Race
 from stacktrans.training.requests import TrainRequest, begin_race
@@ -25,7 +25,7 @@ STRATEGIES = ("--strategies", ",".join(NAMES), "--workers", "1")
 
 
 def configs(*changes: str) -> dict[str, RunConfig]:
-    return candidates(names=NAMES, task="copy", assignments=[*CHANGES, *changes])
+    return candidate_configs(names=NAMES, task="copy", assignments=[*CHANGES, *changes])
 
 
 def begun(directory: Path, workers: int = 1, *changes: str, budget: float = 60) -> Race:
@@ -62,7 +62,9 @@ Told = list[tuple[str, int, float | None, dict[str, float]]]
 
 
 def told(found: Race) -> Told:
-    return [(name, each.step, each.loss, each.best) for name, each in found.state.standings.items()]
+    return [
+        (name, each.step, each.loss, each.best) for name, each in found.state.candidates.items()
+    ]
 
 
 def train(*options: str | Path, out: Path) -> Any:

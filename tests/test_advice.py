@@ -9,7 +9,7 @@ from command_line import run
 from races import STRATEGIES
 from test_narrow import ACCURACY, CONFIG, SUMMARY
 from test_pairs import lines_of, write
-from test_race import standings
+from test_race import candidates
 
 from stacktrans.settings.config import RunConfig, TaskLengths
 from stacktrans.showing.training import worth_a_try
@@ -28,10 +28,10 @@ def of_lengths(train: tuple[int, int], test: tuple[int, int]) -> RunConfig:
 
 
 def said(config: RunConfig, shares: dict[str, float], goes_on: bool = True) -> list[str]:
-    state = RaceState(command=["train"], budget=60, standings=standings(joint=0.5))
+    state = RaceState(command=["train"], budget=60, candidates=candidates(joint=0.5))
     if not goes_on:
-        ended = state.standings["joint"].model_copy(update={"ended": "max_steps"})
-        state.standings["joint"] = ended
+        ended = state.candidates["joint"].model_copy(update={"ended": "max_steps"})
+        state.candidates["joint"] = ended
     measured: dict[str, Any] = {"train": None, "development": None, "test": None}
     measured |= {part: replace(ACCURACY, coarse=each, count=200) for part, each in shares.items()}
     summary = replace(SUMMARY, outcome="budget" if goes_on else "max_steps", **measured)

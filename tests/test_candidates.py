@@ -8,7 +8,7 @@ import pytest
 from command_line import run
 from races import begun, configs, request_of
 
-from stacktrans.settings.candidates import candidates, not_raced
+from stacktrans.settings.candidates import candidate_configs, not_raced
 from stacktrans.settings.resolve import resolve, strategies
 from stacktrans.training import race
 from stacktrans.training.records import read_race
@@ -101,14 +101,14 @@ def test_what_begins_where_sources_have_features(
     data.write_text("".join(f"{form.format(word)}\n" for word in ("cat", "dog", "owl", "emu")))
     parameters = {"train": str(data), "columns": columns}
     task = {"name": "words", "generator": "pairs", "parameters": parameters}
-    names = [*candidates(settings={"task": task})]
+    names = [*candidate_configs(settings={"task": task})]
     assert names[0] == first
-    assert sorted(names) == sorted(candidates(task="copy"))
+    assert sorted(names) == sorted(candidate_configs(task="copy"))
 
 
 @pytest.mark.parametrize("memory", ["queue", "2*stack", "stack-rnn"])
 def test_the_memory_that_is_asked_for_is_raced(memory: str) -> None:
-    found = candidates(task="copy", settings={"model": {"memory": memory}})
+    found = candidate_configs(task="copy", settings={"model": {"memory": memory}})
     assert {"joint", "buffered"} <= found.keys()
     assert "no-memory" not in found
     assert {each.model.memory.name for each in found.values()} == {memory}
@@ -116,16 +116,16 @@ def test_the_memory_that_is_asked_for_is_raced(memory: str) -> None:
 
 def test_what_can_remember_nothing_is_not_raced_unless_named() -> None:
     settings = {"model": {"memory": "none"}}
-    found = candidates(task="copy", settings=settings)
+    found = candidate_configs(task="copy", settings=settings)
     assert {"joint", "no-memory"} <= found.keys()
     assert not [name for name in found if "feedforward" in name]
-    assert candidates(task="copy", names=["feedforward"], settings=settings)
+    assert candidate_configs(task="copy", names=["feedforward"], settings=settings)
     with_cells = {"model": {"memory": "none", "controller": {"name": "lstm", "recurrent": False}}}
-    assert "joint" in candidates(task="copy", settings=with_cells)
+    assert "joint" in candidate_configs(task="copy", settings=with_cells)
 
 
 def test_what_does_not_fit_what_is_asked_for_is_not_raced() -> None:
-    buffered = candidates(task="copy", settings={"model": {"buffers": {}}})
+    buffered = candidate_configs(task="copy", settings={"model": {"buffers": {}}})
     assert "buffered" in buffered
     assert all(each.model.buffers for each in buffered.values())
     assert "joint" not in buffered
@@ -134,7 +134,7 @@ def test_what_does_not_fit_what_is_asked_for_is_not_raced() -> None:
 def test_strategies_that_come_to_the_same_are_raced_once() -> None:
     model = {"memory": "stack", "buffers": None}
     settings = {"model": model, "training": {"gate_noise": 0, "learning_rate": 0.01}}
-    found = candidates(task="copy", names=["joint", "buffered"], settings=settings)
+    found = candidate_configs(task="copy", names=["joint", "buffered"], settings=settings)
     assert found.keys() == {"joint"}
 
 
@@ -142,7 +142,7 @@ def test_a_text_is_trained_without_a_race(tmp_path: Path) -> None:
     for name in ("train", "valid", "test"):
         (tmp_path / f"{name}.txt").write_text("a b c\n" * 9)
     parameters = {name: str(tmp_path / f"{name}.txt") for name in ("train", "valid", "test")}
-    assert candidates(task="text", settings={"task": {"parameters": parameters}}).keys() == {
+    assert candidate_configs(task="text", settings={"task": {"parameters": parameters}}).keys() == {
         "language"
     }
 
@@ -156,11 +156,11 @@ def test_a_recipe_that_is_named_anywhere_is_not_raced(tmp_path: Path, place: str
         "config": str(tmp_path / "mine.yaml"),
     }
     asked: Any = {place: places[place]}
-    assert candidates(task="copy", **asked) == {"wide": resolve("wide", task="copy")}
+    assert candidate_configs(task="copy", **asked) == {"wide": resolve("wide", task="copy")}
 
 
 def test_a_budget_is_the_time_limit_of_a_run_without_a_race() -> None:
-    (found,) = candidates(task="copy", names=["joint"], budget=90).values()
+    (found,) = candidate_configs(task="copy", names=["joint"], budget=90).values()
     assert found.training.time_limit == 90
 
 

@@ -48,8 +48,8 @@ def test_child_processes_inherit_a_stream_for_each_that_is_closed(
 def test_a_race_in_several_processes_needs_no_standard_streams(closed: str, tmp_path: Path) -> None:
     race = shlex.join(["stacktrans", *RACE, "--workers", "2", "--budget", "1s", "--out", "raced"])
     assert shell(f"{race} {closed}", tmp_path).returncode == 0
-    standings = read_race(tmp_path / "raced").standings
-    assert [each.failed for each in standings.values()] == [None, None]
+    candidates = read_race(tmp_path / "raced").candidates
+    assert [each.failed for each in candidates.values()] == [None, None]
 
 
 @pytest.mark.parametrize("closed", SOME)
@@ -74,8 +74,8 @@ def test_a_script_that_races_needs_no_standard_streams(closed: str, tmp_path: Pa
     )
     command = shlex.join([sys.executable, "script.py"])
     subprocess.run(["bash", "-c", f"{command} {closed}"], cwd=tmp_path, env=ENVIRONMENT, check=True)
-    standings = read_race(tmp_path / "raced").standings
-    assert [each.failed for each in standings.values()] == [None, None]
+    candidates = read_race(tmp_path / "raced").candidates
+    assert [each.failed for each in candidates.values()] == [None, None]
 
 
 def test_messages_without_a_stream_are_dropped(

@@ -91,8 +91,8 @@ def test_workers_of_a_race_that_are_interrupted_as_they_start_go_on(tmp_path: Pa
     race = ("--strategies", "patient,wide", "--workers", "2", "--budget", "1s", "--out", "run")
     done = interrupted("workers", *STACKTRANS, *TRAIN, *race, cwd=tmp_path)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
-    standings = read_race(tmp_path / "run").standings
-    assert [each.failed for each in standings.values()] == [None, None]
+    candidates = read_race(tmp_path / "run").candidates
+    assert [each.failed for each in candidates.values()] == [None, None]
 
 
 def test_workers_of_a_sweep_that_are_interrupted_as_they_start_go_on(tmp_path: Path) -> None:

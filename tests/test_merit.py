@@ -12,11 +12,11 @@ from small_runs import ignore, trainer_of
 from test_pairs import reversals, write
 
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.candidates import candidates
+from stacktrans.settings.candidates import candidate_configs
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.training import race_table
 from stacktrans.training.race import Race
-from stacktrans.training.records import Accuracy, Record, Standing, merit
+from stacktrans.training.records import Accuracy, Candidate, Record, merit
 from stacktrans.training.requests import begin_race
 from stacktrans.training.sources import Files, Moment
 
@@ -54,7 +54,7 @@ def data(tmp_path: Path) -> Path:
 
 def configs(data: Path, *changes: str, names: Any = ("patient", "wide")) -> dict[str, RunConfig]:
     task = {"name": "pairs", "generator": "pairs", "parameters": {"train": str(data)}}
-    return candidates(names=names, settings={"task": task}, assignments=[*SMALL, *changes])
+    return candidate_configs(names=names, settings={"task": task}, assignments=[*SMALL, *changes])
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
@@ -103,10 +103,10 @@ def test_at_the_end_the_weights_that_each_run_has_saved_are_compared(
     }  # fmt: skip
     scripted(monkeypatch, script)
     race = raced(tmp_path / "run", configs(data, "max_steps=20"))
-    assert [each.step for each in race.state.standings.values()] == [20, 20]
+    assert [each.step for each in race.state.candidates.values()] == [20, 20]
     assert race.state.winner is None
     assert race.state.best == "wide"
-    assert race.state.standings["wide"].best["longest"] == 0.968
+    assert race.state.candidates["wide"].best["longest"] == 0.968
     summary = race.best_run().run(ignore)
     assert summary.best_step == 10
     assert summary.command.endswith("--recipe wide --max-steps 20")
@@ -120,7 +120,7 @@ def test_of_two_that_solve_the_task_in_a_round_the_better_wins(
     scripted(monkeypatch, {(name, 10): (1.0, 0.9 + 0.1 * (name == better)) for name in
                            ("patient", "wide")})  # fmt: skip
     race = raced(tmp_path / "run", configs(data, "solved.times=1"))
-    assert {name: each.ended for name, each in race.state.standings.items()} == {
+    assert {name: each.ended for name, each in race.state.candidates.items()} == {
         "patient": "solved", "wide": "solved",
     }  # fmt: skip
     assert race.state.winner == better
@@ -139,34 +139,34 @@ def test_a_run_that_solves_the_task_in_a_round_that_is_cut_off_has_won(
 
     with race.opened():
         race.run(show)
-    assert race.state.standings["wide"].step < 10
+    assert race.state.candidates["wide"].step < 10
     assert (race.state.winner, race.outcome) == ("patient", None)
 
 
 @pytest.mark.usefixtures("short_turns")
 def test_a_race_of_drawn_strings_knows_what_was_kept(tmp_path: Path) -> None:
     race = carried_on(begun(tmp_path / "run"), 2)
-    for name, standing in race.state.standings.items():
-        if standing.step:
-            assert [*standing.best] == ["test", "train", "fine", "discreteness", "log_likelihood"]
+    for name, candidate in race.state.candidates.items():
+        if candidate.step:
+            assert [*candidate.best] == ["test", "train", "fine", "discreteness", "log_likelihood"]
         else:
-            assert (name, standing.best, standing.test) == (name, {}, None)
+            assert (name, candidate.best, candidate.test) == (name, {}, None)
 
 
-def table_of(**standings: Standing) -> list[list[str]]:
+def table_of(**candidates: Candidate) -> list[list[str]]:
     file = io.StringIO()
     console = Console(file=file, width=200, color_system=None)
-    console.print(race_table(standings))
+    console.print(race_table(candidates))
     return [line.split() for line in file.getvalue().splitlines()]
 
 
 def test_the_table_of_a_race_ranks_by_what_it_shows_and_shows_nothing_for_no_number() -> None:
     best = {"development": 0.95, "longest": 0.8, "fine": 0.97, "discreteness": 1.0}
     group, heading, *rows = table_of(
-        never=Standing(),
-        failed=Standing(failed="no room"),
-        worse=Standing(step=600, loss=0.25, train=1.0, test=1.0, best=best),
-        better=Standing(step=200, loss=0.5, train=0.0, test=0.0, best=best | {"longest": 0.9}),
+        never=Candidate(),
+        failed=Candidate(failed="no room"),
+        worse=Candidate(step=600, loss=0.25, train=1.0, test=1.0, best=best),
+        better=Candidate(step=200, loss=0.5, train=0.0, test=0.0, best=best | {"longest": 0.9}),
     )
     assert " ".join(group) == "last batches its longest tenth development set"
     assert heading[4:7] == ["coarse", "coarse", "fine"]

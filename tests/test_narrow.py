@@ -37,7 +37,7 @@ from stacktrans.sweeps.live import SweepDisplay, overview
 from stacktrans.sweeps.store import SweepStore
 from stacktrans.tasks.base import Lengths
 from stacktrans.training.race import Race, begin
-from stacktrans.training.records import Accuracy, Record, Standing, Summary
+from stacktrans.training.records import Accuracy, Candidate, Record, Summary
 
 WIDTHS = (200, 100, 80, 60, 40)
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}}, assignments=SETTINGS)
@@ -189,12 +189,12 @@ def in_a_terminal(columns: int, work: Any, **environment: str) -> str:
     return written.decode()
 
 
-STANDINGS = {
-    "no-memory": Standing(
+RACE = {
+    "no-memory": Candidate(
         step=12345, seconds=123.4, loss=0.1234, best={"test": 0.79, "train": 0.98, "fine": 0.85}
     ),
-    "joint": Standing(step=200, failed="the loss is not a finite number after batch 123"),
-    "wide": Standing(
+    "joint": Candidate(step=200, failed="the loss is not a finite number after batch 123"),
+    "wide": Candidate(
         step=600,
         seconds=12.0,
         ended="max_steps",
@@ -206,12 +206,12 @@ STANDINGS = {
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_a_race_fits(width: int, tmp_path: Path) -> None:
-    configs = dict.fromkeys(STANDINGS, CONFIG)
-    raced = race_table(STANDINGS)
+    configs = dict.fromkeys(RACE, CONFIG)
+    raced = race_table(RACE)
     text = shown(width, raced, candidates_table(configs))
     assert all(cell_len(line) <= width for line in text.splitlines())
     rows = re.findall(r"^(?:strategy )?(no-memory|joint|wide)\b", text, re.M)
-    assert rows == ["no-memory", "wide", "joint", *STANDINGS]
+    assert rows == ["no-memory", "wide", "joint", *RACE]
     assert "0.79" in text
     assert "max_steps" in text
 
@@ -220,11 +220,11 @@ def show_a_race() -> None:
     from stacktrans.commands.terminal import progress_console
 
     with tempfile.TemporaryDirectory() as folder:
-        begin(Path(folder), dict.fromkeys(STANDINGS, CONFIG), ["train"], 300)
+        begin(Path(folder), dict.fromkeys(RACE, CONFIG), ["train"], 300)
         race = Race(Path(folder), "cpu", 1)
         with race.opened(), RaceDisplay(progress_console(), race) as display:
-            for name, standing in STANDINGS.items():
-                race.state.standings[name] = standing
+            for name, candidate in RACE.items():
+                race.state.candidates[name] = candidate
                 display.show()
             race.stop_requested = 2
 

@@ -180,7 +180,7 @@ def test_processes_of_a_race_share_pairs_that_were_read_once(tmp_path: Path, tra
     train.unlink()
     with race.opened():
         race.run(lambda: None)
-    assert not any(each.failed for each in race.state.standings.values())
+    assert not any(each.failed for each in race.state.candidates.values())
     for changed, message in ((None, "No such file"), (content + b"a\ta\n", "not the training")):
         if changed:
             train.write_bytes(changed)

@@ -27,21 +27,21 @@ from races import (
 import stacktrans
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import CANDIDATES
-from stacktrans.settings.candidates import candidates
+from stacktrans.settings.candidates import candidate_configs
 from stacktrans.training import race
 from stacktrans.training.race import Race, next_round
-from stacktrans.training.records import Standing, read_race
+from stacktrans.training.records import Candidate, read_race
 from stacktrans.training.requests import begin_race
 from stacktrans.training.requests import resume as taken_up
 from stacktrans.training.start import Start
 
 
-def standings(**merits: float) -> dict[str, Standing]:
-    return {name: Standing(step=200, test=merit, loss=1.0) for name, merit in merits.items()}
+def candidates(**merits: float) -> dict[str, Candidate]:
+    return {name: Candidate(step=200, test=merit, loss=1.0) for name, merit in merits.items()}
 
 
 def test_better_runs_have_more_turns() -> None:
-    found = standings(a=0.1, b=0.3, c=0.2, d=0.04, e=0.4)
+    found = candidates(a=0.1, b=0.3, c=0.2, d=0.04, e=0.4)
     had = dict.fromkeys(found, 0)
     for _ in range(100):
         names = next_round(found, width=2)
@@ -56,25 +56,25 @@ def test_better_runs_have_more_turns() -> None:
 
 
 def test_one_after_another_has_its_first_turns() -> None:
-    found = dict.fromkeys("abcd", Standing())
+    found = dict.fromkeys("abcd", Candidate())
     taken: list[list[str]] = []
     for _ in range(7):
         taken.append(next_round(found, width=2))
         for name in taken[-1]:
             test = 0.5 * (name == "b")
-            found[name] = Standing(step=found[name].step + 200, loss=1.0, test=test)
+            found[name] = Candidate(step=found[name].step + 200, loss=1.0, test=test)
     assert taken == [[*"ab"], [*"ba"], [*"bc"], [*"bc"], [*"bd"], [*"bd"], [*"ba"]]
 
 
 def test_one_turn_with_large_batches_is_enough_to_begin() -> None:
-    found = {"a": Standing(step=200, loss=1.0), "b": Standing()}
+    found = {"a": Candidate(step=200, loss=1.0), "b": Candidate()}
     found["a"] = found["a"].model_copy(update={"stalled": 3})
     assert next_round(found, width=1, sizes={"a": 900}) == ["a"]
     assert next_round(found, width=1, sizes={"a": 1000}) == ["b"]
 
 
 def test_a_run_has_the_fewer_turns_the_longer_it_has_stalled() -> None:
-    found = {name: Standing(step=400, loss=1.0, test=0.2, stalled=3) for name in "ab"}
+    found = {name: Candidate(step=400, loss=1.0, test=0.2, stalled=3) for name in "ab"}
     assert next_round(found, width=1) == ["a"]
     found["a"] = found["a"].model_copy(update={"stalled": 7})
     assert next_round(found, width=1) == ["b"]
@@ -83,37 +83,37 @@ def test_a_run_has_the_fewer_turns_the_longer_it_has_stalled() -> None:
 
 
 def test_the_best_has_no_more_turns_than_others_once_it_has_stalled() -> None:
-    found = standings(a=0.1, b=0.3, c=0.2)
+    found = candidates(a=0.1, b=0.3, c=0.2)
     assert next_round(found, width=2)[0] == "b"
     for turn in range(3):
         assert next_round(found, width=1) == ["b"], turn
-        had = Standing(step=found["b"].step + 200, test=0.3, loss=1.0)
+        had = Candidate(step=found["b"].step + 200, test=0.3, loss=1.0)
         found["b"] = had.after(found["b"])
     # In the first it has come to 0.3, and no further since.
     assert found["b"].stalled == 2
-    found["b"] = Standing(step=1000, test=0.28, train=0.4, loss=1.0).after(found["b"])
+    found["b"] = Candidate(step=1000, test=0.28, train=0.4, loss=1.0).after(found["b"])
     assert found["b"].furthest == (0.3, 0.0)
     assert next_round(found, width=2) == ["c", "a"]
-    found["b"] = Standing(step=1200, test=0.3, train=0.1, loss=1.0).after(found["b"])
+    found["b"] = Candidate(step=1200, test=0.3, train=0.1, loss=1.0).after(found["b"])
     assert next_round(found, width=2)[0] == "b"
 
 
 def test_before_any_is_right_on_longer_strings_the_order_of_strategies_counts() -> None:
-    found = {name: Standing(step=400, loss=1.0) for name in "abc"}
+    found = {name: Candidate(step=400, loss=1.0) for name in "abc"}
     # It memorises.
-    found["c"] = Standing(step=400, train=0.9, loss=0.1)
-    found["d"] = Standing()
+    found["c"] = Candidate(step=400, train=0.9, loss=0.1)
+    found["d"] = Candidate()
     assert next_round(found, width=2) == ["a", "d"]
     # A few strings may be right by chance.
-    found["c"] = Standing(step=400, train=0.9, test=0.04, loss=0.1)
+    found["c"] = Candidate(step=400, train=0.9, test=0.04, loss=0.1)
     assert next_round(found, width=2) == ["a", "d"]
-    found["c"] = Standing(step=400, train=0.9, test=0.06, loss=0.1)
+    found["c"] = Candidate(step=400, train=0.9, test=0.06, loss=0.1)
     assert next_round(found, width=2) == ["c", "d"]
 
 
 def test_once_all_have_begun_training_lengths_count_as_much() -> None:
-    found = {name: Standing(step=200, loss=1.0) for name in "abcd"}
-    found["c"] = Standing(step=200, train=0.2, loss=1.0)
+    found = {name: Candidate(step=200, loss=1.0) for name in "abcd"}
+    found["c"] = Candidate(step=200, train=0.2, loss=1.0)
     had = dict.fromkeys(found, 0)
     for _ in range(100):
         for name in next_round(found, width=2):
@@ -122,14 +122,14 @@ def test_once_all_have_begun_training_lengths_count_as_much() -> None:
     # Of two first places one has half of all turns, and as many as the other.
     assert had["a"] == pytest.approx(had["c"], abs=1)
     assert had["b"] + had["d"] < had["a"] < 100
-    found["d"] = Standing(step=2000, train=0.1, test=0.06, loss=1.0)
+    found["d"] = Candidate(step=2000, train=0.1, test=0.06, loss=1.0)
     assert next_round(found, width=2)[0] == "d"
 
 
 def test_what_can_t_go_on_has_no_turn() -> None:
-    found = standings(a=0.1, b=0.2, c=0.3)
-    found["b"] = Standing(step=200, failed="no room")
-    found["c"] = Standing(step=200, ended="max_steps")
+    found = candidates(a=0.1, b=0.2, c=0.3)
+    found["b"] = Candidate(step=200, failed="no room")
+    found["c"] = Candidate(step=200, ended="max_steps")
     assert next_round(found, width=2) == ["a"]
 
 
@@ -142,7 +142,7 @@ def test_every_strategy_for_a_task_can_be_raced(tmp_path: Path, task: str) -> No
         name: (each["step"], each["failed"])
         for name, each in json.loads(done.stdout)["race"]["strategies"].items()
     }
-    assert had == dict.fromkeys(candidates(task=task), (2, None))
+    assert had == dict.fromkeys(candidate_configs(task=task), (2, None))
 
 
 @pytest.mark.usefixtures("short_turns")
@@ -184,7 +184,7 @@ def test_a_race_that_is_stopped_in_its_first_round_comes_to_the_same(tmp_path: P
     whole = carried_on(begun(tmp_path / "whole"), 2)
     found = begun(tmp_path / "parts")
     stopped = carried_on(found, 0)
-    assert {each.step for each in stopped.state.standings.values()} == {0}
+    assert {each.step for each in stopped.state.candidates.values()} == {0}
     resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
     assert isinstance(resumed, Race)
     assert told(whole) == told(carried_on(resumed, 2))
@@ -257,10 +257,10 @@ def test_a_race_without_a_winner_ends_with_the_best_model_and_goes_on(tmp_path: 
     assert again.returncode == 0, again.stderr.decode()
     after = read_race(out)
     assert before.seconds < 5 <= after.seconds < 30
-    assert all(after.standings[name].step >= before.standings[name].step for name in NAMES)
-    assert after.standings != before.standings
+    assert all(after.candidates[name].step >= before.candidates[name].step for name in NAMES)
+    assert after.candidates != before.candidates
     longer = json.loads(again.stdout)
-    assert longer["steps"] == after.standings[after.best].step
+    assert longer["steps"] == after.candidates[after.best].step
     shorter = run("train", "--resume", out, "--budget", "1s")
     assert shorter.returncode == 2
     assert "the race has already had" in shorter.stderr.decode()

@@ -50,8 +50,8 @@ def test_a_run_that_fails_does_not_end_the_race(
 
     monkeypatch.setattr(Start, "train_on_batch", large)
     found = carried_on(begun(tmp_path / "run"), 2)
-    assert found.state.standings["patient"].failed == "not enough memory"
-    assert found.state.standings["wide"].step >= 10
+    assert found.state.candidates["patient"].failed == "not enough memory"
+    assert found.state.candidates["wide"].step >= 10
 
 
 def workers_of(process: int) -> list[int]:
@@ -194,10 +194,10 @@ def test_a_full_disk_ends_a_race_which_goes_on_later(
     [
         ("{", "race.json: damaged (Invalid JSON"),
         ("[]", "race.json: damaged ("),
-        ('{"standings": {"../up": {}}}', "race.json: damaged ("),
+        ('{"candidates": {"../up": {}}}', "race.json: damaged ("),
         ("WINNER", "race.json: damaged (winner: other)"),
-        ("STEP", "race.json: damaged (standings.patient.step: "),
-        ("LOSS", "race.json: damaged (standings.patient.loss: "),
+        ("STEP", "race.json: damaged (candidates.patient.step: "),
+        ("LOSS", "race.json: damaged (candidates.patient.loss: "),
     ],
 )
 def test_a_damaged_race_is_told(tmp_path: Path, content: str, message: str) -> None:
@@ -207,9 +207,9 @@ def test_a_damaged_race_is_told(tmp_path: Path, content: str, message: str) -> N
     if content == "WINNER":
         state["winner"] = "other"
     elif content == "STEP":
-        state["standings"]["patient"]["step"] = -1
+        state["candidates"]["patient"]["step"] = -1
     elif content == "LOSS":
-        state["standings"]["patient"]["loss"] = float("nan")
+        state["candidates"]["patient"]["loss"] = float("nan")
     path.write_text(json.dumps(state) if content.isalpha() else content)
     done = run("train", "--resume", tmp_path / "run")
     assert done.returncode == 1

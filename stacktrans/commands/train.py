@@ -267,7 +267,7 @@ def _race(race: "Race", budget: float | None, as_json: bool) -> None:
             config, again = trainer.config, resuming(race.directory)
             given = "--memory" in race.state.command
             memory = config.model.memory.name if given else None
-            others = not_raced(config.task, race.state.standings, memory)
+            others = not_raced(config.task, race.state.candidates, memory)
             complain(*worth_a_try(race.state, summary, config, others, again))
         race.close()
 

@@ -26,7 +26,7 @@ from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Kind
 
 
-def candidates(
+def candidate_configs(
     recipe: str | None = None,
     names: Sequence[str] = (),
     budget: float | None = None,

@@ -19,9 +19,9 @@ from stacktrans.showing.tables import GAP, Column, Table, remark, table_of
 from stacktrans.training.race import Race
 from stacktrans.training.records import (
     Accuracy,
+    Candidate,
     RaceState,
     Record,
-    Standing,
     Summary,
     decided_by,
     reported_on,
@@ -34,7 +34,7 @@ STRINGS = {
     "test": "test lengths",
     "train": "training lengths",
 }
-"""The strings that runs are compared on, by their names in `Standing.best`."""
+"""The strings that runs are compared on, by their names in `Candidate.best`."""
 UNKNOWN = "–"
 """What stands for a number that was not measured."""
 
@@ -62,7 +62,7 @@ class RaceDisplay(ProgressDisplay):
     def _open(self) -> None:
         state = self._race.state
         self._say(
-            f"{len(state.standings)} strategies take turns, until one has solved the task or for "
+            f"{len(state.candidates)} strategies take turns, until one has solved the task or for "
             f"{state.budget:.0f} s; in {self._race.directory}"
         )
         for note in self._race.notes:
@@ -71,14 +71,14 @@ class RaceDisplay(ProgressDisplay):
 
     def show(self) -> None:
         """Show how the runs stand after one more turn."""
-        standings = self._race.state.latest
+        candidates = self._race.state.latest
         if self.live:
             self._refresh()
         else:
-            for name, standing in standings.items():
-                if self._shown.get(name) != standing:
-                    self._say(_line(name, standing))
-        self._shown = standings
+            for name, candidate in candidates.items():
+                if self._shown.get(name) != candidate:
+                    self._say(_line(name, candidate))
+        self._shown = candidates
 
     def _now(self) -> RenderableType:
         state = self._race.state
@@ -91,12 +91,12 @@ class RaceDisplay(ProgressDisplay):
             self._print(self._now())
 
 
-def _line(name: str, standing: Standing) -> str:
-    loss = "" if standing.loss is None else f"loss {standing.loss:.4f} nats/symbol"
-    best = standing.best
+def _line(name: str, candidate: Candidate) -> str:
+    loss = "" if candidate.loss is None else f"loss {candidate.loss:.4f} nats/symbol"
+    best = candidate.best
     coarse = GAP.join(f"{STRINGS[part]} coarse {best[part]:.2f}" for part in _compared(best))
     accuracies = f"{coarse} fine {best['fine']:.2f}" if best else ""
-    parts = (name, f"batch {standing.step}", loss, accuracies, _state(standing))
+    parts = (name, f"batch {candidate.step}", loss, accuracies, _state(candidate))
     return GAP.join(filter(None, parts))
 
 
@@ -105,13 +105,13 @@ def _compared(*best: Mapping[str, float]) -> list[str]:
     return [*dict.fromkeys(name for each in best for name in each if name in STRINGS)][::-1]
 
 
-def _state(standing: Standing) -> str:
-    return standing.failed or standing.ended or ""
+def _state(candidate: Candidate) -> str:
+    return candidate.failed or candidate.ended or ""
 
 
-def race_table(standings: Mapping[str, Standing]) -> Table:
+def race_table(candidates: Mapping[str, Candidate]) -> Table:
     """How strategies stand, those with the best first."""
-    names = _compared(*(each.best for each in standings.values()))
+    names = _compared(*(each.best for each in candidates.values()))
     table = Table(
         Column("strategy", left=True),
         Column("batches", drop=5),
@@ -121,7 +121,7 @@ def race_table(standings: Mapping[str, Standing]) -> Table:
         *(Column("fine", STRINGS[name], drop=4) for name in names[-1:]),
         Column("ended", left=True, fold=" "),
     )
-    ranked = sorted(standings.items(), key=lambda item: item[1].merit, reverse=True)
+    ranked = sorted(candidates.items(), key=lambda item: item[1].merit, reverse=True)
     for name, each in ranked:
         loss = UNKNOWN if each.loss is None else f"{each.loss:.4f}"
         found = (each.best.get(part) for part in ([*names, "fine"] if names else []))
@@ -359,11 +359,11 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
     """How a run ended, and its accuracy, or the perplexities of its texts."""
     starts = f", {summary.attempts} starts" if summary.attempts > 1 else ""
     raced = summary.race["strategies"].items() if summary.race else ()
-    standings = {name: Standing(**each) for name, each in raced}
+    candidates = {name: Candidate(**each) for name, each in raced}
     race = f"; the race took {summary.race['seconds']:.0f}" if summary.race else ""
     ended = f"{summary.outcome}: {summary.rule}, after {summary.steps} batches{starts}"
     return Group(
-        *([race_table(standings)] if standings else []),
+        *([race_table(candidates)] if candidates else []),
         remark(f"{ended}, {summary.seconds:.0f} seconds{race}"),
         *([remark(started_from(config.start_from))] if config.start_from else []),
         remark(f"stopping was decided by: {summary.decided_by}"),

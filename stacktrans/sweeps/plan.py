@@ -14,7 +14,7 @@ from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.registry import use_plugins
 from stacktrans.common.visible import shell_text
-from stacktrans.settings.candidates import candidates, identity_of, title_of
+from stacktrans.settings.candidates import candidate_configs, identity_of, title_of
 from stacktrans.settings.command import training_command
 from stacktrans.settings.config import RunConfig, TaskConfig
 from stacktrans.settings.layers import (
@@ -306,7 +306,7 @@ def _runs_of(
             asked = [SettingsLayer("", {"recipe": DEFAULT_RECIPE})]
             asked += [part for layer in own for part in _of_task(layer, task)]
             asked += [layer for _, layer in point]
-            configs, command = candidates(options=asked), training_command(asked)
+            configs, command = candidate_configs(options=asked), training_command(asked)
             runs.append(PlannedRun(condition, place, configs, shell_text(command)))
     except UsageError as error:
         where = "" if str(path) in str(error) else f"{path}: "

@@ -28,9 +28,9 @@ from stacktrans.tasks.pairs import Pairs
 from stacktrans.training.records import (
     BUDGETS,
     SUMMARY,
+    Candidate,
     RaceState,
     Record,
-    Standing,
     merit,
     read_race,
 )
@@ -56,11 +56,11 @@ LOCK = ".lock"
 DATA = ".data"
 """The folder with pairs of files, which all processes share and which outlasts a pipe."""
 
-Standings = Mapping[str, Standing]
+Candidates = Mapping[str, Candidate]
 
 
 def next_round(
-    standings: Standings, width: int, sizes: Mapping[str, int] = MappingProxyType({})
+    candidates: Candidates, width: int, sizes: Mapping[str, int] = MappingProxyType({})
 ) -> list[str]:
     """The runs that have a turn in a round, the most promising first, of those that can go on.
 
@@ -78,38 +78,38 @@ def next_round(
     of a run that has stalled count the more, the longer it has.
 
     Args:
-        standings: of all runs, by name, in the order of strategies.
+        candidates: of all runs, by name, in the order of strategies.
         width: how many have a turn in a round.
         sizes: symbols in a batch of each, where that is known.
     """
-    able = [name for name, each in standings.items() if each.can_go_on]
-    place = _places(standings, able)
-    had = {name: place[name] * _counted(standings[name], sizes.get(name, USUAL)) for name in able}
-    leading = [name for name in able if place[name] == 1 and standings[name].stalled < STALLED]
+    able = [name for name, each in candidates.items() if each.can_go_on]
+    place = _places(candidates, able)
+    had = {name: place[name] * _counted(candidates[name], sizes.get(name, USUAL)) for name in able}
+    leading = [name for name in able if place[name] == 1 and candidates[name].stalled < STALLED]
     first = sorted(leading, key=had.__getitem__)[:1]
     others = sorted((name for name in able if name not in first), key=had.__getitem__)
     return [*first, *others[: width - len(first)]]
 
 
-def _counted(standing: Standing, size: int) -> float:
+def _counted(candidate: Candidate, size: int) -> float:
     """The batches that count as those of a run, to the middle of its next turn."""
-    had = standing.step if standing.step * size >= BEGINNING else 0
-    return (had + TURN / 2) * max(1, standing.stalled / STALLED)
+    had = candidate.step if candidate.step * size >= BEGINNING else 0
+    return (had + TURN / 2) * max(1, candidate.stalled / STALLED)
 
 
-def _places(standings: Standings, able: Sequence[str]) -> dict[str, int]:
+def _places(candidates: Candidates, able: Sequence[str]) -> dict[str, int]:
     """The place of each run by what it promises, from 1; two may have the same."""
-    reached = {name: _tenths(standings[name]) for name in able}
+    reached = {name: _tenths(candidates[name]) for name in able}
     ranked = sorted(able, key=lambda name: reached[name][0], reverse=True)
     orders = [ranked]
-    if all(standings[name].step for name in able):
+    if all(candidates[name].step for name in able):
         orders.append(sorted(ranked, key=reached.__getitem__, reverse=True))
     return {name: 1 + min(order.index(name) for order in orders) for name in able}
 
 
-def _tenths(standing: Standing) -> tuple[int, ...]:
+def _tenths(candidate: Candidate) -> tuple[int, ...]:
     """What a run achieves on test lengths and on training lengths, in tenths."""
-    return tuple(round(10 * (share or 0.0)) for share in (standing.test, standing.train))
+    return tuple(round(10 * (share or 0.0)) for share in (candidate.test, candidate.train))
 
 
 _trainers: dict[Path, Trainer] = {}
@@ -119,12 +119,12 @@ _trainers: dict[Path, Trainer] = {}
 def take_turn(
     directory: Path,
     config: RunConfig,
-    before: Standing,
+    before: Candidate,
     size: int,
     device: str,
     data: Path | None,
     unwanted: Callable[[], bool],
-) -> Standing:
+) -> Candidate:
     """Train a run, in any process, until its turn or the run has ended, or is unwanted; save it.
 
     Args:
@@ -156,7 +156,7 @@ def take_turn(
             resumed = bool(before.step) or has_last(directory)
             trainer = Trainer(config, directory, find_device(device), resumed=resumed, data=data)
         trainer.run_until(is_over, records.append)
-        standing = _standing(trainer, records).after(before)
+        candidate = _candidate(trainer, records).after(before)
     except Exception as error:
         if isinstance(error, FailedStart):
             return before.model_copy(update={"failed": error.reason})
@@ -166,10 +166,10 @@ def take_turn(
             raise StacktransError(said) from error
         raise
     _trainers[directory] = trainer
-    return standing
+    return candidate
 
 
-def _standing(trainer: Trainer, records: Sequence[Record]) -> Standing:
+def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
     """How a run stands after a turn in which it had some records."""
     state, progress, start = trainer.state, trainer.state.progress, trainer.state.start
     now = (state.step, state.starts.attempt)
@@ -182,7 +182,7 @@ def _standing(trainer: Trainer, records: Sequence[Record]) -> Standing:
     elif kept:  # by another rule than accuracy, which was not measured then
         best = merit(_measured(trainer, state.load_best().model))
     train, test = (each or record.development for each in (record.train, record.test))
-    return Standing(
+    return Candidate(
         step=state.step,
         seconds=round(progress.seconds, 1),
         ended=progress.ended or trainer.budget_spent(),
@@ -232,7 +232,7 @@ def begin(
     state = RaceState(
         command=[*command],
         budget=budget or max(limits) or BUDGET,
-        standings=dict.fromkeys(configs, Standing()),
+        candidates=dict.fromkeys(configs, Candidate()),
         sizes={name: size for name, run in configs.items() if (size := run.training.batch_symbols)},
     )
     state.save(directory)
@@ -267,7 +267,7 @@ class Race:
         self.directory, self.notes, self.stop_requested = directory, notes, 0
         self._given = configs
         self._device, self._workers, self._decided = device, workers, False
-        self._left_off = dict[str, Standing]()
+        self._left_off = dict[str, Candidate]()
         # The pairs that all processes share, if there are any.
         data = directory / CANDIDATES / DATA
         self._data = data if data.is_dir() else None
@@ -280,7 +280,7 @@ class Race:
     def configs(self) -> Mapping[str, RunConfig]:
         if self._given:
             return self._given
-        names = read_race(self.directory).standings
+        names = read_race(self.directory).candidates
         return {name: resolve(config=str(self.place(name) / CONFIG)) for name in names}
 
     @contextmanager
@@ -328,7 +328,7 @@ class Race:
         """
         state = self.state
         try:
-            count = min(self._workers, len(state.standings))
+            count = min(self._workers, len(state.candidates))
             with Pool(count, self._is_over, here=count == 1) as pool:
                 while state.can_go_on and (self._must_begin or not self._is_over()):
                     self._carry_out(pool, show)
@@ -337,10 +337,10 @@ class Race:
         finally:
             _trainers.clear()  # others may change them from now on
         if not (self._decided or self.stop_requested):  # the time is over: each has what it had
-            state.standings, state.ahead = state.latest | self._left_off, {}
-            state.winner = state.best if state.standings[state.best].solved else None
+            state.candidates, state.ahead = state.latest | self._left_off, {}
+            state.winner = state.best if state.candidates[state.best].solved else None
         self._save()
-        failed = {name: each.failed for name, each in state.standings.items()}
+        failed = {name: each.failed for name, each in state.candidates.items()}
         if all(failed.values()):
             raise StacktransError(
                 f"every strategy failed; what was saved is in {self.directory / CANDIDATES}",
@@ -373,7 +373,7 @@ class Race:
     def _carry_out(self, pool: Pool, show: Callable[[], None]) -> None:
         """Carry out a round, and note it when it is complete or nothing can change it any more."""
         state = self.state
-        names = next_round(state.standings, WIDTH, state.sizes)
+        names = next_round(state.candidates, WIDTH, state.sizes)
         while not self._decided and not all(map(state.ahead.get, names)):
             self._employ(pool, names)
             if not pool.at_work:
@@ -382,7 +382,7 @@ class Race:
             self._decided = _winner(names, state.ahead) is not None
         state.rounds, state.winner = state.rounds + 1, _winner(names, state.ahead)
         for name in filter(state.ahead.get, names):
-            state.standings[name] = state.ahead[name].pop(0)
+            state.candidates[name] = state.ahead[name].pop(0)
         self._save()
 
     def _gather(self, pool: Pool, show: Callable[[], None]) -> None:
@@ -415,7 +415,7 @@ class Race:
                 break
             pool.submit({name: self._turn(name, latest[name]) for name in todo})
 
-    def _turn(self, name: str, before: Standing) -> Callable[..., Standing]:
+    def _turn(self, name: str, before: Candidate) -> Callable[..., Candidate]:
         place, config = self.place(name), self.configs[name]
         return partial(take_turn, place, config, before, TURN, self._device, self._data)
 
@@ -427,7 +427,7 @@ class Race:
     @property
     def outcome(self) -> str | None:
         """The budget that has ended the best run; None if a rule has."""
-        ended = self.state.standings[self.state.best].ended
+        ended = self.state.candidates[self.state.best].ended
         return ended or "budget" if ended in (None, *BUDGETS) else None
 
     def best_run(self) -> Trainer:
@@ -460,7 +460,7 @@ class Race:
             _remove(self.directory / CANDIDATES)
 
 
-def _winner(names: Sequence[str], ahead: Mapping[str, Sequence[Standing]]) -> str | None:
+def _winner(names: Sequence[str], ahead: Mapping[str, Sequence[Candidate]]) -> str | None:
     """The best run that has solved the task in a round; None if no run has, or one is not done."""
     if not all(map(ahead.get, names)):
         return None

@@ -131,7 +131,7 @@ class Summary:
         without: accuracy on some strings of `test` without each of the parts that a model may lose,
             by their names; see `model.ablation.without`.
         race: of the race of strategies that the run has come from, the winner's name, the seconds
-            and how all of them stood, by name; see `standings.Standing`. None if there was none.
+            and how all of them stood, by name; see `Candidate`. None if there was none.
         texts: perplexity of the validation and the test text, if they are learned.
         start_from: the checkpoint that the run started from, and what became of its symbols; see
             `settings.config.StartFromConfig`. None if it started from new weights.
@@ -254,8 +254,8 @@ def _set_of(config: RunConfig, part: str) -> str:
     return f"{called}, {'the' if part == 'test' else 'a'} {how}"
 
 
-class Standing(BaseModel):
-    """How far a run has come in its turns.
+class Candidate(BaseModel):
+    """A candidate of a race, and how far it has come in its turns.
 
     Attributes:
         step: batches that it was trained on.
@@ -284,8 +284,8 @@ class Standing(BaseModel):
     furthest: tuple[Share, Share] = (0.0, 0.0)
     stalled: Count = 0
 
-    def after(self, before: "Standing") -> "Standing":
-        """This one, if that is how the run stood a turn before."""
+    def after(self, before: "Candidate") -> "Candidate":
+        """This one, with what follows from how far it had come a turn before."""
         reached = (self.test or 0.0, self.train or 0.0)
         if reached > before.furthest:
             return self.model_copy(update={"furthest": reached, "stalled": 0})
@@ -317,7 +317,7 @@ class RaceState(BaseModel):
         seconds: that it has taken.
         rounds: number of rounds.
         winner: the run that has solved the task; None before one has.
-        standings: of all runs after the last round, by name, in the order of strategies.
+        candidates: of all runs after the last round, by name, in the order of strategies.
         ahead: after each turn that a run has had since.
         sizes: symbols in a batch of each run whose batches are made by these.
     """
@@ -329,25 +329,25 @@ class RaceState(BaseModel):
     seconds: Seconds = 0.0
     rounds: Count = 0
     winner: str | None = None
-    standings: Annotated[dict[Name, Standing], Field(min_length=1)]
-    ahead: dict[Name, list[Standing]] = {}
+    candidates: Annotated[dict[Name, Candidate], Field(min_length=1)]
+    ahead: dict[Name, list[Candidate]] = {}
     sizes: dict[Name, Annotated[int, Field(gt=0)]] = {}
 
     @property
-    def latest(self) -> dict[str, Standing]:
+    def latest(self) -> dict[str, Candidate]:
         """How each run stands after its last turn."""
         since = {name: turns[-1] for name, turns in self.ahead.items() if turns}
-        return self.standings | since
+        return self.candidates | since
 
     @property
     def best(self) -> str:
         """The run that has won or, before one has, that has come furthest."""
-        return self.winner or max(self.standings, key=lambda name: self.standings[name].merit)
+        return self.winner or max(self.candidates, key=lambda name: self.candidates[name].merit)
 
     @property
     def can_go_on(self) -> bool:
         """Whether there would be more to train, if there was time."""
-        return not self.winner and any(each.can_go_on for each in self.standings.values())
+        return not self.winner and any(each.can_go_on for each in self.candidates.values())
 
     def save(self, directory: Path) -> None:
         """Write it into the directory of a race."""
@@ -367,7 +367,7 @@ def read_race(directory: Path) -> RaceState:
         place = ".".join(map(str, first["loc"]))
         said = f"{place}: {first['msg']}" if place else first["msg"]
         raise CheckpointError(f"{path}: damaged ({said})") from error
-    if state.winner not in (None, *state.standings):
+    if state.winner not in (None, *state.candidates):
         raise CheckpointError(f"{path}: damaged (winner: {state.winner})")
     return state
 
@@ -377,5 +377,5 @@ def raced(directory: Path) -> dict[str, Any] | None:
     if not (directory / RACE).is_file():
         return None
     state = read_race(directory)
-    strategies = {name: each.model_dump() for name, each in state.standings.items()}
+    strategies = {name: each.model_dump() for name, each in state.candidates.items()}
     return {"winner": state.winner, "seconds": round(state.seconds, 1), "strategies": strategies}

@@ -14,7 +14,7 @@ from stacktrans.common.files import is_race
 from stacktrans.common.processes import cores
 from stacktrans.model import checkpoint
 from stacktrans.model.devices import find_device
-from stacktrans.settings.candidates import candidates, title_of
+from stacktrans.settings.candidates import candidate_configs, title_of
 from stacktrans.settings.command import OPTIONS, option_layers, training_command, written_like
 from stacktrans.settings.config import NOT_RACED, RunConfig, base_of
 from stacktrans.settings.layers import SettingsLayer
@@ -73,8 +73,8 @@ class TrainRequest:
     READING: ClassVar = ("dev", "test", "columns", "symbols", "separator", "normalize")
 
     def configs(self) -> dict[str, RunConfig]:
-        """The configurations by their recipes; several of a race. Raises as `candidates` does."""
-        return candidates(self.recipe, self.strategies, self.budget, **self._asked(OPTIONS))
+        """The configurations by recipe, several for a race; raises as `candidate_configs` does."""
+        return candidate_configs(self.recipe, self.strategies, self.budget, **self._asked(OPTIONS))
 
     def words_of_race(self) -> Sequence[str]:
         """The words of a command that trains any run of a race alone."""
