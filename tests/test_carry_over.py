@@ -15,7 +15,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.inherited import SharedIds, axes_of, carry_over
+from stacktrans.training.initial_weights import SharedIds, axes_of, carry_over
 
 
 def featured(words: Sequence[str], features: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.training import rounding
-from stacktrans.training.inherited import checksum_of, inherited
+from stacktrans.training.initial_weights import checksum_of, weights_from_checkpoint
 from stacktrans.training.records import Accuracy
 from stacktrans.training.rounding import Rounding, accuracies
 from stacktrans.training.sources import Source
@@ -176,7 +176,7 @@ def test_a_run_starts_from_a_model_as_it_was_before_its_signals_were_made_0_or_1
     assert found.model.sharpness > 1
     begun = Transducer(found.config.model, 2, 2)
     start_from = StartFromConfig(checkpoint=str(tmp_path), sha256=checksum_of(tmp_path))
-    first_weights, _ = inherited(found.config, start_from, found.task)
+    first_weights, _ = weights_from_checkpoint(found.config, start_from, found.task)
     first_weights(begun)
     assert_same_weights(begun, kept_in(tmp_path))
 

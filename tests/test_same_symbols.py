@@ -10,7 +10,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.alphabets import SYMBOL, Role
 from stacktrans.tasks.layout import ENDING
-from stacktrans.training.inherited import start_tied
+from stacktrans.training.initial_weights import start_tied
 
 SHARED = "start.same_symbols=true"
 A_B_C: list[Role] = [(SYMBOL, each) for each in "abc"]

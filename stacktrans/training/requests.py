@@ -115,7 +115,7 @@ class TrainRequest:
         place = checkpoint.locate(os.fspath(name))
         config = checkpoint.read_config(place)
         base = base_of(config, str(place / checkpoint.CONFIG), self.recipe)
-        from stacktrans.training.inherited import checksum_of  # waits for torch
+        from stacktrans.training.initial_weights import checksum_of  # waits for torch
 
         named = {"checkpoint": os.fspath(name), "sha256": checksum_of(place)}
         return config, base, SettingsLayer(os.fspath(name), {"start_from": named})

@@ -31,7 +31,7 @@ from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import load_weights
 from stacktrans.settings.config import RunConfig
-from stacktrans.training.inherited import FirstWeights
+from stacktrans.training.initial_weights import FirstWeights
 from stacktrans.training.records import (
     BUDGETS,
     METRICS,

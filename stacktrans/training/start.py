@@ -19,7 +19,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import BUFFER_SIGNALS
 from stacktrans.settings.training_config import CurriculumConfig, TrainingConfig
 from stacktrans.tasks.layout import Batch
-from stacktrans.training.inherited import FirstWeights, start_tied
+from stacktrans.training.initial_weights import FirstWeights, start_tied
 from stacktrans.training.records import Record
 from stacktrans.training.sources import Moment, Source
 from stacktrans.training.state import (

@@ -29,7 +29,7 @@ from stacktrans.settings.layers import SettingsLayer, overlay, validated
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.pairs import Pairs
-from stacktrans.training.inherited import inherited
+from stacktrans.training.initial_weights import weights_from_checkpoint
 from stacktrans.training.model_card import model_card
 from stacktrans.training.records import (
     BUDGETS,
@@ -70,7 +70,7 @@ class Trainer:
         stop_requested: set to a signal's number, it ends `run` after the batch.
         outcome: the budget that `run` finds spent at once; None if it has its own budgets.
 
-    Raises what `prepared`, `inherited` and `SavedRun.load` do.
+    Raises what `prepared`, `weights_from_checkpoint` and `SavedRun.load` do.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Trainer:
         self.source = source = prepared(config, device, data)
         first, start_from = None, config.start_from
         if start_from and not resumed:
-            first, start_from = inherited(source.config, start_from, source.task)
+            first, start_from = weights_from_checkpoint(source.config, start_from, source.task)
             source.config = source.config.model_copy(update={"start_from": start_from})
         if start_from:
             source.notes = [started_from(start_from), *source.notes]

@@ -156,7 +156,7 @@ def checksum_of(name: str | Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def inherited(
+def weights_from_checkpoint(
     config: RunConfig, start_from: StartFromConfig, task: Task
 ) -> tuple[FirstWeights, StartFromConfig]:
     """The first weights of a run that starts from a checkpoint, and what became of the symbols.
