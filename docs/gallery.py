@@ -53,26 +53,27 @@ PIECES = (
         "copy-queue",
         "A queue that copies",
         ["queue"],
-        """What is read is pushed at the back. From the end of the source, `|||`, on one symbol a
-step is popped from the front, which is at the bottom here, and what then comes up is the answer.
-Where there is no letter to be pushed, a mark is; when it comes to the front, all has been said.""",
+        """Every symbol that is read is pushed at the back. From the separator `|||` on, one symbol
+a step is popped from the front, at the bottom of the picture, and what comes up next is the
+answer. Where there is no letter to push, the model pushes a mark; when the mark reaches the
+front, the answer is complete.""",
         True,
     ),
     Piece(
         "reverse-stack",
         "A stack that reverses",
         ["abcde"],
-        """What was pushed last is on top, and comes back first. Below all lies a mark that was
-pushed at the beginning of the string, `<s>`, and says when all has been popped.""",
+        """What was pushed last is on top, and comes back first. At the bottom lies a mark that was
+pushed at the beginning of the string, `<s>`; when it is reached, everything has been popped.""",
         True,
     ),
     Piece(
         "copy-deque",
         "A double-ended queue that copies",
         ["abcde"],
-        """A deque can be used as a queue or as a stack, and nobody said which. To copy, this
-model learned to push at the top, to pop at the bottom, and to answer with what it reads there: it
-is used as a queue.""",
+        """A deque can be used as a queue or as a stack, and nothing in the training data says
+which. To copy, this model learned to push at the top, to pop at the bottom, and to answer with
+what it reads there: it uses the deque as a queue.""",
     ),
     Piece(
         "reversal-stack",
@@ -96,8 +97,8 @@ below. Each kind of bracket is pushed in two ways, which tell what is below it."
         "An odd number of ones",
         ["1101"],
         """A model with [buffers](models.md#buffers), and a stack that it uses in a way of its
-own: it never pops. What counts is what was pushed last, which says whether the number of ones so
-far is odd. The first of what is written is dropped, so that each answer may come a step late.""",
+own: it never pops. Only the vector that was pushed last matters: it encodes whether the number of
+ones so far is odd. The first output is dropped, so that each answer may come a step late.""",
         True,
     ),
     Piece(
