@@ -42,7 +42,7 @@ definition, stack-rnn: --task anbn --memory stack-rnn DEFINITION
 definition, list-rnn: --task anbncn --memory list-rnn DEFINITION
 definition, buffered: --task reversal --memory stack --buffered DEFINITION
 """
-"""Options of `train`; those that `guard.py` adds hold where nothing else is said."""
+"""Options of `train`; those that `guard.py` adds are defaults."""
 WORDS = {
     "LARGE": "--hidden 128 --memory-size 64 --set batch_size=30 --set learning_rate=0.004 "
     "--set 'gate_bias={input: 0, forget: 2, output: 0, update: 2}' --set measure.strings=1000 "

@@ -64,7 +64,7 @@ def provenance(options: argparse.Namespace) -> str:
     return (
         f"stacktrans {__version__}, torch {version('torch')}, numba {version('numba')}, "
         f"Python {platform.python_version()}; {processor()}, {os.cpu_count()} cores; "
-        f"one thread where nothing else is said. Written by `{command}"
+        f"one thread unless stated otherwise. Written by `{command}"
         f"{' --quick' * options.quick}`."
     )
 

@@ -1,9 +1,9 @@
-"""What a machine is: rules over symbols, kinds of what memories hold, and states; how it is run.
+"""Deterministic automata with stacks, queues, deques or lists: their rules, and how they are run.
 
-A step depends on its places: the symbol that is read (place 0), the kind that is read from each end
-of a memory (the next places), and the state (the last). All of these, and outputs, are things in
-series: a series is a thing for each of some letters, or a single one without a letter. So a rule
-can say what is done with all letters alike: what is pushed is the kind of the letter that is read.
+A step depends on its places: the symbol that is read (place 0), the stack symbol, or kind, that is
+read from each end of a memory (the next places), and the state (the last). All of these, and
+outputs, come in series: a series has one member for each of some letters, or a single member
+without a letter. So one rule can cover all letters: it pushes the kind of the letter that is read.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ UNLIKELY = -1e9
 
 
 class Series(NamedTuple):
-    """Some things that are alike but for a letter.
+    """Symbols, kinds, states or outputs that differ only in their letter.
 
     Attributes:
         name: what they are called.
@@ -92,7 +92,7 @@ class Rule(NamedTuple):
         when: for each place, the things that may stand there; None for any.
         equal: pairs of places, and whether what stands there has the same letter.
         signals: of the memories and buffers, 0 or 1.
-        output: what is said; None where nobody asks.
+        output: what is written; None where no output is scored.
         pushed: what each push pushes; None where nothing is pushed.
         after: the next state.
     """

@@ -35,7 +35,7 @@ ANYTHING = None
 """Terms of what does not matter: any would do."""
 Terms = frozenset[Term] | None
 MOST_ROUNDS = 2000
-"""How often sorts are parted at most."""
+"""The most rounds in which sorts are split."""
 
 
 class NamedMachine(NamedTuple):
@@ -223,8 +223,8 @@ class RuleLearner:
     """Learns the rules of steps.
 
     Args:
-        partition: the steps and the classes of what they are made of; after its deadline sorts
-            are parted no further.
+        partition: the steps and the classes of what they are made of; after its deadline
+            sorts are not split any further.
         names: what these are called.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""Where compiled code is kept between runs, and what is said when there is none yet.
+"""The directory of compiled code, and the message while code is compiled for the first time.
 
 numba keeps code itself. It notices neither that a function changed in another file than the one
 that was asked for, nor that a file is damaged: it may end the process then. So each function has a

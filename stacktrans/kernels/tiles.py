@@ -10,7 +10,6 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
-from numba.core import cgutils
 from numba.extending import intrinsic, overload
 
 from stacktrans.kernels.panels import REGISTERS, VECTOR_BYTES, VECTORS, product
@@ -29,8 +28,8 @@ class _Tile:
         self.vector = ir.VectorType(scalar, lanes)
         self.align = 8 if isinstance(scalar, ir.DoubleType) else 4
         kind = ir.FunctionType(self.vector, [self.vector] * 3)
-        name = f"llvm.fmuladd.v{lanes}f{8 * self.align}"
-        self.multiply_add = cgutils.get_or_insert_function(builder.module, kind, name)
+        name, module = f"llvm.fmuladd.v{lanes}f{8 * self.align}", builder.module
+        self.multiply_add = module.globals.get(name) or ir.Function(module, kind, name)
 
     def _at(self, pointer: Any, vector: int) -> Any:
         """Where the given vector after `pointer` stands."""
@@ -95,7 +94,8 @@ def _write_multiply_tile(
 
         def opened(index: int) -> tuple[Any, list[Any]]:
             array = context.make_array(kinds[index])(context, builder, args[index])
-            return array.data, cgutils.unpack_tuple(builder, array.shape)
+            sizes = range(kinds[index].ndim)
+            return array.data, [builder.extract_value(array.shape, axis) for axis in sizes]
 
         left_data, _ = opened(0)
         matrix_data, (_, depth, width) = opened(3)

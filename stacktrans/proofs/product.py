@@ -22,7 +22,7 @@ from stacktrans.proofs.references import QUEUE, Continuation, Reference
 from stacktrans.proofs.tapes import BACK, FRONT, UNKNOWN, Block, Contents, Lacking, Tape
 
 FINISHED, WRONG = "finished", "wrong"
-"""Where a product ends: there is nothing more to say, or something wrong was said."""
+"""The final situations of a product: the answer is complete, or an output was wrong."""
 LATEST = 8
 """The most symbols that an answer may be late, or early."""
 MANY = 12

@@ -220,7 +220,7 @@ def reading_of(rows: Rows, steps: int, reads: Sequence[str], rings: Sequence[str
         rows: of the batch.
         steps: how many there were.
         reads: names of what is read.
-        rings: names of the rings, whose rows are told; none to leave them out.
+        rings: names of the rings whose rows are included; empty to leave them out.
     """
     strength, links = rows.strength[0], rows.links[0]
     pushes, one = len(rows.ends.pushes), strength.dtype.type(1)
