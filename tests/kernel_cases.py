@@ -13,11 +13,11 @@ from torch.nn import functional
 
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.kernels.arrays import Array, fresh
-from stacktrans.kernels.batches import Kind, ModelWeights
-from stacktrans.kernels.cells import CELLS
+from stacktrans.kernels.batches import Architecture, ModelWeights
 from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.kernels.kernel import Kernel
 from stacktrans.kernels.sequences import as_array, fused_sequence
+from stacktrans.kernels.units import UNITS
 from stacktrans.memory import Deque, Memory, Queue, Stack, StrengthMemory
 from stacktrans.model.controllers import RecurrentLayer
 from stacktrans.model.numpy_backend import RunWeights, State, run_steps
@@ -92,16 +92,16 @@ class Case:
             drawn = torch.rand(*size, generator=generator) * 2 - 1
             return drawn.mul(shape.hidden**-0.5).to(dtype)
 
-        kind = RECURRENT[controller]
+        recurrent = RECURRENT[controller]
         store = memory_of(memory)
         pushes, reads, signals = store.pushes, store.reads, len(store.signal_names)
-        rows = len(kind.gates) * shape.hidden
+        rows = len(recurrent.gates) * shape.hidden
         tensors: Named = {}
         for layer in range(layers):
             tensors[f"projected{layer}"] = 0.5 * normal(shape.batch, shape.steps, rows)
             tensors[f"below{layer}"] = weight(rows, shape.hidden if layer else reads * shape.size)
             tensors[f"hidden{layer}"] = weight(rows, shape.hidden)
-            for state in range(kind.states):
+            for state in range(recurrent.states):
                 tensors[f"initial{layer}_{state}"] = normal(shape.hidden)
         tensors["signal_weight"] = 4 * weight(signals, shape.hidden)
         tensors["signal_bias"] = normal(signals)
@@ -134,7 +134,7 @@ class Case:
         states = [[part.expand(shape) for part in self._initial(n)] for n in range(self.layers)]
         names = (f"{part}{layer}" for layer in range(self.layers) for part in ("below", "hidden"))
         return ModelWeights(
-            self.kind(),
+            self.architecture(),
             torch.cat([sums.flatten(0, 1) for sums in self.projected], dim=1),
             torch.stack([torch.stack(parts) for parts in states]),
             torch.cat([signal_weight, value_weight]),
@@ -153,16 +153,18 @@ class Case:
         states = range(RECURRENT[self.controller].states)
         return tuple(self.tensors[f"initial{layer}_{state}"] for state in states)
 
-    def kind(self, hard: bool = False) -> Kind:
+    def architecture(self, hard: bool = False) -> Architecture:
         """What compiled code is to run."""
-        return Kind(CELLS[self.controller], kernel_of(self.memory), hard=hard)
+        return Architecture(UNITS[self.controller], kernel_of(self.memory), hard=hard)
 
     def run_weights(self, hard: bool = False) -> RunWeights:
         """The same as arrays, to be run without gradients."""
         given = self.weights
         tensors = given.projected, given.initial[:, :, :1], given.heads, given.bias, *given.layers
         sums, initial, heads, bias, *layers = map(as_array, tensors)
-        return RunWeights(self.kind(hard), sums, initial, heads, bias, layers, given.signals)
+        return RunWeights(
+            self.architecture(hard), sums, initial, heads, bias, layers, given.signals
+        )
 
     def fused(self) -> Named:
         """What compiled code makes of it."""
@@ -239,13 +241,13 @@ def fused_alone(memory: str, signals: Tensor, values: Tensor) -> Tensor:
     return fused_memory(kernel_of(memory), signals, values)
 
 
-def signatures(entry: Any, kind: type) -> list[Any]:
+def signatures(entry: Any, memory: type) -> list[Any]:
     """The types for which an entry of compiled code was compiled with a kind of memory."""
     return [
         types
         for code in entry.code.values()
         for types in code.signatures
-        if kind in [getattr(each, "instance_class", None) for each in types]
+        if memory in [getattr(each, "instance_class", None) for each in types]
     ]
 
 

@@ -59,12 +59,12 @@ class Backward(NamedTuple):
 def step_forward(
     memory: Forward, step: BatchStep, signals: Array, values: Array, reads: Array
 ) -> None:
-    for item, place in enumerate(step.places):
+    for item, index in enumerate(step.indices):
         for i in range(values.shape[2]):
-            memory.values[place, 0, i] = values[item, 0, i]
-            memory.before[place, i] = memory.cells[item, i]
+            memory.values[index, 0, i] = values[item, 0, i]
+            memory.before[index, i] = memory.cells[item, i]
             change = values[item, 0, i] - memory.cells[item, i]
-            memory.cells[item, i] += signals[place, 0] * change
+            memory.cells[item, i] += signals[index, 0] * change
             reads[item, 0, i] = memory.cells[item, i]
 
 
@@ -78,15 +78,15 @@ def step_backward(
     grad_signals: Array,
     grad_values: Array,
 ) -> None:
-    for item, place in enumerate(step.places):
+    for item, index in enumerate(step.indices):
         grad_signals[item, 0] = 0
         for i in range(values.shape[2]):
             memory.grad[item, i] += grad_reads[item, 0, i]
-            values[item, 0, i] = memory.values[place, 0, i]
-            change = values[item, 0, i] - memory.before[place, i]
+            values[item, 0, i] = memory.values[index, 0, i]
+            change = values[item, 0, i] - memory.before[index, i]
             grad_signals[item, 0] += memory.grad[item, i] * change
-            grad_values[item, 0, i] = signals[place, 0] * memory.grad[item, i]
-            memory.grad[item, i] *= 1 - signals[place, 0]
+            grad_values[item, 0, i] = signals[index, 0] * memory.grad[item, i]
+            memory.grad[item, i] *= 1 - signals[index, 0]
 
 
 class LatchStore(NamedTuple):
@@ -95,20 +95,20 @@ class LatchStore(NamedTuple):
     cells: Array
     values: Array
     before: Array
-    held: None = None
+    contents: None = None
 
-    def forward(self, part: slice, places: slice) -> Forward:
-        return Forward(self.cells[part], self.values[places], self.before[places])
+    def forward(self, part: slice, indices: slice) -> Forward:
+        return Forward(self.cells[part], self.values[indices], self.before[indices])
 
-    def backward(self, part: slice, places: slice) -> Backward:
+    def backward(self, part: slice, indices: slice) -> Backward:
         grad = np.zeros_like(self.cells[part])
-        return Backward(self.values[places], self.before[places], grad)
+        return Backward(self.values[indices], self.before[indices], grad)
 
     def with_room(self, steps: int) -> Self:
-        places, columns = len(self.cells) * steps, self.cells.shape[1]
+        indices, columns = len(self.cells) * steps, self.cells.shape[1]
         return self._replace(
-            values=fresh(places, 1, columns, dtype=self.cells.dtype),
-            before=fresh(places, columns, dtype=self.cells.dtype),
+            values=fresh(indices, 1, columns, dtype=self.cells.dtype),
+            before=fresh(indices, columns, dtype=self.cells.dtype),
         )
 
     def after(self, steps: int) -> Self:
@@ -123,6 +123,6 @@ class LatchKernel(Kernel):
 
     def store(self, room: Room) -> LatchStore:
         cells = fresh_zeros(room.batch, room.columns, dtype=room.dtype)
-        places = room.batch * room.steps if room.places is None else room.places
-        values = fresh(places, 1, room.columns, dtype=room.dtype)
-        return LatchStore(cells, values, fresh(places, room.columns, dtype=room.dtype))
+        indices = room.batch * room.steps if room.total_steps is None else room.total_steps
+        values = fresh(indices, 1, room.columns, dtype=room.dtype)
+        return LatchStore(cells, values, fresh(indices, room.columns, dtype=room.dtype))

@@ -204,7 +204,7 @@ def test_kernels_agree_with_the_definition(
 
 def test_a_kernel_that_is_asked_for_and_is_not_there_is_told() -> None:
     model = Transducer(small("lstm", "stack"), inputs=9, outputs=7).to(torch.bfloat16)
-    assert model.kind() is None
+    assert model.architecture() is None
     model.kernel = "fused"
     with pytest.raises(UsageError, match=r"bfloat16 on cpu with memory stack"):
         model.unroll(torch.zeros(1, 2, dtype=torch.int64))

@@ -122,10 +122,10 @@ def test_what_is_inherited_has_no_compiled_code() -> None:
     assert Forgetful().compiled() is None
     settings = {"model": {"memory": "stack"}}
     model = Transducer(resolve(task="copy", settings=settings).model, 9, 9)
-    assert model.kind() is not None
+    assert model.architecture() is not None
     model.memory = Forgetful()
-    assert model.kind() is None
-    assert "cell" not in vars(Peephole)
+    assert model.architecture() is None
+    assert "compiled_unit" not in vars(Peephole)
 
 
 def test_the_tutorial_s_controller_and_generator() -> None:

@@ -166,7 +166,7 @@ class Network:
         self.model = replace(predictor.made_hard(True), threads=1)
         self.nothing = len(self.model.weights.projected) - 1
         self.start = self.model.weights.initial[:, :, 0][self._kept]
-        nothing = self.model.weights.kind.memory.nothing
+        nothing = self.model.weights.architecture.memory.nothing
         self.empty = np.full(self.model.weights.sizes.columns, nothing, self.start.dtype)
 
     @functools.cached_property
@@ -174,7 +174,7 @@ class Network:
         """Which numbers of all states the next step sees, [L, states, H]."""
         weights = self.model.weights
         kept = np.ones(weights.initial[:, :, 0].shape, np.bool_)
-        units = weights.kind.units
+        units = weights.architecture.units
         for layer, hidden in enumerate(weights.layers[1::2]):
             if not hidden.any():
                 kept[layer, 0] = units.split  # a GRU keeps a share of it all the same
@@ -240,7 +240,7 @@ class Network:
         weights, first = self.model.weights, self.model.weights.signals
         with np.errstate(all="ignore"):
             sums = hidden @ weights.heads[first:].T + weights.bias[first:]
-            vectors: Array = np.tanh(sums) if weights.kind.tanh_values else sigmoid(sums)
+            vectors: Array = np.tanh(sums) if weights.architecture.tanh_values else sigmoid(sums)
         return vectors.reshape(len(hidden), self.model.memory.pushes, len(self.empty))
 
     def effective(self, signals: Array, reads: Ids) -> Ids:

@@ -8,16 +8,16 @@ from typing import Any, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 
 from stacktrans.kernels.arrays import Array, check_shape, fresh, fresh_zeros
-from stacktrans.kernels.cells import UnitKind
 from stacktrans.kernels.drive import backward, forward
 from stacktrans.kernels.kernel import Kernel, Room, Store
 from stacktrans.kernels.panels import gate_panels, padded, panels
 from stacktrans.kernels.steps import Backward, Forward, Inputs, StepTrace, Weights
+from stacktrans.kernels.units import UnitType
 
 Numbers = TypeVar("Numbers")
 
 
-class Kind(NamedTuple):
+class Architecture(NamedTuple):
     """What is run.
 
     Attributes:
@@ -31,7 +31,7 @@ class Kind(NamedTuple):
             no gradients then.
     """
 
-    units: UnitKind
+    units: UnitType
     memory: Kernel
     buffered: bool = False
     tanh_values: bool = True
@@ -44,7 +44,7 @@ class ModelWeights(Generic[Numbers]):
     """A controller and what it says to its memory, for a batch of B, as arrays or as tensors.
 
     Attributes:
-        kind: what is run.
+        architecture: what is run.
         projected: [ids, L * gates * H] the gates' sums over each id, bias included; with buffers,
             the last id is no input.
         initial: [L, states, B, H] the state before the first step.
@@ -56,7 +56,7 @@ class ModelWeights(Generic[Numbers]):
         signals: how many of the heads are signals.
     """
 
-    kind: Kind
+    architecture: Architecture
     projected: Numbers
     initial: Numbers
     heads: Numbers
@@ -72,7 +72,7 @@ class Sizes(NamedTuple):
     the rest may be anything, and compiled code would read and write out of bounds.
 
     Attributes:
-        kind: what is run.
+        architecture: what is run.
         layers: L.
         batch: B.
         size: H.
@@ -81,7 +81,7 @@ class Sizes(NamedTuple):
         dtype: of all numbers.
     """
 
-    kind: Kind
+    architecture: Architecture
     layers: int
     batch: int
     size: int
@@ -92,18 +92,19 @@ class Sizes(NamedTuple):
     @classmethod
     def of(cls, weights: ModelWeights[Array]) -> Self:
         """The sizes of a run; raises `ValueError` if weights are not of the right shapes."""
-        kind, signals, heads = weights.kind, weights.signals, weights.heads
+        architecture, signals, heads = weights.architecture, weights.signals, weights.heads
+        units, memory = architecture.units, architecture.memory
         layers, _, batch, size = weights.initial.shape
-        columns = (len(heads) - signals) // max(kind.memory.pushes, 1)
-        sizes = cls(kind, layers, batch, size, signals, columns, heads.dtype)
-        states = (layers, kind.units.states, batch, size)
-        check_shape("signals", (signals,), (kind.memory.signals + (2 if kind.buffered else 0),))
+        columns = (len(heads) - signals) // max(memory.pushes, 1)
+        sizes = cls(architecture, layers, batch, size, signals, columns, heads.dtype)
+        states = (layers, units.states, batch, size)
+        check_shape("signals", (signals,), (memory.signals + 2 * architecture.buffered,))
         check_shape("weights of signals and values", heads.shape, (sizes.heads, size))
         check_shape("biases of signals and values", weights.bias.shape, (sizes.heads,))
         check_shape("initial state", weights.initial.shape, states)
         for index, weight in enumerate(weights.layers):
             layer, hidden = divmod(index, 2)
-            expected = (kind.units.gates * size, size if layer or hidden else sizes.read)
+            expected = (units.gates * size, size if layer or hidden else sizes.read)
             what = "hidden" if hidden else "below"
             check_shape(f"{what} of layer {layer}", weight.shape, expected)
         return sizes
@@ -111,44 +112,44 @@ class Sizes(NamedTuple):
     @property
     def heads(self) -> int:
         """Numbers that come out of the controller for the memory at each step."""
-        return self.signals + self.kind.memory.pushes * self.columns
+        return self.signals + self.architecture.memory.pushes * self.columns
 
     @property
     def read(self) -> int:
         """Numbers read at each step."""
-        return self.kind.memory.reads * self.columns
+        return self.architecture.memory.reads * self.columns
 
     @property
     def projected(self) -> tuple[int, int, int]:
         """The shape of the gates' sums over an id."""
-        return self.layers, self.kind.units.gates, self.size
+        return self.layers, self.architecture.units.gates, self.size
 
     def by_read(self, reads: Array) -> Array:
         """What is read, [n, reads * m], as [n, reads, m]."""
-        return reads.reshape(len(reads), self.kind.memory.reads, self.columns)
+        return reads.reshape(len(reads), self.architecture.memory.reads, self.columns)
 
     def by_gate(self, sums: Array) -> Array:
         """Sums of gates, [n, L, gates * H], as [n, L, gates, H]."""
         return sums.reshape(len(sums), *self.projected)
 
-    def store(self, steps: int, places: int | None = None, held: object = None) -> Store:
+    def store(self, steps: int, total_steps: int | None = None, contents: object = None) -> Store:
         """A memory of the batch; arguments as `Room` has them."""
-        return self.kind.memory.store(
-            Room(self.batch, self.columns, self.dtype, steps, places, held)
+        return self.architecture.memory.store(
+            Room(self.batch, self.columns, self.dtype, steps, total_steps, contents)
         )
 
     def nothing_read(self) -> Array:
         """What was read before the first step: [B, reads * m]."""
-        return np.full((self.batch, self.read), self.kind.memory.nothing, dtype=self.dtype)
+        return np.full((self.batch, self.read), self.architecture.memory.nothing, dtype=self.dtype)
 
-    def new_trace(self, places: int, saved: int) -> StepTrace:
+    def new_trace(self, total_steps: int, saved: int) -> StepTrace:
         """Room for N steps; of what is saved of the units, for some of them."""
         return StepTrace(
-            fresh(saved, self.layers, self.kind.units.saved, self.size, dtype=self.dtype),
-            fresh(places, self.layers, self.size, dtype=self.dtype),
-            fresh(places, self.signals, dtype=self.dtype),
-            fresh(places, self.read, dtype=self.dtype),
-            fresh_zeros(places if self.kind.buffered else 0, dtype=self.dtype),
+            fresh(saved, self.layers, self.architecture.units.saved, self.size, dtype=self.dtype),
+            fresh(total_steps, self.layers, self.size, dtype=self.dtype),
+            fresh(total_steps, self.signals, dtype=self.dtype),
+            fresh(total_steps, self.read, dtype=self.dtype),
+            fresh_zeros(total_steps if self.architecture.buffered else 0, dtype=self.dtype),
         )
 
     def run(
@@ -162,12 +163,12 @@ class Sizes(NamedTuple):
         trace: StepTrace,
     ) -> Forward:
         """What running the steps of some items takes; arguments as `Forward` has them."""
-        kind, count = self.kind, state.shape[2]
-        gates = (count, kind.units.gates, padded(self.size, self.dtype))
+        architecture, count = self.architecture, state.shape[2]
+        gates = (count, architecture.units.gates, padded(self.size, self.dtype))
         return Forward(
-            kind.units.number,
-            int(kind.tanh_values),
-            int(kind.hard),
+            architecture.units.number,
+            int(architecture.tanh_values),
+            int(architecture.hard),
             weights,
             bias,
             starts,
@@ -178,7 +179,7 @@ class Sizes(NamedTuple):
             fresh(*gates, dtype=self.dtype),
             fresh(*gates, dtype=self.dtype),
             fresh(count, padded(self.heads, self.dtype), dtype=self.dtype),
-            fresh(count, kind.memory.pushes, self.columns, dtype=self.dtype),
+            fresh(count, architecture.memory.pushes, self.columns, dtype=self.dtype),
             np.empty(count, np.int64),
         )
 
@@ -200,7 +201,7 @@ class Sizes(NamedTuple):
         if len(taken) != self.batch or (taken < 0).any() or (np.diff(taken) > 0).any():
             what = f"expected the steps of {self.batch} items, the longest first"
             raise ValueError(f"{what}, not {taken}")
-        buffered = self.kind.buffered
+        buffered = self.architecture.buffered
         expected = int(input_starts[-1]) + (2 * self.batch if buffered else 0)
         in_step = buffered or np.array_equal(input_starts, starts)
         if not in_step or len(given) != self.batch or (given < 0).any() or len(ids) != expected:
@@ -221,7 +222,7 @@ def check_ids(ids: Array, count: int) -> None:
 
 def forward_weights(weights: ModelWeights[Array]) -> Weights:
     """Weights of layers and heads in panels."""
-    gates = weights.kind.units.gates
+    gates = weights.architecture.units.gates
     layers = [gate_panels(weight, gates) for weight in weights.layers]
     return _stacked(layers, panels(weights.heads.T))
 
@@ -261,11 +262,11 @@ def forward_part(
     """
     if part.start == part.stop:
         return
-    places = slice(given.starts[part.start], given.starts[part.stop])
+    indices = slice(given.starts[part.start], given.starts[part.stop])
     starts, inputs = _starts_of(part, given.starts), _inputs_of(part, given.inputs)
-    trace = _trace_of(places, given.trace)
+    trace = _trace_of(indices, given.trace)
     run = sizes.run(given.weights, bias, starts, inputs, state, read, trace)
-    forward(run, given.store.forward(part, places), sizes.kind.memory.signals, first)
+    forward(run, given.store.forward(part, indices), sizes.architecture.memory.signals, first)
 
 
 class Grads(NamedTuple):
@@ -287,30 +288,31 @@ def backward_part(sizes: Sizes, part: slice, given: Given, grads: Grads) -> Arra
 
     Gives back the gradient of the initial state, [L, states, B, H].
     """
-    kind, dtype, count = sizes.kind, sizes.dtype, part.stop - part.start
-    grad_state = fresh_zeros(sizes.layers, kind.units.states, count, sizes.size, dtype=dtype)
+    architecture, dtype, count = sizes.architecture, sizes.dtype, part.stop - part.start
+    units, memory = architecture.units, architecture.memory
+    grad_state = fresh_zeros(sizes.layers, units.states, count, sizes.size, dtype=dtype)
     if not count:
         return grad_state
-    places = slice(given.starts[part.start], given.starts[part.stop])
-    own = _trace_of(places, given.trace)
-    hidden, signals, reads = (grad[places] for grad in grads[:3])
-    outer = fresh(count, kind.units.gates, sizes.size, dtype=dtype)
-    values = count, kind.memory.pushes, sizes.columns
+    indices = slice(given.starts[part.start], given.starts[part.stop])
+    own = _trace_of(indices, given.trace)
+    hidden, signals, reads = (grad[indices] for grad in grads[:3])
+    outer = fresh(count, units.gates, sizes.size, dtype=dtype)
+    values = count, memory.pushes, sizes.columns
     run = Backward(
-        kind.units.number,
-        int(kind.tanh_values),
+        units.number,
+        int(architecture.tanh_values),
         given.weights,
         _starts_of(part, given.starts),
         _inputs_of(part, given.inputs),
-        float(kind.state_gradient),
+        float(architecture.state_gradient),
         own,
         StepTrace(own.saved, hidden, signals, sizes.by_read(reads), own.positions),
-        sizes.by_gate(grads.projected[places]),
-        sizes.by_gate(grads.inner[places]),
-        grads.heads[places, None],
+        sizes.by_gate(grads.projected[indices]),
+        sizes.by_gate(grads.inner[indices]),
+        grads.heads[indices, None],
         grad_state,
         outer,
-        np.empty_like(outer) if kind.units.split else outer,
+        np.empty_like(outer) if units.split else outer,
         fresh(count, sizes.heads, dtype=dtype),
         fresh(count, padded(sizes.read, dtype), dtype=dtype),
         sizes.by_read(fresh(count, sizes.read, dtype=dtype)),
@@ -320,7 +322,7 @@ def backward_part(sizes: Sizes, part: slice, given: Given, grads: Grads) -> Arra
         fresh(*values, dtype=dtype),
         np.empty(count, np.int64),
     )
-    backward(run, given.store.backward(part, places), kind.memory.signals)
+    backward(run, given.store.backward(part, indices), memory.signals)
     return grad_state
 
 
@@ -337,6 +339,6 @@ def _inputs_of(part: slice, inputs: Inputs) -> Inputs:
     return inputs._replace(starts=_starts_of(part, inputs.starts), ids=inputs.ids[first:last])
 
 
-def _trace_of(places: slice, trace: StepTrace) -> StepTrace:
+def _trace_of(indices: slice, trace: StepTrace) -> StepTrace:
     """What is kept of some of the steps; what is kept of one step only, or of none, is whole."""
-    return StepTrace._make(each[places] if len(each) > 1 else each for each in trace)
+    return StepTrace._make(each[indices] if len(each) > 1 else each for each in trace)

@@ -20,10 +20,10 @@ from stacktrans.kernels.steps import BatchStep, rounded, sigmoid_signals, sigmoi
 class Store(Protocol):
     """The memory of a batch: the arrays that compiled code works on."""
 
-    def forward(self, part: slice, places: slice) -> Any:
+    def forward(self, part: slice, indices: slice) -> Any:
         """The arrays of a part of the batch, of which some of the N steps are its own."""
 
-    def backward(self, part: slice, places: slice) -> Any:
+    def backward(self, part: slice, indices: slice) -> Any:
         """The same for going backwards; what they refer to is not changed."""
 
     def with_room(self, steps: int) -> Self:
@@ -39,7 +39,7 @@ class Store(Protocol):
         """
 
     @property
-    def held(self) -> Self | None:
+    def contents(self) -> Self | None:
         """What it holds; None for a memory that is not carried from piece to piece."""
 
 
@@ -51,17 +51,17 @@ class Room(NamedTuple):
         columns: size m of a pushed vector.
         dtype: of all numbers.
         steps: T of each string.
-        places: N, how many steps all strings take together, of which all that going backwards
-            needs is kept; None to keep nothing.
-        held: what the memory begins with, which stays as it is; None for nothing.
+        total_steps: N, of all strings together, to keep what the backward pass needs; None to
+            keep nothing.
+        contents: what the memory begins with, which stays as it is; None for nothing.
     """
 
     batch: int
     columns: int
     dtype: np.dtype[Any]
     steps: int
-    places: int | None = None
-    held: Any = None
+    total_steps: int | None = None
+    contents: Any = None
 
 
 @dataclass(frozen=True)
@@ -84,39 +84,39 @@ class Kernel(ABC):
     def store(self, room: Room) -> Store:
         """A memory with room for steps."""
 
-    def check_held(self, held: Any, batch: int, columns: int) -> None:
+    def check_contents(self, contents: Any, batch: int, columns: int) -> None:
         """Raise `ValueError` unless what a batch holds can be what this memory begins with."""
-        if held is not None:
+        if contents is not None:
             raise ValueError("what is carried is of another memory")
 
 
 @by_memory
 def set_signals(
-    memory: Any, count: int, places: Array, sums: Array, bias: Array, signals: Array
+    memory: Any, count: int, indices: Array, sums: Array, bias: Array, signals: Array
 ) -> None:
     """Set the memory's signals at a step by the sums under them; by sigmoids, if not declared.
 
     Args:
         memory: as it was before the step.
         count: how many signals it has, the first ones.
-        places: [B] of the step.
+        indices: [B] of the step.
         sums: [B, count or more].
         bias: [count or more] added to the sums.
         signals: [N, count or more] set.
     """
-    sigmoid_signals(0, count, places, sums, bias, signals)
+    sigmoid_signals(0, count, indices, sums, bias, signals)
 
 
 @by_memory
-def signals_backward(memory: Any, count: int, places: Array, signals: Array, grad: Array) -> None:
+def signals_backward(memory: Any, count: int, indices: Array, signals: Array, grad: Array) -> None:
     """Turn the gradients of the memory's signals, in place, into those of the sums under them."""
-    sigmoid_signals_backward(0, count, places, signals, grad)
+    sigmoid_signals_backward(0, count, indices, signals, grad)
 
 
 @by_memory
-def make_hard(memory: Any, count: int, places: Array, signals: Array) -> None:
+def make_hard(memory: Any, count: int, indices: Array, signals: Array) -> None:
     """Make the memory's signals 0 or 1; each is rounded, if not declared."""
-    rounded(0, count, places, signals)
+    rounded(0, count, indices, signals)
 
 
 @by_memory

@@ -15,9 +15,9 @@ from torch.autograd.function import once_differentiable
 
 from stacktrans.kernels.arrays import Array, check_shape, fresh
 from stacktrans.kernels.batches import (
+    Architecture,
     Given,
     Grads,
-    Kind,
     ModelWeights,
     Sizes,
     backward_part,
@@ -61,12 +61,12 @@ class Carried:
     Attributes:
         units: [L, states, B, H] the state of the controller.
         read: [B, reads * m] what was read last.
-        held: what the memory holds; None for one that holds nothing.
+        contents: what the memory holds; None for one that holds nothing.
     """
 
     units: Tensor
     read: Tensor
-    held: Store | None
+    contents: Store | None
 
 
 def can_run(tensor: Tensor) -> bool:
@@ -102,7 +102,7 @@ class _Plan(NamedTuple):
     """What is run, over what, but for tensors that have gradients.
 
     Attributes:
-        kind: what is run.
+        architecture: what is run.
         signals: how many of the heads are signals.
         starts: [B + 1] where the steps of each item start, and N.
         input_starts: [B + 1] where the inputs of each item start, and how many there are.
@@ -110,7 +110,7 @@ class _Plan(NamedTuple):
         before: what memory and reads to begin with; None for the empty memory.
     """
 
-    kind: Kind
+    architecture: Architecture
     signals: int
     starts: Array
     input_starts: Array
@@ -127,17 +127,17 @@ class _Sequence(torch.autograd.Function):
         CompiledFunction.compile_from_now_on()
         starts, before = plan.starts, plan.before
         projected, start, heads, bias, *layers = map(as_array, tensors)
-        own = ModelWeights(plan.kind, projected, start, heads, bias, layers, plan.signals)
+        own = ModelWeights(plan.architecture, projected, start, heads, bias, layers, plan.signals)
         sizes = Sizes.of(own)
         inputs = sizes.inputs(starts, plan.input_starts, plan.ids, projected)
-        first, held, places = torch.from_numpy(sizes.nothing_read()), None, int(starts[-1])
+        first, contents, total = torch.from_numpy(sizes.nothing_read()), None, int(starts[-1])
         if before is not None:
             # The state of the units is known to be of these sizes: it is the initial one.
             check_shape("read", before.read.shape, (sizes.batch, sizes.read))
-            plan.kind.memory.check_held(before.held, sizes.batch, sizes.columns)
-            first, held = before.read, before.held
-        store = sizes.store(int(np.diff(starts).max(initial=0)), places, held)
-        trace = sizes.new_trace(places, places)
+            plan.architecture.memory.check_contents(before.contents, sizes.batch, sizes.columns)
+            first, contents = before.read, before.contents
+        store = sizes.store(int(np.diff(starts).max(initial=0)), total, contents)
+        trace = sizes.new_trace(total, total)
         given = Given(forward_weights(own), starts, inputs, store, trace)
         reads = as_array(first)
 
@@ -152,7 +152,7 @@ class _Sequence(torch.autograd.Function):
         ctx.save_for_backward(*tensors[1:], *kept)
         ctx.plan, ctx.sizes, ctx.inputs, ctx.store, ctx.first = plan, sizes, inputs, store, first
         units, last = np.concatenate(states, axis=2), np.concatenate(reads_last)
-        carried = Carried(torch.from_numpy(units), torch.from_numpy(last), store.held)
+        carried = Carried(torch.from_numpy(units), torch.from_numpy(last), store.contents)
         return kept[1][:, -1], kept[2], kept[3], carried
 
     @staticmethod
@@ -163,7 +163,7 @@ class _Sequence(torch.autograd.Function):
         weights, trace = rest[:-5], rest[-5:]
         sizes: Sizes = ctx.sizes
         plan: _Plan = ctx.plan
-        if plan.kind.hard:
+        if plan.architecture.hard:
             raise ValueError("signals that are made 0 or 1 have no gradients")
         inputs: Inputs = ctx.inputs
         ready = backward_weights([*map(as_array, weights)], as_array(heads))
@@ -182,7 +182,9 @@ class _Sequence(torch.autograd.Function):
         grad_weights: list[Tensor | None] = []
         for index, wanted in enumerate(ctx.needs_input_grad[-len(weights) :]):
             layer, before = divmod(index, 2)
-            grad = (grad_inner if before and plan.kind.units.split else grad_projected)[:, layer]
+            grad = (grad_inner if before and plan.architecture.units.split else grad_projected)[
+                :, layer
+            ]
             if not wanted:
                 grad_weights.append(None)
             elif before:
@@ -206,7 +208,7 @@ class _Sequence(torch.autograd.Function):
 
 def _grads(sizes: Sizes, trace: StepTrace, given: Sequence[Tensor | None]) -> Grads:
     """Gradients that come from outside, and room for those that are found."""
-    shape = (len(trace.hidden), sizes.layers, sizes.kind.units.gates * sizes.size)
+    shape = (len(trace.hidden), sizes.layers, sizes.architecture.units.gates * sizes.size)
     dtype = sizes.dtype
     outputs = trace.hidden[:, -1], trace.signals, trace.reads
     hidden, signals, reads = (
@@ -218,7 +220,7 @@ def _grads(sizes: Sizes, trace: StepTrace, given: Sequence[Tensor | None]) -> Gr
         signals,
         reads,
         fresh(*shape, dtype=dtype),
-        fresh(*(shape if sizes.kind.units.split else (0, 0, 0)), dtype=dtype),
+        fresh(*(shape if sizes.architecture.units.split else (0, 0, 0)), dtype=dtype),
         fresh(shape[0], sizes.heads, dtype=dtype),
     )
 
@@ -259,11 +261,11 @@ def _projected_gradient(rows: Tensor, inputs: Inputs, starts: Array, positions: 
         return _added_up(rows, inputs.ids, count)
     lengths, items = np.diff(inputs.starts), np.arange(len(starts) - 1)
     of = np.repeat(items, np.diff(starts))
-    places = positions.numpy()
-    # A NaN is no place; as in compiled code.
-    whole = np.where(places < lengths[of], places, lengths[of]).astype(int)
+    read = positions.numpy()
+    # A NaN is no position; as in compiled code.
+    whole = np.where(read < lengths[of], read, lengths[of]).astype(int)
     first = (inputs.starts[:-1] + 2 * items)[of] + whole
-    share = torch.from_numpy(places - np.floor(places)).unsqueeze(1)
+    share = torch.from_numpy(read - np.floor(read)).unsqueeze(1)
     later = rows * share
     return _added_up(rows - later, inputs.ids[first], count) + _added_up(
         later, inputs.ids[first + 1], count
@@ -272,8 +274,8 @@ def _projected_gradient(rows: Tensor, inputs: Inputs, starts: Array, positions: 
 
 def _added_up(rows: Tensor, ids: Array, count: int) -> Tensor:
     """Rows added up by the id they belong to: [N, size] and [N] -> [count, size]."""
-    places = torch.from_numpy(ids)
-    grad: Tensor = torch.ops.aten.embedding_dense_backward(rows, places, count, -1, False)
+    indices = torch.from_numpy(ids)
+    grad: Tensor = torch.ops.aten.embedding_dense_backward(rows, indices, count, -1, False)
     return grad
 
 
@@ -300,14 +302,14 @@ def fused_sequence(
     """
     starts, input_starts = np.cumsum([0, *steps]), np.cumsum([0, *lengths])
     inputs, initial = as_array(ids), weights.initial
-    if weights.kind.buffered:
+    if weights.architecture.buffered:
         nothing = len(weights.projected) - 1
         check_ids(inputs, nothing)
         inputs = np.insert(inputs, np.repeat(input_starts[1:], 2), nothing)
     if before is not None:
         check_shape("units", before.units.shape, tuple(initial.shape))
         initial = before.units
-    plan = _Plan(weights.kind, weights.signals, starts, input_starts, inputs, before)
+    plan = _Plan(weights.architecture, weights.signals, starts, input_starts, inputs, before)
     shared = weights.projected, initial, weights.heads, weights.bias
     run: Any = _Sequence.apply
     *done, carried = run(plan, *shared, *weights.layers)

@@ -66,12 +66,12 @@ class BatchStep(NamedTuple):
 
     Attributes:
         number: which of the steps of each string, from 0.
-        places: [B] where it is among all N steps, of the items that have as many.
+        indices: [B] where it is among all N steps, of the items that have as many.
         starts: [B + 1] where the steps of each item start among them, and N.
     """
 
     number: int
-    places: Array
+    indices: Array
     starts: Array
 
 
@@ -79,7 +79,7 @@ class Forward(NamedTuple):
     """What running the steps of B items takes, whatever the memory.
 
     Attributes:
-        cell: number of the kind of units.
+        unit: number of the type of unit.
         tanh_values: 1 if values go through a tanh, 0 if through a sigmoid.
         hard: 1 if signals are made 0 or 1.
         weights: in panels.
@@ -94,10 +94,10 @@ class Forward(NamedTuple):
         inner: the same.
         heads: [B, as wide as `weights.heads`] to work in.
         values: [B, pushes, m] to work in.
-        places: [B] to work in.
+        indices: [B] to work in.
     """
 
-    cell: int
+    unit: int
     tanh_values: int
     hard: int
     weights: Weights
@@ -111,14 +111,14 @@ class Forward(NamedTuple):
     inner: Array
     heads: Array
     values: Array
-    places: Array
+    indices: Array
 
 
 class Backward(NamedTuple):
     """What running the steps of B items backwards takes, whatever the memory.
 
     Attributes:
-        cell: number of the kind of units.
+        unit: number of the type of unit.
         tanh_values: as for going forwards.
         weights: in panels, but those of the transposed matrices.
         starts: [B + 1] as for going forwards.
@@ -140,10 +140,10 @@ class Backward(NamedTuple):
         grad_position: [B] zeros, to work in.
         values: [B, pushes, m] to work in.
         grad_values: [B, pushes, m] to work in.
-        places: [B] to work in.
+        indices: [B] to work in.
     """
 
-    cell: int
+    unit: int
     tanh_values: int
     weights: Weights
     starts: Array
@@ -164,56 +164,56 @@ class Backward(NamedTuple):
     grad_position: Array
     values: Array
     grad_values: Array
-    places: Array
+    indices: Array
 
 
 @compiled
-def places_at(starts: Array, step: int, places: Array) -> Array:
+def indices_at(starts: Array, step: int, indices: Array) -> Array:
     """Set where in the trace the items that take a step have it; gives back their places.
 
     The items with the most steps are the first ones; see `Forward.starts`.
     """
     count = 0
-    while count < places.shape[0] and starts[count + 1] - starts[count] > step:
-        places[count] = starts[count] + step
+    while count < indices.shape[0] and starts[count + 1] - starts[count] > step:
+        indices[count] = starts[count] + step
         count += 1
-    return places[:count]
+    return indices[:count]
 
 
 @compiled
 def sigmoid_signals(
-    first: int, last: int, places: Array, sums: Array, bias: Array, signals: Array
+    first: int, last: int, indices: Array, sums: Array, bias: Array, signals: Array
 ) -> None:
     """Set the signals from `first` up to `last` of a step, [N, signals], by sums [B, signals]."""
-    for item in range(places.shape[0]):
-        place = places[item]
+    for item in range(indices.shape[0]):
+        index = indices[item]
         for i in range(first, last):
-            signals[place, i] = sigmoid(sums[item, i] + bias[i])
+            signals[index, i] = sigmoid(sums[item, i] + bias[i])
 
 
 @compiled
 def sigmoid_signals_backward(
-    first: int, last: int, places: Array, signals: Array, grad: Array
+    first: int, last: int, indices: Array, signals: Array, grad: Array
 ) -> None:
     """Turn the gradients of signals, [B, signals], into those of the sums under them."""
     one = grad.dtype.type(1)
-    for item in range(places.shape[0]):
-        place = places[item]
+    for item in range(indices.shape[0]):
+        index = indices[item]
         for i in range(first, last):
-            signal = signals[place, i]
+            signal = signals[index, i]
             grad[item, i] *= signal * (one - signal)
 
 
 @compiled
-def rounded(first: int, last: int, places: Array, signals: Array) -> None:
+def rounded(first: int, last: int, indices: Array, signals: Array) -> None:
     """Signals made 0 or 1; one half is 0, as torch rounds it, and a NaN stays."""
-    for item in range(places.shape[0]):
-        place = places[item]
+    for item in range(indices.shape[0]):
+        index = indices[item]
         for i in range(first, last):
-            if signals[place, i] > 0.5:
-                signals[place, i] = 1
-            elif signals[place, i] <= 0.5:
-                signals[place, i] = 0
+            if signals[index, i] > 0.5:
+                signals[index, i] = 1
+            elif signals[index, i] <= 0.5:
+                signals[index, i] = 0
 
 
 @compiled
@@ -267,21 +267,21 @@ def _read_at(starts: Array, ids: Array, item: int, position: Any) -> tuple[int, 
 
 @compiled
 def add_projected(
-    inputs: Inputs, layer: int, places: Array, positions: Array, outer: Array
+    inputs: Inputs, layer: int, indices: Array, positions: Array, outer: Array
 ) -> None:
     """Add the sums of the gates over what is read, [B, gates, H or more]."""
     projected, buffered = inputs.projected, inputs.buffered
     starts, ids = inputs.starts, inputs.ids
     gates, size = projected.shape[2], projected.shape[3]
-    for item in range(places.shape[0]):
+    for item in range(indices.shape[0]):
         if buffered:
-            one, other, share = _read_at(starts, ids, item, positions[places[item]])
+            one, other, share = _read_at(starts, ids, item, positions[indices[item]])
             for gate in range(gates):
                 for i in range(size):
                     first, second = projected[one, layer, gate, i], projected[other, layer, gate, i]
                     outer[item, gate, i] += first + share * (second - first)
         else:
-            one = ids[places[item]]
+            one = ids[indices[item]]
             for gate in range(gates):
                 for i in range(size):
                     outer[item, gate, i] += projected[one, layer, gate, i]
@@ -302,67 +302,69 @@ def _share_gradient(
 
 @compiled
 def positions_backward(
-    inputs: Inputs, layer: int, places: Array, positions: Array, outer: Array, grad: Array
+    inputs: Inputs, layer: int, indices: Array, positions: Array, outer: Array, grad: Array
 ) -> None:
     """Add to the gradients of the positions of items in their buffers, [B]."""
     projected, starts, ids = inputs.projected, inputs.starts, inputs.ids
-    for item in range(places.shape[0]):
-        one, other, _ = _read_at(starts, ids, item, positions[places[item]])
+    for item in range(indices.shape[0]):
+        one, other, _ = _read_at(starts, ids, item, positions[indices[item]])
         grad[item] += _share_gradient(projected, one, other, layer, item, outer)
 
 
 @compiled
-def keep_rows(rows: Array, layer: int, places: Array, kept: Array) -> None:
+def keep_rows(rows: Array, layer: int, indices: Array, kept: Array) -> None:
     """Put rows of a step, [B, K or more], where they are kept, [N, L, K]."""
-    for item in range(places.shape[0]):
-        place = places[item]
+    for item in range(indices.shape[0]):
+        index = indices[item]
         for i in range(kept.shape[2]):
-            kept[place, layer, i] = rows[item, i]
+            kept[index, layer, i] = rows[item, i]
 
 
 @compiled
-def keep_gates(rows: Array, layer: int, places: Array, kept: Array) -> None:
+def keep_gates(rows: Array, layer: int, indices: Array, kept: Array) -> None:
     """Put the gradients of gates, [B, gates, H], where they are kept, [N, L, gates, H]."""
-    for item in range(places.shape[0]):
-        place = places[item]
+    for item in range(indices.shape[0]):
+        index = indices[item]
         for gate in range(rows.shape[1]):
             for i in range(rows.shape[2]):
-                kept[place, layer, gate, i] = rows[item, gate, i]
+                kept[index, layer, gate, i] = rows[item, gate, i]
 
 
 @compiled
-def keep_reads(read: Array, places: Array, reads: Array) -> None:
+def keep_reads(read: Array, indices: Array, reads: Array) -> None:
     """Put what was read at a step, [B, reads, m], where it is kept, [N, reads, m]."""
-    for item in range(places.shape[0]):
-        place = places[item]
+    for item in range(indices.shape[0]):
+        index = indices[item]
         for end in range(reads.shape[1]):
             for i in range(reads.shape[2]):
-                reads[place, end, i] = read[item, end, i]
+                reads[index, end, i] = read[item, end, i]
 
 
 @compiled
-def reads_backward(places: Array, below: Array, given: Array, grad: Array) -> None:
+def reads_backward(indices: Array, below: Array, given: Array, grad: Array) -> None:
     """Set the gradients of what was read: from the units of the next step, and from outside."""
     size = grad.shape[2]
     for end in range(grad.shape[1]):
-        for item in range(places.shape[0]):
-            place, part = places[item], below[item, end * size :]
+        for item in range(indices.shape[0]):
+            index, part = indices[item], below[item, end * size :]
             for i in range(size):
-                grad[item, end, i] = part[i] + given[place, end, i]
+                grad[item, end, i] = part[i] + given[index, end, i]
 
 
 @compiled
-def signals_given(own: int, places: Array, grad_position: Array, given: Array, grad: Array) -> None:
+def signals_given(
+    own: int, indices: Array, grad_position: Array, given: Array, grad: Array
+) -> None:
     """Set the gradients of the signals of buffers, and add those of all that are from outside."""
     count = given.shape[1]
-    for item in range(places.shape[0]):
+    for item in range(indices.shape[0]):
         if own < count:
             # Of the last two only the strength of reading on matters to the next step.
             grad[item, own] = grad_position[item]
             grad[item, own + 1] = 0
-        place = places[item]
+        index = indices[item]
         for i in range(count):
-            grad[item, i] += given[place, i]
+            grad[item, i] += given[index, i]
 
 
 @compiled
@@ -374,23 +376,23 @@ def add_rows(out: Array, count: int, rows: Array) -> None:
 
 
 @compiled
-def positions_step(positions: Array, signals: Array, starts: Array, places: Array) -> None:
+def positions_step(positions: Array, signals: Array, starts: Array, indices: Array) -> None:
     """Go on in the input of each buffer by what the signals of a step say."""
     read_on = signals.shape[1] - 2
-    for item in range(places.shape[0]):
-        place = places[item]
-        if place + 1 < starts[item + 1]:
-            positions[place + 1] = positions[place] + signals[place, read_on]
+    for item in range(indices.shape[0]):
+        index = indices[item]
+        if index + 1 < starts[item + 1]:
+            positions[index + 1] = positions[index] + signals[index, read_on]
 
 
 @compiled
-def add_given(grad_state: Array, places: Array, given: Array) -> None:
+def add_given(grad_state: Array, indices: Array, given: Array) -> None:
     """Add gradients from outside, [N, 1, H], to those of the output of the highest layer."""
     layer = grad_state.shape[0] - 1
-    for item in range(places.shape[0]):
-        place = places[item]
+    for item in range(indices.shape[0]):
+        index = indices[item]
         for i in range(grad_state.shape[3]):
-            grad_state[layer, 0, item, i] += given[place, 0, i]
+            grad_state[layer, 0, item, i] += given[index, 0, i]
 
 
 @compiled

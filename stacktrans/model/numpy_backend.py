@@ -14,19 +14,19 @@ from stacktrans.common.registry import CONTROLLERS
 from stacktrans.decoding.model import Mixed
 from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.batches import (
+    Architecture,
     Given,
-    Kind,
     ModelWeights,
     Sizes,
     check_ids,
     forward_part,
     forward_weights,
 )
-from stacktrans.kernels.cells import CELLS
 from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.kernels.drive import forward
 from stacktrans.kernels.kernel import Store
 from stacktrans.kernels.steps import Forward, Inputs, Weights
+from stacktrans.kernels.units import UNITS
 from stacktrans.memory import Memory, Reading, make_memory
 from stacktrans.model.units import Units
 from stacktrans.settings.model_config import BuffersConfig, ModelConfig
@@ -36,16 +36,18 @@ STRINGS_AT_ONCE = 64
 """Strings that take several steps together: few enough for their states to stay in a cache."""
 
 
-def kind_of(config: ModelConfig, memory: Memory[Any], hard: bool = False) -> Kind | None:
+def architecture_of(
+    config: ModelConfig, memory: Memory[Any], hard: bool = False
+) -> Architecture | None:
     """What compiled code has to run for a model; None if there is none for it."""
     # Only if it is the class's own: what a class computes may differ from what its base does.
-    units = vars(CONTROLLERS.load(config.controller.name)).get("cell")
+    units = vars(CONTROLLERS.load(config.controller.name)).get("compiled_unit")
     steps = memory.compiled() if units else None
     if not steps:
         return None
     tanh = config.value_nonlinearity == "tanh"
     gradient = config.units.state_gradient
-    return Kind(CELLS[units], steps, config.buffers is not None, tanh, gradient, hard)
+    return Architecture(UNITS[units], steps, config.buffers is not None, tanh, gradient, hard)
 
 
 @dataclass(eq=False)
@@ -72,7 +74,7 @@ class RunWeights(ModelWeights[Array]):
     @property
     def inputs(self) -> int:
         """How many ids of inputs there are."""
-        return len(self.projected) - self.kind.buffered
+        return len(self.projected) - self.architecture.buffered
 
 
 @dataclass(eq=False)
@@ -186,7 +188,7 @@ def _step(weights: RunWeights, state: State, ids: Array, projected: Array) -> Ar
         run.inputs.ids[:] = ids
         if projected is not weights.projected:
             run.inputs.projected[:] = projected.reshape(run.inputs.projected.shape)
-    forward(run, state.memory, sizes.kind.memory.signals, state.used)
+    forward(run, state.memory, sizes.architecture.memory.signals, state.used)
     state.used += 1
     state.signals = run.trace.signals
     return run.trace.hidden[:, -1]
@@ -222,7 +224,7 @@ class ArrayModel:
     @property
     def hard(self) -> bool:
         """Whether signals are made 0 or 1."""
-        return self.weights.kind.hard
+        return self.weights.architecture.hard
 
     @property
     def buffers(self) -> BuffersConfig | None:
@@ -237,8 +239,8 @@ class ArrayModel:
 
     def made_hard(self, hard: bool) -> ArrayModel:
         """The same where signals are made 0 or 1, or not."""
-        kind = self.weights.kind._replace(hard=hard)
-        return replace(self, weights=replace(self.weights, kind=kind))
+        architecture = self.weights.architecture._replace(hard=hard)
+        return replace(self, weights=replace(self.weights, architecture=architecture))
 
     def start(self, batch: int, steps: int = 0) -> State:
         """See `Model.start`."""
@@ -315,12 +317,12 @@ def from_weights(
     None if there is no compiled code for it.
     """
     memory = make_memory(config)
-    kind = kind_of(config, memory, hard)
-    if kind is None:
+    architecture = architecture_of(config, memory, hard)
+    if architecture is None:
         return None
     units: type[Units] = CONTROLLERS.load(config.controller.name)
     rows = weights.get("embedding.weight", np.eye(inputs, dtype=weights["classifier.weight"].dtype))
-    if kind.buffered:  # after the last input nothing is read
+    if architecture.buffered:  # after the last input nothing is read
         rows = np.concatenate([rows, np.zeros_like(rows[:1])])
     read_size = memory.reads * config.memory_size
     size = units.size_in(config, rows.shape[1], read_size)
@@ -332,7 +334,7 @@ def from_weights(
     signals, signals_bias = _linear(weights, "operation.signals", size)
     values, values_bias = _linear(weights, "operation.values", size)
     run = RunWeights(
-        kind,
+        architecture,
         np.concatenate(projected, axis=1),
         np.stack(initial)[:, :, None],
         np.concatenate([signals, values]),

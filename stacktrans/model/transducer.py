@@ -19,7 +19,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import UsageError
-from stacktrans.kernels.batches import Kind, ModelWeights
+from stacktrans.kernels.batches import Architecture, ModelWeights
 from stacktrans.kernels.sequences import Carried as CarriedCompiled
 from stacktrans.kernels.sequences import as_array, can_run, fused_sequence
 from stacktrans.memory import Memory, make_memory
@@ -27,7 +27,7 @@ from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition
 from stacktrans.model.controllers import Controller, GateNoise, Layer, Operation, no_noise
 from stacktrans.model.definition import TransducerState, Unrolled
-from stacktrans.model.numpy_backend import ArrayModel, from_weights, kind_of
+from stacktrans.model.numpy_backend import ArrayModel, architecture_of, from_weights
 from stacktrans.model.weights import linear_maps
 from stacktrans.settings.model_config import ModelConfig
 
@@ -60,7 +60,7 @@ class Transducer(nn.Module):
         self.config, self.inputs = config, inputs
         self.kernel = config.kernel
         self.hard, self.sharpness = False, 1.0
-        self._kinds: dict[Any, Kind | None] = {}
+        self._architectures: dict[Any, Architecture | None] = {}
         maps, biases = linear_maps(config, inputs, outputs), config.controller.biases
         shown, embedding = maps.get("output.0"), maps.get("embedding")
         self.embedding = nn.Embedding(*embedding) if embedding else None
@@ -140,8 +140,8 @@ class Transducer(nn.Module):
         lengths = [longest] * count if lengths is None else lengths
         if len(lengths) != count or not all(0 <= length <= longest for length in lengths):
             raise ValueError(f"lengths of {count} items, 0 to {longest} each, are not {lengths}")
-        if kind := self.kind():
-            return _unroll_compiled(self, kind, inputs, lengths, noise)[0]
+        if architecture := self.architecture():
+            return _unroll_compiled(self, architecture, inputs, lengths, noise)[0]
         if self.config.buffers:
             return definition.unroll_buffered(self, inputs, lengths)
         return definition.unroll(self, inputs, noise=noise)[0]
@@ -164,13 +164,13 @@ class Transducer(nn.Module):
         if self.config.buffers:
             raise UsageError("a buffered model can't be run piece by piece")
         self.memory.check_carries()
-        if not (kind := self.kind()):
+        if not (architecture := self.architecture()):
             assert not isinstance(state, CarriedCompiled)
             unrolled, after = definition.unroll(self, inputs, state, noise)
             return unrolled, replace(after.detach(), memory=self.memory.carried(after.memory))
         assert not isinstance(state, TransducerState)
         count, steps = inputs.shape
-        return _unroll_compiled(self, kind, inputs, [steps] * count, noise, state)
+        return _unroll_compiled(self, architecture, inputs, [steps] * count, noise, state)
 
     @torch.no_grad()
     def in_arrays(self) -> ArrayModel | None:
@@ -179,12 +179,12 @@ class Transducer(nn.Module):
         Raises:
             UsageError: compiled code is asked for and there is none.
         """
-        if not self.kind():
+        if not self.architecture():
             return None
         weights = {name: as_array(weight) for name, weight in self.state_dict().items()}
         return from_weights(self.config, weights, self.inputs, self.hard, torch.get_num_threads())
 
-    def kind(self) -> Kind | None:
+    def architecture(self) -> Architecture | None:
         """What compiled code has to run; None if the model is run in torch.
 
         Raises:
@@ -192,10 +192,10 @@ class Transducer(nn.Module):
         """
         weight = self.classifier.weight
         key = (self.memory, self.kernel, self.hard, weight.device, weight.dtype)
-        if key not in self._kinds:
-            found = compiled_kind(self.config, self.memory, weight, self.kernel, self.hard)
-            self._kinds[key] = found
-        return self._kinds[key]
+        if key not in self._architectures:
+            found = compiled_architecture(self.config, self.memory, weight, self.kernel, self.hard)
+            self._architectures[key] = found
+        return self._architectures[key]
 
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
         """Logits [n, outputs] of the n symbols of the target that a mask [B, T] marks."""
@@ -235,7 +235,7 @@ class Transducer(nn.Module):
 
 def _unroll_compiled(
     model: Transducer,
-    kind: Kind,
+    architecture: Architecture,
     inputs: Tensor,
     lengths: Sequence[int],
     noise: GateNoise,
@@ -245,14 +245,14 @@ def _unroll_compiled(
     longest_first = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
     steps = [model.config.steps_over(length) for length in lengths]
     ids = inputs.flatten()[_places(longest_first, lengths, inputs.shape[1])]
-    if kind.buffered:
+    if architecture.buffered:
         # After the last input nothing is read.
         rows = functional.pad(model.embed(torch.arange(model.inputs)), (0, 0, 0, 1))
         projected = [layer.project(rows) for layer in model.controller.all_layers]
     else:
         projected, ids = _projected(model, ids, noise)
     done, carried = fused_sequence(
-        _weights(model, kind, projected, len(lengths)),
+        _weights(model, architecture, projected, len(lengths)),
         [lengths[row] for row in longest_first],
         [steps[row] for row in longest_first],
         ids,
@@ -268,7 +268,7 @@ def _unroll_compiled(
         empty = numbers.new_zeros(len(steps) * longest, numbers.shape[1])
         return empty.index_copy(0, places, numbers).view(shape)
 
-    taken = steps if kind.buffered else None
+    taken = steps if architecture.buffered else None
     return Unrolled(placed(done.hidden), placed(done.signals), taken), carried
 
 
@@ -290,7 +290,7 @@ def _projected(model: Transducer, ids: Tensor, noise: GateNoise) -> tuple[list[T
 
 
 def _weights(
-    model: Transducer, kind: Kind, projected: Sequence[Tensor], batch: int
+    model: Transducer, architecture: Architecture, projected: Sequence[Tensor], batch: int
 ) -> ModelWeights[Tensor]:
     layers = model.controller.all_layers
     nothing = model.classifier.weight.new_zeros(0, model.controller.hidden_size)
@@ -304,7 +304,7 @@ def _weights(
     signals, signal_bias = head(operation.signals if operation else None)
     values, value_bias = head(operation.values if operation else None)
     return ModelWeights(
-        kind,
+        architecture,
         torch.cat([*projected], dim=1) if projected[1:] else projected[0],
         torch.stack([torch.stack(layer.initial(batch)) for layer in layers]),
         torch.cat([signals, values]),
@@ -321,9 +321,9 @@ def _places(rows: Sequence[int], lengths: Sequence[int], longest: int) -> Tensor
     return torch.from_numpy(np.repeat(starts, taken) + np.arange(taken.sum()))
 
 
-def compiled_kind(
+def compiled_architecture(
     config: ModelConfig, memory: Memory[Any], weight: Tensor, kernel: str, hard: bool = False
-) -> Kind | None:
+) -> Architecture | None:
     """What compiled code has to run for a model; None if torch is to run it.
 
     `weight` is one of its weights, for their type and device.
@@ -333,14 +333,14 @@ def compiled_kind(
     """
     if kernel == "torch":
         return None
-    kind = kind_of(config, memory, hard) if can_run(weight) else None
-    if kind is None and kernel == "fused":
+    architecture = architecture_of(config, memory, hard) if can_run(weight) else None
+    if architecture is None and kernel == "fused":
         raise UsageError(
             f"kernel: no fused one for {weight.dtype} on {weight.device.type} "
             f"with memory {config.memory.name} and controller {config.controller.name}; "
             "expected auto or torch"
         )
-    return kind
+    return architecture
 
 
 class _WithoutDrawing(TorchFunctionMode):

@@ -18,15 +18,15 @@ class Units:
     Attributes:
         gates: names of the blocks of H rows in the weights.
         states: how many vectors [H] the state is made of; the first is the output.
-        cell: by which compiled code of `stacktrans.kernels.cells` they are run; None for none. It
-            is not inherited.
+        compiled_unit: the entry of `UNITS` in `stacktrans.kernels.units` that runs them; None for
+            none. It is not inherited.
         units: whether a layer has units of its own; one without passes its input on.
     """
 
     gates: ClassVar[tuple[str, ...]]
     states: ClassVar[int]
     units: ClassVar[bool] = True
-    cell: ClassVar[str | None] = None
+    compiled_unit: ClassVar[str | None] = None
 
     @classmethod
     def layer(cls) -> Any:
@@ -61,7 +61,7 @@ class LSTM(Units):
     """Long short-term memory."""
 
     gates = ("input", "forget", "output", "candidate")
-    cell = "lstm"
+    compiled_unit = "lstm"
     states = 2
 
 
@@ -69,7 +69,7 @@ class GRU(Units):
     """Gated recurrent unit; its update gate keeps."""
 
     gates = ("reset", "update", "candidate")
-    cell = "gru"
+    compiled_unit = "gru"
     states = 1
 
 
@@ -77,7 +77,7 @@ class RNN(Units):
     """Simple recurrent units with tanh."""
 
     gates = ("candidate",)
-    cell = "rnn"
+    compiled_unit = "rnn"
     states = 1
 
 
@@ -85,7 +85,7 @@ class Sigmoid(Units):
     """Simple recurrent units with a sigmoid (joulin2015, section 2)."""
 
     gates = ("candidate",)
-    cell = "sigmoid"
+    compiled_unit = "sigmoid"
     states = 1
 
 
@@ -96,6 +96,6 @@ class Linear(Units):
     """
 
     gates = ("sum",)
-    cell = "linear"
+    compiled_unit = "linear"
     states = 1
     units = False

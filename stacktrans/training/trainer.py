@@ -23,7 +23,7 @@ from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablations
 from stacktrans.model.devices import computing_with
-from stacktrans.model.transducer import Transducer, compiled_kind, without_numbers
+from stacktrans.model.transducer import Transducer, compiled_architecture, without_numbers
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer, overlay, validated
 from stacktrans.tasks.corpus import Corpus
@@ -417,7 +417,7 @@ def prepared(config: RunConfig, device: torch.device, data: Path | None = None) 
     else:
         source = Examples(config, task, examples) if examples else Strings(config, task)
     model, weight = config.model, torch.empty(0, device=device)
-    compiled_kind(model, make_memory(model), weight, model.kernel)
+    compiled_architecture(model, make_memory(model), weight, model.kernel)
     check_room(config, source.layout)
     source.check()
     return source

@@ -71,7 +71,7 @@ class Cells(NamedTuple):
     def empty(cls, actions: Actions, room: Room) -> "Cells":
         """No cells, and no room for any; but for what is pushed."""
         dtype, batch, rows = room.dtype, room.batch, 1 + actions.lists
-        shape = (1 if room.places is None else room.places, actions.number, room.columns)
+        shape = (1 if room.total_steps is None else room.total_steps, actions.number, room.columns)
         return cls(
             actions,
             np.zeros((batch, rows, actions.number, 0), dtype),
@@ -95,7 +95,7 @@ class Cells(NamedTuple):
         return int(self.used.max(initial=0))
 
     @property
-    def held(self) -> "Cells":
+    def contents(self) -> "Cells":
         """See `Store`: the cells, without what was kept of steps."""
         return self._replace(
             kept=self.kept[:, :0].copy(),
@@ -103,17 +103,17 @@ class Cells(NamedTuple):
             values=self.values[:0].copy(),
         )
 
-    def forward(self, part: slice, places: slice) -> "Cells":
+    def forward(self, part: slice, indices: slice) -> "Cells":
         """See `Store`."""
-        values = self.values[places] if len(self.values) > 1 else self.values
+        values = self.values[indices] if len(self.values) > 1 else self.values
         work = (self.room + PADDING + 2) * values.shape[2]
         padded = fresh(work, dtype=values.dtype)
         own = (array[part] for array in self[1:6])
         return Cells._make((self.actions, *own, self.kept_starts, values, padded))
 
-    def backward(self, part: slice, places: slice) -> "CellsBackward":
+    def backward(self, part: slice, indices: slice) -> "CellsBackward":
         """See `Store`; what was held before the first step is constant."""
-        cells = self.forward(part, places)
+        cells = self.forward(part, indices)
         batch, rows, count, _ = cells.cells.shape
         size, dtype = cells.values.shape[2], cells.values.dtype
         # A step deeper than any read reaches, since gradients move before they are cut off.

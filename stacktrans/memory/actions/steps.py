@@ -48,21 +48,21 @@ class ActionKernel(Kernel):
     def store(self, room: Room) -> Cells:
         """See `Kernel.store`; cells are held."""
         empty = Cells.empty(self.actions, room)
-        before = empty if room.held is None else room.held._replace(values=empty.values)
+        before = empty if room.contents is None else room.contents._replace(values=empty.values)
         cells = before.moved(min(before.most + room.steps, self.actions.capacity))
-        return cells if room.places is None else cells.keeping(room.steps, before.most)
+        return cells if room.total_steps is None else cells.keeping(room.steps, before.most)
 
-    def check_held(self, held: Any, batch: int, columns: int) -> None:
-        if not isinstance(held, Cells):
+    def check_contents(self, contents: Any, batch: int, columns: int) -> None:
+        if not isinstance(contents, Cells):
             raise ValueError("what is carried is of another memory")
         actions = self.actions
-        check_shape("cells", held.cells.shape[:3], (batch, 1 + actions.lists, actions.number))
+        check_shape("cells", contents.cells.shape[:3], (batch, 1 + actions.lists, actions.number))
         numbers = actions.lists * actions.number * columns
-        check_shape("heads of lists", held.head.shape, (batch, numbers))
+        check_shape("heads of lists", contents.head.shape, (batch, numbers))
 
 
 @compiled
-def _shares(actions: Actions, signals: Array, place: int, which: int) -> tuple[Any, Any, Any, Any]:
+def _shares(actions: Actions, signals: Array, index: int, which: int) -> tuple[Any, Any, Any, Any]:
     """The probabilities of one stack's or list's actions, its own and then that of doing nothing.
 
     Of a stack's, which are two, the third is 0.
@@ -70,10 +70,10 @@ def _shares(actions: Actions, signals: Array, place: int, which: int) -> tuple[A
     none = signals.dtype.type(0)
     first = which * actions.each
     return (
-        signals[place, first],
-        signals[place, first + 1],
-        signals[place, first + 2] if actions.lists else none,
-        signals[place, first + actions.each - 1] if actions.no_op else none,
+        signals[index, first],
+        signals[index, first + 1],
+        signals[index, first + 2] if actions.lists else none,
+        signals[index, first + actions.each - 1] if actions.no_op else none,
     )
 
 
@@ -175,12 +175,12 @@ def _stack_step(
 ) -> None:
     """Take the actions of stacks, then read (joulin2015, section 3.1)."""
     actions, rows, used, padded = memory.actions, memory.cells, memory.used, memory.padded
-    kept, places, size = memory.kept, step.places, reads.shape[2]
+    kept, indices, size = memory.kept, step.indices, reads.shape[2]
     first, each = _kept_at(memory.kept_starts, step.number, actions.number)
-    for item in range(places.shape[0]):
+    for item in range(indices.shape[0]):
         left = min(used[item, 0] + 1, actions.capacity)
         for which in range(actions.number):
-            push, pop, _, stay = _shares(actions, signals, places[item], which)
+            push, pop, _, stay = _shares(actions, signals, indices[item], which)
             cells, start = rows[item, 0, which], first + which * each
             for i in range(size):
                 padded[i] = values[item, which, i]
@@ -203,14 +203,14 @@ def _stack_backward(
     """Carry gradients back over a step of stacks."""
     cells, grad_cells = memory.cells, memory.grad_cells
     actions, kept, padded = cells.actions, cells.kept, cells.padded
-    used_first, places, starts = cells.used_first, step.places, step.starts
+    used_first, indices, starts = cells.used_first, step.indices, step.starts
     size = grad_values.shape[2]
     first, each = _kept_at(cells.kept_starts, step.number, actions.number)
-    for item in range(places.shape[0]):
-        later = starts[item + 1] - places[item] - 1
+    for item in range(indices.shape[0]):
+        later = starts[item + 1] - indices[item] - 1
         used, reached = _used(actions, used_first[item, 0], step.number, later)
         for which in range(actions.number):
-            push, pop, _, stay = _shares(actions, signals, places[item], which)
+            push, pop, _, stay = _shares(actions, signals, indices[item], which)
             grad, start = grad_cells[item, 0, which], first + which * each
             for cell in range(min(reached, actions.depth)):
                 add(grad[cell * size :], grad_reads[item, which * actions.depth + cell])
@@ -234,17 +234,17 @@ def _list_step(memory: Cells, step: BatchStep, signals: Array, values: Array, re
     Read are the head and then, in turn, the cells left and right of it.
     """
     actions, rows, used, padded = memory.actions, memory.cells, memory.used, memory.padded
-    kept, places, size = memory.kept, step.places, reads.shape[2]
+    kept, indices, size = memory.kept, step.indices, reads.shape[2]
     heads = memory.head
     spare = padded[padded.shape[0] - 2 * size :]
     first_left, first_right = spare[:size], spare[size:]
     first, each = _kept_at(memory.kept_starts, step.number, 2 * actions.number)
-    for item in range(places.shape[0]):
+    for item in range(indices.shape[0]):
         used_left, used_right = used[item, 0], used[item, 1]
         to_left = min(used_left + 1, actions.capacity)
         to_right = min(used_right + 1, actions.capacity)
         for which in range(actions.number):
-            insert, left, right, stay = _shares(actions, signals, places[item], which)
+            insert, left, right, stay = _shares(actions, signals, indices[item], which)
             head = heads[item, which * size : (which + 1) * size]
             lefts, rights = rows[item, 0, which], rows[item, 1, which]
             for i in range(size):
@@ -296,15 +296,15 @@ def _list_backward(
     """Carry gradients back over a step of lists."""
     cells, grad_cells, grad_heads = memory.cells, memory.grad_cells, memory.grad_head
     actions, kept, padded, values = cells.actions, cells.kept, cells.padded, cells.values
-    used_first, places, starts = cells.used_first, step.places, step.starts
+    used_first, indices, starts = cells.used_first, step.indices, step.starts
     size = grad_values.shape[2]
     first, each = _kept_at(cells.kept_starts, step.number, 2 * actions.number)
-    for item in range(places.shape[0]):
-        place, later = places[item], starts[item + 1] - places[item] - 1
+    for item in range(indices.shape[0]):
+        index, later = indices[item], starts[item + 1] - indices[item] - 1
         used_left, to_left = _used(actions, used_first[item, 0], step.number, later)
         used_right, to_right = _used(actions, used_first[item, 1], step.number, later)
         for which in range(actions.number):
-            insert, left, right, stay = _shares(actions, signals, place, which)
+            insert, left, right, stay = _shares(actions, signals, index, which)
             grad_left, grad_right = grad_cells[item, 0, which], grad_cells[item, 1, which]
             head = grad_heads[item, which * size : (which + 1) * size]
             first_read = which * actions.depth
@@ -336,7 +336,7 @@ def _list_backward(
             if used_right:
                 add_scaled(grad_right[:size], right, head)
             own = grad_signals[item, which * actions.each : (which + 1) * actions.each]
-            own[0] = dot(head, values[place, which]) + push_left + stay_right
+            own[0] = dot(head, values[index, which]) + push_left + stay_right
             own[1] = dot(head, kept_left[size:]) + pop_left + push_right
             own[2] = dot(head, kept_right[size:]) + push_left + pop_right
             if actions.no_op:
@@ -369,58 +369,58 @@ def _is_empty(cells: Array, item: int, row: int, cell: int, size: int) -> bool:
 
 @kernel.set_signals.register(Cells)
 def set_signals(
-    memory: Cells, count: int, places: Array, sums: Array, bias: Array, signals: Array
+    memory: Cells, count: int, indices: Array, sums: Array, bias: Array, signals: Array
 ) -> None:
     """A softmax over the actions of each stack or list."""
     each = memory.actions.each
-    for item in range(places.shape[0]):
-        place = places[item]
+    for item in range(indices.shape[0]):
+        index = indices[item]
         for start in range(0, count, each):
             largest = sums[item, start] + bias[start]
             for i in range(start + 1, start + each):
                 largest = max(largest, sums[item, i] + bias[i])
             for i in range(start, start + each):
-                signals[place, i] = sums[item, i] + bias[i] - largest
+                signals[index, i] = sums[item, i] + bias[i] - largest
         for i in range(count):
-            signals[place, i] = exp(signals[place, i])
+            signals[index, i] = exp(signals[index, i])
         for start in range(0, count, each):
-            total = signals[place, start]
+            total = signals[index, start]
             for i in range(start + 1, start + each):
-                total += signals[place, i]
+                total += signals[index, i]
             for i in range(start, start + each):
-                signals[place, i] /= total
+                signals[index, i] /= total
 
 
 @kernel.signals_backward.register(CellsBackward)
 def signals_backward(
-    memory: CellsBackward, count: int, places: Array, signals: Array, grad: Array
+    memory: CellsBackward, count: int, indices: Array, signals: Array, grad: Array
 ) -> None:
     """Of the sums under probabilities."""
     each = memory.cells.actions.each
-    for item in range(places.shape[0]):
-        place = places[item]
+    for item in range(indices.shape[0]):
+        index = indices[item]
         for start in range(0, count, each):
             total = grad.dtype.type(0)
             for i in range(start, start + each):
-                total += signals[place, i] * grad[item, i]
+                total += signals[index, i] * grad[item, i]
             for i in range(start, start + each):
-                grad[item, i] = signals[place, i] * (grad[item, i] - total)
+                grad[item, i] = signals[index, i] * (grad[item, i] - total)
 
 
 @kernel.make_hard.register(Cells)
-def make_hard(memory: Cells, count: int, places: Array, signals: Array) -> None:
+def make_hard(memory: Cells, count: int, indices: Array, signals: Array) -> None:
     """The most probable action of each stack or list has 1, the others 0."""
     each = memory.actions.each
-    for item in range(places.shape[0]):
-        place = places[item]
+    for item in range(indices.shape[0]):
+        index = indices[item]
         for start in range(0, count, each):
             best = start
             for i in range(start + 1, start + each):
-                if signals[place, i] > signals[place, best]:
+                if signals[index, i] > signals[index, best]:
                     best = i
             for i in range(start, start + each):
-                signals[place, i] = 0
-            signals[place, best] = 1
+                signals[index, i] = 0
+            signals[index, best] = 1
 
 
 @kernel.step_forward.register(Cells)
@@ -428,19 +428,19 @@ def step_forward(
     memory: Cells, step: BatchStep, signals: Array, values: Array, reads: Array
 ) -> None:
     """Take the actions, then read."""
-    places, starts, cells, used = step.places, step.starts, memory.cells, memory.used
+    indices, starts, cells, used = step.indices, step.starts, memory.cells, memory.used
     pushed, nothing_kept = memory.values, memory.kept_starts.shape[0] == 1
-    for item in range(places.shape[0]):
-        place = min(places[item], pushed.shape[0] - 1)
+    for item in range(indices.shape[0]):
+        index = min(indices[item], pushed.shape[0] - 1)
         for which in range(values.shape[1]):
             for i in range(values.shape[2]):
-                pushed[place, which, i] = values[item, which, i]
+                pushed[index, which, i] = values[item, which, i]
     if memory.actions.lists:
         _list_step(memory, step, signals, values, reads)
     else:
         _stack_step(memory, step, signals, values, reads)
-    for item in range(places.shape[0]):
-        if places[item] + 1 == starts[item + 1] or nothing_kept:
+    for item in range(indices.shape[0]):
+        if indices[item] + 1 == starts[item + 1] or nothing_kept:
             _forget_empty(cells, used, item, values.shape[2])
 
 
@@ -455,11 +455,11 @@ def step_backward(
     grad_values: Array,
 ) -> None:
     """Carry the gradients of cells back over the step."""
-    places, pushed = step.places, memory.cells.values
-    for item in range(places.shape[0]):
+    indices, pushed = step.indices, memory.cells.values
+    for item in range(indices.shape[0]):
         for which in range(values.shape[1]):
             for i in range(values.shape[2]):
-                values[item, which, i] = pushed[places[item], which, i]
+                values[item, which, i] = pushed[indices[item], which, i]
     if memory.cells.actions.lists:
         _list_backward(memory, step, signals, grad_reads, grad_signals, grad_values)
     else:

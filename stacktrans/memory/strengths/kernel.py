@@ -90,16 +90,16 @@ class Rows(NamedTuple):
     old: int = 0
 
     @property
-    def held(self) -> None:
-        """Nothing is known of what is held."""
+    def contents(self) -> None:
+        """None: what the memory of an earlier piece holds is not carried on."""
 
-    def forward(self, part: slice, places: slice) -> "Rows":
+    def forward(self, part: slice, indices: slice) -> "Rows":
         """See `Store`."""
         return Rows._make((self.ends, *(array[part] for array in self[1:6]), self.old))
 
-    def backward(self, part: slice, places: slice) -> "RowsBackward":
+    def backward(self, part: slice, indices: slice) -> "RowsBackward":
         """See `Store`."""
-        rows = self.forward(part, places)
+        rows = self.forward(part, indices)
         return RowsBackward(
             rows.ends,
             # Going backwards takes the memory apart: a copy, so that it can be done twice.
@@ -289,11 +289,11 @@ class StrengthKernel(Kernel):
 @compiled
 def _pop(memory: Rows, step: BatchStep, pop: int, signals: Array) -> None:
     """Take strength from an end, and record the row there and the strength of the boundary."""
-    strength, links, places, number = memory.strength, memory.links, step.places, step.number
+    strength, links, indices, number = memory.strength, memory.links, step.indices, step.number
     first_before, strength_before = memory.first_before, memory.strength_before
     signal, end = memory.ends.pops[pop]
-    for item in range(places.shape[0]):
-        amount = signals[places[item], signal]
+    for item in range(indices.shape[0]):
+        amount = signals[indices[item], signal]
         row = links[item, end, 0]
         first_before[item, number, pop] = row
         total = strength.dtype.type(0)
@@ -313,11 +313,11 @@ def _pop_backward(
     memory: RowsBackward, step: BatchStep, pop: int, signals: Array, grad_signals: Array
 ) -> None:
     """Undo a pop, and set the gradient of its strength."""
-    strength, links, places, number = memory.strength, memory.links, step.places, step.number
+    strength, links, indices, number = memory.strength, memory.links, step.indices, step.number
     first_before, strength_before = memory.first_before, memory.strength_before
     grad = memory.grad
     signal, end = memory.ends.pops[pop]
-    for item in range(places.shape[0]):
+    for item in range(indices.shape[0]):
         first, boundary = first_before[item, number, pop], links[item, end, 0]
         row = first
         total = strength.dtype.type(0)
@@ -327,7 +327,7 @@ def _pop_backward(
         passed = grad.dtype.type(0)
         if boundary != 0:
             strength[item, boundary] = strength_before[item, number, pop]
-            if total != signals[places[item], signal]:
+            if total != signals[indices[item], signal]:
                 passed = grad[item, boundary]
         row = first
         nearer = 0
@@ -347,7 +347,7 @@ def _forget_empty(memory: RowsBackward, step: BatchStep, ring: int) -> None:
     first = (step.number - 1) * pushes.shape[0] + 1
     for push in range(pushes.shape[0]):
         if pushes[push, 1] // 2 == ring:
-            for item in range(step.places.shape[0]):
+            for item in range(step.indices.shape[0]):
                 if strength[item, first + push] == 0:
                     grad[item, first + push] = 0
 
@@ -355,11 +355,11 @@ def _forget_empty(memory: RowsBackward, step: BatchStep, ring: int) -> None:
 @compiled
 def _push(memory: Rows, step: BatchStep, push: int, signals: Array, pushed: Array) -> None:
     """Put a row at an end."""
-    strength, links, values, places = memory.strength, memory.links, memory.values, step.places
+    strength, links, values, indices = memory.strength, memory.links, memory.values, step.indices
     signal, end = memory.ends.pushes[push]
     row = memory.old + step.number * memory.ends.pushes.shape[0] + push + 1
-    for item in range(places.shape[0]):
-        strength[item, row] = signals[places[item], signal]
+    for item in range(indices.shape[0]):
+        strength[item, row] = signals[indices[item], signal]
         push_row(links, item, end, row)
         for i in range(values.shape[2]):
             values[item, row - 1, i] = pushed[item, push, i]
@@ -378,7 +378,7 @@ def _push_backward(
     links, values, grad, grad_values = memory.links, memory.values, memory.grad, memory.grad_values
     signal, end = memory.ends.pushes[push]
     row = step.number * memory.ends.pushes.shape[0] + push + 1
-    for item in range(step.places.shape[0]):
+    for item in range(step.indices.shape[0]):
         grad_signals[item, signal] = grad[item, row]
         links[item, end, 0] = links[item, end, row]
         links[item, end ^ 1, links[item, end, row]] = 0
@@ -424,7 +424,7 @@ def _read_backward(memory: RowsBackward, step: BatchStep, read: int, grad_reads:
     pushes, end = memory.ends.pushes, memory.ends.reads[read]
     size, one = values.shape[2], strength.dtype.type(1)
     new = step.number * pushes.shape[0] + 1
-    for item in range(step.places.shape[0]):
+    for item in range(step.indices.shape[0]):
         row = links[item, end, 0]
         total = strength.dtype.type(0)
         while row != 0 and total + strength[item, row] <= one:
@@ -461,7 +461,7 @@ def step_forward(
     for push in range(ends.pushes.shape[0]):
         _push(memory, step, push, signals, values)
     for read in range(ends.reads.shape[0]):
-        _read(memory, step.places.shape[0], read, reads)
+        _read(memory, step.indices.shape[0], read, reads)
 
 
 @kernel.step_backward.register(RowsBackward)
