@@ -8,7 +8,7 @@ With --check nothing is written; it fails if the page is not what it should be.
 import argparse
 from pathlib import Path
 
-from stacktrans.common.visible import in_a_line
+from stacktrans.common.visible import one_line
 from stacktrans.settings.layers import read_layer
 from stacktrans.sweeps.plan import read_plan
 from stacktrans.sweeps.store import RESULTS, SweepStore
@@ -35,7 +35,7 @@ def _section(path: Path) -> str:
     for profile in [None, *read_layer(path).section("profiles").settings]:
         plan = read_plan(path, profile)
         directory = HERE / "results" / plan.name
-        heading = f"## {in_a_line(plan.file.title)}" + (f": profile {profile}" if profile else "")
+        heading = f"## {one_line(plan.file.title)}" + (f": profile {profile}" if profile else "")
         if (directory / RESULTS).exists():
             text = summary(plan, SweepStore(directory, plan).records)
             more = f"More in [{plan.name}](experiments/results/{plan.name}/results.md)."

@@ -23,8 +23,8 @@ from stacktrans.commands.options import items, option_of
 from stacktrans.commands.terminal import open_standard_streams
 from stacktrans.common import __version__
 from stacktrans.common.errors import StacktransError, is_out_of_memory
-from stacktrans.common.messages import INTERRUPTED, Dispensable, complain, silence
-from stacktrans.common.registry import blamed, use_plugins
+from stacktrans.common.messages import INTERRUPTED, OptionalStream, discard_output, print_message
+from stacktrans.common.registry import plugin_error, use_plugins
 from stacktrans.common.visible import visible
 
 __all__ = ["app", "main"]
@@ -82,7 +82,7 @@ def command(function: Callable[..., None]) -> None:
         except (Exception, KeyboardInterrupt) as error:
             code, problems = _ending(error)
             if problems:
-                complain(*problems)
+                print_message(*problems)
             raise typer.Exit(code) from None
 
     declared, meanings = signature(function), items(function)
@@ -107,11 +107,11 @@ def _ending(error: BaseException) -> tuple[int, Sequence[str]]:
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED, []
     if isinstance(error, OSError):
-        silence(sys.stdout)
+        discard_output(sys.stdout)
         where = f"{error.filename}: " if error.filename else "standard output: "
         closed = isinstance(error, BrokenPipeError)
         return (0, []) if closed else (1, [f"{where}{error.strerror}"])
-    if said := blamed(error):
+    if said := plugin_error(error):
         return 1, [said]
     if is_out_of_memory(error):
         return 1, ["not enough memory for sizes, lengths or batches as large as these"]
@@ -176,7 +176,7 @@ def main() -> None:
     open_standard_streams()
     completion.prepare()
     # A wrong command decides the exit code even if that can't be said.
-    with contextlib.redirect_stderr(cast(TextIO, Dispensable(sys.stderr))):
+    with contextlib.redirect_stderr(cast(TextIO, OptionalStream(sys.stderr))):
         try:
             app(prog_name=completion.PROGRAM)
         except SystemExit as end:
@@ -186,10 +186,10 @@ def main() -> None:
             raise
         except (OSError, UnicodeError) as error:
             if completion.INSTALL in sys.argv:  # in files of a shell
-                complain(f"completion can't be installed: {error}")
+                print_message(f"completion can't be installed: {error}")
             else:
-                silence(sys.stdout)
-                complain(f"standard output: {getattr(error, 'strerror', error)}")
+                discard_output(sys.stdout)
+                print_message(f"standard output: {getattr(error, 'strerror', error)}")
             raise SystemExit(1) from None
         finally:
             # All is done; what runs at exit would only show a traceback.

@@ -6,7 +6,7 @@ from pathlib import Path
 from safetensors.torch import save_file
 from torch import Tensor
 
-from stacktrans.common.files import SUMS, sums_of
+from stacktrans.common.files import SUMS, checksum_lines
 from stacktrans.model import checkpoint
 
 
@@ -14,7 +14,7 @@ def reseal(directory: Path) -> None:
     """Have the checksums be those of the files as they are now."""
     names = (checkpoint.CONFIG, checkpoint.WEIGHTS, checkpoint.TRAINING)
     there = [directory / name for name in names if (directory / name).exists()]
-    (directory / SUMS).write_text(sums_of({path.name: path.read_bytes() for path in there}))
+    (directory / SUMS).write_text(checksum_lines({path.name: path.read_bytes() for path in there}))
 
 
 def change_config(directory: Path, old: str, new: str) -> None:

@@ -26,7 +26,7 @@ from hostile import VALUES, Random, as_yaml, one_of, wrong_bytes, wrong_tree
 from small_runs import SETTINGS
 from small_sweeps import sweep_file
 
-from stacktrans.common.files import SUMS, sums_of
+from stacktrans.common.files import SUMS, checksum_lines
 
 MOST_SECONDS = 5.0
 MOST_BYTES = 1 << 30
@@ -417,7 +417,7 @@ def _spoil(rng: Random, directory: Path, names: tuple[str, ...]) -> None:
 def _vouch_for(directory: Path) -> None:
     """Write checksums of what is in a checkpoint."""
     files = [file for file in sorted(directory.iterdir()) if file.name != SUMS]
-    sums = sums_of({file.name: file.read_bytes() for file in files})
+    sums = checksum_lines({file.name: file.read_bytes() for file in files})
     (directory / SUMS).write_text(sums)
 
 

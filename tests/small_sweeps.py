@@ -8,7 +8,7 @@ import yaml
 from small_runs import SETTINGS
 
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import option_layer, overlay
+from stacktrans.settings.layers import merge_layers, option_layer
 
 MEASURES = {
     "test": {"of": "fine", "strings": "test"},
@@ -20,7 +20,7 @@ RACED = {"Raced": {"recipe": "auto", "model": {"memory": "stack"}}}
 
 def settings(*assignments: str) -> dict[str, Any]:
     layers = [option_layer(each, RunConfig) for each in (*SETTINGS, *assignments)]
-    found = overlay(layers)
+    found = merge_layers(layers)
     task = {"name": "copy", "generator": "copy", "paper": "grefenstette2015"}
     return {**found, "task": {**task, "length_law": "uniform", **found["task"]}}
 

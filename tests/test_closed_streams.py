@@ -11,7 +11,7 @@ import pytest
 from command_line import ENVIRONMENT, SMALL, shell
 from small_sweeps import records, sweep_file
 
-from stacktrans.common.messages import complain
+from stacktrans.common.messages import print_message
 from stacktrans.training.records import read_race
 
 CLOSED = ("<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-")
@@ -82,5 +82,5 @@ def test_messages_without_a_stream_are_dropped(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stderr", None)
-    complain("nobody reads this")
+    print_message("nobody reads this")
     assert capsys.readouterr() == ("", "")

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from stacktrans.cli import app
 from stacktrans.common.errors import UsageError
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import SettingsLayer, nested, overlaid, validated
+from stacktrans.settings.layers import SettingsLayer, merged_settings, nested, validated
 from stacktrans.settings.resolve import load_task, resolve
 
 COMMANDS = app.registered_commands
@@ -75,8 +75,8 @@ def test_no_message_names_a_class() -> None:
     base = resolve(task="copy", settings={"model": {"memory": "queue"}}).model_dump()
     for path, value in itertools.product(PATHS, VALUES):
         section, _, name = path.rpartition(".")
-        settings = overlaid(base, nested(section, {name: None}) if section else {name: None})
-        settings = overlaid(settings, nested(path, value))
+        settings = merged_settings(base, nested(section, {name: None}) if section else {name: None})
+        settings = merged_settings(settings, nested(path, value))
         try:
             validated(RunConfig, settings, [SettingsLayer("here", settings)])
         except UsageError as error:
@@ -87,7 +87,7 @@ def test_no_message_names_a_class() -> None:
 
 def test_other_kinds_are_told_as_they_are_written() -> None:
     def said(path: str, value: Any) -> str:
-        settings = overlaid({"model": {"memory": "queue"}}, nested(path, value))
+        settings = merged_settings({"model": {"memory": "queue"}}, nested(path, value))
         with pytest.raises(UsageError) as caught:
             resolve(task="copy", settings=settings)
         return str(caught.value)

@@ -20,7 +20,7 @@ from stacktrans.settings.model_config import (
     VectorMemoryConfig,
 )
 from stacktrans.settings.packaged import recipe_names, recipes, shipped
-from stacktrans.settings.resolve import find_task, resolve, seed_of
+from stacktrans.settings.resolve import find_task, requested_seed, resolve
 from stacktrans.settings.training_config import (
     ClipConfig,
     ConvergedConfig,
@@ -149,8 +149,8 @@ def test_whole_numbers_may_have_exponents() -> None:
     )
     assert (found.training.max_steps, found.training.learning_rate, found.seed) == (1000, 0.001, 20)
     assert found.training.batch_size == 100
-    assert {seed_of({"seed": written}) for written in ("1e1", 10, "10", 10.0)} == {10}
-    assert {seed_of({"seed": written}) for written in (None, True, "x", -1)} == {1}
+    assert {requested_seed({"seed": written}) for written in ("1e1", 10, "10", 10.0)} == {10}
+    assert {requested_seed({"seed": written}) for written in (None, True, "x", -1)} == {1}
 
 
 def test_what_makes_a_task_can_be_changed_alone() -> None:

@@ -58,17 +58,17 @@ TREES = st.recursive(
 )
 
 
-def paths_of(settings: Settings, prefix: str = "") -> list[str]:
+def path_parameters(settings: Settings, prefix: str = "") -> list[str]:
     """The paths of all settings and of the sections that they stand in."""
     found = []
     for key, value in settings.items():
         found.append(prefix + key)
-        found += paths_of(value, f"{prefix}{key}.") if isinstance(value, dict) else []
+        found += path_parameters(value, f"{prefix}{key}.") if isinstance(value, dict) else []
     return found
 
 
 BASE: Settings = {"model": {"memory": "queue"}}
-PATHS = paths_of(resolve(task="svo-sov", settings=BASE).model_dump())
+PATHS = path_parameters(resolve(task="svo-sov", settings=BASE).model_dump())
 
 
 @given(st.sampled_from(PATHS), TREES)

@@ -16,7 +16,7 @@ from test_certainty import have_right
 from test_stream_training import small_run as stream_run
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.messages import Dispensable
+from stacktrans.common.messages import OptionalStream
 from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
@@ -239,7 +239,7 @@ class Full:
 
 
 def test_what_nobody_needs_is_written_as_long_as_it_can_be() -> None:
-    stream = Dispensable(Full())  # type: ignore[arg-type]
+    stream = OptionalStream(Full())  # type: ignore[arg-type]
     assert stream.write("x") == 1
     stream.flush()
     assert os.write(stream.fileno(), b"x") == 1  # it goes nowhere now

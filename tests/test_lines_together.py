@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stacktrans.common.ragged import Ragged, joined
+from stacktrans.common.ragged import Ragged, concatenate
 from stacktrans.inference.transduction import (
     AnsweredLine,
     AnsweredLines,
@@ -137,12 +137,12 @@ def test_rows_in_one_array_are_those_apart() -> None:
     assert lists(ragged[1:4]) == [row.tolist() for row in rows[1:4]]
     assert lists(ragged[3:1]) == lists(ragged[9:]) == []
     assert ragged[-3].tolist() == rows[2].tolist()
-    assert lists(ragged.chosen(order)) == [rows[index].tolist() for index in order]
+    assert lists(ragged.take(order)) == [rows[index].tolist() for index in order]
     lengths = np.array([1, 0, 4, 1, 0])
-    assert lists(ragged.cut(lengths)) == [
+    assert lists(ragged.truncate(lengths)) == [
         row[:length].tolist() for row, length in zip(rows, lengths, strict=True)
     ]
-    assert lists(joined([ragged, ragged[:1]])) == [row.tolist() for row in [*rows, rows[0]]]
+    assert lists(concatenate([ragged, ragged[:1]])) == [row.tolist() for row in [*rows, rows[0]]]
     assert ragged.rows.tolist() == [0] * 3 + [2] * 5 + [3]
     with pytest.raises(IndexError):
         ragged[5]

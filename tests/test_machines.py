@@ -22,7 +22,7 @@ from stacktrans.automata.machine import CONSTANT, Machine, Rule, Runner, Series,
 from stacktrans.automata.words import sentence
 from stacktrans.common.ends import Ends
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.files import MACHINE, SUMS, sums_of
+from stacktrans.common.files import MACHINE, SUMS, checksum_lines
 from stacktrans.decoding.decoder import decode
 from stacktrans.extraction import refinement
 from stacktrans.extraction.extracting import Extracted, Tried, extract, simplified
@@ -334,7 +334,7 @@ def test_a_machine_is_read_as_it_was_written(saved: Path, extracted: Extracted) 
 def test_damage_is_found(saved: Path, tmp_path: Path) -> None:
     content = (saved / MACHINE).read_text()
     (tmp_path / MACHINE).write_text(content)
-    (tmp_path / SUMS).write_text(sums_of({MACHINE: b"other"}))
+    (tmp_path / SUMS).write_text(checksum_lines({MACHINE: b"other"}))
     done = run("transduce", tmp_path, stdin=b"!\n")
     assert done.returncode == 1
     assert b"damaged: its checksum" in done.stderr
@@ -385,7 +385,7 @@ def changed(content: str, old: str, new: str) -> str:
 def test_what_is_no_machine_is_refused(saved: Path, tmp_path: Path, old: str, new: str) -> None:
     content = changed((saved / MACHINE).read_text(), old, new).encode()
     (tmp_path / MACHINE).write_bytes(content)
-    (tmp_path / SUMS).write_text(sums_of({MACHINE: content}))
+    (tmp_path / SUMS).write_text(checksum_lines({MACHINE: content}))
     done = run("transduce", tmp_path, stdin=b"!\n")
     assert done.returncode == 1
     assert b"damaged: not a machine" in done.stderr
@@ -446,7 +446,7 @@ def test_a_machine_for_another_task_is_refused(saved: Path, tmp_path: Path) -> N
     config.write_text(config.read_text().replace(f"symbols: {LETTERS}", "symbols: 5"))
     reseal(tmp_path)
     both = {name: (tmp_path / name).read_bytes() for name in ("config.yaml", MACHINE)}
-    (tmp_path / SUMS).write_text(sums_of(both))
+    (tmp_path / SUMS).write_text(checksum_lines(both))
     done = run("eval", tmp_path)
     assert done.returncode == 1
     assert b"source is (" in done.stderr
@@ -490,7 +490,7 @@ def test_a_machine_that_contradicts_its_configuration_is_refused_by_all(
     config = (saved / "config.yaml").read_bytes()
     (tmp_path / "config.yaml").write_bytes(config)
     (tmp_path / MACHINE).write_text(content)
-    (tmp_path / SUMS).write_text(sums_of({"config.yaml": config, MACHINE: content.encode()}))
+    (tmp_path / SUMS).write_text(checksum_lines({"config.yaml": config, MACHINE: content.encode()}))
     commands = ("transduce", "transduce --json", "transduce --beam 2", "eval", "inspect", "verify")
     for command in (*commands, "extract"):
         name, *options = command.split()

@@ -21,7 +21,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.files import CANDIDATES
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.reading import read_content
-from stacktrans.settings.layers import overlaid
+from stacktrans.settings.layers import merged_settings
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StopConfig
 from stacktrans.tasks.base import Lengths, NoSuchLength
@@ -54,7 +54,7 @@ def trainer_of(train: Path, directory: Path, settings: Any = None, **parameters:
     directory.mkdir(exist_ok=True)
     config = config_of(train, **parameters)
     task = {"task": config.task.model_dump(mode="json")}
-    run_config = resolve(settings=overlaid(overlaid(SMALL, task), settings or {}))
+    run_config = resolve(settings=merged_settings(merged_settings(SMALL, task), settings or {}))
     return Trainer(run_config, directory, CPU, "stacktrans train")
 
 
@@ -402,7 +402,7 @@ def test_lines_of_ten_thousand_symbols_are_trained_on(tmp_path: Path, buffered: 
     rows = [("ab" * size, "b" * size) for size in (3, 4, 5000, 5001, 5002)]
     path = write(tmp_path / "a.tsv", lines_of(rows))
     more = {"training": {"max_steps": 1, "batch_size": 2}}
-    settings = overlaid(more, {"model": {"buffers": {}}}) if buffered else more
+    settings = merged_settings(more, {"model": {"buffers": {}}}) if buffered else more
     summary = trainer_of(path, tmp_path / "run", settings).run(ignore)
     assert summary.test
     assert summary.test.count == 1
@@ -432,7 +432,7 @@ def test_a_sweep_knows_pairs_in_files(tmp_path: Path, train: Path) -> None:
     (tmp_path / "work").mkdir()
     file = {
         "title": "pairs",
-        "settings": overlaid(SMALL, {"training": {"max_steps": 10}}),
+        "settings": merged_settings(SMALL, {"training": {"max_steps": 10}}),
         "grid": {"task": ["../mine.yaml"], "seed": [1, 2]},
         "conditions": {"stack": {}},
         "measures": {
@@ -463,5 +463,5 @@ def test_workers_train_on_files_ahead(tmp_path: Path, train: Path) -> None:
         }
     }
     trainer_of(train, tmp_path / "one", settings).run(ignore)
-    trainer_of(train, tmp_path / "two", overlaid(settings, {"workers": 2})).run(ignore)
+    trainer_of(train, tmp_path / "two", merged_settings(settings, {"workers": 2})).run(ignore)
     assert_same_run(tmp_path / "one", tmp_path / "two")

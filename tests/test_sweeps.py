@@ -119,7 +119,9 @@ def test_who_is_raced_identifies_a_run(tmp_path: Path, monkeypatch: pytest.Monke
     known["more"] = known["joint"].model_copy(update={"settings": {"training": {"gate_noise": 1}}})
     for module in (candidates, resolve):
         monkeypatch.setattr(module, "strategies", lambda: known)
-    monkeypatch.setattr(resolve, "layer_of", lambda name: SettingsLayer("", known[name].settings))
+    monkeypatch.setattr(
+        resolve, "strategy_layer", lambda name: SettingsLayer("", known[name].settings)
+    )
     (more,) = read_plan(path).runs
     assert more.configs.keys() == {*both.configs, "more"}
     assert more.identity != both.identity

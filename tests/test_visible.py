@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from stacktrans.cli import app
 from stacktrans.commands.terminal import print_data, print_json
 from stacktrans.common.errors import UsageError
-from stacktrans.common.messages import complain
-from stacktrans.common.visible import in_a_line, json_text, shell_text, visible
+from stacktrans.common.messages import print_message
+from stacktrans.common.visible import json_text, one_line, shell_text, visible
 from stacktrans.settings.resolve import load_task
 from stacktrans.showing.progress import VisibleConsole
 from stacktrans.showing.tables import Table
@@ -57,7 +57,7 @@ def test_json_and_commands_hold_it_escaped_and_whole(text: str) -> None:
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_name_forges_no_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
-    complain(f"{text}: no such file", "and another")
+    print_message(f"{text}: no such file", "and another")
     first, second, *others = capsys.readouterr().err.splitlines()
     assert (second, others) == ("and another", [])
     assert first == f"stacktrans: {visible(text)}: no such file"
@@ -192,4 +192,4 @@ def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
 
 
 def test_in_a_line() -> None:
-    assert in_a_line("a\n b\x1b\n") == "a b\\x1b"
+    assert one_line("a\n b\x1b\n") == "a b\\x1b"

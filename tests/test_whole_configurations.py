@@ -14,7 +14,7 @@ from soft_models import SOFT
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
 from stacktrans.settings import packaged
-from stacktrans.settings.layers import overlaid
+from stacktrans.settings.layers import merged_settings
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import read_plan
 
@@ -29,7 +29,7 @@ def other_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "recipes"
     shutil.copytree(packaged.recipes(), folder)
     recipe = yaml.safe_load((folder / "default.yaml").read_text())
-    recipe = overlaid(recipe, {"model": {"memory": {"depth": 1, "values": "sigmoid"}}})
+    recipe = merged_settings(recipe, {"model": {"memory": {"depth": 1, "values": "sigmoid"}}})
     recipe["by_memory"] = {"queue": {"model": {"start": {"gate_bias": {"forget": 7}}}}}
     (folder / "default.yaml").write_text(yaml.safe_dump(recipe))
     shutil.rmtree(folder / "joulin2015")

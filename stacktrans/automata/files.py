@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from stacktrans.automata.machine import CONSTANT, Machine, Rule, Series, Things
 from stacktrans.automata.words import sentence
 from stacktrans.common.errors import CheckpointError
-from stacktrans.common.files import check_sum
+from stacktrans.common.files import verify_checksum
 from stacktrans.common.reading import LONGEST
 
 FORMAT = 3
@@ -73,7 +73,7 @@ def _ranges(numbers: Iterable[int]) -> list[list[int]]:
 
 def read_machine(path: Path) -> Machine:
     """The machine in a file; raises `CheckpointError` if it is damaged or of another format."""
-    check_sum(path)
+    verify_checksum(path)
     try:
         held = json.loads(path.read_bytes())
         number = held["format"]

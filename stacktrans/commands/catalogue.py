@@ -18,11 +18,11 @@ from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.files import CONFIG, MACHINE
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
 from stacktrans.common.registry import GENERATORS, MEMORIES, Registry
-from stacktrans.common.visible import in_a_line, shell_text
+from stacktrans.common.visible import one_line, shell_text
 from stacktrans.grammar import Grammar
 from stacktrans.settings import packaged
 from stacktrans.settings.config import RunConfig, TaskConfig
-from stacktrans.settings.layers import Settings, in_words, is_block, read_layer, sections_of
+from stacktrans.settings.layers import Settings, describe_type, is_block, read_layer, sections_of
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig, StartConfig
 from stacktrans.settings.resolve import load_task
 from stacktrans.settings.resolve import strategies as known_strategies
@@ -61,7 +61,7 @@ class Entry:
     def line(self) -> str:
         """Its meaning and the remarks on it."""
         remarks = f"({'; '.join(self.remarks)})" if self.remarks else ""
-        return in_a_line(f"{self.meaning} {remarks}")
+        return one_line(f"{self.meaning} {remarks}")
 
 
 Listing = Iterator[Entry | StacktransError]
@@ -188,7 +188,7 @@ def recipes() -> Listing:
             paper = None if path.parent == folder else path.parent.name
             lines = path.read_text(encoding="utf-8").splitlines()
             comments = takewhile(lambda line: line.startswith("#"), lines)
-            meaning = in_a_line(" ".join(comment.lstrip("#") for comment in comments))
+            meaning = one_line(" ".join(comment.lstrip("#") for comment in comments))
             columns = {"tasks": f"of {paper}" if paper else "all"}
             facts = {"paper": paper, "settings": read_layer(path).settings}
             yield Entry(name, meaning, columns, facts=facts)
@@ -306,7 +306,7 @@ def _setting(path: str, setting: FieldInfo, meaning: str, off: str) -> Entry:
 
 def type_of(setting: FieldInfo) -> str:
     """The values that a setting may have, in words."""
-    return in_words(setting.annotation, setting.metadata, brief=True)
+    return describe_type(setting.annotation, setting.metadata, brief=True)
 
 
 def as_written(value: object) -> str:
@@ -322,4 +322,4 @@ def assigned(settings: Mapping[str, Any]) -> str:
 
 def summary(documented: object) -> str:
     """The first paragraph of a docstring."""
-    return in_a_line((inspect.getdoc(documented) or "").split("\n\n")[0])
+    return one_line((inspect.getdoc(documented) or "").split("\n\n")[0])

@@ -21,8 +21,8 @@ from stacktrans.commands.options import (
 )
 from stacktrans.commands.terminal import print_data, print_json, print_out, print_text
 from stacktrans.common.errors import UsageError, check_positive
-from stacktrans.common.files import check_place_of
-from stacktrans.common.messages import complain
+from stacktrans.common.files import check_file_path
+from stacktrans.common.messages import print_message
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -132,7 +132,7 @@ def eval(
     if plot:
         check_plot(plot)
     if predictions and predictions != STDOUT:
-        check_place_of(predictions)
+        check_file_path(predictions)
         if data and predictions.exists() and data.exists() and predictions.samefile(data):
             raise UsageError(f"--predictions {predictions}: would replace --data")
     loaded = [
@@ -189,7 +189,7 @@ def _report_unknown(measured: "Measured") -> None:
     for name, _, results in measured:
         for lengths, scores in results:
             if scores.unknown_count:
-                complain(
+                print_message(
                     f"{name}: lengths {lengths}: {scores.unknown_count} of {scores.count} strings "
                     "have symbols that the model does not know, and count as wrong"
                 )

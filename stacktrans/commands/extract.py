@@ -16,8 +16,8 @@ from stacktrans.commands.options import (
 )
 from stacktrans.commands.terminal import print_json, print_out
 from stacktrans.common.errors import check_positive
-from stacktrans.common.files import check_place, check_place_of, write_atomically
-from stacktrans.common.messages import complain
+from stacktrans.common.files import check_directory_path, check_file_path, write_atomically
+from stacktrans.common.messages import print_message
 
 WORTH_SAYING = 0.05
 """The share of undecided signals that is worth a note."""
@@ -74,18 +74,18 @@ def extract(
 
     for path in (dot, svg):
         if path:
-            check_place_of(path)
+            check_file_path(path)
     if out:
         if out.exists():
             raise UsageError(f"{out}: exists already; expected a new directory")
-        check_place(out)
+        check_directory_path(out)
     if strings is not None:
         check_positive(**{"--strings": strings})
     range_, seconds = parse_lengths(lengths), parse_seconds(time_limit, "--time-limit")
     loaded = load_model(checkpoint, "auto", hard=True, workers=workers)
     if strings:
         extracting.check_lengths(loaded, range_)
-    found = extracting.extract(loaded, complain if not as_json else lambda _: None, seconds)
+    found = extracting.extract(loaded, print_message if not as_json else lambda _: None, seconds)
     if strings:
         found = extracting.compared_with(loaded, found, strings, range_)
     if out:
@@ -121,7 +121,7 @@ def _print(found: "Extracted") -> None:
 
     print_out(machine_line(found.machine), rules_table(found.machine), agreement_table(found))
     if found.undecided > WORTH_SAYING:
-        complain(
+        print_message(
             f"{found.undecided:.0%} of the model's signals are undecided: its answers may differ "
             "where they are not made 0 or 1"
         )

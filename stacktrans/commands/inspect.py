@@ -27,7 +27,7 @@ from stacktrans.commands.options import (
 )
 from stacktrans.commands.terminal import output_width, print_json, print_out
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.files import check_place_of, write_atomically
+from stacktrans.common.files import check_file_path, write_atomically
 
 if TYPE_CHECKING:
     from stacktrans.inference.trace import Trace
@@ -108,7 +108,7 @@ def inspect(
     if animate:
         check_plot(animate, [".gif"])
     if page:
-        check_place_of(page, *SUFFIXES)
+        check_file_path(page, *SUFFIXES)
     elif beside is not None:
         raise UsageError("--beside needs --html")
     numbers = None if stacks is None else parse_numbers(stacks)

@@ -12,8 +12,8 @@ from stacktrans.commands import completion
 from stacktrans.commands.options import JsonOption
 from stacktrans.commands.terminal import output_width, print_data, print_json
 from stacktrans.common.errors import StacktransError, UsageError, unknown_name
-from stacktrans.common.messages import complain
-from stacktrans.common.visible import in_a_line, shell_text
+from stacktrans.common.messages import print_message
+from stacktrans.common.visible import one_line, shell_text
 
 if TYPE_CHECKING:
     from stacktrans.commands.catalogue import Entry
@@ -71,7 +71,7 @@ def list(
         for line in lines(entries, width):
             print_data(line)
     if problems := [each for each in found if isinstance(each, StacktransError)]:
-        complain(*(line for each in problems for line in each.problems))
+        print_message(*(line for each in problems for line in each.problems))
         raise typer.Exit(1)
 
 
@@ -87,7 +87,7 @@ def lines(entries: "Sequence[Entry]", width: int | None) -> Iterator[str]:
     titles = [*dict.fromkeys(title for entry in entries for title in entry.columns)]
     listed = [Entry("name", "meaning", {title: title for title in titles}), *entries]
     rows = [
-        [shell_text([each.name]), *(in_a_line(each.columns.get(title, "")) for title in titles)]
+        [shell_text([each.name]), *(one_line(each.columns.get(title, "")) for title in titles)]
         for each in listed
     ]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]

@@ -12,7 +12,7 @@ import typer
 
 from stacktrans.commands import completion
 from stacktrans.common.errors import UsageError, check_positive, clipped
-from stacktrans.common.visible import in_a_line
+from stacktrans.common.visible import one_line
 
 if TYPE_CHECKING:
     from stacktrans.model.checkpoint import Checkpoint
@@ -69,7 +69,7 @@ _ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {5}.*)*)", re.MULTILINE)
 def items(documented: object) -> dict[str, str]:
     """What a docstring's sections Args and Attributes say, by name."""
     sections = _SECTION.findall(f"{inspect.getdoc(documented)}\n")
-    return {name: in_a_line(said) for section in sections for name, said in _ITEM.findall(section)}
+    return {name: one_line(said) for section in sections for name, said in _ITEM.findall(section)}
 
 
 def option_of(parameter: inspect.Parameter, meaning: str | None) -> Any:

@@ -10,7 +10,7 @@ from stacktrans.commands import completion
 from stacktrans.commands.options import DeviceOption, JsonOption
 from stacktrans.commands.terminal import print_json, print_out, progress_console
 from stacktrans.common.errors import UsageError, check_positive
-from stacktrans.common.messages import complain
+from stacktrans.common.messages import print_message
 from stacktrans.common.visible import visible
 from stacktrans.model.devices import check_device
 
@@ -81,7 +81,7 @@ def sweep(
         with SweepDisplay(progress_console(), store, runs) as display:
             carry_out(store, runs, display.show, workers=workers, cluster=cluster, device=device)
     except KeyboardInterrupt as stop:
-        complain("stopped; the same command continues from here")
+        print_message("stopped; the same command continues from here")
         raise typer.Exit(128 + (stop.args[0] if stop.args else signal.SIGINT)) from None
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -96,7 +96,7 @@ def sweep(
     failed = [run for run in runs if not store.done(run)]
     if failed:
         error = store.records[failed[0].identity].get("error", "measured differently since")
-        complain(f"{len(failed)} of {len(runs)} runs failed; {failed[0].name}: {error}")
+        print_message(f"{len(failed)} of {len(runs)} runs failed; {failed[0].name}: {error}")
         raise typer.Exit(1)
 
 

@@ -3,7 +3,7 @@
 import sys
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from stacktrans.common.messages import Dispensable, open_closed_streams
+from stacktrans.common.messages import OptionalStream, open_closed_streams
 from stacktrans.common.visible import json_text, visible
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ def progress_console() -> "Console":
     """A console on stderr; the work continues if it can't be written to."""
     from stacktrans.showing.progress import VisibleConsole
 
-    return VisibleConsole(file=cast(TextIO, Dispensable(sys.stderr)))
+    return VisibleConsole(file=cast(TextIO, OptionalStream(sys.stderr)))
 
 
 def print_out(*renderables: Any, beside: bool = False) -> None:
@@ -24,7 +24,7 @@ def print_out(*renderables: Any, beside: bool = False) -> None:
     """
     from stacktrans.showing.progress import VisibleConsole
 
-    stream = cast(TextIO, Dispensable(sys.stderr)) if beside else sys.stdout
+    stream = cast(TextIO, OptionalStream(sys.stderr)) if beside else sys.stdout
     console = VisibleConsole(file=stream, width=None if stream.isatty() else 1_000_000)
     for renderable in renderables:
         console.print(renderable, soft_wrap=not stream.isatty())

@@ -21,8 +21,8 @@ from stacktrans.commands.options import (
 )
 from stacktrans.commands.terminal import print_json, print_out, print_text, progress_console
 from stacktrans.common.errors import UsageError, check_positive
-from stacktrans.common.messages import complain
-from stacktrans.common.registry import CONTROLLERS, MEMORIES, resuming
+from stacktrans.common.messages import print_message
+from stacktrans.common.registry import CONTROLLERS, MEMORIES, resume_command
 from stacktrans.common.visible import listed, shell_text
 from stacktrans.settings.packaged import AUTO
 
@@ -264,11 +264,11 @@ def _race(race: "Race", budget: float | None, as_json: bool) -> None:
             trainer = race.raced(display.show)
         summary = _run(trainer, as_json, race.notes)
         if race.outcome or summary.outcome == "development":
-            config, again = trainer.config, resuming(race.directory)
+            config, again = trainer.config, resume_command(race.directory)
             given = "--memory" in race.state.command
             memory = config.model.memory.name if given else None
             others = not_raced(config.task, race.state.candidates, memory)
-            complain(*worth_a_try(race.state, summary, config, others, again))
+            print_message(*worth_a_try(race.state, summary, config, others, again))
         race.close()
 
 
@@ -283,7 +283,7 @@ def _resumable(found: "Trainer | Race") -> Iterator[None]:
     except Interrupted as stop:
         between = isinstance(found, Race) or found.source.resumable
         saved = "saved" if between else "saved as it was when this epoch began"
-        complain(f"{saved}; resume with: {shell_text(resuming(found.directory))}")
+        print_message(f"{saved}; resume with: {shell_text(resume_command(found.directory))}")
         raise typer.Exit(stop.exit_code) from None
 
 

@@ -19,7 +19,7 @@ from stacktrans.commands.options import (
 )
 from stacktrans.commands.terminal import print_data, print_json, print_text
 from stacktrans.common.errors import check_positive
-from stacktrans.common.messages import complain
+from stacktrans.common.messages import print_message
 from stacktrans.common.reading import Unreadable
 
 NOT_ENDED = "the model did not end its answer, which is cut off (see --max-length)"
@@ -108,11 +108,11 @@ def _failed(lines: Iterator[Any], name: str, as_json: bool, strict: bool) -> boo
                     sys.stdout.flush()
                 if line.error:
                     failed = True
-                    complain(f"{name}:{line.number}: {line.error}")
+                    print_message(f"{name}:{line.number}: {line.error}")
                 unended = [line.number] if line.ended is False and not line.error else []
             failed |= strict and bool(unended)
             for number in unended:
-                complain(f"{name}:{number}: {NOT_ENDED}")
+                print_message(f"{name}:{number}: {NOT_ENDED}")
     except Unreadable as error:
         raise Unreadable(f"{name}: {error}") from error
     return failed

@@ -95,7 +95,7 @@ def _replace(path: Path, content: bytes) -> None:
         raise
 
 
-def check_place_of(path: Path, *suffixes: str) -> None:
+def check_file_path(path: Path, *suffixes: str) -> None:
     """Raise `UsageError` if a file can't be there: a folder is, or its own folder is missing.
 
     Its name has to end in one of the suffixes, if any are given.
@@ -108,14 +108,14 @@ def check_place_of(path: Path, *suffixes: str) -> None:
         raise UsageError(f"{path}: no folder {path.parent}")
 
 
-def check_place(directory: Path) -> None:
+def check_directory_path(directory: Path) -> None:
     """Raise `UsageError` if a directory can't be made: a file is there, or above it."""
     there = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     if not there.is_dir():
         raise UsageError(f"{directory}: {there} is not a directory")
 
 
-def tidy(path: Path) -> None:
+def remove_temporary_files(path: Path) -> None:
     """Remove temporary files of processes that were killed while they wrote a file."""
     for left in path.parent.glob(f".{path.name}.*"):
         left.unlink(missing_ok=True)
@@ -141,14 +141,14 @@ def locked(stream: IO[Any]) -> bool:
             return True
 
 
-def sums_of(contents: Mapping[str, bytes]) -> str:
+def checksum_lines(contents: Mapping[str, bytes]) -> str:
     """The lines of some files, by their names: `sha256sum -c` takes them."""
     return "".join(
         f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in contents.items()
     )
 
 
-def check_sum(path: Path) -> None:
+def verify_checksum(path: Path) -> None:
     """Compare a file with the checksums beside it, if there are any.
 
     Raises:
@@ -193,7 +193,7 @@ def write_whole(directory: Path, contents: Mapping[str, bytes]) -> None:
     Raises:
         CheckpointError: it can't be written; what was there is still there.
     """
-    new = directory.with_name(unfinished(directory.name))
+    new = directory.with_name(temporary_name(directory.name))
     path = directory
     try:
         shutil.rmtree(new, ignore_errors=True)
@@ -210,7 +210,7 @@ def write_whole(directory: Path, contents: Mapping[str, bytes]) -> None:
         raise CheckpointError(f"{path}: can't write the checkpoint: {reason}") from error
 
 
-def unfinished(name: str) -> str:
+def temporary_name(name: str) -> str:
     """The name of a checkpoint while it is written."""
     return f".{name}.new"
 

@@ -13,14 +13,14 @@ INTERRUPTED = 130
 """Exit code of a command that was interrupted."""
 
 
-def complain(*problems: str) -> None:
+def print_message(*problems: str) -> None:
     """Print problems on stderr, one a line, if it can be written.
 
     What can't be seen is escaped, line ends too: a name can't look like a message.
     """
     message = "\n".join(map(visible, problems))
     if sys.stderr:  # None where it is closed
-        print(f"stacktrans: {message}", file=Dispensable(sys.stderr), flush=True)
+        print(f"stacktrans: {message}", file=OptionalStream(sys.stderr), flush=True)
 
 
 def open_closed_streams() -> None:
@@ -37,14 +37,14 @@ def open_closed_streams() -> None:
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
-def silence(stream: TextIO) -> None:
+def discard_output(stream: TextIO) -> None:
     """Discard everything that is still written."""
     # Otherwise the interpreter fails again when it flushes what is left at exit.
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-class Dispensable:
+class OptionalStream:
     """A stream that takes whatever is written, even when it can no longer be written.
 
     A reader may leave, a disk be full, a terminal be closed: the work continues without them.
@@ -60,14 +60,14 @@ class Dispensable:
         try:
             self._stream.write(text)
         except OSError:
-            silence(self._stream)
+            discard_output(self._stream)
         return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except OSError:
-            silence(self._stream)
+            discard_output(self._stream)
 
 
 def handle_interrupts() -> None:

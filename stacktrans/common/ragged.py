@@ -1,4 +1,4 @@
-"""Rows of different lengths, one after another in one array; and groups of similar ones."""
+"""Ragged arrays: rows of different lengths, one after another in one array; and batches of them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 STEPS_AT_ONCE = 2**17
-"""The most steps of all strings that are run at once, unless one alone takes more."""
+"""The most steps of all strings of a batch, unless a single string takes more."""
 
 
-def starts_of(lengths: npt.NDArray[np.int64] | Sequence[int]) -> npt.NDArray[np.int64]:
-    """Where each of n rows of some lengths starts, and the last ends: [n + 1]."""
-    starts = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    return starts
+def row_starts(lengths: npt.NDArray[np.int64] | Sequence[int]) -> npt.NDArray[np.int64]:
+    """The index at which each of n rows starts, and the total length: [n + 1]."""
+    return np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Ragged(Sequence[npt.NDArray[Any]]):
-    """n rows.
+    """A ragged array of n rows.
 
     Attributes:
-        values: [M] those of the first row, then those of the second, and so on.
-        starts: [n + 1] where those of each row start, and M.
+        values: [M] the values of the first row, then those of the second, and so on.
+        starts: [n + 1] the index in `values` at which each row starts, and M.
     """
 
     values: npt.NDArray[Any]
@@ -34,20 +32,20 @@ class Ragged(Sequence[npt.NDArray[Any]]):
 
     @classmethod
     def of(cls, rows: Sequence[npt.NDArray[Any]]) -> Ragged:
-        """The same rows, of one type; rows that are one after another already are given back."""
+        """Make a ragged array of rows of one type; one that is ragged already is returned as is."""
         if isinstance(rows, Ragged):
             return rows
         values = np.concatenate(rows) if len(rows) else np.empty(0, np.int64)
-        return cls(values, starts_of([*map(len, rows)]))
+        return cls(values, row_starts([*map(len, rows)]))
 
     @property
     def lengths(self) -> npt.NDArray[np.int64]:
-        """[n] of the rows."""
+        """[n] the length of each row."""
         return np.diff(self.starts)
 
     @property
     def rows(self) -> npt.NDArray[np.int64]:
-        """[M] the index of the row of each value."""
+        """[M] the row of each value."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
     def __len__(self) -> int:
@@ -65,22 +63,22 @@ class Ragged(Sequence[npt.NDArray[Any]]):
             return self.values[self.starts[row] : self.starts[row + 1]]
         first, last, step = index.indices(len(self))
         if step != 1:
-            raise ValueError("rows that do not follow one another")
+            raise ValueError("a slice of a ragged array needs a step of 1")
         starts = self.starts[first : max(first, last) + 1]
         return Ragged(self.values[starts[0] : starts[-1]], starts - starts[0])
 
-    def chosen(self, order: npt.NDArray[np.int64]) -> Ragged:
-        """Some of the rows, in another order, by their indices."""
-        return self._at(self.starts[:-1][order], self.lengths[order])
+    def take(self, indices: npt.NDArray[np.int64]) -> Ragged:
+        """The rows at some indices, in the order of the indices."""
+        return self._slices(self.starts[:-1][indices], self.lengths[indices])
 
-    def within(self, mask: npt.NDArray[np.bool_]) -> Ragged:
-        """The rows that a mask [n] tells, in their order; needs no index for each value."""
+    def compress(self, mask: npt.NDArray[np.bool_]) -> Ragged:
+        """The rows that a mask [n] selects; faster than `take`, which indexes every value."""
         lengths = self.lengths
-        return Ragged(self.values[np.repeat(mask, lengths)], starts_of(lengths[mask]))
+        return Ragged(self.values[np.repeat(mask, lengths)], row_starts(lengths[mask]))
 
-    def cut(self, lengths: npt.NDArray[np.int64]) -> Ragged:
-        """The first so many values of each row, [n]."""
-        return self._at(self.starts[:-1], lengths)
+    def truncate(self, lengths: npt.NDArray[np.int64]) -> Ragged:
+        """Each row cut to its first `lengths` values, [n]."""
+        return self._slices(self.starts[:-1], lengths)
 
     def reversed(self) -> Ragged:
         """Each row from its last value to its first."""
@@ -88,54 +86,56 @@ class Ragged(Sequence[npt.NDArray[Any]]):
         return Ragged(self.values[ends - np.arange(len(self.values))], self.starts)
 
     def padded(self, filler: Any = 0) -> npt.NDArray[Any]:
-        """[n, longest] each row, and after it a filler."""
+        """[n, longest] the rows, padded on the right with a filler."""
         shape = (len(self), int(self.lengths.max(initial=0)))
         table = np.full(shape, filler, self.values.dtype)
         table[np.arange(shape[1]) < self.lengths[:, None]] = self.values
         return table
 
     def last(self, missing: Any) -> npt.NDArray[Any]:
-        """[n] the last value of each row, or what stands for one that is missing."""
-        places = self.starts[1:] - 1
-        found = np.append(self.values, missing)[places]
-        return np.where(self.lengths > 0, found, missing)
+        """[n] the last value of each row; `missing` for an empty row."""
+        last = np.append(self.values, missing)[self.starts[1:] - 1]
+        return np.where(self.lengths > 0, last, missing)
 
-    def where(
-        self, chosen: npt.NDArray[np.bool_]
+    def indices_of(
+        self, mask: npt.NDArray[np.bool_]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The rows of the chosen values, [M], and their places in these rows."""
-        found = np.flatnonzero(chosen)
-        rows = np.searchsorted(self.starts, found, side="right") - 1
-        return rows, found - self.starts[rows]
+        """The rows of the values that a mask [M] selects, and their indices within these rows."""
+        indices = np.flatnonzero(mask)
+        rows = np.searchsorted(self.starts, indices, side="right") - 1
+        return rows, indices - self.starts[rows]
 
-    def placed(self, lengths: npt.NDArray[np.int64], first: int = 0, filler: Any = 0) -> Ragged:
-        """Rows of some lengths, [n], each with one of these from a place on, and else a filler."""
-        starts = starts_of(lengths)
+    def padded_to(self, lengths: npt.NDArray[np.int64], first: int = 0, filler: Any = 0) -> Ragged:
+        """Rows of the given lengths, [n], each with one of these from index `first` on.
+
+        The rest of each row is the filler.
+        """
+        starts = row_starts(lengths)
         values = np.full(starts[-1], filler, self.values.dtype)
-        places = np.repeat(starts[:-1] + first - self.starts[:-1], self.lengths)
-        values[places + np.arange(len(places))] = self.values
+        shifts = np.repeat(starts[:-1] + first - self.starts[:-1], self.lengths)
+        values[shifts + np.arange(len(shifts))] = self.values
         return Ragged(values, starts)
 
-    def _at(self, places: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Ragged:
-        """Rows of some lengths that start at some places."""
-        starts = starts_of(lengths)
-        within = np.repeat(places - starts[:-1], lengths) + np.arange(starts[-1])
-        return Ragged(self.values[within], starts)
+    def _slices(self, begins: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Ragged:
+        """Rows of some lengths that begin at some indices of `values`."""
+        starts = row_starts(lengths)
+        indices = np.repeat(begins - starts[:-1], lengths) + np.arange(starts[-1])
+        return Ragged(self.values[indices], starts)
 
 
-def lengthened(rows: Ragged, others: Ragged) -> Ragged:
-    """Each row with another one after it."""
+def concatenate_pairwise(rows: Ragged, others: Ragged) -> Ragged:
+    """Each row followed by the row of `others` with the same index."""
     order = np.argsort(np.concatenate([rows.rows, others.rows]), kind="stable")
     values = np.concatenate([rows.values, others.values])[order]
-    return Ragged(values, starts_of(rows.lengths + others.lengths))
+    return Ragged(values, row_starts(rows.lengths + others.lengths))
 
 
-def joined(parts: Sequence[Ragged]) -> Ragged:
-    """The rows of each, one after another; at least one."""
+def concatenate(parts: Sequence[Ragged]) -> Ragged:
+    """The rows of the first part, then those of the second, and so on; at least one part."""
     if len(parts) == 1:
         return parts[0]
     lengths = np.concatenate([part.lengths for part in parts])
-    return Ragged(np.concatenate([part.values for part in parts]), starts_of(lengths))
+    return Ragged(np.concatenate([part.values for part in parts]), row_starts(lengths))
 
 
 def batches_of(sizes: Sequence[int], most: int) -> Iterator[list[int]]:

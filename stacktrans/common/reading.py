@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.messages import complain
+from stacktrans.common.messages import print_message
 
 STDIN = Path("-")
 """What stands for standard input among files."""
@@ -68,12 +68,12 @@ def check_readable(path: str | os.PathLike[str]) -> None:
         raise UsageError(f"{os.fspath(path)!r}: not a file name") from error
     if stat.S_ISDIR(mode):
         raise UsageError(f"{path}: Is a directory; expected a file")
-    if not (stat.S_ISREG(mode) or is_open_already(path)):
+    if not (stat.S_ISREG(mode) or is_open_descriptor(path)):
         kind = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode))
         raise UsageError(f"{path}: {kind or 'a device'}; expected a file")
 
 
-def is_open_already(path: str | os.PathLike[str]) -> bool:
+def is_open_descriptor(path: str | os.PathLike[str]) -> bool:
     """Whether a name is of what this process has open; to another process it is something else."""
     return _OPEN_ALREADY.fullmatch(os.fspath(path)) is not None
 
@@ -163,9 +163,9 @@ def json_lines(path: Path) -> Iterator[Any]:
             raise ValueError(f"line {number}: {error}") from error
 
 
-def comes_once(path: Path) -> bool:
+def is_stream(path: Path) -> bool:
     """Whether what is there comes to this process alone, and perhaps only once."""
-    return path == STDIN or is_open_already(path)
+    return path == STDIN or is_open_descriptor(path)
 
 
 def read_content(path: str | os.PathLike[str]) -> bytes:
@@ -175,7 +175,7 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
         UsageError: it can't be read, is not whole, or has more than `MOST_CONTENT` bytes.
     """
     path = Path(path)
-    content = _only_once(path) if comes_once(path) else read_bytes(path, MOST_CONTENT)
+    content = _only_once(path) if is_stream(path) else read_bytes(path, MOST_CONTENT)
     if path.suffix == PACKED or content.startswith(PACKED_BEGINS):
         name = name_of(path)
         try:
@@ -186,7 +186,7 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
     return content.removeprefix(BYTE_ORDER_MARK)
 
 
-def state_of(path: Path) -> Any:
+def file_version(path: Path) -> Any:
     """Changes when a file does; of streams, when there is another."""
     if path == STDIN:
         return sys.stdin and sys.stdin.buffer
@@ -200,14 +200,14 @@ def state_of(path: Path) -> Any:
 
 def _only_once(path: Path) -> bytes:
     """What comes from a stream, which is kept, since it may be asked for again."""
-    stream = state_of(path)
+    stream = file_version(path)
     if stream is None and path == STDIN:
         raise UsageError(f"{name_of(path)}: closed; expected pairs or lines from there")
     if (path, stream) not in _held:
         for other in [other for other in _held if other[0] == path]:
             del _held[other]
         if path == STDIN and sys.stdin.isatty():  # as where a run that was fed by a pipe is resumed
-            complain("waiting for pairs or lines from the terminal; end them with Ctrl-D")
+            print_message("waiting for pairs or lines from the terminal; end them with Ctrl-D")
         read = stream.read(MOST_CONTENT + 1) if path == STDIN else read_bytes(path, MOST_CONTENT)
         check_size(name_of(path), read, MOST_CONTENT)
         _held[path, stream] = read

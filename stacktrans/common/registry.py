@@ -298,7 +298,7 @@ def _said(error: BaseException) -> str:
     return _at(error, [frame for frame in frames if frame.filename == frames[0].filename])
 
 
-def blamed(error: BaseException) -> str | None:
+def plugin_error(error: BaseException) -> str | None:
     """The same of an error raised by code of others at run time; None for any other."""
     frames = traceback.extract_tb(error.__traceback__)
     foreign = [frame for frame in frames if frame.filename in _foreign]
@@ -343,7 +343,7 @@ def plugin_options() -> list[str]:
     return [word for plugin in _loaded.values() for word in ("--plugin", plugin.name)]
 
 
-def resuming(directory: str | Path) -> list[str]:
+def resume_command(directory: str | Path) -> list[str]:
     """The words of a command that resumes the run, or race, in a directory, with these plugins."""
     return ["stacktrans", "train", "--resume", str(directory), *plugin_options()]
 

@@ -18,7 +18,7 @@ def visible(text: str, keep: str = "") -> str:
     return _escaped(text, repr, keep)
 
 
-def in_a_line(text: str) -> str:
+def one_line(text: str) -> str:
     """A text of any number of lines as a single one, with what can't be seen escaped."""
     return visible(" ".join(text.split()))
 

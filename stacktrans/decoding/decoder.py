@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stacktrans.common.ragged import STEPS_AT_ONCE, Ragged, batches_of, joined, starts_of
+from stacktrans.common.ragged import STEPS_AT_ONCE, Ragged, batches_of, concatenate, row_starts
 from stacktrans.decoding.model import Buffers, Mixed, Model, Numbers
 from stacktrans.tasks.alphabets import NOT_KNOWN, Ids, Mask
 from stacktrans.tasks.layout import Layout
@@ -187,10 +187,10 @@ def predict(
     steps = steps_over(model.buffers, given.lengths) if model.buffers else given.lengths
 
     def run(group: Ids) -> Outputs:
-        own, found = given.chosen(group), _Collected(logs)
+        own, found = given.take(group), _Collected(logs)
         wanted = np.arange(own.lengths.max()) < own.lengths[:, None]
         if where is not None:
-            wanted &= where.chosen(group).padded()
+            wanted &= where.take(group).padded()
         (_written if model.buffers else _synchronous)(model, own, wanted, found, observe, group)
         return found.outputs(len(group))
 
@@ -232,7 +232,7 @@ class _Collected:
         """Those for so many strings, in their order."""
         strings = np.concatenate(self._strings)
         order = np.argsort(strings, kind="stable")
-        starts = starts_of(np.bincount(strings, minlength=count))
+        starts = row_starts(np.bincount(strings, minlength=count))
         symbols = Ragged(np.concatenate(self._symbols)[order], starts)
         shares = Ragged(np.concatenate(self._shares)[order], starts) if self._logs else None
         return Outputs(symbols, shares)
@@ -257,21 +257,23 @@ def _in_groups(run: Callable[[Ids], Outputs], steps: Ids, threads: int) -> Outpu
         return Outputs(Ragged.of([]), None)
     back = np.argsort(np.concatenate(groups))
     logs = [part.logs for part in parts if part.logs is not None]
-    symbols = joined([part.symbols for part in parts]).chosen(back)
-    return Outputs(symbols, joined(logs).chosen(back) if logs else None)
+    symbols = concatenate([part.symbols for part in parts]).take(back)
+    return Outputs(symbols, concatenate(logs).take(back) if logs else None)
 
 
 def _totals(layout: Layout, outputs: Outputs, targets: Ragged) -> Numbers:
     """[n] the logarithms of the probabilities of answers, as `Answer` has them."""
     symbols, lengths = outputs.symbols, targets.lengths
     if layout.end is not None:  # which is counted, too
-        after = symbols.cut(np.minimum(lengths + 1, symbols.lengths))
+        after = symbols.truncate(np.minimum(lengths + 1, symbols.lengths))
         lengths = lengths + (after.lengths > lengths) * (after.last(-1) == layout.end)
-    counted = symbols.cut(lengths)
+    counted = symbols.truncate(lengths)
     missing = counted.values == -1
     if layout.feeds_back or layout.ends_answers:  # otherwise what is not scored need not be known
         missing |= counted.values == NOT_KNOWN
-    shares = outputs.logs.cut(lengths).values if outputs.logs else np.zeros(len(counted.values))
+    shares = (
+        outputs.logs.truncate(lengths).values if outputs.logs else np.zeros(len(counted.values))
+    )
     weights = np.where(missing, np.nan, shares)
     return np.bincount(counted.rows, weights, minlength=len(targets))
 
@@ -293,7 +295,7 @@ def _follow(
 ) -> Outputs:
     """The outputs after prompts, each of which is the next input."""
     assert layout.first_target is not None
-    prompts, limits = prompts.chosen(group), limits[group]
+    prompts, limits = prompts.take(group), limits[group]
     lengths, found = prompts.lengths, _Collected(logs)
     ids, longest = prompts.padded(), int(lengths.max())
     # The step after which there is room for one symbol more than the limit.

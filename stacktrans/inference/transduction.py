@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.ragged import Ragged, starts_of
+from stacktrans.common.ragged import Ragged, row_starts
 from stacktrans.common.reading import LONGEST, LinePiece, check_length, decode_line, line_groups
 from stacktrans.decoding.decoder import Answer, decode, likeliest
 from stacktrans.model.checkpoint import Checkpoint
@@ -246,7 +246,7 @@ class _Answering:
             return None
         lengths = np.zeros(len(group), np.int64)
         lengths[asked] = symbols.lengths
-        text = targets.decode(Ragged(symbols.values, starts_of(lengths)))
+        text = targets.decode(Ragged(symbols.values, row_starts(lengths)))
         lines = AnsweredLines(self._number, text, (self._number + asked[~answers.ended]).tolist())
         self._number += len(group)
         return lines

@@ -25,7 +25,7 @@ from typing import Any
 from llvmlite import binding
 
 from stacktrans.common.files import SUMS, write_atomically
-from stacktrans.common.messages import Dispensable, complain
+from stacktrans.common.messages import OptionalStream, print_message
 
 _PACKAGE = "stacktrans"
 _KEPT = 4
@@ -82,7 +82,7 @@ class CodeDirectory:
 
     def give_up(self, error: Exception) -> None:
         """Say why code is not kept, or was not used; then it is removed."""
-        complain(f"can't use the compiled code in {self.path}: {error}")
+        print_message(f"can't use the compiled code in {self.path}: {error}")
         if self.path:
             shutil.rmtree(self.path, ignore_errors=True)
 
@@ -196,7 +196,7 @@ def _remove_old(root: Path, current: Path) -> None:
 
 @functools.cache
 def _announce() -> None:
-    complain("compiling for this machine, once (some seconds)")
+    print_message("compiling for this machine, once (some seconds)")
 
 
 @contextlib.contextmanager
@@ -217,7 +217,7 @@ def announced() -> Iterator[None]:
 
 
 def _spin(done: threading.Event) -> None:
-    stream, frame = Dispensable(sys.stderr), 0
+    stream, frame = OptionalStream(sys.stderr), 0
     while not done.wait(0.1):
         print(f"\r{_FRAMES[frame % len(_FRAMES)]}", end="", file=stream, flush=True)
         frame += 1

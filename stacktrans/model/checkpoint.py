@@ -31,15 +31,15 @@ from stacktrans.common.files import (
     MACHINE,
     SUMS,
     aside,
-    check_sum,
+    checksum_lines,
     is_checkpoint,
     is_race,
-    sums_of,
+    verify_checksum,
     write_whole,
 )
 from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.reading import parsed_json
-from stacktrans.common.registry import CONTROLLERS, REGISTRIES, LazyModule, resuming
+from stacktrans.common.registry import CONTROLLERS, REGISTRIES, LazyModule, resume_command
 from stacktrans.common.visible import shell_text
 from stacktrans.decoding.model import Numbers, Predictor
 from stacktrans.memory import Memory, make_memory
@@ -117,7 +117,7 @@ def save(
         buffer = io.BytesIO()
         torch.save(dict(training), buffer)
         contents[TRAINING] = buffer.getvalue()
-    contents[SUMS] = sums_of(contents).encode()
+    contents[SUMS] = checksum_lines(contents).encode()
     if card is not None:
         contents[CARD] = card.encode()
     write_whole(directory.resolve(), contents)
@@ -277,7 +277,7 @@ def locate(name: str | Path) -> Path:
         available = [path.name for path in sorted(shipped("checkpoints").glob("*/"))]
         raise CheckpointError(f"{given}: no such checkpoint; shipped are {', '.join(available)}")
     if is_race(given):
-        resume = shell_text(resuming(given))
+        resume = shell_text(resume_command(given))
         raise CheckpointError(
             f"{name}: a race of strategies that is not over; resume it with: {resume}"
         )
@@ -351,7 +351,7 @@ def save_machine(directory: Path, config: RunConfig, machine: Machine, card: str
     from stacktrans.automata.files import written  # of few checkpoints
 
     contents = {CONFIG: config.to_yaml().encode(), MACHINE: written(machine).encode()}
-    contents[SUMS] = sums_of(contents).encode()
+    contents[SUMS] = checksum_lines(contents).encode()
     contents[CARD] = card.encode()
     write_whole(directory.resolve(), contents)
 
@@ -396,16 +396,16 @@ def _check_whole(directory: Path) -> None:
     try:
         found = read_layer(path).settings.get("format")
     except UsageError:
-        check_sum(path)
+        verify_checksum(path)
         raise
     if type(found) is not int:
-        check_sum(path)
+        verify_checksum(path)
         raise CheckpointError(f"{path}: no format number; this is not a stacktrans checkpoint")
     if found != FORMAT:
         raise CheckpointError(f"{path}: format {found}; this stacktrans reads format {FORMAT}")
     if not (directory / SUMS).is_file():
         raise CheckpointError(f"{directory / SUMS}: missing; this is not a whole checkpoint")
-    check_sum(path)
+    verify_checksum(path)
 
 
 def load_training(directory: Path) -> dict[str, Any]:
@@ -421,7 +421,7 @@ def load_training(directory: Path) -> dict[str, Any]:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many kinds for a damaged file
         raise CheckpointError(f"{path}: truncated or damaged") from error
-    check_sum(path)
+    verify_checksum(path)
     if not isinstance(state, dict):
         raise CheckpointError(f"{path}: holds no training state")
     return state

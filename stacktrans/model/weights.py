@@ -12,7 +12,7 @@ import numpy as np
 import safetensors
 
 from stacktrans.common.errors import CheckpointError, abridged
-from stacktrans.common.files import check_sum
+from stacktrans.common.files import verify_checksum
 from stacktrans.common.registry import CONTROLLERS, LazyModule
 from stacktrans.common.visible import visible
 from stacktrans.decoding.model import Numbers
@@ -144,7 +144,7 @@ def read_weights(path: Path, expected: Shapes) -> dict[str, Numbers]:
     for name, weight in weights.items():
         if not np.isfinite(weight).all():
             raise CheckpointError(f"{path}: weight {name} holds NaN or infinite numbers")
-    check_sum(path)  # last, since what is wrong with a weight says more
+    verify_checksum(path)  # last, since what is wrong with a weight says more
     return weights
 
 

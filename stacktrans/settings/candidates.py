@@ -8,16 +8,16 @@ from typing import Unpack
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.config import NOT_RACED, RunConfig, TaskConfig
-from stacktrans.settings.layers import Settings, SettingsLayer, in_parts, name_of, overlay
+from stacktrans.settings.layers import Settings, SettingsLayer, merge_layers, name_of, part_settings
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import (
     DEFAULT_RECIPE,
-    Asked,
-    asked_layers,
+    Requested,
     checked_task,
     completed,
+    requested_layers,
+    requested_seed,
     resolved,
-    seed_of,
     strategies,
     task_layers,
 )
@@ -30,7 +30,7 @@ def candidate_configs(
     recipe: str | None = None,
     names: Sequence[str] = (),
     budget: float | None = None,
-    **asked: Unpack[Asked],
+    **asked: Unpack[Requested],
 ) -> dict[str, RunConfig]:
     """The configurations to train, by their recipes; of the recipe auto, those that are raced.
 
@@ -49,8 +49,8 @@ def candidate_configs(
     """
     if budget is not None and not 0 < budget < math.inf:
         raise UsageError(f"budget {budget:g}: expected seconds, more than 0")
-    layers = asked_layers(recipe, asked)
-    wanted = overlay(layers)
+    layers = requested_layers(recipe, asked)
+    wanted = merge_layers(layers)
     starts_from = wanted.get("start_from") is not None
     if wanted.get("recipe", AUTO) != AUTO or starts_from:
         why = NOT_RACED if starts_from else "only for the recipe auto, which is a race"
@@ -61,7 +61,7 @@ def candidate_configs(
         return {run.recipe: run}
     layers = _read_once(layers, wanted)
     first, *changes = task_layers(layers)
-    task = checked_task(overlay([first, *changes]), [first, *changes])[1]
+    task = checked_task(merge_layers([first, *changes]), [first, *changes])[1]
     tried = [*names] or _in_order(task)
     found = _resolved(tried, task.layout.kind, _memory(wanted), layers, bool(names))
     found = found or {DEFAULT_RECIPE: _with_recipe(DEFAULT_RECIPE, layers)}
@@ -82,8 +82,8 @@ def _in_order(task: Task) -> list[str]:
 def _read_once(layers: list[SettingsLayer], wanted: Settings) -> list[SettingsLayer]:
     """Layers that also have what the task's files tell, so that they need not be read again."""
     of_task = task_layers(layers)
-    settings = overlay(of_task)
-    told = completed(settings, of_task, seed_of(wanted))
+    settings = merge_layers(of_task)
+    told = completed(settings, of_task, requested_seed(wanted))
     changes = {name: told.get(name) for name in ("parameters", "lengths", "length_law")}
     return layers if told is settings else [*layers, SettingsLayer("", {"task": changes})]
 
@@ -91,7 +91,7 @@ def _read_once(layers: list[SettingsLayer], wanted: Settings) -> list[SettingsLa
 def _memory(wanted: Mapping[str, object]) -> str | None:
     """The name of the memory that is asked for, if one is."""
     model = wanted.get("model")
-    memory = in_parts(model.get("memory")) if isinstance(model, dict) else None
+    memory = part_settings(model.get("memory")) if isinstance(model, dict) else None
     named = isinstance(memory, dict) and "name" in memory
     return MEMORIES.canonical(name_of(memory)) if named else None
 

@@ -11,7 +11,7 @@ import yaml
 from stacktrans.common.documents import DocumentError, parsed
 from stacktrans.common.registry import plugin_options
 from stacktrans.settings.config import TaskConfig
-from stacktrans.settings.layers import NAMED, Settings, SettingsLayer, nested, overlay
+from stacktrans.settings.layers import NAMED, Settings, SettingsLayer, merge_layers, nested
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import defines_task, parts_fitting, split_task
 from stacktrans.tasks.lines import READING
@@ -56,7 +56,7 @@ def option_layers(given: Mapping[str, Any], prefix: str = "") -> list[SettingsLa
     ]
 
 
-def written_like(task: TaskConfig, given: Mapping[str, Any]) -> dict[str, Any]:
+def inherited_reading(task: TaskConfig, given: Mapping[str, Any]) -> dict[str, Any]:
     """How new pairs in files are to be read: as those of a task were, unless given otherwise.
 
     Args:
@@ -80,8 +80,8 @@ def training_command(layers: Sequence[SettingsLayer]) -> list[str]:
     tasks = [layer.settings["task"] for layer in (base, *changes) if layer]
     if tasks and isinstance(tasks[0], str):
         words += ["--task", tasks.pop(0)]
-    of_task = overlay(SettingsLayer("", {"task": task}) for task in tasks)
-    settings = overlay(layers)
+    of_task = merge_layers(SettingsLayer("", {"task": task}) for task in tasks)
+    settings = merge_layers(layers)
     if "model" in settings:
         users = [layer.section("model").settings for layer in layers]
         settings["model"] = parts_fitting(settings["model"], users)

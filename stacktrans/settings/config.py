@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 from stacktrans.common import __version__
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import GENERATORS
-from stacktrans.settings.layers import Settings, SettingsLayer, overlaid
+from stacktrans.settings.layers import Settings, SettingsLayer, merged_settings
 from stacktrans.settings.model_config import ModelConfig, RecurrentConfig, StartConfig
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.training_config import TrainingConfig
@@ -41,7 +41,7 @@ class TaskLaws(Strict):
     """over the test range."""
 
 
-def paths_of(generator: object) -> tuple[str, ...]:
+def path_parameters(generator: object) -> tuple[str, ...]:
     """Which parameters of a generator are files; none of one that is unknown."""
     if not isinstance(generator, str) or generator not in GENERATORS:
         return ()  # which will be said when it is made
@@ -172,21 +172,21 @@ class RunConfig(Strict):
     """how."""
 
     @property
-    def is_made_hard(self) -> bool:
+    def is_rounded(self) -> bool:
         """Whether strengths, if there are any, are made 0 or 1 when a rule has ended the run."""
         has_strengths = self.model.memory.name != "none" or self.model.buffers is not None
         return self.training.rounding is not None and has_strengths
 
     @property
-    def of_files(self) -> bool:
+    def has_pair_files(self) -> bool:
         """Whether pairs in files are trained on."""
-        return bool(paths_of(self.task.generator))
+        return bool(path_parameters(self.task.generator))
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
         training = self.training
         development = training.stop is not None and training.stop.development is not None
-        if (training.examples is not None) != development and not self.of_files:
+        if (training.examples is not None) != development and not self.has_pair_files:
             raise ValueError("training: stop.development and data.examples need each other")
         if not isinstance(self.model.controller, RecurrentConfig) and self.training.read_rate != 1:
             raise ValueError("training.read_rate: a linear controller passes on what is read")
@@ -214,7 +214,7 @@ class RunConfig(Strict):
         change = changes[(attempt - 1) % len(changes)]
         if not change:
             return self.model
-        start = StartConfig.model_validate(overlaid(self.model.start.model_dump(), change))
+        start = StartConfig.model_validate(merged_settings(self.model.start.model_dump(), change))
         return ModelConfig.model_validate({**dict(self.model), "start": start})
 
     def make_task(self) -> Task:
@@ -228,7 +228,7 @@ class RunConfig(Strict):
         """Changes whenever a setting does that decides what comes out."""
         deciding = self.model_dump(mode="json", exclude=_DECIDES_NOTHING)
         # Not where files are, but what they say.
-        for path in paths_of(self.task.generator):
+        for path in path_parameters(self.task.generator):
             deciding["task"]["parameters"].pop(path, None)
         return hashlib.sha256(str(_as_yaml(deciding)).encode()).hexdigest()[:16]
 
@@ -237,7 +237,7 @@ class RunConfig(Strict):
         return str(_as_yaml(self.model_dump(mode="json")))
 
 
-def base_of(config: RunConfig, origin: str, recipe: str | None) -> SettingsLayer:
+def inherited_layer(config: RunConfig, origin: str, recipe: str | None) -> SettingsLayer:
     """What all else that is asked for lies over.
 
     That is the whole configuration of the checkpoint, but with no starts from other weights; or, if

@@ -110,9 +110,9 @@ def read_layer(path: str | os.PathLike[str]) -> SettingsLayer:
     return SettingsLayer(os.fspath(path), document.value, document.node)
 
 
-def overlay(layers: Iterable[SettingsLayer]) -> Settings:
+def merge_layers(layers: Iterable[SettingsLayer]) -> Settings:
     """Lay settings over one another, later ones on top, section by section."""
-    return functools.reduce(overlaid, (layer.settings for layer in layers), {})
+    return functools.reduce(merged_settings, (layer.settings for layer in layers), {})
 
 
 NAMED = {"memory", "controller"}
@@ -121,24 +121,24 @@ ALTERNATIVES = {"data", "stop", "gradient_clip"}
 """Blocks of training that hold one of several settings, each of which takes another's place."""
 
 
-def overlaid(below: Settings, above: Mapping[str, Any], section: str = "") -> Settings:
+def merged_settings(below: Settings, above: Mapping[str, Any], section: str = "") -> Settings:
     """Settings of a section with others laid over them, section by section."""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
         if section == "model" and key in NAMED:
-            under, value = in_parts(under), in_parts(value)
+            under, value = part_settings(under), part_settings(value)
         if not isinstance(value, Mapping):
             merged[key] = value
             continue
         under = under if isinstance(under, Mapping) else {}
         if section == "training" and key in ALTERNATIVES:
             under = {name: part for name, part in under.items() if name in value}
-        merged[key] = overlaid(dict(under), value, key)
+        merged[key] = merged_settings(dict(under), value, key)
     return merged
 
 
-def in_parts(value: Any) -> Any:
+def part_settings(value: Any) -> Any:
     """A part of a model that may have been given by its name alone, as settings."""
     return {"name": value} if isinstance(value, str) else value
 
@@ -149,11 +149,11 @@ def validated(model: type[Model], settings: Settings, layers: Sequence[SettingsL
         return model.model_validate(settings)
     except ValidationError as error:
         found = complaints(model, settings, error)
-        problems = (f"{nearest_place(layers, each.location)}: {each.text}" for each in found)
+        problems = (f"{nearest_location(layers, each.location)}: {each.text}" for each in found)
         raise UsageError(*problems) from error
 
 
-def nearest_place(layers: Sequence[SettingsLayer], location: Sequence[str | int]) -> str:
+def nearest_location(layers: Sequence[SettingsLayer], location: Sequence[str | int]) -> str:
     """Where the setting at `location`, or what is around it, stands in the last layer with it."""
     for size in range(len(location), -1, -1):
         for layer in reversed(layers):
@@ -267,10 +267,12 @@ def recipe_layers(
     found += [layer.section("recipes", recipe) for layer in task_layers]
     kinds = {
         "by_memory": MEMORIES.canonical(name_of(model["memory"])),
-        "by_generator": str(overlay(task_layers).get("generator")),
+        "by_generator": str(merge_layers(task_layers).get("generator")),
     }
-    usual = overlay(checked(part for layer in found for part in _expanded(layer, kinds)))
-    kinds["by_controller"] = name_of(overlaid(usual, {"model": model})["model"]["controller"])
+    usual = merge_layers(checked(part for layer in found for part in _expanded(layer, kinds)))
+    kinds["by_controller"] = name_of(
+        merged_settings(usual, {"model": model})["model"]["controller"]
+    )
     return checked(part for layer in found for part in _expanded(layer, kinds))
 
 
@@ -333,7 +335,7 @@ def fields(kind: Any) -> dict[str, Any]:
     return {}
 
 
-def in_words(kind: Any, metadata: Sequence[Any] = (), brief: bool = False) -> str:
+def describe_type(kind: Any, metadata: Sequence[Any] = (), brief: bool = False) -> str:
     """The values of a type and its bounds, such as "a whole number from 1 to 64 or one-hot".
 
     In `brief`, they are for a table of types, which also names null, rather than for a message.
@@ -367,7 +369,7 @@ def _words(kind: Any, metadata: Sequence[Any], brief: bool) -> Iterator[str]:
     elif names and (brief or len(names) <= FIELDS_TOLD):
         yield f"{{{', '.join(names)}}}"
     elif get_origin(kind) is list:
-        yield f"list of {in_words(get_args(kind)[0], brief=True)}" if brief else "a list"
+        yield f"list of {describe_type(get_args(kind)[0], brief=True)}" if brief else "a list"
     else:
         yield "settings" if brief else "settings as 'name: value'"
 
@@ -415,7 +417,7 @@ def _complaint(kind: Any, value: Any, error: dict[str, Any]) -> Complaint | None
         if len(kinds := without_null(kind)) > 1:
             best = max(kinds, key=lambda each: _likeness(each, value))
             if not _likeness(best, value):
-                expected = f"expected {in_words(kind)} (given: {shown(value)})"
+                expected = f"expected {describe_type(kind)} (given: {shown(value)})"
                 return Complaint.naming(location, expected)
             if not _is_called(keys.pop(0), best):  # where pydantic has the name of the type
                 return None
@@ -465,6 +467,6 @@ def _said(kind: Any, location: Location, error: dict[str, Any]) -> Complaint:
     if problem == "missing":  # an item of the list before
         location = location[:-1]
     if problem in _OF_ANOTHER_FORM:
-        message = f"expected {in_words(kind)}"
+        message = f"expected {describe_type(kind)}"
     given = "" if isinstance(error["input"], dict) else f" (given: {shown(error['input'])})"
     return Complaint.naming(location, f"{message}{given}")

@@ -19,16 +19,16 @@ from stacktrans.common.errors import UsageError, shown, unknown_name
 from stacktrans.common.reading import STDIN
 from stacktrans.common.registry import GENERATORS, MEMORIES
 from stacktrans.settings import packaged
-from stacktrans.settings.config import FORMAT, RunConfig, Seed, TaskFile, paths_of
+from stacktrans.settings.config import FORMAT, RunConfig, Seed, TaskFile, path_parameters
 from stacktrans.settings.layers import (
     Settings,
     SettingsLayer,
     checked,
-    in_parts,
-    nearest_place,
+    merge_layers,
+    merged_settings,
+    nearest_location,
     option_layer,
-    overlaid,
-    overlay,
+    part_settings,
     read_layer,
     recipe_layers,
     validated,
@@ -74,11 +74,11 @@ def strategies() -> dict[str, Strategy]:
     return {name: validated(Strategy, each, [layer]) for name, each in layer.settings.items()}
 
 
-def layer_of(name: str) -> SettingsLayer:
+def strategy_layer(name: str) -> SettingsLayer:
     """What a strategy changes of the default recipe."""
     strategy = strategies()[name]
     memory = {"model": {"memory": strategy.memory}}
-    return SettingsLayer(f"strategy {name}", overlaid(memory, strategy.settings))
+    return SettingsLayer(f"strategy {name}", merged_settings(memory, strategy.settings))
 
 
 def find_task(name: str) -> Path:
@@ -105,7 +105,7 @@ def load_task(name: str, assignments: Sequence[str] = (), seed: int = 1) -> Task
     """
     changes = [option_layer(assignment, TaskFile, "task") for assignment in assignments]
     layers = [read_task(find_task(name)), *changes]
-    task, _ = checked_task(completed(overlay(layers), layers, seed), layers)
+    task, _ = checked_task(completed(merge_layers(layers), layers, seed), layers)
     return task
 
 
@@ -115,12 +115,12 @@ def read_task(path: Path) -> SettingsLayer:
     given = layer.settings.get("parameters")
     files = {
         key: os.path.join(path.parent, given[key])
-        for key in paths_of(layer.settings.get("generator"))
+        for key in path_parameters(layer.settings.get("generator"))
         if isinstance(given, dict) and isinstance(given.get(key), str) and given[key] != str(STDIN)
     }
     if not files:
         return layer
-    return replace(layer, settings=overlaid(layer.settings, {"parameters": files}))
+    return replace(layer, settings=merged_settings(layer.settings, {"parameters": files}))
 
 
 def completed(
@@ -132,7 +132,7 @@ def completed(
         seed: of the run.
         before: the task of the model that the run starts from, if it starts from one.
     """
-    if not paths_of(settings.get("generator")):
+    if not path_parameters(settings.get("generator")):
         return settings
     task = validated(TaskFile, {**settings, "lengths": None, "length_law": None}, layers)
     learned = _made(task, layers).learned(seed, None if "known" in task.parameters else before)
@@ -141,7 +141,7 @@ def completed(
     return {**settings, **learned}
 
 
-def seed_of(wanted: Settings) -> int:
+def requested_seed(wanted: Settings) -> int:
     """The seed that is asked for."""
     with contextlib.suppress(ValidationError):  # which will be said of the whole configuration
         return Seed.model_validate({"seed": wanted.get("seed", 1)}).seed
@@ -153,7 +153,7 @@ def _made(task: TaskFile, layers: Sequence[SettingsLayer]) -> Task:
     try:
         return task.make()
     except TaskError as error:
-        raise UsageError(f"{nearest_place(layers, error.location)}: {error}") from error
+        raise UsageError(f"{nearest_location(layers, error.location)}: {error}") from error
 
 
 def checked_task(settings: Settings, layers: Sequence[SettingsLayer]) -> tuple[TaskFile, Task]:
@@ -185,7 +185,7 @@ def _refuse_given(settings: Settings, layers: Sequence[SettingsLayer], why: str)
     _refuse(given, layers, why)
 
 
-class Asked(TypedDict, total=False):
+class Requested(TypedDict, total=False):
     """What can be asked for beside a recipe: see `resolve`."""
 
     base: SettingsLayer | None
@@ -196,7 +196,7 @@ class Asked(TypedDict, total=False):
     assignments: Sequence[str]
 
 
-def resolve(recipe: str | None = None, **asked: Unpack[Asked]) -> RunConfig:
+def resolve(recipe: str | None = None, **asked: Unpack[Requested]) -> RunConfig:
     """Put a run's configuration together.
 
     A file that names its format is a whole configuration, and no recipe lies under it.
@@ -213,18 +213,18 @@ def resolve(recipe: str | None = None, **asked: Unpack[Asked]) -> RunConfig:
     Raises:
         UsageError: something is missing, unknown or wrong; the message says where.
     """
-    return resolved(asked_layers(recipe, asked))
+    return resolved(requested_layers(recipe, asked))
 
 
 def resolved(layers: Sequence[SettingsLayer]) -> RunConfig:
     """The configuration of what is asked for in some layers; raises as `resolve` does."""
     whole = next((layer for layer in reversed(layers) if layer.settings.get("format")), None)
-    wanted = overlay(layers)
+    wanted = merge_layers(layers)
     if whole:
         _check_whole(whole)
     elif (name := str(wanted.get("recipe"))) in strategies():
-        layers = [layer_of(name), *layers]
-        wanted = overlay(layers)
+        layers = [strategy_layer(name), *layers]
+        wanted = merge_layers(layers)
     if whole and wanted["recipe"] != whole.settings["recipe"]:
         raise UsageError(
             f"recipe {wanted['recipe']}: {whole.origin} is a whole configuration, "
@@ -237,7 +237,7 @@ def resolved(layers: Sequence[SettingsLayer]) -> RunConfig:
     of_recipes = [layer.section("task") for layer in recipes if "task" in layer.settings]
     of_task = [first, *of_recipes, *changes]
     before = _task_before(layers, first) if wanted.get("start_from") else None
-    task_settings = completed(overlay(of_task), of_task, seed_of(wanted), before)
+    task_settings = completed(merge_layers(of_task), of_task, requested_seed(wanted), before)
     made = checked_task(task_settings, of_task)[1]
     given = task_settings.get("parameters", {})
     defaults = default_parameters(task_settings["generator"])
@@ -245,7 +245,7 @@ def resolved(layers: Sequence[SettingsLayer]) -> RunConfig:
     task_settings.pop("recipes", None)
 
     everything = layers if whole else [*recipes, *layers]
-    merged = {"recipe": DEFAULT_RECIPE, **overlay(everything), "task": task_settings}
+    merged = {"recipe": DEFAULT_RECIPE, **merge_layers(everything), "task": task_settings}
     users = [layer.section("model").settings for layer in layers]
     model = merged.get("model", {})
     if not any(isinstance(said.get("buffers"), dict) for said in users):
@@ -269,11 +269,11 @@ def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[SettingsLayer
     """Raise `UsageError` for settings that make no sense with what a model reads of a task."""
     for section, config in (("model", run.model), ("training", run.training)):
         for name, reason in config.misfits(layout):
-            place = nearest_place(layers, (section, name))
+            place = nearest_location(layers, (section, name))
             raise UsageError(f"{place}: task {run.task.name} {reason}, such as reverse")
 
 
-def asked_layers(recipe: str | None, asked: Asked) -> list[SettingsLayer]:
+def requested_layers(recipe: str | None, asked: Requested) -> list[SettingsLayer]:
     """What is asked for, in layers; raises as `resolve` does."""
     base, file, settings = asked.get("base"), asked.get("config"), asked.get("settings")
     said = {
@@ -315,7 +315,7 @@ def _missing(given: Settings, expected: Settings, prefix: str = "") -> Iterator[
         if name not in given:
             yield prefix + name
         elif isinstance(value, dict):
-            yield from _missing(in_parts(given[name]), value, f"{prefix}{name}.")
+            yield from _missing(part_settings(given[name]), value, f"{prefix}{name}.")
 
 
 def parts_fitting(model: Settings, users: Sequence[Settings]) -> Settings:
@@ -335,7 +335,7 @@ def parts_fitting(model: Settings, users: Sequence[Settings]) -> Settings:
             continue  # which will be said when it is validated
         meant: set[str] = set()
         for said in users:
-            own = in_parts(said.get(part))
+            own = part_settings(said.get(part))
             if isinstance(own, dict):
                 meant = set(own) if "name" in own else meant.union(own)
         unfit = kind.known() - kind.kind_of(model[part]).model_fields.keys() - meant
@@ -348,10 +348,10 @@ def _recipes_under(asked: Settings, of_task: Sequence[SettingsLayer]) -> list[Se
     name, known = str(asked.get("recipe", DEFAULT_RECIPE)), packaged.recipe_names()
     if name not in (*known, *strategies()):
         raise UsageError(unknown_name("recipe", name, [AUTO, *known, *strategies()]))
-    memory = in_parts(asked.get("model", {}).get("memory"))
+    memory = part_settings(asked.get("model", {}).get("memory"))
     if memory is None or (isinstance(memory, dict) and "name" not in memory):
         raise UsageError(f"no memory given; expected one of {', '.join(MEMORIES.installed())}")
-    paper = validated(TaskFile, overlay(of_task), of_task).paper
+    paper = validated(TaskFile, merge_layers(of_task), of_task).paper
     if strategy := strategies().get(name):
         name, paper = DEFAULT_RECIPE, strategy.paper
     return recipe_layers(name, paper, asked["model"], of_task)
@@ -361,7 +361,7 @@ def _refuse(names: Sequence[str], layers: Sequence[SettingsLayer], why: str = "i
     """Raise `UsageError` that names settings, if there are any, with their places."""
     if names:
         raise UsageError(
-            *(f"{nearest_place(layers, name.split('.'))}: {name} {why}" for name in names)
+            *(f"{nearest_location(layers, name.split('.'))}: {name} {why}" for name in names)
         )
 
 

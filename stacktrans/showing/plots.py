@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.files import check_place_of, write_atomically
-from stacktrans.common.visible import in_a_line, visible
+from stacktrans.common.files import check_file_path, write_atomically
+from stacktrans.common.visible import one_line, visible
 from stacktrans.inference.evaluation import Scores
 from stacktrans.inference.trace import Trace, TraceStep
 from stacktrans.model.description import model_line
@@ -60,7 +60,7 @@ ACCENT = "#00695c"
 
 def check_plot(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     """Raise `UsageError` if a plot can't be of this kind, or its folder is missing."""
-    check_place_of(path, *suffixes)
+    check_file_path(path, *suffixes)
     check_matplotlib()
 
 
@@ -90,7 +90,7 @@ def chart(path: Path, title: str, legend_size: str | None = None) -> "Iterator[A
     figure = empty_figure(*CHART)
     axis = figure.subplots()
     yield axis
-    axis.set_title(in_a_line(title), parse_math=False)
+    axis.set_title(one_line(title), parse_math=False)
     legend = axis.legend(loc="best", frameon=False, fontsize=legend_size)
     for text in legend.get_texts():
         text.set_parse_math(False)

@@ -57,7 +57,7 @@ def as_html(*renderables: RenderableType) -> str:
 class ProgressDisplay(ABC):
     """A display, to be entered during the work: lines that stay, and a live part.
 
-    Its console writes to a file that may be lost, a `Dispensable`: the work continues without it.
+    Its console writes to an `OptionalStream`: the work continues if that can no longer be written.
 
     Attributes:
         live: the part that is written over again and again; None where that can't be.

@@ -147,7 +147,7 @@ def worth_a_try(
     summary: Summary,
     config: RunConfig,
     others: Sequence[str],
-    resuming: Sequence[str],
+    resume_command: Sequence[str],
 ) -> list[str]:
     """How far a race has come, and what to try, a line each.
 
@@ -156,7 +156,7 @@ def worth_a_try(
         summary: of its best run, with the accuracies that are shown to the user.
         config: of this run.
         others: strategies for its task that were not raced.
-        resuming: the words of the command that goes on with it.
+        resume_command: the words of the command that goes on with it.
     """
     parts, solved = ("train", "development", "test"), config.training.solved
     measured = {part: each for part in parts if (each := getattr(summary, part))}
@@ -171,7 +171,7 @@ def worth_a_try(
     tips = [f"{said}. Worth a try:"]
     if state.can_go_on:
         budget = f"{max(1, round(LONGER * state.budget))}s"
-        tips.append(f"  longer: {shell_text([*resuming, '--budget', budget])}")
+        tips.append(f"  longer: {shell_text([*resume_command, '--budget', budget])}")
     elif summary.outcome in ("max_steps", "time_limit"):
         tips.append(f"  a larger --{summary.outcome.replace('_', '-')}")
     if all_right:
@@ -292,7 +292,7 @@ class TrainingDisplay(ProgressDisplay):
 
     def _measured(self, record: Record) -> tuple[Measured, ...]:
         """The two accuracies of a record, the first of which can be left out of a narrow table."""
-        if self.config.of_files:
+        if self.config.has_pair_files:
             # What generalises is seen by the longest.
             longest = ("its longest tenth", "its longest tenth", record.longest)
             return longest, ("development set", "development", record.development)
@@ -379,7 +379,9 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
 
 def _accuracy_table(summary: Summary, config: RunConfig) -> Table:
     ranges = config.task.ranges
-    own = "" if config.of_files else str(ranges.train)  # of files the development set has its own
+    own = (
+        "" if config.has_pair_files else str(ranges.train)
+    )  # of files the development set has its own
     rows = {
         "train": (str(ranges.train), summary.train),
         "development": (own, summary.development),

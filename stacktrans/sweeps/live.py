@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 
 from stacktrans.common.files import numbered
 from stacktrans.common.reading import json_lines
-from stacktrans.common.visible import in_a_line
+from stacktrans.common.visible import one_line
 from stacktrans.showing.plots import as_accuracy_by_length, chart
 from stacktrans.showing.progress import SECONDS_BETWEEN, ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
@@ -55,7 +55,7 @@ class SweepDisplay(ProgressDisplay):
             values = (f"{name} {number(part['value'], 3)}" for name, part in measured)
             result = record.get("error") or ", ".join([record["outcome"], *values])
             line = f"[{ended}/{len(self.runs)}] {run.name}: {result}; left: {self._left()}"
-            self._say(in_a_line(line))
+            self._say(one_line(line))
 
     def _left(self) -> str:
         if all(run.identity in self.store.records for run in self.runs):
@@ -71,7 +71,7 @@ class SweepDisplay(ProgressDisplay):
         table = Table(Column("condition", fold=" "), *counts, Column(f"best {first}", drop=1))
         for row in self._rows():
             table.add_row(*row)
-        title = f"{in_a_line(self.store.plan.file.title)}; in {self.store.directory}"
+        title = f"{one_line(self.store.plan.file.title)}; in {self.store.directory}"
         return Group(heading(title), table, remark(f"left: {self._left()}"))
 
     def _rows(self) -> list[list[str]]:
@@ -95,7 +95,7 @@ def overview(store: SweepStore) -> list[RenderableType]:
     """The results of a sweep: a table for each measure, the claims, and where the rest is."""
     plan = store.plan
     cells = cells_of(plan, store.records)
-    parts: list[RenderableType] = [heading(in_a_line(plan.file.title))]
+    parts: list[RenderableType] = [heading(one_line(plan.file.title))]
     for measure in plan.file.measures:
         first, *others = overview_rows(plan, cells, measure)
         table = Table(Column(first[0], fold=" "), *first[1:], continued=True)
@@ -103,7 +103,7 @@ def overview(store: SweepStore) -> list[RenderableType]:
             table.add_row(*row)
         parts += [table, remark(caption(plan, measure))]
     for claim in plan.file.claims:
-        parts.append(remark(f"{VERDICTS[holds(plan, claim, cells)]}: {in_a_line(claim.claim)}"))
+        parts.append(remark(f"{VERDICTS[holds(plan, claim, cells)]}: {one_line(claim.claim)}"))
     return [*parts, remark(f"more in {store.directory / TABLE}")]
 
 
@@ -139,7 +139,7 @@ def _conditions(
         own = [run for run in runs if run.condition == condition]
         if own:
             # A label that begins with an underscore would be left out of the legend.
-            yield f" {in_a_line(condition)}", f"C{index % 10}", own
+            yield f" {one_line(condition)}", f"C{index % 10}", own
 
 
 def _curves(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun]) -> None:

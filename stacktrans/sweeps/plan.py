@@ -20,9 +20,9 @@ from stacktrans.settings.config import RunConfig, TaskConfig
 from stacktrans.settings.layers import (
     Settings,
     SettingsLayer,
-    nearest_place,
+    merge_layers,
+    nearest_location,
     nested,
-    overlay,
     read_layer,
     setting_path,
     validated,
@@ -282,7 +282,7 @@ def read_plan(path: Path, profile: str | None = None) -> Plan:
         if profile not in profiles:
             raise UsageError(f"{path}: {unknown_name('profile', profile, profiles)}")
         layers.append(layer.section("profiles", profile))
-    file = validated(SweepFile, overlay(layers), layers)
+    file = validated(SweepFile, merge_layers(layers), layers)
     use_plugins(*(path.parent / plugin for plugin in file.plugins))
     check_names(file, layers)
     check_axes(file, layers)
@@ -325,13 +325,13 @@ def _axis(
     key: str, values: Sequence[Any], layers: Sequence[SettingsLayer]
 ) -> list[tuple[Any, SettingsLayer]]:
     """The values along an axis of the grid, with the settings that they stand for."""
-    origin = nearest_place(layers, ("grid", key))
+    origin = nearest_location(layers, ("grid", key))
     path = setting_path(key, RunConfig, origin)
     return [(value, SettingsLayer(origin, nested(path, value))) for value in values]
 
 
 def _refusal(layers: Sequence[SettingsLayer], place: Place, problem: str) -> UsageError:
-    return UsageError(f"{nearest_place(layers, place)}: {problem}")
+    return UsageError(f"{nearest_location(layers, place)}: {problem}")
 
 
 def check_names(file: SweepFile, layers: Sequence[SettingsLayer]) -> None:
@@ -405,7 +405,7 @@ def check_axes(file: SweepFile, layers: Sequence[SettingsLayer]) -> None:
     """Raise `UsageError` if a setting has several axes, or has one and is a condition's, too."""
     axes: dict[str, str] = {}
     for key, values in file.grid.items():
-        path = setting_path(key, RunConfig, nearest_place(layers, ("grid", key)))
+        path = setting_path(key, RunConfig, nearest_location(layers, ("grid", key)))
         if path in axes:
             same = f"{key} is the same setting as {axes[path]}"
             raise _refusal(layers, ("grid", key), same)
@@ -458,7 +458,7 @@ def _problems(file: SweepFile, config: RunConfig) -> Iterator[tuple[Place, str]]
     """Why something can't be measured of a run, or a winner can't be chosen by it."""
     task = config.task.make()
     of_text = isinstance(task, Corpus)
-    development = config.of_files or config.training.examples
+    development = config.has_pair_files or config.training.examples
     for name, measure in file.measures.items():
         place: Place = ("measures", name)
         if of_text != (measure.of == "perplexity"):
@@ -468,7 +468,7 @@ def _problems(file: SweepFile, config: RunConfig) -> Iterator[tuple[Place, str]]
         elif not measure.strings:
             try:
                 lengths, law = measure.range_of(config.task, task)
-                if config.of_files:
+                if config.has_pair_files:
                     test_pairs(task, lengths)
                 else:
                     task.sample(generator(0, Purpose.EVALUATION), lengths, 1, law)

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.files import check_place, write_atomically
+from stacktrans.common.files import check_directory_path, write_atomically
 from stacktrans.common.processes import KILLED, Pool, cores
 from stacktrans.common.reading import read_bytes
 from stacktrans.common.registry import plugin_files
@@ -48,7 +48,7 @@ class SweepStore:
     def __init__(self, directory: Path, plan: Plan) -> None:
         self.directory, self.plan = directory, plan
         self._own = {run.identity for run in plan.runs}
-        check_place(directory)
+        check_directory_path(directory)
         if not any((directory / name).exists() for name in (RESULTS, RUNS)):
             for path in (directory / name for name in (TABLE, CSV, JSON)):
                 if path.exists():

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from stacktrans.common.visible import in_a_line, shell_text, visible
+from stacktrans.common.visible import one_line, shell_text, visible
 from stacktrans.showing.scores import bootstrap_interval, confidence_interval
 from stacktrans.showing.tables import csv_text
 from stacktrans.sweeps.plan import (
@@ -288,8 +288,10 @@ def caption(plan: Plan, name: str) -> str:
     if choose:
         best = "the run" if "seed" in choose.among else figure
         figure = f"{best} with the best {choose.by}, among {', '.join(choose.among)}"
-    of_files = all(run.config.of_files for run in plan.runs)
-    parts = [f"{name}: {_ACCURACIES[measure.of]} on {_strings(measure, of_files)}{unit}; {figure}"]
+    has_pair_files = all(run.config.has_pair_files for run in plan.runs)
+    parts = [
+        f"{name}: {_ACCURACIES[measure.of]} on {_strings(measure, has_pair_files)}{unit}; {figure}"
+    ]
     by = choose.by if choose and choose.by != "training perplexity" else ""
     if measure.strings and by.startswith(measure.strings):
         parts.append("it was chosen by these very strings, and so is better on them than on others")
@@ -299,7 +301,7 @@ def caption(plan: Plan, name: str) -> str:
     return "; ".join(parts) + "."
 
 
-def _strings(measure: Measure, of_files: bool) -> str:
+def _strings(measure: Measure, has_pair_files: bool) -> str:
     """The strings that are measured on, in words."""
     if measure.of == "perplexity":
         return f"the {'validation' if measure.strings == 'valid' else 'test'} text"
@@ -307,7 +309,7 @@ def _strings(measure: Measure, of_files: bool) -> str:
         kind = "training" if measure.strings == "train" else measure.strings
         return f"each run's own {kind} strings"
     hard = ", with hard signals" if measure.hard else ""
-    if of_files:
+    if has_pair_files:
         lengths = f" of lengths {measure.lengths}" if measure.lengths else ""
         return f"up to {measure.count} strings of the test set{lengths}{hard}"
     place = f"lengths {measure.lengths}" if measure.lengths else "the test lengths"
@@ -368,7 +370,7 @@ def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(in_a_line(cell).replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(one_line(cell).replace("|", "\\|") for cell in cells) + " |"
 
 
 def _number(plan: Plan, share: float) -> str:
@@ -391,7 +393,7 @@ def _text(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    return _text(in_a_line(text))
+    return _text(one_line(text))
 
 
 def as_json(plan: Plan, records: Records) -> dict[str, Any]:

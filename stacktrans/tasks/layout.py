@@ -284,10 +284,12 @@ class Layout:
         if not self.feeds_back:
             if self.blank is None:
                 return ids
-            return ids.placed(np.maximum(ids.lengths, self.padding.of(ids.lengths)), 0, self.blank)
+            return ids.padded_to(
+                np.maximum(ids.lengths, self.padding.of(ids.lengths)), 0, self.blank
+            )
         first, after = len(self.before), len(self.after)
         shifted = Ragged(ids.values + self.first_source, ids.starts)
-        found = shifted.placed(ids.lengths + first + after, first)
+        found = shifted.padded_to(ids.lengths + first + after, first)
         for place, symbol in enumerate(self.before):
             found.values[found.starts[:-1] + place] = symbol
         for place, symbol in enumerate(self.after, -after):
@@ -326,11 +328,11 @@ class Layout:
         if self.last is not None:
             ended = (kept == lengths) & (outputs.last(-1) == self.last)
         if self.end is not None:
-            rows, places = outputs.where(outputs.values == self.end)
+            rows, places = outputs.indices_of(outputs.values == self.end)
             first = lengths.copy()
             np.minimum.at(first, rows, places)
             kept, ended = np.minimum(kept, first), ended | (first < lengths)
-        answers = outputs.cut(kept)
+        answers = outputs.truncate(kept)
         return answers.reversed() if self.backwards else answers, ended
 
     def steps(self, pair: Pair) -> int:

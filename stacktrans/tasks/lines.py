@@ -14,7 +14,7 @@ import numpy as np
 
 from stacktrans.common.errors import StacktransError, clipped, shown
 from stacktrans.common.files import write_atomically
-from stacktrans.common.messages import complain
+from stacktrans.common.messages import print_message
 from stacktrans.common.reading import (
     PACKED,
     check_length,
@@ -92,7 +92,7 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
     """
     lines = RawLines.of(path, read_content(path))
     if lines.header:
-        complain(lines.header_note)
+        print_message(lines.header_note)
     rows = lines.fields(task.columns)
     return [pair for _, pair in read_each(f"{lines.name}:", rows, partial(_pair, task))]
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from stacktrans.common.errors import UsageError, shown
-from stacktrans.common.reading import LONGEST, PACKED, STDIN, comes_once, name_of, read_content
+from stacktrans.common.reading import LONGEST, PACKED, STDIN, is_stream, name_of, read_content
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.columns import SEPARATORS, UNITS, Sources, Targets, Writing, columns_of
@@ -130,7 +130,7 @@ class Pairs(Task):
 
     def check_files(self) -> None:
         """Raise `UsageError` if a file has changed or is missing; a pipe can't be read again."""
-        files = {PARTS[part]: path for part, path in self.request.paths() if not comes_once(path)}
+        files = {PARTS[part]: path for part, path in self.request.paths() if not is_stream(path)}
         contents = ((part, read_content(path)) for part, path in files.items())
         self._check_digests({part: hashlib.sha256(each).hexdigest() for part, each in contents})
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError, shown
-from stacktrans.common.ragged import Ragged, lengthened, starts_of
+from stacktrans.common.ragged import Ragged, concatenate_pairwise, row_starts
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.common.reading import LONGEST, state_of
+from stacktrans.common.reading import LONGEST, file_version
 from stacktrans.tasks.alphabets import MOST_SYMBOLS, UNSAYABLE, Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import UNITS, Sources, Targets, Writing, found_separator, found_unit
@@ -72,16 +72,16 @@ class SymbolColumn:
             lengths.append([*map(len, found)])
             codes = map(numbers.__getitem__, chain.from_iterable(found))
             parts.append(_small(np.fromiter(codes, dtype=np.int32)))
-        strings = Ragged(np.concatenate(parts), starts_of(np.concatenate(lengths)))
+        strings = Ragged(np.concatenate(parts), row_starts(np.concatenate(lengths)))
         return cls(name, writing, strings, [*numbers])
 
     def __getitem__(self, index: int) -> str:
         symbols = [self.symbols[number] for number in self.strings[index]]
         return self.writing.joined(self.name, symbols)
 
-    def within(self, mask: Mask) -> "SymbolColumn":
+    def select(self, mask: Mask) -> "SymbolColumn":
         """Those of the lines that a mask [n] tells."""
-        return replace(self, strings=self.strings.within(mask))
+        return replace(self, strings=self.strings.compress(mask))
 
     def used(self) -> list[str]:
         """The symbols in the strings."""
@@ -193,7 +193,7 @@ def odd_first_lines(lines: Lines, columns: Mapping[str, SymbolColumn]) -> Iterat
         rows = lines.files == file
         shared = distinct = known = total = 0
         for column in ("source", "target"):
-            within = columns[column].strings.within(rows)
+            within = columns[column].strings.compress(rows)
             counts = np.bincount(within.values)
             first = np.bincount(within[0], minlength=len(counts))
             again = counts > first
@@ -428,7 +428,7 @@ def read_sets(request: Request) -> Sets:
         UsageError: a file can't be read, or has too few pairs to keep some apart.
         StacktransError: a line is not a pair.
     """
-    stamps = tuple(state_of(path) for _, path in request.paths())
+    stamps = tuple(file_version(path) for _, path in request.paths())
     if (request, stamps) not in _kept:
         found = _read_sets(request)
         _kept.clear()
@@ -463,7 +463,7 @@ def _read_sets(request: Request) -> Sets:
         split = writing.splitter(name)
         # Where strings are of characters, a word is not a symbol.
         kept = {each for of, each in request.kept if of == name and len(split(each)) == 1}
-        symbols[name] = sorted(kept.union(column.within(masks[TRAIN]).used()))
+        symbols[name] = sorted(kept.union(column.select(masks[TRAIN]).used()))
     _check_symbols(symbols, lines.names[0])
     # The model will ask for the files with all of these.
     every = frozenset((column, each) for column, found in symbols.items() for each in found)
@@ -475,11 +475,11 @@ def _read_sets(request: Request) -> Sets:
     notes += unsayable(lines, ids["target"])
     sources, targets = ids["source"], ids["target"]
     if writing.features:
-        sources = lengthened(ids["features"], sources)
+        sources = concatenate_pairwise(ids["features"], sources)
     sets = []
     for part, mask in enumerate(masks):
-        written = [] if part == TRAIN else [column.within(mask) for column in columns.values()]
-        sets.append(PairSet(sources.within(mask), sizes[mask], targets.within(mask), written))
+        written = [] if part == TRAIN else [column.select(mask) for column in columns.values()]
+        sets.append(PairSet(sources.compress(mask), sizes[mask], targets.compress(mask), written))
     told = {name: writing.joined(name, symbols[name]) for name in writing.columns}
     further = {"steps": [*sets[TRAIN].steps], "digests": lines.digests}
     return Sets(request._replace(kept=every), {**told, **further}, notes, sets)

@@ -73,7 +73,7 @@ def _use(checkpoint: Checkpoint, directory: str, source: str | None) -> Iterator
 def _sample(checkpoint: Checkpoint) -> list[str]:
     """The symbols of a short source that is as those trained on; none of what is in files."""
     task = checkpoint.config.task
-    if task.lengths is None or checkpoint.config.of_files:
+    if task.lengths is None or checkpoint.config.has_pair_files:
         return []
     lengths = task.lengths.train
     drawn = checkpoint.task.sample(generator(1, Purpose.SAMPLE), lengths, 8, task.law_of(lengths))
@@ -117,7 +117,7 @@ def _accuracies(
     for part, lengths in (("train", ranges.train), ("test", ranges.test)):
         if found := summary.get(part):
             own = "training set" if part == "train" else "test set"
-            of_a_set = config.of_files or (part == "train" and config.training.examples)
+            of_a_set = config.has_pair_files or (part == "train" and config.training.examples)
             which = own if of_a_set else "new at the end of the run"
             yield _row(f"{which}, lengths {lengths}", found)
     if found := summary.get("hard"):

@@ -13,10 +13,16 @@ from pathlib import Path
 from types import MappingProxyType
 
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError, is_out_of_memory
-from stacktrans.common.files import CANDIDATES, RACE, tidy, unfinished, write_atomically
+from stacktrans.common.files import (
+    CANDIDATES,
+    RACE,
+    remove_temporary_files,
+    temporary_name,
+    write_atomically,
+)
 from stacktrans.common.messages import open_closed_streams
 from stacktrans.common.processes import KILLED, Pool
-from stacktrans.common.registry import blamed
+from stacktrans.common.registry import plugin_error
 from stacktrans.common.visible import shell_text
 from stacktrans.model.checkpoint import CONFIG, last_of, read_config
 from stacktrans.model.devices import find_device
@@ -162,7 +168,7 @@ def take_turn(
             return before.model_copy(update={"failed": error.reason})
         if is_out_of_memory(error):
             return before.model_copy(update={"failed": "not enough memory"})
-        if said := blamed(error):  # which would be forgotten on the way to another process
+        if said := plugin_error(error):  # which would be forgotten on the way to another process
             raise StacktransError(said) from error
         raise
     _trainers[directory] = trainer
@@ -220,7 +226,7 @@ def begin(
         budget: seconds; unless given, the time limit of each run, or else `BUDGET`.
     """
     limits = [run.training.time_limit or 0.0 for run in configs.values()]
-    folder = directory / unfinished(CANDIDATES)
+    folder = directory / temporary_name(CANDIDATES)
     _remove(folder)
     alone = {name: each.model_copy(update={"workers": 1}) for name, each in configs.items()}
     for name, config in alone.items():
@@ -295,7 +301,7 @@ class Race:
         path = self.directory / CANDIDATES / LOCK
         with held_open(self.directory) as self._staying, open(path, "wb") as stream:
             lock(stream, self.directory)
-            tidy(self.directory / RACE)
+            remove_temporary_files(self.directory / RACE)
             self.state = state = read_race(self.directory)
             self._check_places()
             self._began = time.monotonic() - state.seconds

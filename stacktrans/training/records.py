@@ -200,9 +200,9 @@ def decided_by(config: RunConfig) -> str:
     Never on the same draws as `reported_on`: each `randomness.Purpose` has its own.
     """
     by, strings = _ended_by(config), config.training.measure.strings
-    if not config.is_made_hard:
+    if not config.is_rounded:
         return by
-    if config.of_files:
+    if config.has_pair_files:
         return f"{by}; so is what rounding and pruning keep"
     other = f"{strings} other fresh validation strings of either range"
     return f"{by}; what rounding and pruning keep, {other}"
@@ -213,7 +213,7 @@ def _ended_by(config: RunConfig) -> str:
     if config.task.lengths is None:
         return "the perplexity of the validation text"
     train, test = config.task.lengths.train, config.task.lengths.test
-    if config.of_files:
+    if config.has_pair_files:
         if training.stop and training.stop.converged:
             return "the training perplexity"
         return f"accuracy on {_set_of(config, 'dev')}, which also chooses the weights"
@@ -234,7 +234,7 @@ def reported_on(config: RunConfig) -> str:
     if config.task.lengths is None:
         return "the test text, which decides nothing, and the validation text"
     test, examples = config.task.lengths.test, config.training.examples
-    if config.of_files:
+    if config.has_pair_files:
         others = "the development set, and pairs that were trained on"
         return f"{_set_of(config, 'test')}, which decides nothing, {others}"
     if examples:

@@ -15,11 +15,11 @@ from stacktrans.common.processes import cores
 from stacktrans.model import checkpoint
 from stacktrans.model.devices import find_device
 from stacktrans.settings.candidates import candidate_configs, title_of
-from stacktrans.settings.command import OPTIONS, option_layers, training_command, written_like
-from stacktrans.settings.config import NOT_RACED, RunConfig, base_of
+from stacktrans.settings.command import OPTIONS, inherited_reading, option_layers, training_command
+from stacktrans.settings.config import NOT_RACED, RunConfig, inherited_layer
 from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.packaged import AUTO
-from stacktrans.settings.resolve import Asked, asked_layers
+from stacktrans.settings.resolve import Requested, requested_layers
 from stacktrans.tasks.corpus import find_files
 from stacktrans.tasks.pairs import task_of_data
 
@@ -81,15 +81,15 @@ class TrainRequest:
         if self.words is not None:
             return self.words
         deciding = [name for name in OPTIONS if name != "workers"]
-        return training_command(asked_layers(None, self._asked(deciding)))
+        return training_command(requested_layers(None, self._asked(deciding)))
 
-    def _asked(self, names: Sequence[str] | Mapping[str, str]) -> Asked:
+    def _asked(self, names: Sequence[str] | Mapping[str, str]) -> Requested:
         """What is asked for beside the recipe, with the options of some names."""
         base, options, reading = None, list[SettingsLayer](), self.reading
         if self.from_ is not None:
             config, base, first = self._starting_point(self.from_)
             options = [first]
-            reading = reading if self.data is None else written_like(config.task, reading)
+            reading = reading if self.data is None else inherited_reading(config.task, reading)
         pairs = task_of_data(self.task or self.text, self.data, reading, self.prefix)
         given = {**self.options, "text": self.text and find_files(self.text), "data": pairs}
         options += option_layers({name: given.get(name) for name in names}, self.prefix)
@@ -114,7 +114,7 @@ class TrainRequest:
             raise UsageError(f"memory {AUTO}: {NOT_RACED}; {expected}")
         place = checkpoint.locate(os.fspath(name))
         config = checkpoint.read_config(place)
-        base = base_of(config, str(place / checkpoint.CONFIG), self.recipe)
+        base = inherited_layer(config, str(place / checkpoint.CONFIG), self.recipe)
         from stacktrans.training.initial_weights import checksum_of  # waits for torch
 
         named = {"checkpoint": os.fspath(name), "sha256": checksum_of(place)}

@@ -17,15 +17,15 @@ from stacktrans.common.errors import CheckpointError, StacktransError, UsageErro
 from stacktrans.common.files import (
     CANDIDATES,
     RACE,
-    check_place,
+    check_directory_path,
     is_race,
     locked,
     numbered,
-    tidy,
-    unfinished,
+    remove_temporary_files,
+    temporary_name,
     write_atomically,
 )
-from stacktrans.common.registry import resuming
+from stacktrans.common.registry import resume_command
 from stacktrans.common.visible import shell_text
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
@@ -70,7 +70,7 @@ def check_free(directory: Path) -> None:
 
     The remains of a run that was killed before it was saved for the first time do not count.
     """
-    check_place(directory)
+    check_directory_path(directory)
     if not directory.exists() or _is_free(directory):
         return
     hint = ", or resume the run" if has_last(directory) or is_race(directory) else ""
@@ -99,7 +99,7 @@ def has_last(directory: Path) -> bool:
 
 def _is_free(directory: Path) -> bool:
     # What a race has written before it has begun, too.
-    unsaved = {unfinished("last"), unfinished(CANDIDATES), RACE}
+    unsaved = {temporary_name("last"), temporary_name(CANDIDATES), RACE}
     return directory.is_dir() and all(
         path.name in unsaved
         or path.name.startswith(f".{RACE}.")
@@ -151,7 +151,7 @@ def _check_there(directory: Path, opened: int) -> None:
     with suppress(OSError):  # not every system can tell
         now = os.readlink(f"/proc/self/fd/{opened}")
         if os.path.isdir(now):
-            where = f"resume it with: {shell_text(resuming(now))}"
+            where = f"resume it with: {shell_text(resume_command(now))}"
     raise StacktransError(f"{directory}: the run's directory was moved or removed; {where}")
 
 
@@ -239,7 +239,7 @@ class SavedRun:
             self._metrics.truncate(min(self.progress.metrics_size, path.stat().st_size))
             self._metrics.seek(0, os.SEEK_END)
             for name in (checkpoint.CONFIG, SUMMARY):
-                tidy(directory / name)
+                remove_temporary_files(directory / name)
             if self.step == 0:
                 self.save_last()
             yield
@@ -301,7 +301,7 @@ class SavedRun:
     def end(self, rule: str) -> None:
         """Note that a rule has ended the training."""
         self.progress.ended = rule
-        if self.config.is_made_hard:
+        if self.config.is_rounded:
             # Made certain, they take the place of what they came from, which is kept until then.
             self.rounding.uncertain = self.load_best().model.state_dict()
 

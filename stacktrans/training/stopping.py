@@ -192,7 +192,7 @@ def rule_of(config: RunConfig, is_worse: Callable[[float], bool], weights: Weigh
     if training.stream:
         return Falling(training.stream, is_worse, weights)
     stop = training.stop
-    if config.of_files and not (stop and stop.converged):
+    if config.has_pair_files and not (stop and stop.converged):
         return Development(stop)
     patient = stop and (stop.converged or stop.development)
     return Patience(training, patient.patience) if patient else Solved(training)

@@ -17,7 +17,7 @@ from typing import Protocol, Self
 import torch
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.messages import complain
+from stacktrans.common.messages import print_message
 from stacktrans.common.processes import Process
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
@@ -25,7 +25,7 @@ from stacktrans.model.ablation import ablations
 from stacktrans.model.devices import computing_with
 from stacktrans.model.transducer import Transducer, compiled_architecture, without_numbers
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import SettingsLayer, overlay, validated
+from stacktrans.settings.layers import SettingsLayer, merge_layers, validated
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.pairs import Pairs
@@ -115,7 +115,7 @@ class Trainer:
             str(last / checkpoint.CONFIG), checkpoint.read_config(last).model_dump()
         )
         layers = [saved, *budgets]
-        config = validated(RunConfig, overlay(layers), layers)
+        config = validated(RunConfig, merge_layers(layers), layers)
         return cls(config, directory, device, resumed=True)
 
     def run(self, report: Callable[[Record], None]) -> Summary:
@@ -278,7 +278,7 @@ class Trainer:
         summary.race = raced(self.directory)
         with computing_with(self.source.threads):
             self.source.report(kept.model, state.start.moment, summary)
-            if self.config.is_made_hard:
+            if self.config.is_rounded:
                 with kept.model.made_hard(True):
                     summary.hard = self.source.tested(kept.model, state.start.moment)
             if self.config.task.lengths is not None:
@@ -312,7 +312,7 @@ def stopping(run: Stoppable) -> Iterator[None]:
         if run.stop_requested:
             raise KeyboardInterrupt
         run.stop_requested = number
-        complain("stopping after this batch; once more to end at once")
+        print_message("stopping after this batch; once more to end at once")
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
