@@ -55,7 +55,7 @@ PIECES = (
         ["queue"],
         """Every symbol that is read is pushed at the back. From the separator `|||` on, one symbol
 a step is popped from the front, at the bottom of the picture, and what comes up next is the
-answer. Where there is no letter to push, the model pushes a mark; when the mark reaches the
+answer. Where there is no symbol to push, the model pushes a mark; when the mark reaches the
 front, the answer is complete.""",
         True,
     ),
@@ -113,9 +113,9 @@ gets empty, another string begins. The second stack does the same, and nothing d
         "anbncn",
         "Counting twice",
         ["aaaabbbb"],
-        """In `aaaabbbbcccc` the first letters decide on all others. One stack grows at each `a` and
+        """In `aaaabbbbcccc` the first symbols decide on all others. One stack grows at each `a` and
 shrinks at each `b`; meanwhile the other one counts each `b` for the `c` to come. Where a stack is
-empty, the next letter begins.""",
+empty, the next symbol begins.""",
         True,
     ),
     Piece(

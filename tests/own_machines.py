@@ -45,9 +45,9 @@ def rule(
 
 
 def rearranging(task: Task, memories: Ends) -> Machine:
-    """Pushes letters, and pops them after the separator: reverses with a stack."""
+    """Pushes symbols, and pops them after the separator: reverses with a stack."""
     size = len(task.source)
-    series = Series("letter", tuple(range(size)))
+    series = Series("symbol", tuple(range(size)))
     source, after, full = (
         range(2, 2 + size),
         [1, *range(2 + size, 2 + 2 * size)],
@@ -68,7 +68,7 @@ def rearranging(task: Task, memories: Ends) -> Machine:
 
 
 def peeking(task: Task) -> Machine:
-    """Reverses with a stack: what is said is under the top, but for the first letter."""
+    """Reverses with a stack: what is said is under the top, but for the first symbol."""
     machine, size = rearranging(task, STACK), len(task.source)
     memories = Ends(("stack",), ((0, 0),), ((1, 0),), (0, 0), ("pop", "push"), (0, 1))
     source, target, full = (range(2, 2 + size), range(2 + size, 2 + 2 * size), range(1, 1 + size))
@@ -109,10 +109,10 @@ def turned(task: Task) -> Machine:
 
 
 def marking(task: Task) -> Machine:
-    """Copies with a queue, and pushes a mark whenever it does not push a letter."""
+    """Copies with a queue, and pushes a mark whenever it does not push a symbol."""
     machine, size = rearranging(task, QUEUE), len(task.source)
     mark = size + 1
-    series = Series("letter", tuple(range(size)))
+    series = Series("symbol", tuple(range(size)))
     source, after, full = (
         range(2, 2 + size),
         [1, *range(2 + size, 2 + 2 * size)],
@@ -120,7 +120,7 @@ def marking(task: Task) -> Machine:
     )
     marked = (Term(CONSTANT, mark),)
     return replace(
-        machine, kinds=(Things((Series("empty"), series, Series("mark"))),),
+        machine, stack_symbols=(Things((Series("empty"), series, Series("mark"))),),
         rules=(
             rule(when([0], None, None), (0, 1), None, marked),
             rule(when(source, [mark], None), (1, 1), None, (Term(SYMBOL, 1),)),
@@ -145,12 +145,17 @@ def with_queue(task: Task) -> Machine:
             signals = (*own.signals, own.signals[0], own.signals[1])
             places = (symbol, top, frozenset(front), state)
             rules.append(own._replace(when=places, signals=signals, pushed=kept))
-    kinds = Things((Series("empty"), Series("mark 1"), Series("mark 2")))
-    return replace(machine, memories=memories, kinds=(*machine.kinds, kinds), rules=tuple(rules))
+    stack_symbols = Things((Series("empty"), Series("mark 1"), Series("mark 2")))
+    return replace(
+        machine,
+        memories=memories,
+        stack_symbols=(*machine.stack_symbols, stack_symbols),
+        rules=tuple(rules),
+    )
 
 
 def flipping(task: Task) -> Machine:
-    """Flips bigrams: puts letters at odd places into one queue, and the others into another."""
+    """Flips bigrams: puts symbols at odd places into one queue, and the others into another."""
     machine, size = rearranging(task, QUEUE), len(task.source)
     memories = Ends(
         ("odd", "even"), ((0, 1), (2, 3)), ((1, 0), (3, 2)), (1, 3), ("pop", "push", "out", "in")
@@ -159,7 +164,7 @@ def flipping(task: Task) -> Machine:
     none, it = (None, None), Term(SYMBOL, 1)
     state = [Term(CONSTANT, number) for number in range(4)]
     return replace(
-        machine, memories=memories, kinds=(*machine.kinds, *machine.kinds),
+        machine, memories=memories, stack_symbols=(*machine.stack_symbols, *machine.stack_symbols),
         states=Things(tuple(map(Series, ("odd next", "even next", "say even", "say odd")))),
         rules=(
             rule(when([0], None, None, None), (0, 0, 0, 0), None, none, state[0]),
@@ -174,9 +179,9 @@ def flipping(task: Task) -> Machine:
 
 
 def wrong_when_deep(task: Task, depth: int) -> Machine:
-    """Reverses two letters, but says the first instead of any that lies so deep or deeper."""
-    machine, letters = rearranging(task, STACK), Series("letter", (0, 1))
-    kinds = Things((Series("empty"), *[letters] * depth))
+    """Reverses two symbols, but says the first instead of any that lies so deep or deeper."""
+    machine, symbols = rearranging(task, STACK), Series("symbol", (0, 1))
+    stack_symbols = Things((Series("empty"), *[symbols] * depth))
     levels = [[0], *([1 + 2 * level, 2 + 2 * level] for level in range(depth))]
     rules = [
         rule(when([2, 3], level, None), (0, 1), None, (Term(SYMBOL, min(at + 1, depth)),))
@@ -185,17 +190,17 @@ def wrong_when_deep(task: Task, depth: int) -> Machine:
     deep = rule(when([1, 4, 5], levels[-1], None), (1, 0), Term(CONSTANT, 0))
     start, _, pop, end = machine.rules
     pop = pop._replace(when=when([1, 4, 5], range(1, 1 + 2 * depth), None))
-    return replace(machine, kinds=(kinds,), rules=(start, *rules, deep, pop, end))
+    return replace(machine, stack_symbols=(stack_symbols,), rules=(start, *rules, deep, pop, end))
 
 
 def waiting(task: Task) -> Machine:
     """Reverses while it reads marks."""
     size = len(task.source) - 1
-    letters = Series("letter", tuple(range(size)))
-    everything = Series("letter", tuple(range(size + 1)))
+    symbols = Series("symbol", tuple(range(size)))
+    everything = Series("symbol", tuple(range(size + 1)))
     return Machine(
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
-        Things((everything,)), Things((everything,)), (Things((Series("empty"), letters)),), ONE,
+        Things((everything,)), Things((everything,)), (Things((Series("empty"), symbols)),), ONE,
         STACK, None, Layout.synchronous(size + 1, size + 1),
         (
             rule(when(range(size), None, None), (0, 1), None, (Term(SYMBOL, 1),)),
@@ -206,7 +211,7 @@ def waiting(task: Task) -> Machine:
 
 def odd(task: Task) -> Machine:
     """Keeps the parity on top of its stack, below what was there before."""
-    bits = Series("letter", (0, 1))
+    bits = Series("symbol", (0, 1))
     zero, one = Term(CONSTANT, 0), Term(CONSTANT, 1)
     return Machine(
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
@@ -223,7 +228,7 @@ def odd(task: Task) -> Machine:
 
 def buffered_odd(task: Task) -> Machine:
     """The same with two steps for a symbol: it reads at the first and writes at the second."""
-    bits = Series("letter", (0, 1))
+    bits = Series("symbol", (0, 1))
     states = Things((Series("even"), Series("odd"), Series("even, to write"), Series("odd, too")))
     none: tuple[Term | None, ...] = (None,)
     signals = ("pop", "push", "input read", "output write")
@@ -244,25 +249,29 @@ def buffered_odd(task: Task) -> Machine:
 
 
 def brackets(task: Task) -> Machine:
-    """Pushes opening brackets, of another kind where another kind is below."""
-    symbols = Series("letter", (0, 1, 2, 3))
-    opening = Series("letter", (0, 2))
-    kinds = Things((Series("empty"), opening, opening))
+    """Pushes opening brackets, each as another stack symbol where the other one is below."""
+    symbols = Series("symbol", (0, 1, 2, 3))
+    opening = Series("symbol", (0, 2))
+    stack_symbols = Things((Series("empty"), opening, opening))
     closing = {0: 1, 2: 3}
     rules = []
-    for own, kind in ((0, 1), (2, 2)):
+    for own, stack_symbol in ((0, 1), (2, 2)):
         other = 2 if own == 0 else 0
-        same, differ = [kind, kind + 2], [2 // kind, 2 // kind + 2]
+        same, differ = [stack_symbol, stack_symbol + 2], [2 // stack_symbol, 2 // stack_symbol + 2]
         said = Term(CONSTANT, closing[own])
         rules += [
-            rule(when([own], [0, *same], None), (0, 1), said, (Term(CONSTANT, kind),)),
-            rule(when([own], differ, None), (0, 1), said, (Term(CONSTANT, kind + 2),)),
-            rule(when([closing[own]], [kind], None), (1, 0), said),
-            rule(when([closing[own]], [kind + 2], None), (1, 0), Term(CONSTANT, closing[other])),
+            rule(when([own], [0, *same], None), (0, 1), said, (Term(CONSTANT, stack_symbol),)),
+            rule(when([own], differ, None), (0, 1), said, (Term(CONSTANT, stack_symbol + 2),)),
+            rule(when([closing[own]], [stack_symbol], None), (1, 0), said),
+            rule(
+                when([closing[own]], [stack_symbol + 2], None),
+                (1, 0),
+                Term(CONSTANT, closing[other]),
+            ),
         ]
     return Machine(
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
-        Things((symbols,)), Things((symbols,)), (kinds,), ONE, STACK, None,
+        Things((symbols,)), Things((symbols,)), (stack_symbols,), ONE, STACK, None,
         Layout.synchronous(4, 4), tuple(rules),
     )  # fmt: skip
 
@@ -309,7 +318,7 @@ def mutant(machine: Machine, drawn: random.Random) -> Machine:
         place = drawn.randrange(len(machine.places))
         return Term(place, drawn.randrange(len(things.series)))
 
-    kinds = [machine.kinds[end // 2] for _, end in memories.pushes]
+    stack_symbols = [machine.stack_symbols[end // 2] for _, end in memories.pushes]
     after = Term(CONSTANT, drawn.randrange(states.size))
     place = drawn.randrange(len(own.when))
     size = machine.places[place].size
@@ -320,20 +329,22 @@ def mutant(machine: Machine, drawn: random.Random) -> Machine:
         case 0:
             turned = drawn.randrange(len(own.signals))
             signals = tuple(each ^ (at == turned) for at, each in enumerate(own.signals))
-            pushed = [each or term(things) for each, things in zip(own.pushed, kinds, strict=True)]
+            pushed = [
+                each or term(things) for each, things in zip(own.pushed, stack_symbols, strict=True)
+            ]
             rules[at] = own._replace(signals=signals, pushed=tuple(pushed))
         case 1:
             rules[at] = own._replace(output=term(machine.outputs))
         case 2:
-            terms = zip(own.pushed, kinds, strict=True)
+            terms = zip(own.pushed, stack_symbols, strict=True)
             changed_terms = tuple(each and term(things) for each, things in terms)
             rules[at] = own._replace(pushed=changed_terms)
         case 3:
-            rules[at] = own._replace(after=after)
+            rules[at] = own._replace(next_state=after)
         case 4:
             rules[at] = own._replace(when=places)
         case 5:
-            rules.insert(at, own._replace(when=places, after=after))
+            rules.insert(at, own._replace(when=places, next_state=after))
         case 6:
             other = drawn.randrange(len(rules))
             rules[at], rules[other] = rules[other], own

@@ -40,7 +40,7 @@ def tripling(directory: Path, *, endless: bool = False) -> Path:
     task: Any = {"name": "tripled", "generator": "pairs", "parameters": files}
     config = resolve(settings={"task": task, "model": {"memory": "stack"}})
     reading, target, stacked = [2, 3, 4], [5, 6], [1, 2, 3]
-    top, letters = Term(1, 0), Series("letter", (0, 1, 2))
+    top, symbols = Term(1, 0), Series("symbol", (0, 1, 2))
     after = [Term(CONSTANT, state) for state in range(3)]
     ending = Term(CONSTANT, 0 if endless else 2)
     rules: list[Rule] = [
@@ -54,9 +54,9 @@ def tripling(directory: Path, *, endless: bool = False) -> Path:
     known = ("a", "b")
     machine = Machine(
         "tripled", (*known, "<unk>"), known, (False, False), (*known, "<unk>"),
-        Things((Series("begin"), Series("separator"), letters, Series("letter", (0, 1)))),
-        Things((Series("letter", (0, 1)), Series("end"))),
-        (Things((Series("empty"), letters)),),
+        Things((Series("begin"), Series("separator"), symbols, Series("symbol", (0, 1)))),
+        Things((Series("symbol", (0, 1)), Series("end"))),
+        (Things((Series("empty"), symbols)),),
         Things(tuple(Series(f"q{number}") for number in range(3))), STACK, None,
         Layout.joint(3, 2), tuple(rules),
     )  # fmt: skip

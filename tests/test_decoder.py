@@ -217,8 +217,12 @@ def test_every_step_of_buffers_is_observed_once(make: Making) -> None:
 
 def odd_one_out() -> Machine:
     """Copies a's with a stack; where it reads b it has no rule, and after c no output."""
-    symbols = Series("letter", (0, 1, 2))
-    kinds, one, same = Things((Series("empty"), Series("mark"))), Things((Series("q"),)), (None,)
+    symbols = Series("symbol", (0, 1, 2))
+    stack_symbols, one, same = (
+        Things((Series("empty"), Series("mark"))),
+        Things((Series("q"),)),
+        (None,),
+    )
     rules = (
         rule(when([0], None, None), (0, 0)),
         rule(when([2], None, None), (0, 1), None, (Term(CONSTANT, 1),)),
@@ -230,7 +234,8 @@ def odd_one_out() -> Machine:
     return Machine(
         "own", ("a", "b", "c"), ("a", "b", "c"), (False, False), ("a", "b", "c"),
         Things((Series("begin"), Series("separator"), symbols, symbols)),
-        Things((symbols, Series("end"))), (kinds,), one, STACK, None, Layout.joint(3, 3), rules,
+        Things((symbols, Series("end"))), (stack_symbols,), one, STACK, None,
+        Layout.joint(3, 3), rules,
     )  # fmt: skip
 
 

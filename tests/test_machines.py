@@ -50,7 +50,7 @@ def zeros(config: RunConfig) -> tuple[dict[str, torch.Tensor], int]:
 def reversing(
     directory: Path, symbols: int = LETTERS, wrong: int | None = None, push: float = 20
 ) -> Path:
-    """A checkpoint that reverses when hard, made by hand; of one letter it says the next instead.
+    """A checkpoint that reverses when hard, made by hand; of one symbol it says the next instead.
 
     The linear controller sees the symbol, one-hot, and then the vector read, one-hot too.
     """
@@ -84,7 +84,7 @@ def reversing(
 
 
 def reversing_beside(directory: Path, said: float, symbols: int = LETTERS) -> Path:
-    """As `reversing`, with a queue beside the stack, which all letters are pushed to as well.
+    """As `reversing`, with a queue beside the stack, which all symbols are pushed to as well.
 
     What stands at its front shows, so strongly, in what is pushed to the stack.
     """
@@ -120,7 +120,7 @@ def reversing_beside(directory: Path, said: float, symbols: int = LETTERS) -> Pa
 def delaying(directory: Path, symbols: int = 2) -> Path:
     """A buffered checkpoint that pushes all that it reads, and says it a step later, made by hand.
 
-    What it pushes at the end, which is no letter, is never read where it matters.
+    What it pushes at the end, which is no symbol, is never read where it matters.
     """
     text = Path("tasks/copy.yaml").read_text().replace("symbols: 128", f"symbols: {symbols}")
     (directory / "copy.yaml").write_text(text)
@@ -172,18 +172,18 @@ def test_a_saved_machine_is_listed(
     assert "machine  " in line
 
 
-def test_letters_that_are_treated_alike_share_rules(extracted: Extracted) -> None:
+def test_symbols_that_are_treated_alike_share_rules(extracted: Extracted) -> None:
     assert extracted.whole
     assert len(extracted.machine.rules) <= 4
     assert extracted.machine.states.size == 1
     said = [sentence(extracted.machine, rule) for rule in extracted.machine.rules]
-    assert "reading a letter: push it" in said
+    assert "reading a symbol: push it" in said
 
 
 def test_rules_say_nothing_of_a_memory_that_was_never_empty() -> None:
     machine = extract(checkpoint.load("reverse-stack", hard=True)).machine  # which pushes first
     said = [sentence(machine, rule) for rule in machine.rules]
-    assert "reading ||| or a written letter, stack has a letter: pop, write what is read" in said
+    assert "reading ||| or a written symbol, stack has a symbol: pop, write what is read" in said
     assert not any("empty" in rule for rule in said)
 
 
@@ -206,7 +206,7 @@ def test_a_machine_that_was_extracted_is_proved(reverse: Path, extracted: Extrac
     assert [len(each) for each in found.classes] == [LETTERS]
 
 
-def test_a_letter_that_goes_wrong_is_found(tmp_path: Path) -> None:
+def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:
     found = extract(checkpoint.load(reversing(tmp_path, wrong=3), hard=True))
     assert found.whole
     # It says what the model says, and not what the task asks for.
@@ -253,11 +253,11 @@ def test_it_is_said_where_signals_are_undecided(tmp_path: Path) -> None:
     assert b"signals are undecided" in done.stderr
 
 
-def test_no_machine_is_given_for_too_many_kinds(
+def test_no_machine_is_given_for_too_many_stack_symbols(
     reverse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refinement, "MOST_KINDS", 3)
-    with pytest.raises(CannotExtract, match="strings show more than 3 kinds of pushed vectors"):
+    monkeypatch.setattr(refinement, "MOST_STACK_SYMBOLS", 3)
+    with pytest.raises(CannotExtract, match="strings show more than 3 stack symbols"):
         extract(checkpoint.load(reverse, hard=True))
 
 
@@ -344,9 +344,9 @@ def changed(content: str, old: str, new: str) -> str:
     """What a file of a machine holds, with a change; one with buffers reads nothing as a symbol."""
     content = content.replace(old, new, 1)
     if "buffers" in old:
-        letters = '["written letter", [[0, 7]]]'
-        assert letters in content
-        content = content.replace(letters, f'{letters}, ["nothing", null]', 1)
+        symbols = '["written symbol", [[0, 7]]]'
+        assert symbols in content
+        content = content.replace(symbols, f'{symbols}, ["nothing", null]', 1)
     return content
 
 
@@ -400,14 +400,14 @@ def test_pictures_name_all_states_and_rules(extracted: Extracted) -> None:
 
 
 def counting() -> Machine:
-    """Says a letter for each that it has read, and has no rule for a second kind of letter."""
-    letters = Series("letter", (0, 1))
-    symbols = Things((Series("begin"), Series("separator"), letters, letters))
-    kinds = Things((Series("empty"), Series("mark 1")))
+    """Says a symbol for each that it has read, and has no rule for the second symbol."""
+    symbols = Series("symbol", (0, 1))
+    inputs = Things((Series("begin"), Series("separator"), symbols, symbols))
+    stack_symbols = Things((Series("empty"), Series("mark 1")))
     same = Term(CONSTANT, 0)
     return Machine(
-        "count", ("a", "b"), ("a", "b"), (False, False), ("a", "b"), symbols,
-        Things((letters, Series("end"))), (kinds,), Things((Series("state 1"),)),
+        "count", ("a", "b"), ("a", "b"), (False, False), ("a", "b"), inputs,
+        Things((symbols, Series("end"))), (stack_symbols,), Things((Series("state 1"),)),
         Ends(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push")), None,
         Layout.joint(2, 2),
         (

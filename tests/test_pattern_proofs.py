@@ -34,7 +34,7 @@ from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.streams import Counting
 
 ANY, SOME, NONE = (0, 1, 2), (1, 2), (0,)
-"""What a place of a stack holds: kinds 1 and 2, or nothing."""
+"""What a place of a stack holds: stack symbols 1 and 2, or nothing."""
 PUSH, POP, IDLE = (1, 0), (0, 1), (0, 0)
 
 
@@ -51,8 +51,8 @@ def counter(written: str, rules: Sequence[tuple[Any, ...]], states: int = 1) -> 
     said, and the states before and after if there are several.
     """
     task, stacks = pattern(written), len(rules[0][2])
-    symbols = Things((Series("letter", tuple(range(len(task.source)))),))
-    kinds = Things((Series("empty"), Series("mark 1"), Series("mark 2")))
+    symbols = Things((Series("symbol", tuple(range(len(task.source)))),))
+    stack_symbols = Things((Series("empty"), Series("mark 1"), Series("mark 2")))
     found = []
     for symbol, places, actions, says, *around in rules:
         state, after = around or (0, 0)
@@ -72,7 +72,7 @@ def counter(written: str, rules: Sequence[tuple[Any, ...]], states: int = 1) -> 
     )
     return Machine(
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
-        symbols, symbols, (kinds,) * stacks,
+        symbols, symbols, (stack_symbols,) * stacks,
         Things(tuple(Series(f"q{number}") for number in range(states))),
         memories, None, Layout.stream(symbols.size, follow=0), tuple(found),
     )  # fmt: skip
@@ -304,7 +304,10 @@ def test_what_goes_wrong_at_a_great_count_is_found() -> None:
 def test_lists_that_count_are_proved() -> None:
     """a^n b^n: a list inserts at each a, and its head moves left at each b."""
     task, one = pattern("a^n b^n"), Term(CONSTANT, 1)
-    letters, kinds = Things((Series("letter", (0, 1)),)), Things((Series("empty"), Series("mark")))
+    symbols, stack_symbols = (
+        Things((Series("symbol", (0, 1)),)),
+        Things((Series("empty"), Series("mark"))),
+    )
     memories = Ends(
         ("list", "list right of its head"), (), ((0, 0),), (0, 0), ("insert", "left"), (0, 1),
         ((1, 0, 2),),
@@ -315,8 +318,8 @@ def test_lists_that_count_are_proved() -> None:
         Rule(when([1], None, [0], None), (), (0, 1), Term(CONSTANT, 0), (None,), Term(CONSTANT, 0)),
     )
     machine = Machine(
-        "own", ("a", "b"), ("a", "b"), (False, False), ("a", "b"), letters, letters,
-        (kinds, kinds), Things((Series("q0"),)), memories, None,
+        "own", ("a", "b"), ("a", "b"), (False, False), ("a", "b"), symbols, symbols,
+        (stack_symbols, stack_symbols), Things((Series("q0"),)), memories, None,
         Layout.stream(2, follow=0), rules,
     )  # fmt: skip
     assert prove(machine, task).proved

@@ -182,7 +182,7 @@ def test_no_mutant_is_proved_that_answers_wrongly(name: str) -> None:
     assert proved + refuted > 70
 
 
-def test_letters_that_are_treated_alike_are_one_proof() -> None:
+def test_symbols_that_are_treated_alike_are_one_proof() -> None:
     task = made("reverse", symbols=128)
     found = prove(rearranging(task, STACK), task)
     assert found.proved
@@ -191,14 +191,14 @@ def test_letters_that_are_treated_alike_are_one_proof() -> None:
     assert found.explored.situations < 50
 
 
-@pytest.mark.parametrize("letter", [0, 77])
-def test_a_letter_that_goes_wrong_is_found_among_many(letter: int) -> None:
+@pytest.mark.parametrize("symbol", [0, 77])
+def test_a_symbol_that_goes_wrong_is_found_among_many(symbol: int) -> None:
     task = made("reverse", symbols=128)
     machine = rearranging(task, STACK)
     start, push, *others = machine.rules
-    only = push._replace(when=(frozenset([2 + letter]), None, None), signals=(0, 0))
+    only = push._replace(when=(frozenset([2 + symbol]), None, None), signals=(0, 0))
     found = prove(replace(machine, rules=(start, only, push, *others)), task)
-    assert found.wrong == (letter,)
+    assert found.wrong == (symbol,)
 
 
 def test_what_goes_wrong_when_deep_is_found() -> None:
@@ -207,7 +207,7 @@ def test_what_goes_wrong_when_deep_is_found() -> None:
     assert found.wrong is not None
     assert len(found.wrong) == 12
     assert is_wrong(Runner(own_machines.wrong_when_deep(task, 12)), task, found.wrong)
-    # What only goes on after so many letters in another state goes wrong nowhere.
+    # What only goes on after so many symbols in another state goes wrong nowhere.
     deep = own_machines.wrong_when_deep(task, 12)
     kept = [own for own in deep.rules if own.output is None or own.output.place != -1]
     end = deep.rules[-1]
@@ -223,7 +223,7 @@ def test_why_there_is_no_proof_is_said() -> None:
 
 
 def saved(directory: Path, machine: Machine) -> Path:
-    """A checkpoint of a machine that reverses three letters."""
+    """A checkpoint of a machine that reverses three symbols."""
     (directory / "reverse.yaml").write_text(
         Path("tasks/reverse.yaml").read_text().replace("symbols: 128", "symbols: 3")
     )
@@ -256,14 +256,14 @@ def test_a_trace_of_a_buffered_machine_ends_where_it_has_no_rule(tmp_path: Path)
     assert (followed.answer, followed.correct, len(followed.steps)) == ("11", True, 4)
 
 
-def test_copies_of_a_letter_are_not_taken_for_one() -> None:
+def test_copies_of_a_symbol_are_not_taken_for_one() -> None:
     task = make_task("reverse", "reverse", {"symbols": 3})
     machine = rearranging(task, STACK)
-    twice = Series("letter", (0, 1, 2, 0, 1, 2))
+    twice = Series("symbol", (0, 1, 2, 0, 1, 2))
     begin, push, pop, end = machine.rules
     machine = replace(
-        machine, symbols=Things((Series("begin"), Series("separator"), twice)),
-        # Of the first letter, once it was written, another is said.
+        machine, inputs=Things((Series("begin"), Series("separator"), twice)),
+        # Of the first symbol, once it was written, another is said.
         rules=(begin, push, rule(when([5], [1], None), (1, 0), Term(CONSTANT, 1)), pop, end),
     )  # fmt: skip
     assert answered(Runner(machine), [0, 0]).target != [0, 0]
@@ -279,16 +279,16 @@ def test_verify_says_what_is_proved(tmp_path: Path) -> None:
     assert done.returncode == 0
     said = done.stdout.decode().splitlines()
     assert "proved: right on all strings of the task, whatever their length" in said
-    assert "stack: goes with the task's own, cell by cell: a letter for a letter" in said
+    assert "stack: goes with the task's own, cell by cell: a symbol for a symbol" in said
     held = json.loads(run("verify", path, *QUICK, "--json").stdout)
     assert held["right"]
     assert held["proof"]["proved"]
-    assert held["proof"]["memories"]["stack"]["cells"] == [[["a letter"], ["a letter"]]]
+    assert held["proof"]["memories"]["stack"]["cells"] == [[["a symbol"], ["a symbol"]]]
 
 
 def test_verify_shows_what_disproves_a_machine(tmp_path: Path) -> None:
     machine = rearranging(TASKS["reverse"], STACK)
-    # There is no rule for one letter more than the longest random string has.
+    # There is no rule for one symbol more than the longest random string has.
     path = saved(tmp_path, _counting(machine, 129))
     done = run("verify", path, "--exhaustive", "3", "--count", "20", "--longest", "1", "--json")
     assert done.returncode == 1
@@ -299,12 +299,13 @@ def test_verify_shows_what_disproves_a_machine(tmp_path: Path) -> None:
 
 
 def _counting(machine: Machine, most: int) -> Machine:
-    """A machine that has a state for each number of letters that it has read, as far as `most`."""
+    """A machine that has a state for each number of symbols that it has read, as far as `most`."""
     states = Things(tuple(Series(f"state {number}") for number in range(1, most + 1)))
     start, push, *others = machine.rules
     counted = [
         push._replace(
-            when=(*push.when[:-1], frozenset([number])), after=push.after._replace(thing=number + 1)
+            when=(*push.when[:-1], frozenset([number])),
+            next_state=push.next_state._replace(thing=number + 1),
         )
         for number in range(most - 1)
     ]

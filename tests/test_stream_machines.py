@@ -68,7 +68,7 @@ def test_steps_of_a_network_do_what_was_recorded(memory: str, tmp_path: Path) ->
         recorder.run(strings, [None] * len(strings))
         steps = recorder.steps()
         reads = [
-            recorder.kinds[end // 2].of(numbers)
+            recorder.pushed[end // 2].of(numbers)
             for end, numbers in zip(network.ends.reads, steps.reads.T, strict=True)
         ]
         states = recorder.states.of(steps.states)
@@ -138,21 +138,21 @@ def test_it_is_said_that_there_was_no_time() -> None:
 
 
 def moving() -> Machine:
-    """A list: a inserts, b moves left, c moves right; says which letter is at the head."""
-    letters, state = Series("letter", (0, 1, 2)), Things((Series("q0"),))
-    kinds = Things((Series("empty"), letters))
+    """A list: a inserts, b moves left, c moves right; says which symbol is at the head."""
+    symbols, state = Series("symbol", (0, 1, 2)), Things((Series("q0"),))
+    stack_symbols = Things((Series("empty"), symbols))
     same = Term(CONSTANT, 0)
     said = Term(1, 0)
     rules = [
         Rule(
-            (frozenset([letter]), None, None, None),
+            (frozenset([symbol]), None, None, None),
             (),
-            tuple(int(signal == letter) for signal in range(3)),
+            tuple(int(signal == symbol) for signal in range(3)),
             said,
-            (Term(0, 1) if letter == 0 else None,),
+            (Term(0, 1) if symbol == 0 else None,),
             same,
         )
-        for letter in range(3)
+        for symbol in range(3)
     ]
     memories = Ends(
         ("list", "list right of its head"), (), ((0, 0),), (0, 2), ("insert", "left", "right"),
@@ -160,8 +160,8 @@ def moving() -> Machine:
     )  # fmt: skip
     return Machine(
         "moving", ("a", "b", "c"), ("a", "b", "c"), (False, False), ("a", "b", "c"),
-        Things((letters,)), Things((letters,)), (kinds, kinds), state, memories, None,
-        Layout.synchronous(3, 3), tuple(rules),
+        Things((symbols,)), Things((symbols,)), (stack_symbols,) * 2, state,
+        memories, None, Layout.synchronous(3, 3), tuple(rules),
     )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import verify_checksum
 from stacktrans.common.reading import LONGEST
 
-FORMAT = 3
+FORMAT = 1
 """The version of what a file of a machine holds."""
 
 
@@ -34,9 +34,9 @@ def written(machine: Machine) -> str:
         },
         "buffers": machine.buffers and machine.buffers._asdict(),
         "memories": machine.memories._asdict(),
-        "symbols": _written_things(machine.symbols),
+        "inputs": _written_things(machine.inputs),
         "outputs": _written_things(machine.outputs),
-        "kinds": [*map(_written_things, machine.kinds)],
+        "stack_symbols": [*map(_written_things, machine.stack_symbols)],
         "states": _written_things(machine.states),
     }
     lines = [f" {json.dumps(name)}: {_json(value)}" for name, value in held.items()]
@@ -50,7 +50,7 @@ def _json(value: Any) -> str:
 
 def _written_things(things: Things) -> list[Any]:
     return [
-        [each.name, None if each.letters is None else _ranges(each.letters)]
+        [each.name, None if each.symbols is None else _ranges(each.symbols)]
         for each in things.series
     ]
 
@@ -88,10 +88,10 @@ def read_machine(path: Path) -> Machine:
 
 def _machine(held: dict[str, Any]) -> Machine:
     """A machine of what a file holds; raises `ValueError` and the like if it is none."""
-    letters = tuple(dict.fromkeys([*held["source"], *held["target"]]))
-    parts = {name: _things(held[name], len(letters)) for name in ("symbols", "outputs", "states")}
-    kinds = tuple(_things(each, len(letters)) for each in held["kinds"])
-    facts = held | parts | {"letters": letters, "kinds": kinds, "rules": ()}
+    symbols = tuple(dict.fromkeys([*held["source"], *held["target"]]))
+    parts = {name: _things(held[name], len(symbols)) for name in ("inputs", "outputs", "states")}
+    stack_symbols = tuple(_things(each, len(symbols)) for each in held["stack_symbols"])
+    facts = held | parts | {"symbols": symbols, "stack_symbols": stack_symbols, "rules": ()}
     machine: Machine = TypeAdapter(Machine).validate_python(facts)
     _check_sizes(machine)
     sizes = [things.size for things in machine.places]
@@ -101,10 +101,10 @@ def _machine(held: dict[str, Any]) -> Machine:
     return machine
 
 
-def _things(held: list[Any], letters: int) -> Things:
+def _things(held: list[Any], symbols: int) -> Things:
     series = []
     for name, ranges in held:
-        own = None if ranges is None else tuple(_numbers(ranges, letters))
+        own = None if ranges is None else tuple(_numbers(ranges, symbols))
         _check(own is None or len({*own}) == len(own))
         series.append(Series(str(name), own))
     _check(bool(series))
@@ -142,10 +142,10 @@ def _check_sizes(machine: Machine) -> None:
     that where a checkpoint is loaded.
     """
     memories, layout = machine.memories, machine.layout
-    _check(len(memories.names) == len(machine.kinds))
+    _check(len(memories.names) == len(machine.stack_symbols))
     for _, taken, put in memories.moves:
-        _check(machine.kinds[taken // 2] == machine.kinds[put // 2])
-    _check(machine.symbols.size == layout.inputs + (machine.buffers is not None))
+        _check(machine.stack_symbols[taken // 2] == machine.stack_symbols[put // 2])
+    _check(machine.inputs.size == layout.inputs + (machine.buffers is not None))
     _check(machine.outputs.size == layout.outputs)
     if machine.buffers:
         _check(min(machine.buffers) >= 0 and max(machine.buffers) <= LONGEST)
@@ -159,11 +159,11 @@ def _check_rule(machine: Machine, rule: Rule) -> None:
         _check(term is not None or not rule.signals[signal])
     for one, other, _ in rule.equal:
         _check(0 <= one < len(places) and 0 <= other < len(places))
-    kinds = [machine.kinds[end // 2] for _, end in memories.pushes]
+    stack_symbols = [machine.stack_symbols[end // 2] for _, end in memories.pushes]
     wanted = [
         (rule.output, machine.outputs),
-        *zip(rule.pushed, kinds, strict=True),
-        (rule.after, machine.states),
+        *zip(rule.pushed, stack_symbols, strict=True),
+        (rule.next_state, machine.states),
     ]
     for term, things in wanted:
         if term is not None:

@@ -1,9 +1,9 @@
 """Deterministic automata with stacks, queues, deques or lists: their rules, and how they are run.
 
-A step depends on its places: the symbol that is read (place 0), the stack symbol, or kind, that is
-read from each end of a memory (the next places), and the state (the last). All of these, and
-outputs, come in series: a series has one member for each of some letters, or a single member
-without a letter. So one rule can cover all letters: it pushes the kind of the letter that is read.
+A step depends on its places: the input (place 0), the stack symbol that is read from each end of a
+memory (the next places), and the state (the last). All of these, and outputs, come in series: a
+series has one member for each of some symbols, or a single member without a symbol. So one rule can
+cover all symbols: it pushes the stack symbol of the one that is read.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import Layout
 
 EMPTY = 0
-"""The kind that is read from an empty memory."""
+"""The stack symbol that is read from an empty memory."""
 START = 0
 """The state before the first step."""
 CONSTANT = -1
@@ -36,20 +36,20 @@ UNLIKELY = -1e9
 
 
 class Series(NamedTuple):
-    """Symbols, kinds, states or outputs that differ only in their letter.
+    """Inputs, stack symbols, states or outputs that differ only in their symbol.
 
     Attributes:
         name: what they are called.
-        letters: the number of the letter of each; None for a single thing without a letter.
+        symbols: the number of the symbol of each; None for a single thing without a symbol.
     """
 
     name: str
-    letters: tuple[int, ...] | None = None
+    symbols: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
 class Things:
-    """All symbols, outputs, states, or kinds of a memory, numbered series by series."""
+    """All inputs, outputs, states, or stack symbols of a memory, numbered series by series."""
 
     series: tuple[Series, ...]
 
@@ -60,24 +60,24 @@ class Things:
 
     @functools.cached_property
     def each(self) -> list[tuple[int, int | None]]:
-        """The series and the letter of each."""
+        """The series and the symbol of each."""
         return [
-            (number, letter)
+            (number, symbol)
             for number, series in enumerate(self.series)
-            for letter in (series.letters if series.letters is not None else (None,))
+            for symbol in (series.symbols if series.symbols is not None else (None,))
         ]
 
     @functools.cached_property
     def numbers(self) -> dict[tuple[int, int | None], int]:
-        """The number of each, by its series and its letter."""
+        """The number of each, by its series and its symbol."""
         return {each: number for number, each in enumerate(self.each)}
 
 
 class Term(NamedTuple):
-    """Which thing: of a series, the one with the letter of what stands in a place.
+    """Which thing: of a series, the one with the symbol of what stands in a place.
 
     Attributes:
-        place: of what has the letter; `CONSTANT` for a thing that is always the same.
+        place: of what has the symbol; `CONSTANT` for a thing that is always the same.
         thing: the series, or the number of that thing.
     """
 
@@ -90,11 +90,11 @@ class Rule(NamedTuple):
 
     Attributes:
         when: for each place, the things that may stand there; None for any.
-        equal: pairs of places, and whether what stands there has the same letter.
+        equal: pairs of places, and whether what stands there has the same symbol.
         signals: of the memories and buffers, 0 or 1.
         output: what is written; None where no output is scored.
         pushed: what each push pushes; None where nothing is pushed.
-        after: the next state.
+        next_state: the state after it.
     """
 
     when: tuple[frozenset[int] | None, ...]
@@ -102,7 +102,7 @@ class Rule(NamedTuple):
     signals: tuple[int, ...]
     output: Term | None
     pushed: tuple[Term | None, ...]
-    after: Term
+    next_state: Term
 
 
 class Buffers(NamedTuple):
@@ -128,10 +128,10 @@ class Machine:
         source: the symbols of sources.
         target: the symbols of targets.
         words: whether strings of sources, and of targets, are words separated by spaces.
-        letters: what things can have in common.
-        symbols: what can be read.
-        outputs: what can be said.
-        kinds: of each memory, what it can hold; the first is what is read when it is empty.
+        symbols: those of sources and targets, each once; what things of a series differ in.
+        inputs: what can be read.
+        outputs: what can be written.
+        stack_symbols: of each memory, what it can hold; the first is read when it is empty.
         states: the states; the first is the one before the first step.
         memories: the ends of its memories; each row of cells counts as a memory.
         buffers: None without.
@@ -143,10 +143,10 @@ class Machine:
     source: tuple[str, ...]
     target: tuple[str, ...]
     words: tuple[bool, bool]
-    letters: tuple[str, ...]
-    symbols: Things
+    symbols: tuple[str, ...]
+    inputs: Things
     outputs: Things
-    kinds: tuple[Things, ...]
+    stack_symbols: tuple[Things, ...]
     states: Things
     memories: Ends
     buffers: Buffers | None
@@ -156,13 +156,13 @@ class Machine:
     @functools.cached_property
     def places(self) -> list[Things]:
         """What can stand in each place."""
-        kinds = [self.kinds[end // 2] for end in self.memories.reads]
-        return [self.symbols, *kinds, self.states]
+        stack_symbols = [self.stack_symbols[end // 2] for end in self.memories.reads]
+        return [self.inputs, *stack_symbols, self.states]
 
     @property
     def nothing(self) -> int:
         """The symbol that is read after the last of an input buffer."""
-        return self.symbols.size - 1
+        return self.inputs.size - 1
 
 
 class Transition(NamedTuple):
@@ -172,9 +172,9 @@ class Transition(NamedTuple):
         signals: those of the rule that applies.
         output: `NO_OUTPUT` where it has learned none.
         pops: the ends from which a cell is popped, in this order.
-        pushes: after that, the ends to which a cell is pushed, each with its kind.
+        pushes: after that, the ends to which a cell is pushed, each with its stack symbol.
         moves: after that, the ends from which a cell is taken, each with the end it is put on.
-        after: the next state.
+        next_state: the state after it.
     """
 
     signals: tuple[int, ...]
@@ -182,14 +182,14 @@ class Transition(NamedTuple):
     pops: tuple[int, ...]
     pushes: tuple[tuple[int, int], ...]
     moves: tuple[tuple[int, int], ...]
-    after: int
+    next_state: int
 
     def apply(self, held: Sequence[Any], mark: int | None = None) -> None:
         """Change what memories hold, `MemoryRow`s or the like; pushes can push a mark instead."""
         for end in self.pops:
             held[end // 2].take(end % 2)
-        for end, kind in self.pushes:
-            held[end // 2].put(end % 2, kind if mark is None else mark)
+        for end, stack_symbol in self.pushes:
+            held[end // 2].put(end % 2, stack_symbol if mark is None else mark)
         for taken, put in self.moves:
             held[put // 2].put(put % 2, held[taken // 2].take(taken % 2))
 
@@ -209,10 +209,10 @@ class Transitions:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.step = functools.cache(self._step)
-        self._letters = [[letter for _, letter in things.each] for things in machine.places]
+        self._symbols = [[symbol for _, symbol in things.each] for things in machine.places]
         self.relevant = set[int]()
         for rule in machine.rules:
-            terms = (rule.output, *rule.pushed, rule.after)
+            terms = (rule.output, *rule.pushed, rule.next_state)
             self.relevant |= {term.place for term in terms if term}
             self.relevant |= {place for *pair, _ in rule.equal for place in pair}
             sets = zip(machine.places, rule.when, strict=True)
@@ -224,49 +224,49 @@ class Transitions:
 
     def _step(self, places: tuple[int, ...]) -> Transition | None:
         machine, memories = self.machine, self.machine.memories
-        letters = [own[thing] for own, thing in zip(self._letters, places, strict=True)]
-        rule = next((rule for rule in machine.rules if _applies(rule, places, letters)), None)
+        symbols = [own[thing] for own, thing in zip(self._symbols, places, strict=True)]
+        rule = next((rule for rule in machine.rules if _applies(rule, places, symbols)), None)
         if rule is None:
             return None
 
         def number(term: Term, things: Things) -> int:
-            """The number of a thing; -1 if there is none with the letter that is wanted."""
+            """The number of a thing; -1 if there is none with the symbol that is wanted."""
             if term.place == CONSTANT:
                 return term.thing
-            letter = letters[term.place]
-            return -1 if letter is None else things.numbers.get((term.thing, letter), -1)
+            symbol = symbols[term.place]
+            return -1 if symbol is None else things.numbers.get((term.thing, symbol), -1)
 
         signals = rule.signals
         pushes = tuple(
-            (end, number(term, machine.kinds[end // 2]))
+            (end, number(term, machine.stack_symbols[end // 2]))
             for (signal, end), term in zip(memories.pushes, rule.pushed, strict=True)
             if signals[signal] and term is not None
         )
-        after = number(rule.after, machine.states)
-        if after < 0 or any(kind < 0 for _, kind in pushes):
+        next_state = number(rule.next_state, machine.states)
+        if next_state < 0 or any(stack_symbol < 0 for _, stack_symbol in pushes):
             return None
         output = NO_OUTPUT if rule.output is None else number(rule.output, machine.outputs)
         pops = tuple(end for signal, end in memories.pops if signals[signal])
         moves = tuple((taken, put) for signal, taken, put in memories.moves if signals[signal])
-        return Transition(signals, output, pops, pushes, moves, after)
+        return Transition(signals, output, pops, pushes, moves, next_state)
 
 
-def _applies(rule: Rule, places: Sequence[int], letters: Sequence[int | None]) -> bool:
-    """Whether a rule applies to what stands in the places, and to its letters."""
+def _applies(rule: Rule, places: Sequence[int], symbols: Sequence[int | None]) -> bool:
+    """Whether a rule applies to what stands in the places, and to its symbols."""
     for own, thing in zip(rule.when, places, strict=True):
         if own is not None and thing not in own:
             return False
     return all(
-        (letters[one] is not None and letters[one] == letters[other]) == same
+        (symbols[one] is not None and symbols[one] == symbols[other]) == same
         for one, other, same in rule.equal
     )
 
 
 class MemoryRow(deque[int]):
-    """The kinds that a memory holds, the bottom first; sides are `TOP` and `BOTTOM`."""
+    """The stack symbols that a memory holds, the bottom first; sides are `TOP` and `BOTTOM`."""
 
     def peek(self, side: int, depth: int) -> int:
-        """The kind at a side, or so deep under it; `EMPTY` if there is none."""
+        """The stack symbol at a side, or so deep under it; `EMPTY` if there is none."""
         return self[depth if side else -1 - depth] if len(self) > depth else EMPTY
 
     def take(self, side: int) -> int:
@@ -275,9 +275,9 @@ class MemoryRow(deque[int]):
             return EMPTY
         return self.popleft() if side else self.pop()
 
-    def put(self, side: int, kind: int) -> None:
+    def put(self, side: int, stack_symbol: int) -> None:
         """Put a cell at a side."""
-        self.appendleft(kind) if side else self.append(kind)
+        self.appendleft(stack_symbol) if side else self.append(stack_symbol)
 
 
 class Stepper:
@@ -300,7 +300,9 @@ class Stepper:
     ) -> None:
         self._transitions, self.state, machine = transitions, state, transitions.machine
         self.lost = False
-        self.held: Sequence[Any] = [MemoryRow() for _ in machine.kinds] if held is None else held
+        self.held: Sequence[Any] = (
+            [MemoryRow() for _ in machine.stack_symbols] if held is None else held
+        )
         self.last = Transition((), NO_OUTPUT, (), (), (), state)
         # What is not relevant is always read as empty.
         self._reads = [
@@ -314,22 +316,22 @@ class Stepper:
         other.last, other.lost = self.last, self.lost
         return other
 
-    def kind_at(self, end: int, depth: int) -> int:
+    def peek(self, end: int, depth: int) -> int:
         """What is held under an end, so deep, from 0; `EMPTY` if there is nothing."""
-        kind: int = self.held[end // 2].peek(end % 2, depth)
-        return kind
+        stack_symbol: int = self.held[end // 2].peek(end % 2, depth)
+        return stack_symbol
 
     def step(self, symbol: int) -> int:
         """The output for a symbol; `NO_OUTPUT` where the machine has none, or `LOST`."""
         if self.lost:
             return LOST
-        kinds = [self.kind_at(*read) if read else EMPTY for read in self._reads]
-        done = self._transitions.step((symbol, *kinds, self.state))
+        stack_symbols = [self.peek(*read) if read else EMPTY for read in self._reads]
+        done = self._transitions.step((symbol, *stack_symbols, self.state))
         if done is None:
             self.lost = True
             return LOST
         done.apply(self.held)
-        self.last, self.state = done, done.after
+        self.last, self.state = done, done.next_state
         return done.output
 
 
@@ -373,7 +375,7 @@ class Runner:
         """See `Model.start`."""
         signals = np.zeros((batch, len(self.machine.memories.signal_names)))
         steppers = [Stepper(self.transitions) for _ in range(batch)]
-        return Configurations(steppers, signals, [MemoryRow() for _ in self.machine.kinds])
+        return Configurations(steppers, signals, [MemoryRow() for _ in self.machine.stack_symbols])
 
     def advance(
         self, state: Configurations, ids: Ids | Mixed, asked: Mask | None = None

@@ -1,4 +1,4 @@
-"""Rules in words: "reading a letter: push it"; "writing: pop, write it"."""
+"""Rules in words: "reading a symbol: push it"; "writing: pop, write it"."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from stacktrans.common.visible import listed
 MOST_NAMED = 6
 """How many things are named one by one."""
 _MARKS = {"begin": "<s>", "separator": "|||", "end": "</s>", "blank": "#", "nothing": "no input"}
-"""How symbols without a letter are shown."""
+"""How inputs and outputs that are no symbols of the task are shown."""
 
 
 def thing(machine: Machine, things: Things, number: int) -> str:
     """What a thing is called."""
-    series, letter = things.each[number]
+    series, symbol = things.each[number]
     name = things.series[series].name
-    if letter is None:
+    if symbol is None:
         return _MARKS.get(name, name)
-    return machine.letters[letter] + (_suffix(name) or "")
+    return machine.symbols[symbol] + (_suffix(name) or "")
 
 
 def _suffix(name: str) -> str | None:
-    """What follows a letter by the name of its series: '2 for "letter 2"; None for another name."""
-    return name.removeprefix("letter").replace(" ", "'") if name.startswith("letter") else None
+    """What follows a symbol by the name of its series: '2 for "symbol 2"; None for another name."""
+    return name.removeprefix("symbol").replace(" ", "'") if name.startswith("symbol") else None
 
 
 def some(machine: Machine, things: Things, numbers: Iterable[int]) -> str:
@@ -35,7 +35,7 @@ def some(machine: Machine, things: Things, numbers: Iterable[int]) -> str:
         there, lacking = own & wanted, sorted(own - wanted)
         if not there:
             continue
-        if series.letters is not None and len(own) > 1 and len(lacking) < len(there):
+        if series.symbols is not None and len(own) > 1 and len(lacking) < len(there):
             named = [thing(machine, things, each) for each in lacking]
             but = f" but {listed(named)}" if len(named) <= MOST_NAMED else f" but {len(named)}"
             parts.append(f"a {series.name}{but if named else ''}")
@@ -64,11 +64,11 @@ def place_names(machine: Machine) -> list[str]:
 
 
 def _held(machine: Machine, things: Things, own: frozenset[int]) -> str:
-    """What may be read of a memory: "is empty", "has a letter", "is empty or has a letter"."""
-    kinds, parts = own - {EMPTY}, ["is empty"] if EMPTY in own else []
-    if kinds:
-        every = len(kinds) == things.size - 1
-        parts.append(f"has {'anything' if every else some(machine, things, kinds)}")
+    """What may be read of a memory: "is empty", "has a symbol", "is empty or has a symbol"."""
+    stack_symbols, parts = own - {EMPTY}, ["is empty"] if EMPTY in own else []
+    if stack_symbols:
+        every = len(stack_symbols) == things.size - 1
+        parts.append(f"has {'anything' if every else some(machine, things, stack_symbols)}")
     return listed(parts, "or")
 
 
@@ -98,7 +98,9 @@ def actions(machine: Machine, rule: Rule) -> list[str]:
     found += [f"pop{at(end, '')}" for signal, end in memories.pops if signals[signal]]
     for (signal, end), term in zip(memories.pushes, rule.pushed, strict=True):
         if signals[signal] and term is not None:
-            found.append(f"push {_said(machine, term, machine.kinds[end // 2])}{at(end, ' on')}")
+            found.append(
+                f"push {_said(machine, term, machine.stack_symbols[end // 2])}{at(end, ' on')}"
+            )
     for signal, taken, _ in memories.moves:
         if signals[signal]:
             left = taken // 2 % 2 == 0
@@ -109,13 +111,13 @@ def actions(machine: Machine, rule: Rule) -> list[str]:
         found.append("read on")
     if rule.output is not None and (not machine.buffers or signals[-1]):
         found.append(f"write {_said(machine, rule.output, machine.outputs)}")
-    after = rule.after.thing
+    next_state = rule.next_state.thing
     if (
         machine.states.size > 1
-        and rule.after.place == CONSTANT
-        and rule.when[-1] != frozenset([after])
+        and rule.next_state.place == CONSTANT
+        and rule.when[-1] != frozenset([next_state])
     ):
-        found.append(f"go to {thing(machine, machine.states, after)}")
+        found.append(f"go to {thing(machine, machine.states, next_state)}")
     return found
 
 

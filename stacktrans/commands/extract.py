@@ -105,7 +105,7 @@ def extract(
 def _facts(found: "Extracted") -> dict[str, Any]:
     return {
         "states": found.machine.states.size,
-        "kinds": [things.size - 1 for things in found.machine.kinds],
+        "stack_symbols": [things.size - 1 for things in found.machine.stack_symbols],
         "rules": len(found.machine.rules),
         "agreement": [each._asdict() for each in found.agreement],
         "differing": found.differing,

@@ -290,7 +290,7 @@ class Recorder:
 
     Attributes:
         states: those that were met; the first is the initial one.
-        kinds: of each ring, the vectors pushed; the first is what is read when it is empty.
+        pushed: of each ring, the vectors pushed; the first is what is read when it is empty.
         undecided: how many signals were undecided.
         signals: how many there were.
         strings: how many strings were run.
@@ -300,7 +300,7 @@ class Recorder:
         self.network = network
         self.states = Vectors(network.start, grid)
         own = [Vectors(network.empty, grid) for _ in network.ends.names]
-        self.kinds = [own[alphabet] for alphabet in network.ends.alphabets]
+        self.pushed = [own[alphabet] for alphabet in network.ends.alphabets]
         self.undecided = self.signals = self.strings = 0
         self._met: dict[bytes, None] = {}
 
@@ -309,8 +309,8 @@ class Recorder:
         ends, signals = self.network.ends, self.network.model.weights.signals
         shapes = [(), (), (len(ends.reads),), (signals,), (), (len(ends.pushes),), ()]
         columns = zip(RecordedSteps._fields, shapes, strict=True)
-        kind = np.dtype([(name, np.int64, shape) for name, shape in columns])
-        table = np.frombuffer(b"".join(self._met), kind)
+        layout = np.dtype([(name, np.int64, shape) for name, shape in columns])
+        table = np.frombuffer(b"".join(self._met), layout)
         return RecordedSteps(*(table[name] for name in RecordedSteps._fields))
 
     def run(self, sources: Sequence[Ids], scored: Sequence[Mask | None]) -> None:
@@ -361,11 +361,11 @@ class Recorder:
         self.signals += done.signals.size
         reads = np.zeros(vectors.shape[:2], np.int64)
         for place, end in enumerate(ends.reads):
-            reads[:, place] = self.kinds[end // 2].add(vectors[:, place])
+            reads[:, place] = self.pushed[end // 2].add(vectors[:, place])
         pushed = np.full(done.pushed.shape[:2], NOTHING)
         for place, (signal, end) in enumerate(ends.pushes):
             rows = done.signals[:, signal] == 1
-            pushed[rows, place] = self.kinds[end // 2].add(done.pushed[rows, place])
+            pushed[rows, place] = self.pushed[end // 2].add(done.pushed[rows, place])
         inputs = np.where(step.ids < 0, network.nothing, step.ids)
         signals, after = network.effective(done.signals, reads), self.states.add(done.states)
         return RecordedSteps(states, inputs, reads, signals, outputs, pushed, after)

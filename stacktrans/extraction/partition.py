@@ -209,7 +209,7 @@ class Partition:
         steps: the steps of the runs.
         states: classes of states.
         symbols: classes of the ids that are read.
-        kinds: of each ring, classes of vectors; that of number 0 is what is read when it is
+        stack_symbols: of each ring, classes of vectors; that of number 0 is what is read when it is
             empty.
         origins: of each ring, the part of a string in which each vector was pushed; `NOTHING` of
             what is read when it is empty.
@@ -236,18 +236,18 @@ class Partition:
         self.ends = ends = recorder.network.ends
         own = [
             Classes((np.arange(len(each)) != EMPTY).astype(np.int64), each)
-            for each in recorder.kinds
+            for each in recorder.pushed
         ]
-        self.kinds = [own[alphabet] for alphabet in ends.alphabets]
+        self.stack_symbols = [own[alphabet] for alphabet in ends.alphabets]
         self.read_rings = [end // 2 for end in ends.reads]
         self.push_rings = [end // 2 for _, end in ends.pushes]
-        origins = [np.full(len(each), NOTHING) for each in recorder.kinds]
+        origins = [np.full(len(each), NOTHING) for each in recorder.pushed]
         self.origins = [origins[alphabet] for alphabet in ends.alphabets]
         for ring, numbers in zip(self.push_rings, steps.pushed.T, strict=True):
             there = numbers != NOTHING
             self.origins[ring][numbers[there]] = self.parts[steps.inputs[there]]
-        read = [self.kinds[ring] for ring in self.read_rings]
-        pushed = [self.kinds[ring] for ring in self.push_rings]
+        read = [self.stack_symbols[ring] for ring in self.read_rings]
+        pushed = [self.stack_symbols[ring] for ring in self.push_rings]
         after = [*steps.pushed.T, steps.after]
         self.places = [*zip([self.symbols, *read, self.states], self.contents.T, strict=True)]
         self.results = [*zip([*pushed, self.states], after, strict=True)]
@@ -260,7 +260,9 @@ class Partition:
     def ring_relevant(self, ring: int) -> bool:
         """Whether anything depends on what a ring holds."""
         relevant = zip(self.read_rings, self.relevant[1:-1], strict=True)
-        return any(own and self.kinds[read] is self.kinds[ring] for read, own in relevant)
+        return any(
+            own and self.stack_symbols[read] is self.stack_symbols[ring] for read, own in relevant
+        )
 
     def _signal_relevant(self, signal: int) -> bool:
         """Whether anything depends on a signal: one of buffers, or of a ring that is relevant."""
@@ -289,7 +291,7 @@ class Partition:
         return [self.output + 1 + place for place in np.flatnonzero(relevant).tolist()]
 
     def values(self, column: int) -> Ids:
-        """[N] one of the things that are done: signals, output, kinds pushed, next state.
+        """[N] one of the things that are done: signals, output, stack symbols pushed, next state.
 
         A signal that is not relevant is `NOTHING`.
         """

@@ -37,7 +37,7 @@ PAIRS = 64
 """How many pairs of steps that contradict one another are experimented with."""
 EMPTY_CLASS = 0
 """The class of what is read when a ring is empty."""
-MOST_STATES, MOST_KINDS = 200, 4096
+MOST_STATES, MOST_STACK_SYMBOLS = 200, 4096
 """How many classes of states, and of the vectors of a memory, are looked for."""
 MOST_CONFLICTS = 500
 """How many contradictions are looked into before it is given up."""
@@ -168,7 +168,7 @@ class Experiments:
             OutOfTime: there is no time left for it.
         """
         recorder, network = self._recorder, self._recorder.network
-        rings = [recorder.kinds[ring] for ring in self._partition.read_rings]
+        rings = [recorder.pushed[ring] for ring in self._partition.read_rings]
         met = zip([*rings, recorder.states], contents.T[1:], strict=True)
         *reads, states = [
             vectors if at == place and vectors is not None else table.of(numbers)
@@ -390,7 +390,7 @@ class Refinement:
             values[classes.met[members]] = before
 
     def _merge_equivalent(self, classes: Classes) -> None:
-        """Merge kinds with the same output where they were split last and before.
+        """Merge stack symbols with the same output where they were split last and before.
 
         What they lead to is not relevant yet: too much is in one class still to tell it apart. Nor
         is the output with others that are among them by a guess, which are split next.
@@ -411,18 +411,18 @@ class Refinement:
     def _check_counts(self, resolved: int) -> None:
         """Raise `CannotExtract` if there are too many conflicts or classes."""
         strings, states = self._recorder.strings, self.partition.states.count
-        kinds = [each.count for each in self.partition.kinds]
+        stack_symbols = [each.count for each in self.partition.stack_symbols]
         if resolved > MOST_CONFLICTS:
             raise CannotExtract(
                 f"no machine found: in {strings} strings steps still contradict one another with "
-                f"{states} states and {sum(kinds)} kinds of pushed vectors"
+                f"{states} states and {sum(stack_symbols)} stack symbols"
             )
         for what, count, most in (
             ("states", states, MOST_STATES),
-            ("kinds of pushed vectors", max(kinds, default=0), MOST_KINDS),
+            ("stack symbols", max(stack_symbols, default=0), MOST_STACK_SYMBOLS),
         ):
             if count > most:
                 raise CannotExtract(
                     f"no machine found: {strings} strings show more than {most} {what} "
-                    "that the model treats differently"
+                    "that the model distinguishes"
                 )

@@ -1,13 +1,13 @@
 """From classes of steps to the rules of a machine.
 
-Symbols, outputs and kinds have letters, so that one rule can speak of all that have one. A symbol
-has the letter that it is written as, whether it is read of a source or of an answer, and so has an
-output. A kind has the letter of the symbols at which it is pushed, or else of the outputs that are
-said when it is read.
+Inputs, outputs and stack symbols are named after symbols of the task, so that one rule can speak
+of all that have one. An input has the symbol that it is written as, whether it is read of a source
+or of an answer, and so has an output. A stack symbol has the symbol of the inputs at which it is
+pushed, or else of the outputs that are written when it is read.
 
 Things of a series begin as one sort. Steps that are equivalent up to sorts should do the same,
-where the same may be the thing with the letter of what is read. Where they do not, the things that
-deviate become a sort of their own, or it has to be asked whether two letters are the same. In the
+where the same may be the thing with the symbol of what is read. Where they do not, the things that
+deviate become a sort of their own, or it has to be asked whether two symbols are the same. In the
 end rules are made as general as the steps that were met allow.
 """
 
@@ -28,9 +28,9 @@ from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import SOURCE, TARGET
 
 MOST_COMPARED = 12
-"""How many states or kinds are compared with one another at most."""
+"""How many states or stack symbols are compared with one another at most."""
 MOSTLY = 0.9
-"""The share of a kind's steps that have to be of one letter."""
+"""The share of a stack symbol's steps that have to be of one symbol."""
 ANYTHING = None
 """Terms of what does not matter: any would do."""
 Terms = frozenset[Term] | None
@@ -43,44 +43,47 @@ class NamedMachine(NamedTuple):
 
     Attributes:
         machine: itself, without rules.
-        kind_numbers: of each memory, the thing that each class of its kinds is.
+        stack_symbol_numbers: of each memory, the thing that each class of its vectors is.
         state_numbers: the same of states, of which the first is the initial one.
     """
 
     machine: Machine
-    kind_numbers: list[Ids]
+    stack_symbol_numbers: list[Ids]
     state_numbers: Ids
 
 
 def named(checkpoint: Checkpoint, partition: Partition) -> NamedMachine:
     """The names of all things that were met."""
     task, layout = checkpoint.task, checkpoint.layout
-    letters = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
-    number = {letter: index for index, letter in enumerate(letters)}
-    source = Series("letter", tuple(number[symbol] for symbol in task.source.symbols))
-    target = Series("letter", tuple(number[symbol] for symbol in task.target.symbols))
-    letters_read = {SOURCE: source, TARGET: target._replace(name="written letter")}
-    series = [letters_read.get(section) or Series(section) for section, _ in layout.sections]
+    symbols = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
+    number = {symbol: index for index, symbol in enumerate(symbols)}
+    source = Series("symbol", tuple(number[symbol] for symbol in task.source.symbols))
+    target = Series("symbol", tuple(number[symbol] for symbol in task.target.symbols))
+    symbols_read = {SOURCE: source, TARGET: target._replace(name="written symbol")}
+    series = [symbols_read.get(section) or Series(section) for section, _ in layout.sections]
     series += [Series("nothing")] * bool(checkpoint.config.model.buffers)
-    symbols = Things(tuple(series))
+    inputs = Things(tuple(series))
     outputs = Things((target, *[Series("end")] * (layout.outputs > len(task.target))))
     if 1 < len(there := partition.states.there) <= MOST_COMPARED:  # nothing may tell some apart
         partition.merge(partition.states, itertools.combinations(there, 2))
-    kinds: list[Things] = []
+    stack_symbols: list[Things] = []
     numbers: list[Ids] = []
-    for ring, classes in enumerate(partition.kinds):
+    for ring, classes in enumerate(partition.stack_symbols):
         if (alphabet := partition.ends.alphabets[ring]) != ring:
-            things, of_kinds = kinds[alphabet], numbers[alphabet]
+            things, of_stack_symbols = stack_symbols[alphabet], numbers[alphabet]
         elif partition.ring_relevant(ring):
-            read, said = letters_of(symbols), letters_of(outputs)
+            read, said = symbols_of(inputs), symbols_of(outputs)
             partition.merge(
-                classes, _equivalent_pairs(classes, _kind_letters(partition, ring, read, said))
+                classes,
+                _equivalent_pairs(classes, _symbols_of_stack_symbols(partition, ring, read, said)),
             )
-            things, of_kinds = _series(classes, _kind_letters(partition, ring, read, said))
+            things, of_stack_symbols = _series(
+                classes, _symbols_of_stack_symbols(partition, ring, read, said)
+            )
         else:
-            things, of_kinds = Things((Series("empty"),)), np.zeros(classes.count, np.int64)
-        kinds.append(things)
-        numbers.append(of_kinds)
+            things, of_stack_symbols = Things((Series("empty"),)), np.zeros(classes.count, np.int64)
+        stack_symbols.append(things)
+        numbers.append(of_stack_symbols)
     first = int(partition.states.of[0])
     order = [first, *(each for each in partition.states.there if each != first)]
     states = Things(tuple(Series(f"q{index}") for index in range(len(order))))
@@ -88,36 +91,42 @@ def named(checkpoint: Checkpoint, partition: Partition) -> NamedMachine:
     of_states[order] = np.arange(len(order))
     machine = Machine(
         **checkpoint.machine_facts,
-        letters=letters,
         symbols=symbols,
+        inputs=inputs,
         outputs=outputs,
-        kinds=tuple(kinds),
+        stack_symbols=tuple(stack_symbols),
         states=states,
         rules=(),
     )
     return NamedMachine(machine, numbers, of_states)
 
 
-def _equivalent_pairs(classes: Classes, letters: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """Pairs of kinds that may be one: those with the same letter, and those without, if few."""
-    there = [kind for kind in classes.there if kind != EMPTY]
-    others = [kind for kind in there if kind not in letters]
-    by_letter: dict[int, list[int]] = {}
-    for kind in sorted(letters, key=lambda each: -int((classes.of == each).sum())):
-        by_letter.setdefault(letters[kind], []).append(kind)
+def _equivalent_pairs(classes: Classes, symbols: dict[int, int]) -> Iterator[tuple[int, int]]:
+    """Pairs of stack symbols to merge: those of the same symbol, and those of none, if few."""
+    there = [stack_symbol for stack_symbol in classes.there if stack_symbol != EMPTY]
+    others = [stack_symbol for stack_symbol in there if stack_symbol not in symbols]
+    by_symbol: dict[int, list[int]] = {}
+    for stack_symbol in sorted(symbols, key=lambda each: -int((classes.of == each).sum())):
+        by_symbol.setdefault(symbols[stack_symbol], []).append(stack_symbol)
     few = [own for own in (others, there) if len(own) <= MOST_COMPARED]
-    for same in (*by_letter.values(), *few):
+    for same in (*by_symbol.values(), *few):
         yield from itertools.combinations(same, 2)
 
 
-def letters_of(things: Things) -> Ids:
-    """The letter of each thing; -1 for none."""
-    return np.array([NOTHING if letter is None else letter for _, letter in things.each])
+def symbols_of(things: Things) -> Ids:
+    """The symbol of each thing; -1 for none."""
+    return np.array([NOTHING if symbol is None else symbol for _, symbol in things.each])
 
 
-def _kind_letters(partition: Partition, ring: int, read: Ids, said: Ids) -> dict[int, int]:
-    """The letters of the kinds of a ring that have one, by those of symbols and outputs."""
-    steps, classes, alphabets = partition.steps, partition.kinds[ring], partition.ends.alphabets
+def _symbols_of_stack_symbols(
+    partition: Partition, ring: int, read: Ids, said: Ids
+) -> dict[int, int]:
+    """The symbols of the stack symbols of a ring that have one, by those of inputs and outputs."""
+    steps, classes, alphabets = (
+        partition.steps,
+        partition.stack_symbols[ring],
+        partition.ends.alphabets,
+    )
     pushed, told = [], []
     for place, own_ring in enumerate(partition.push_rings):
         if alphabets[own_ring] != ring:
@@ -131,34 +140,38 @@ def _kind_letters(partition: Partition, ring: int, read: Ids, said: Ids) -> dict
             continue
         of_place = classes.of[steps.reads[rows, place]]
         told.append(np.column_stack([of_place, said[steps.outputs[rows]]]))
-    letters: dict[int, int] = {}
+    symbols: dict[int, int] = {}
     for votes in (pushed, told):
         table = np.concatenate([np.zeros((0, 2), np.int64), *votes])
-        for kind in classes.there:
-            own = table[table[:, 0] == kind, 1]
-            if kind != EMPTY and kind not in letters and len(own):
+        for stack_symbol in classes.there:
+            own = table[table[:, 0] == stack_symbol, 1]
+            if stack_symbol != EMPTY and stack_symbol not in symbols and len(own):
                 counts = np.bincount(own + 1)
                 best = int(counts.argmax())
                 if best and counts[best] >= MOSTLY * len(own):
-                    letters[kind] = best - 1
-    return letters
+                    symbols[stack_symbol] = best - 1
+    return symbols
 
 
-def _series(classes: Classes, letters: dict[int, int]) -> tuple[Things, Ids]:
-    """Series of kinds: of those with the same letter, the one that is met most comes first."""
+def _series(classes: Classes, symbols: dict[int, int]) -> tuple[Things, Ids]:
+    """Series of stack symbols: of those of the same symbol, the most frequent comes first."""
     sizes = np.bincount(classes.of, minlength=classes.count)
     by_series: list[dict[int, int]] = []
-    for kind in sorted(letters, key=lambda each: -sizes[each]):
-        letter = letters[kind]
-        if all(letter in own for own in by_series):
+    for stack_symbol in sorted(symbols, key=lambda each: -sizes[each]):
+        symbol = symbols[stack_symbol]
+        if all(symbol in own for own in by_series):
             by_series.append({})
-        next(own for own in by_series if letter not in own)[letter] = kind
+        next(own for own in by_series if symbol not in own)[symbol] = stack_symbol
     series, order = [Series("empty")], [EMPTY]
     for index, own in enumerate(by_series):
-        name = "letter" if not index else f"letter {index + 1}"
+        name = "symbol" if not index else f"symbol {index + 1}"
         series.append(Series(name, tuple(sorted(own))))
-        order += [own[letter] for letter in sorted(own)]
-    others = [kind for kind in classes.there if kind != EMPTY and kind not in letters]
+        order += [own[symbol] for symbol in sorted(own)]
+    others = [
+        stack_symbol
+        for stack_symbol in classes.there
+        if stack_symbol != EMPTY and stack_symbol not in symbols
+    ]
     series += [Series(f"mark {index}") for index in range(1, len(others) + 1)]
     order += others
     numbers = np.zeros(classes.count, np.int64)
@@ -189,7 +202,10 @@ def _slots(partition: Partition, names: NamedMachine) -> list[_Slot]:
     for column in range(partition.output + 1):
         values, output = partition.usual(partition.values(column)), column == partition.output
         slots.append(_Slot(values, values, machine.outputs if output else None, not output))
-    pushed = [(names.kind_numbers[ring], machine.kinds[ring]) for ring in partition.push_rings]
+    pushed = [
+        (names.stack_symbol_numbers[ring], machine.stack_symbols[ring])
+        for ring in partition.push_rings
+    ]
     after = [*pushed, (names.state_numbers, machine.states)]
     columns = enumerate(zip(partition.results, after, strict=True), start=partition.output + 1)
     for column, ((classes, met), (numbers, things)) in columns:
@@ -207,15 +223,15 @@ class Group:
     """Steps that are equivalent up to sorts.
 
     Attributes:
-        key: the sort of what stands in each place, then whether letters are the same.
+        key: the sort of what stands in each place, then whether symbols are the same.
         rows: the steps.
-        letters: of each place, the letters of what stands there.
+        symbols: of each place, the symbols of what stands there.
         terms: of each slot, all that would be right.
     """
 
     key: tuple[int, ...]
     rows: Ids
-    letters: list[frozenset[int]]
+    symbols: list[frozenset[int]]
     terms: list[Terms]
 
 
@@ -233,14 +249,16 @@ class RuleLearner:
         counts: [N] how often each step was met.
         slots: what is done.
         sorts: for each place, the sort of each thing.
-        pairs: places whose letters are compared.
+        pairs: places whose symbols are compared.
         push_signals: the signal of each push.
     """
 
     def __init__(self, partition: Partition, names: NamedMachine) -> None:
         self.deadline, steps = partition.deadline, partition.steps
         reads = [
-            names.kind_numbers[ring][partition.kinds[ring].of[steps.reads[:, place]]]
+            names.stack_symbol_numbers[ring][
+                partition.stack_symbols[ring].of[steps.reads[:, place]]
+            ]
             * partition.relevant[1 + place]
             for place, ring in enumerate(partition.read_rings)
         ]
@@ -256,7 +274,7 @@ class RuleLearner:
             for slot, values, likely in zip(slots, done.T[::2], done.T[1::2], strict=True)
         ]
         there = zip(self.things, self.places.T, strict=True)
-        self._letters = [letters_of(things)[column] for things, column in there]
+        self._symbols = [symbols_of(things)[column] for things, column in there]
         self.sorts = [_series_of(each) for each in self.things]
         self.pairs: list[tuple[int, int]] = []
         self._parted = set[tuple[int, int]]()  # places and sorts
@@ -275,9 +293,9 @@ class RuleLearner:
         return [*_Generalizing(self, groups).rules()]
 
     def _same(self, one: int, other: int, rows: Ids | slice) -> Mask:
-        """[n] whether what stands in two places has the same letter, in some steps or in all."""
-        letters, others = self._letters[one][rows], self._letters[other][rows]
-        same: Mask = (letters == others) & (letters != NOTHING)
+        """[n] whether what stands in two places has the same symbol, in some steps or in all."""
+        symbols, others = self._symbols[one][rows], self._symbols[other][rows]
+        same: Mask = (symbols == others) & (symbols != NOTHING)
         return same
 
     def _groups(self) -> list[Group]:
@@ -290,7 +308,7 @@ class RuleLearner:
             Group(
                 tuple(key),
                 rows,
-                [frozenset(own[rows].tolist()) for own in self._letters],
+                [frozenset(own[rows].tolist()) for own in self._symbols],
                 [self._terms(slot, rows) for slot in self.slots],
             )
             for key, rows in zip(keys.tolist(), np.split(order, ends), strict=True)
@@ -314,17 +332,17 @@ class RuleLearner:
         found = [(Term(CONSTANT, usual), ~relevant | (values == usual))]
         if slot.things is None:
             return found
-        letters, series = letters_of(slot.things), _series_of(slot.things)
+        symbols, series = symbols_of(slot.things), _series_of(slot.things)
         own = int(np.bincount(series[values[relevant]]).argmax())
-        own_letters = slot.things.series[own].letters
-        if own_letters is None:
+        own_symbols = slot.things.series[own].symbols
+        if own_symbols is None:
             return found
-        for place, of_place in enumerate(self._letters):
+        for place, of_place in enumerate(self._symbols):
             wanted = of_place[rows]
-            right = (letters[values] == wanted) & (series[values] == own) & (wanted != NOTHING)
+            right = (symbols[values] == wanted) & (series[values] == own) & (wanted != NOTHING)
             may = ~relevant
             if slot.needed:
-                may &= np.isin(wanted, own_letters)
+                may &= np.isin(wanted, own_symbols)
             found.append((Term(place, own), may | right))
         return found
 
@@ -377,8 +395,8 @@ class RuleLearner:
         self._parted.add((place, own))
 
     def _telling_pair(self, group: Group, right: Mask) -> tuple[int, int] | None:
-        """Two places whose letters are the same just where steps deviate, or where they do not."""
-        for one, other in itertools.combinations(range(len(self._letters)), 2):
+        """Two places whose symbols are the same just where steps deviate, or where they do not."""
+        for one, other in itertools.combinations(range(len(self._symbols)), 2):
             same = self._same(one, other, group.rows)
             told = (same == right).all() or (same != right).all()
             if (one, other) not in self.pairs and told and 0 < same.sum() < len(same):
@@ -513,10 +531,10 @@ def _preferred(terms: frozenset[Term]) -> Term:
 
 
 def _is_known(term: Term, things: Things, group: Group) -> bool:
-    """Whether there is a thing with each letter that stands in the place of a term."""
+    """Whether there is a thing with each symbol that stands in the place of a term."""
     if term.place == CONSTANT:
         return True
-    return group.letters[term.place] <= frozenset(things.series[term.thing].letters or ())
+    return group.symbols[term.place] <= frozenset(things.series[term.thing].symbols or ())
 
 
 def _series_of(things: Things) -> Ids:

@@ -71,10 +71,10 @@ class MachineModel(Runner):
             state.steps += 1
 
     def pushed(self, state: Configurations) -> Numbers:
-        """See `Predictor.pushed`; vectors are kinds, by their numbers."""
+        """See `Predictor.pushed`; vectors are stack symbols, by their numbers."""
         pushed = dict(state.steppers[0].last.pushes)
-        kinds = [pushed.get(end, EMPTY) for _, end in self.machine.memories.pushes]
-        return np.array(kinds, np.float64).reshape(-1, 1)
+        stack_symbols = [pushed.get(end, EMPTY) for _, end in self.machine.memories.pushes]
+        return np.array(stack_symbols, np.float64).reshape(-1, 1)
 
     def reading(self, state: Configurations, contents: bool = True) -> Reading:
         """See `Predictor.reading`."""
@@ -94,24 +94,24 @@ class MachineModel(Runner):
         return Reading(float(sum(map(len, origins))), parts, rows=rows)
 
     def _cells(self, stepper: Stepper) -> Reading:
-        """What stacks or lists with actions hold: kinds, by their numbers."""
+        """What stacks or lists with actions hold: stack symbols, by their numbers."""
         names, places = self.memory.push_names, self.machine.memories.places
-        depth, rings = len(places) // len(names), len(self.machine.kinds) // len(names)
+        depth, rings = len(places) // len(names), len(self.machine.stack_symbols) // len(names)
         cells, lines = {}, {}
         for number, name in enumerate(names):
             read = (
-                stepper.kind_at(end, deep)
+                stepper.peek(end, deep)
                 for end, deep in places[number * depth : (number + 1) * depth]
             )
             cells[name] = _as_cells(read)
             held, *right = stepper.held[number * rings : (number + 1) * rings]
-            rest = [kind for ring in right for kind in reversed(ring)]
+            rest = [stack_symbol for ring in right for stack_symbol in reversed(ring)]
             head = len(held) - 1 if right and held else None
             lines[name] = HeldCells(_as_cells([*held, *rest]), head)
         return Reading(cells=cells, lines=lines)
 
 
-def _as_cells(kinds: Iterable[int]) -> Numbers:
-    """[n, 1] kinds as cells; what is empty holds -1."""
-    numbers = np.array([*kinds], np.float64).reshape(-1, 1)
+def _as_cells(stack_symbols: Iterable[int]) -> Numbers:
+    """[n, 1] stack symbols as cells; what is empty holds -1."""
+    numbers = np.array([*stack_symbols], np.float64).reshape(-1, 1)
     return np.where(numbers == EMPTY, EMPTY_CELL, numbers)

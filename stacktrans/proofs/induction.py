@@ -1,9 +1,9 @@
 """Whether a machine goes on with a pattern of counts, whatever these are: by induction.
 
 A run of a symbol is read step by step, with unknown counts. Where the machine comes back to the
-same state, and its stacks differ from before only in how long their topmost run of one kind is,
-it does the same again as long as that run is long enough, and as there is something to read: this
-is done at once, as often as it can be.
+same state, and its stacks differ from before only in the length of their topmost run, of one stack
+symbol, it does the same again as long as that run is long enough, and as there is something to
+read: this is done at once, as often as it can be.
 
 A length is a sum of unknowns, each of which is any number from 1 on. What depends on the values is
 asked of all of them at once. If the answer is not the same for all, the values are split into
@@ -30,7 +30,7 @@ MOST_STEPS = 10_000
 MOST_STARTS = 50
 """The most different contents of memories that sequences begin with."""
 MANY = 5
-"""Cells of a kind that a sequence leaves behind, from which on it is not known how many."""
+"""Cells of a stack symbol that a sequence leaves behind, from which on it is not known how many."""
 MOST_TRIED = 2_000
 """The most sequences that are tried to find a shorter one that goes wrong."""
 Step = tuple[int, int | None]
@@ -121,14 +121,14 @@ def divided(value: Sum, by: int) -> Sum:
 
 
 class CellRun(NamedTuple):
-    """So many cells of a kind, 1 or more."""
+    """So many cells of a stack symbol, 1 or more."""
 
-    kind: int
+    stack_symbol: int
     times: Sum
 
 
 Runs = tuple[CellRun, ...]
-"""What a stack holds, the lowest first; neighbours are of different kinds."""
+"""What a stack holds, the lowest first; neighbours are of different stack symbols."""
 
 
 class CountedStack:
@@ -151,11 +151,11 @@ class CountedStack:
         self.reached = self._higher = 0
 
     def peek(self, side: int, depth: int) -> int:
-        """The kind so deep under the top, from 0; `EMPTY` if there is none."""
+        """The stack symbol so deep under the top, from 0; `EMPTY` if there is none."""
         self.reached = max(self.reached, depth + 1 - self._higher)
         for run in reversed(self.held):
             if at_least(run.times, depth + 1):
-                return run.kind
+                return run.stack_symbol
             depth -= run.times.constant  # nothing else is less than a number
         return EMPTY
 
@@ -164,17 +164,17 @@ class CountedStack:
         self.reached = max(self.reached, 1 - self._higher)
         if not self.held:
             return EMPTY
-        kind = self.held[-1].kind
+        stack_symbol = self.held[-1].stack_symbol
         self.held = _longer(self.held, Sum(-1))
         self._higher -= 1
-        return kind
+        return stack_symbol
 
-    def put(self, side: int, kind: int) -> None:
+    def put(self, side: int, stack_symbol: int) -> None:
         """Put something on top."""
-        if self.held and self.held[-1].kind == kind:
+        if self.held and self.held[-1].stack_symbol == stack_symbol:
             self.held = _longer(self.held, Sum(1))
         else:
-            self.held = (*self.held, CellRun(kind, Sum(1)))
+            self.held = (*self.held, CellRun(stack_symbol, Sum(1)))
         self._higher += 1
 
     @property
@@ -182,7 +182,7 @@ class CountedStack:
         """By how much it becomes higher each time that what was done to it is done again.
 
         None if it cannot be done again, or not with the same effect: what is on top has to be of
-        one kind as far as it matters, unless the stack holds just what it held.
+        one stack symbol as far as it matters, unless the stack holds just what it held.
         """
         if self.held == self.before:
             return 0
@@ -194,7 +194,11 @@ class CountedStack:
             enough = at_least(top_before.times, self.reached)
         except Undecided:
             return None
-        same = under == under_before and top.kind == top_before.kind and not change.parts
+        same = (
+            under == under_before
+            and top.stack_symbol == top_before.stack_symbol
+            and not change.parts
+        )
         return change.constant if same and enough else None
 
     def after(self, times: Sum) -> Runs:
@@ -208,7 +212,7 @@ class Unread(CountedStack):
     def take(self, side: int) -> int:
         return EMPTY
 
-    def put(self, side: int, kind: int) -> None:
+    def put(self, side: int, stack_symbol: int) -> None:
         pass
 
 
@@ -216,7 +220,7 @@ def _longer(held: Runs, by: Sum) -> Runs:
     """What a stack holds after its topmost run has become longer, or shorter; down to nothing."""
     *others, top = held
     times = top.times + by
-    return (*others, *([CellRun(top.kind, times)] if at_least(times, 1) else []))
+    return (*others, *([CellRun(top.stack_symbol, times)] if at_least(times, 1) else []))
 
 
 class Segment(NamedTuple):
@@ -287,7 +291,8 @@ class Place(NamedTuple):
         """The same in a case."""
         counts = tuple(each.put(case) for each in self.counts)
         held = tuple(
-            tuple(CellRun(kind, times.put(case)) for kind, times in runs) for runs in self.held
+            tuple(CellRun(stack_symbol, times.put(case)) for stack_symbol, times in runs)
+            for runs in self.held
         )
         return self._replace(counts=counts, left=self.left.put(case), held=held)
 
@@ -357,7 +362,7 @@ class Induction:
 
     def go(self) -> Counted:
         """Follow all sequences; raises `Wrong` and `Unproved`."""
-        first = SequenceStart(START, ((),) * len(self._transitions.machine.kinds))
+        first = SequenceStart(START, ((),) * len(self._transitions.machine.stack_symbols))
         known: dict[SequenceStart, tuple[Counts, ...]] = {first: ()}
         coming = deque([first])
         while coming:
@@ -394,12 +399,14 @@ class Induction:
                 raise Unproved("the machine does not do the same again and again in long runs")
 
     def _left_behind(self, place: Place) -> SequenceStart:
-        """Where the next sequence begins; of many cells of a kind it is not known how many."""
+        """Where the next sequence begins; runs of `MANY` cells or more are of unknown length."""
         numbers = itertools.count(len(place.counts))
 
         def kept(run: CellRun) -> CellRun:
             many = at_least(run.times, MANY)
-            return CellRun(run.kind, unknown(next(numbers)) + (MANY - 1) if many else run.times)
+            return CellRun(
+                run.stack_symbol, unknown(next(numbers)) + (MANY - 1) if many else run.times
+            )
 
         return SequenceStart(place.state, tuple(tuple(map(kept, runs)) for runs in place.held))
 

@@ -57,13 +57,13 @@ class Product:
     Args:
         machine: the machine.
         reference: the task's own.
-        letters: the symbols of sources that are read.
+        symbols: those of sources that are read.
     """
 
     start: Any
 
-    def __init__(self, machine: Machine, reference: Reference, letters: frozenset[int]) -> None:
-        self.machine, self.reference, self._letters = machine, reference, letters
+    def __init__(self, machine: Machine, reference: Reference, symbols: frozenset[int]) -> None:
+        self.machine, self.reference, self._symbols = machine, reference, symbols
         self.start = reference.start
 
     def moves(self, state: Any, top: Hashable | None) -> Iterator[Move]:
@@ -88,7 +88,7 @@ class Product:
     def _reads(self, state: Hashable, top: Hashable | None) -> Iterator[tuple[int, Continuation]]:
         """What can come next of a source, each with the symbol that the machine reads."""
         first, steps = self.machine.layout.first_source, self.reference.reads(state, top)
-        return ((first + step.symbol, step) for step in steps if step.symbol in self._letters)
+        return ((first + step.symbol, step) for step in steps if step.symbol in self._symbols)
 
 
 class JointProduct(Product):
@@ -97,8 +97,8 @@ class JointProduct(Product):
     A state is the next symbol if that is certain (-1 if it is not), and that of the reference.
     """
 
-    def __init__(self, machine: Machine, reference: Reference, letters: frozenset[int]) -> None:
-        super().__init__(machine, reference, letters)
+    def __init__(self, machine: Machine, reference: Reference, symbols: frozenset[int]) -> None:
+        super().__init__(machine, reference, symbols)
         (self._begin,), (self._separator,) = machine.layout.before, machine.layout.after
         self.start = self._begin, reference.start
 
@@ -153,8 +153,8 @@ class Waits(NamedTuple):
 class BufferedProduct(Product):
     """The machine says when it goes on reading, and when it writes."""
 
-    def __init__(self, machine: Machine, reference: Reference, letters: frozenset[int]) -> None:
-        super().__init__(machine, reference, letters)
+    def __init__(self, machine: Machine, reference: Reference, symbols: frozenset[int]) -> None:
+        super().__init__(machine, reference, symbols)
         assert machine.buffers is not None
         self._buffers = machine.buffers
         skip, further = self._buffers.output_skip, self._buffers.extra_steps
@@ -217,13 +217,13 @@ class BufferedProduct(Product):
         return state.own  # type: ignore[no-any-return]
 
 
-def product_of(machine: Machine, reference: Reference, letters: frozenset[int]) -> Product:
+def product_of(machine: Machine, reference: Reference, symbols: frozenset[int]) -> Product:
     """The product of a machine and a reference; raises `Unproved`."""
     layout = machine.layout
     if not (layout.feeds_back or layout.ends_answers):
-        return (BufferedProduct if machine.buffers else Product)(machine, reference, letters)
+        return (BufferedProduct if machine.buffers else Product)(machine, reference, symbols)
     if layout.feeds_back and not (layout.consecutive or machine.buffers):
-        return JointProduct(machine, reference, letters)
+        return JointProduct(machine, reference, symbols)
     raise Unproved("answers in buffers that are longer or shorter than sources are not looked at")
 
 
@@ -308,7 +308,7 @@ class Explorer:
             Unproved: the product cannot be followed, or there are too many situations.
         """
         for number in self._apart:
-            self._add_kind(number, EMPTY)
+            self._add_stack_symbol(number, EMPTY)
         held = tuple(each.start for each in self._apart.values())
         start = Situation(self._product.start, START, held, self._tape.start)
         self._add(start, (), 0)
@@ -340,27 +340,27 @@ class Explorer:
         top = None
         if product.reference.memory and product.looks(situation.product):
             top = self._tape.read(situation.tape, 0, self._pop_end)
-        kinds = [
+        stack_symbols = [
             self._read(situation, place, end, depth)
             for place, (end, depth) in enumerate(product.machine.memories.places, start=1)
         ]
         for move in product.moves(situation.product, top):
-            done = self._transitions.step((move.symbol, *kinds, situation.state))
+            done = self._transitions.step((move.symbol, *stack_symbols, situation.state))
             self._take(situation, move, done, length)
 
     def _read(self, situation: Situation, place: int, end: int, depth: int) -> int:
-        """The kind that is read in a place; raises `Lacking` and `Broke`."""
+        """The stack symbol that is read in a place; raises `Lacking` and `Broke`."""
         number, side = divmod(end, 2)
         if place not in self._transitions.relevant:
             return EMPTY
         if number in self._along:
-            kind = self._tape.read(situation.tape, number + 1, self._end(end), depth)
-            return EMPTY if kind is None else kind  # type: ignore[return-value]
+            stack_symbol = self._tape.read(situation.tape, number + 1, self._end(end), depth)
+            return EMPTY if stack_symbol is None else stack_symbol  # type: ignore[return-value]
         held = situation.held[self._places[number]]
-        kind = self._apart[number].read(held, side, depth)
-        if kind == UNKNOWN:
-            raise Lacking(("kinds", number, side))
-        return kind
+        stack_symbol = self._apart[number].read(held, side, depth)
+        if stack_symbol == UNKNOWN:
+            raise Lacking(("stack symbols", number, side))
+        return stack_symbol
 
     def _end(self, end: int) -> int:
         """The end of the tape at which an end of a memory is."""
@@ -377,7 +377,7 @@ class Explorer:
             self._shortest = length if self._tape.whole else 0
         if done is None or after in (FINISHED, WRONG):
             return
-        head = after, done.after, self._held(situation, done)
+        head = after, done.next_state, self._held(situation, done)
         tape, edges = self._tape.settled(self._on_tape(situation.tape, move, done), head)
         for node, value in edges:
             self._add_edge(node, value, trail)
@@ -390,9 +390,11 @@ class Explorer:
         found = []
         for number, held in zip(self._apart, situation.held, strict=True):
             popped = [end % 2 for end in done.pops if end // 2 == number]
-            pushed = [(end % 2, kind) for end, kind in done.pushes if end // 2 == number]
-            for _, kind in pushed:
-                self._add_kind(number, kind)
+            pushed = [
+                (end % 2, stack_symbol) for end, stack_symbol in done.pushes if end // 2 == number
+            ]
+            for _, stack_symbol in pushed:
+                self._add_stack_symbol(number, stack_symbol)
             found.append(self._apart[number].stepped(held, popped, pushed))
         return tuple(found)
 
@@ -405,12 +407,12 @@ class Explorer:
             if end // 2 in along:
                 tape = self._tape.popped(tape, end // 2 + 1, self._end(end))
         pushed: dict[int, list[Hashable]] = {0: [*step.pushed]} if step else {}
-        for end, kind in done.pushes:
+        for end, stack_symbol in done.pushes:
             part = end // 2 + 1
             if end // 2 in along and self._end(end) == FRONT:
-                tape = self._tape.pushed(tape, FRONT, self._block({part: [kind]}))
+                tape = self._tape.pushed(tape, FRONT, self._block({part: [stack_symbol]}))
             elif end // 2 in along:
-                pushed.setdefault(part, []).append(kind)
+                pushed.setdefault(part, []).append(stack_symbol)
         block = self._block(pushed)
         if any(block):
             tape = self._tape.pushed(tape, BACK, block)
@@ -418,13 +420,13 @@ class Explorer:
         return tape
 
     def _block(self, pushed: Mapping[int, Sequence[Hashable]]) -> Block:
-        parts = range(len(self._product.machine.kinds) + 1)
+        parts = range(len(self._product.machine.stack_symbols) + 1)
         return tuple(tuple(pushed.get(part, ())) for part in parts)
 
-    def _add_kind(self, number: int, kind: int) -> None:
-        """From now on a memory can hold a kind."""
+    def _add_stack_symbol(self, number: int, stack_symbol: int) -> None:
+        """From now on a memory can hold a stack symbol."""
         for side in (TOP, BOTTOM):
-            self._add_edge(("kinds", number, side), kind, ())
+            self._add_edge(("stack symbols", number, side), stack_symbol, ())
 
     def _add_edge(self, node: Hashable, value: Any, trail: Trail) -> None:
         if value in self._edges[node]:
@@ -437,7 +439,7 @@ class Explorer:
         """Go on from a situation that waits at a node, by one of its edges."""
         trail = self._trails[situation]
         match node:
-            case ("kinds", int(number), int(side)):
+            case ("stack symbols", int(number), int(side)):
                 place = self._places[number]
                 ends = [*situation.held[place]]
                 ends[side] = value

@@ -141,11 +141,11 @@ class _Attempt:
         self._machine, self._task, self._reference = machine, task, reference
         self._runner = Runner(machine)
         self._classes = tuple(classes_of(machine, reference))
-        letters = frozenset(each for own in self._classes for each in own[:STANDING])
-        self._product = product_of(machine, reference, letters)
+        symbols = frozenset(each for own in self._classes for each in own[:STANDING])
+        self._product = product_of(machine, reference, symbols)
         self._filled = set[tuple[Block, int]]()
         # Of each memory, the ends that some rule looks at.
-        self._reads: list[list[int]] = [[] for _ in machine.kinds]
+        self._reads: list[list[int]] = [[] for _ in machine.stack_symbols]
         for place, end in enumerate(machine.memories.reads, start=1):
             if place in self._runner.transitions.relevant:
                 self._reads[end // 2].append(end % 2)

@@ -30,7 +30,7 @@ STACK, QUEUE = "stack", "queue"
 FRESH = "fresh"
 """The state before anything is read of a source."""
 STANDING = 2
-"""How many letters of a class stand for all of it."""
+"""How many symbols of a class stand for all of it."""
 
 
 class Continuation(NamedTuple):
@@ -96,11 +96,11 @@ class Reference(ABC):
 
 
 class Rearranging(Reference):
-    """Letters are put into a memory, and taken out again.
+    """Symbols are put into a memory, and taken out again.
 
     Args:
         memory: the kind of memory.
-        size: how many letters there are.
+        size: how many symbols there are.
         flipped: whether those at odd places are put in before the ones that precede them.
     """
 
@@ -109,13 +109,13 @@ class Rearranging(Reference):
         self.alike = (frozenset(range(size)),)
 
     def reads(self, state: Hashable, top: Cell | None) -> Iterator[Continuation]:
-        for letter in range(self._size):
+        for symbol in range(self._size):
             if not self._flipped:
-                yield Continuation(letter, None, "read", pushed=(letter,))
+                yield Continuation(symbol, None, "read", pushed=(symbol,))
             elif isinstance(state, int):
-                yield Continuation(letter, None, "read", pushed=(letter, state))
+                yield Continuation(symbol, None, "read", pushed=(symbol, state))
             else:
-                yield Continuation(letter, None, letter)
+                yield Continuation(symbol, None, symbol)
 
     def ends(self, state: Hashable, top: Cell | None) -> bool:
         return state == "read"
@@ -131,12 +131,12 @@ class Rearranging(Reference):
 
 
 class Waiting(Reference):
-    """Letters are pushed, and popped while marks are read.
+    """Symbols are pushed, and popped while marks are read.
 
     Args:
-        size: how many letters there are; the mark has the next number.
+        size: how many symbols there are; the mark has the next number.
         kept: how many of them are said; the others are not pushed, so that more marks can be read
-            than there are letters, for which nothing is scored.
+            than there are symbols, for which nothing is scored.
     """
 
     def __init__(self, size: int, kept: int) -> None:
@@ -145,9 +145,9 @@ class Waiting(Reference):
 
     def reads(self, state: Hashable, top: Cell | None) -> Iterator[Continuation]:
         if state != "waiting":
-            for letter in range(self._size):
+            for symbol in range(self._size):
                 yield Continuation(
-                    letter, None, "read", pushed=(letter,) if letter < self._kept else ()
+                    symbol, None, "read", pushed=(symbol,) if symbol < self._kept else ()
                 )
         if state == FRESH or (top is None and self._kept == self._size):
             return
@@ -247,53 +247,53 @@ def _brackets(task: NextSymbol, found: Bracketing | None) -> Brackets | None:
 def classes_of(machine: Machine, reference: Reference) -> list[tuple[int, ...]]:
     """The symbols of sources, by their numbers, in classes that machine and task treat alike.
 
-    A machine that only moves letters answers a source in which letters are replaced with its answer
+    A machine that only moves symbols answers a source in which symbols are replaced with its answer
     in which they are replaced, even if several become one. Where its answer is wrong it says x
-    instead of y; then it is wrong, too, if y is replaced by one of two letters and all others that
-    are treated alike with it by the other. So the strings over two letters of each class stand for
+    instead of y; then it is wrong, too, if y is replaced by one of two symbols and all others that
+    are treated alike with it by the other. So the strings over two symbols of each class stand for
     all.
     """
     fixed, layout = {*_fixed(machine)}, machine.layout
-    symbols, outputs = machine.symbols.each, machine.outputs.each
+    inputs, outputs = machine.inputs.each, machine.outputs.each
     firsts = [first for first in (layout.first_source, layout.first_target) if first is not None]
     found: dict[object, list[int]] = {}
     for number, symbol in enumerate(machine.source):
         key: object = number
         group = next((each for each in reference.alike if number in each), None)
         if group is not None and machine.target[number : number + 1] == (symbol,):
-            letter = machine.letters.index(symbol)
-            things = [*(symbols[first + number] for first in firsts), outputs[number]]
-            if letter not in fixed and all(own == letter for _, own in things):
+            index = machine.symbols.index(symbol)
+            things = [*(inputs[first + number] for first in firsts), outputs[number]]
+            if index not in fixed and all(own == index for _, own in things):
                 series = tuple(each for each, _ in things)
-                key = group, series, _treatment(machine, letter)
+                key = group, series, _treatment(machine, index)
         found.setdefault(key, []).append(number)
     return [tuple(each) for each in found.values()]
 
 
 def _fixed(machine: Machine) -> Iterator[int | None]:
-    """The letters of things that are always the same, and of rules that compare letters: all."""
+    """The symbols of things that are always the same; all, if a rule compares symbols."""
     layout = machine.layout
     read = (*layout.before, *layout.after, layout.blank)
-    always = [(machine.symbols, each) for each in read if each is not None]
+    always = [(machine.inputs, each) for each in read if each is not None]
     if machine.buffers:
-        always += [(machine.symbols, machine.nothing), (machine.outputs, 0)]
-    always += [*((things, EMPTY) for things in machine.kinds), (machine.states, START)]
-    pushed = (machine.kinds[end // 2] for _, end in machine.memories.pushes)
+        always += [(machine.inputs, machine.nothing), (machine.outputs, 0)]
+    always += [*((things, EMPTY) for things in machine.stack_symbols), (machine.states, START)]
+    pushed = (machine.stack_symbols[end // 2] for _, end in machine.memories.pushes)
     done = (machine.outputs, machine.states, *pushed)
     for rule in machine.rules:
-        terms = zip(done, (rule.output, rule.after, *rule.pushed), strict=True)
+        terms = zip(done, (rule.output, rule.next_state, *rule.pushed), strict=True)
         always += [(own, term.thing) for own, term in terms if term and term.place == CONSTANT]
     yield from (things.each[number][1] for things, number in always)
     if any(rule.equal for rule in machine.rules):
-        yield from range(len(machine.letters))
+        yield from range(len(machine.symbols))
 
 
-def _treatment(machine: Machine, letter: int) -> tuple[tuple[int, ...], ...]:
-    """What tells letters apart: the series that have them, and the rules that hold for them."""
-    every = (*machine.places, machine.outputs, *machine.kinds)
-    having = [tuple(series for series, own in things.each if own == letter) for things in every]
+def _treatment(machine: Machine, symbol: int) -> tuple[tuple[int, ...], ...]:
+    """What tells symbols apart: the series that have them, and the rules that hold for them."""
+    every = (*machine.places, machine.outputs, *machine.stack_symbols)
+    having = [tuple(series for series, own in things.each if own == symbol) for things in every]
     places = [
-        [number for number, (_, own) in enumerate(things.each) if own == letter]
+        [number for number, (_, own) in enumerate(things.each) if own == symbol]
         for things in machine.places
     ]
     rules = [

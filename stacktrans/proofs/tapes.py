@@ -27,13 +27,13 @@ FAR, OTHER_END = "falls behind the task's own", "is worked at another end than t
 FRONT, BACK = 0, 1
 """The ends of a row."""
 UNKNOWN = -2
-"""The kind that is read where it can be any that was ever pushed, or none."""
+"""The stack symbol that is read where it can be any that was ever pushed, or none."""
 MOST_CELLS = 3
 """The most cells of a memory all of which are known."""
 Held = tuple[int, ...]
-"""The kinds that are known of a memory alone."""
+"""The stack symbols that are known of a memory alone."""
 Pushes = Sequence[tuple[int, int]]
-"""Ends of a memory, `TOP` or `BOTTOM`, and the kinds that are pushed there."""
+"""Ends of a memory, `TOP` or `BOTTOM`, and the stack symbols that are pushed there."""
 
 
 class Broke(Exception):
@@ -334,7 +334,7 @@ def _owner(block: Block) -> int:
 
 
 class Contents:
-    """What is known of a memory alone: the kinds at its top and its bottom.
+    """What is known of a memory alone: the stack symbols at its top and its bottom.
 
     Where something was popped, anything can be read that was ever pushed, or nothing.
 
@@ -349,7 +349,7 @@ class Contents:
         self._part, self._reads = part, reads
 
     def read(self, held: Held, end: int, depth: int = 0) -> int:
-        """The kind that is read at an end, or so deep under it; raises `Broke`."""
+        """The stack symbol that is read at an end, or so deep under it; raises `Broke`."""
         if depth:
             raise Broke(self._part, "is read below its ends")
         return held[end]
@@ -360,13 +360,13 @@ class Contents:
         Raises:
             Broke: that is not as assumed.
         """
-        if any(kind == EMPTY for _, kind in pushed):
+        if any(stack_symbol == EMPTY for _, stack_symbol in pushed):
             raise Broke(self._part, "holds cells that cannot be told from none")
         if popped and EMPTY not in held:
             held = self._popped(held, popped, [end for end, _ in pushed])
-        for end, kind in pushed:
-            other = kind if EMPTY in held else held[1 - end]
-            held = (kind, other) if end == TOP else (other, kind)
+        for end, stack_symbol in pushed:
+            other = stack_symbol if EMPTY in held else held[1 - end]
+            held = (stack_symbol, other) if end == TOP else (other, stack_symbol)
         return held
 
     def _popped(self, held: Held, popped: Sequence[int], pushed: Sequence[int]) -> Held:
@@ -385,8 +385,8 @@ class AllKnown(Contents):
     def stepped(self, held: Held, popped: Sequence[int], pushed: Pushes) -> Held:
         for end in popped:
             held = held[:-1] if end == TOP else held[1:]
-        for end, kind in pushed:
-            held = (*held, kind) if end == TOP else (kind, *held)
+        for end, stack_symbol in pushed:
+            held = (*held, stack_symbol) if end == TOP else (stack_symbol, *held)
         if len(held) > MOST_CELLS:
             raise Broke(self._part, f"holds more than {MOST_CELLS} cells")
         return held

@@ -15,19 +15,19 @@ from stacktrans.showing.tables import Column, Table
 RADIUS, ACROSS, DOWN, MARGIN = 30, 190, 150, 40
 """Of a state; from layer to layer of states, and in a layer from state to state; around all."""
 LINE, SMALL, LARGE = 24, 13, 17
-"""The height of a line of rules, and sizes of letters."""
+"""The height of a line of rules, and font sizes."""
 WIDE = 0.58
-"""The width of a letter, by its size."""
+"""The width of a character, by its font size."""
 INK, SOFT, FILL, SPOT, PAPER = "#1f2933", "#7b8794", "#e3f4f2", "#0b7a75", "#ffffff"
 MOST_RULES = 60
 """How many rules are written out."""
 
 
 def machine_line(machine: Machine) -> str:
-    """A machine in a line: its task, states, memories with their kinds, and rules."""
+    """A machine in a line: its task, states, memories with their stack symbols, and rules."""
     memories = ", ".join(
-        f"{name} of {counted(things.size - 1, 'kind')}"
-        for name, things in zip(machine.memories.names, machine.kinds, strict=True)
+        f"{name} of {counted(things.size - 1, 'symbol')}"
+        for name, things in zip(machine.memories.names, machine.stack_symbols, strict=True)
         if things.size > 1
     )
     states = counted(machine.states.size, "state")
@@ -80,7 +80,7 @@ def edges(machine: Machine) -> list[Edge]:
     states = range(machine.states.size)
     for number, rule in enumerate(machine.rules, start=1):
         starts = rule.when[-1]
-        ends = [rule.after.thing] if rule.after.place == CONSTANT else states
+        ends = [rule.next_state.thing] if rule.next_state.place == CONSTANT else states
         for pair in itertools.product(states if starts is None else sorted(starts), ends):
             found.setdefault(pair, []).append(number)
     return [Edge(*pair, numbers) for pair, numbers in sorted(found.items())]

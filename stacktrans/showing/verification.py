@@ -94,7 +94,11 @@ def proof_lines(proof: Result, machine: Machine) -> list[str]:
     own = f", which has a {memory}" if memory else ", which has no memory"
     counts = [
         counted(len(proof.explored.states), "pair of states", "pairs of states"),
-        *([counted(len(pairs), "pair of kinds", "pairs of kinds")] if pairs else []),
+        *(
+            [counted(len(pairs), "pair of stack symbols", "pairs of stack symbols")]
+            if pairs
+            else []
+        ),
         counted(proof.explored.situations, "situation"),
     ]
     memories = zip(machine.memories.names, proof.assumed, strict=True)
@@ -106,7 +110,7 @@ def proof_lines(proof: Result, machine: Machine) -> list[str]:
     ]
     alike = [len(each) for each in proof.classes if len(each) > 2]
     if alike:
-        lines.append(f"two letters stand for {' and for '.join(map(str, alike))} treated alike")
+        lines.append(f"two symbols stand for {' and for '.join(map(str, alike))} treated alike")
     return lines
 
 
@@ -137,7 +141,8 @@ def _memory(assumed: str, cells: list[Cells]) -> str:
     if assumed in _ASSUMED:
         return _ASSUMED[assumed]
     pairs = [
-        f"{' '.join(kinds) or 'nothing'} for {' '.join(own) or 'nothing'}" for own, kinds in cells
+        f"{' '.join(stack_symbols) or 'nothing'} for {' '.join(own) or 'nothing'}"
+        for own, stack_symbols in cells
     ]
     return f"goes with the task's own, cell by cell: {_some(pairs)}"
 
@@ -158,22 +163,24 @@ def _cells(proof: Result, machine: Machine) -> dict[str, list[Cells]]:
     many = {each for own in proof.classes if len(own) > 2 for each in own}
     for block in sorted(proof.explored.blocks, key=repr):
         own = tuple(
-            "a letter" if cell in many else reference.shown(cell, machine.source)
+            "a symbol" if cell in many else reference.shown(cell, machine.source)
             for cell in block[0]
         )
         for number in along:
-            part, things = block[number + 1], machine.kinds[number]
-            kinds = tuple(_kind(machine, things, int(str(each)), many) for each in part)
-            if own or kinds:
-                found[number][own, kinds] = None
+            part, things = block[number + 1], machine.stack_symbols[number]
+            stack_symbols = tuple(
+                _stack_symbol(machine, things, int(str(each)), many) for each in part
+            )
+            if own or stack_symbols:
+                found[number][own, stack_symbols] = None
     return {machine.memories.names[number]: [*cells] for number, cells in found.items()}
 
 
-def _kind(machine: Machine, things: Things, number: int, many: set[int]) -> str:
-    """A kind; those of letters that are treated alike by what they have in common."""
-    series, letter = things.each[number]
-    symbols = {machine.source[each] for each in many}
-    if letter is not None and machine.letters[letter] in symbols:
+def _stack_symbol(machine: Machine, things: Things, number: int, many: set[int]) -> str:
+    """A stack symbol; one of several equivalent symbols by the name of its series."""
+    series, symbol = things.each[number]
+    equivalent = {machine.source[each] for each in many}
+    if symbol is not None and machine.symbols[symbol] in equivalent:
         return f"a {things.series[series].name}"
     return thing(machine, things, number)
 
