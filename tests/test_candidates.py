@@ -29,7 +29,7 @@ from stacktrans.training.requests import begin_race
         (["--strategies", "no-memory", "--memory", "stack"], "its memory is none, not stack"),
         (["--strategies", "joint", "--recipe", "default"], "strategies: only for the recipe auto"),
         (["--budget", "1m", "--recipe", "joint"], "budget: only for the recipe auto"),
-        (["--task", "xor", "--strategies", "joint"], "not for a task of this kind (in step)"),
+        (["--task", "xor", "--strategies", "joint"], "not for a task of this kind (synchronous)"),
         (["--recipe", "auot"], "did you mean 'auto'"),
         (["--set", "learning_rate=-1"], "learning_rate"),
         (["--hidden", "0"], "--hidden: model.controller.hidden_size"),
@@ -79,7 +79,7 @@ def test_what_would_be_raced_is_shown(tmp_path: Path) -> None:
 
 
 def test_every_strategy_is_a_recipe_for_its_tasks() -> None:
-    examples = {"pairs": "copy", "in step": "xor", "stream": "anbn", "text": "text"}
+    examples = {"pairs": "copy", "synchronous": "xor", "stream": "anbn", "text": "text"}
     for name, strategy in strategies().items():
         for kind in strategy.kinds:
             config = resolve(name, task=examples[kind])

@@ -17,7 +17,7 @@ from stacktrans.decoding.decoder import NONE, Answer, DecodingStep, decode, pred
 from stacktrans.decoding.model import Predictor
 from stacktrans.model.torch_backend import TorchModel
 from stacktrans.model.transducer import Transducer
-from stacktrans.tasks.alphabets import NOT_KNOWN, Ids
+from stacktrans.tasks.alphabets import NO_OUTPUT, Ids
 from stacktrans.tasks.layout import Layout, OutputBound
 
 Making = Callable[[Transducer], Predictor]
@@ -259,7 +259,7 @@ def test_where_a_machine_has_no_output_it_has_no_answer() -> None:
     assert [answer.failed for answer in answers] == [True, False]
     # Of synchronous outputs some may not matter.
     symbols = predict(runner, [np.array([0, 1, 5]), np.array([0, 2, 1])], logs=False).symbols
-    assert [each.tolist() for each in symbols] == [[NOT_KNOWN, NOT_KNOWN, 3], [NOT_KNOWN] * 2 + [0]]
+    assert [each.tolist() for each in symbols] == [[NO_OUTPUT, NO_OUTPUT, 3], [NO_OUTPUT] * 2 + [0]]
 
 
 def test_what_a_machine_does_after_its_answer_does_not_matter() -> None:

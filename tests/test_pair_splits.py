@@ -42,8 +42,8 @@ def test_one_source_with_most_of_the_lines_leaves_too_few(tmp_path: Path) -> Non
 def test_every_process_keeps_the_same_pairs_apart(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", reversals(100, 1, 3, 9))
     script = (
-        "import sys; from stacktrans.tasks.sets import read_sets, Request; "
-        "found = read_sets(Request(sys.argv[1], None, None, None, None, 1)); "
+        "import sys; from stacktrans.tasks.sets import read_sets, PairFiles; "
+        "found = read_sets(PairFiles(sys.argv[1], None, None, None, None, 1)); "
         "print([pair.source.tolist() for pair in found.sets[1]])"
     )
     said = {

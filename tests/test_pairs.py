@@ -19,13 +19,13 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
-from stacktrans.tasks.columns import Writing
+from stacktrans.tasks.columns import Tokenizer
 from stacktrans.tasks.layout import OutputBound
-from stacktrans.tasks.lines import DEV, TEST, TRAIN, given_pairs, read_pairs
-from stacktrans.tasks.pairs import Pairs, task_of_data
-from stacktrans.tasks.sets import PairSet, Sets, SymbolColumn, chances_of_unknown
+from stacktrans.tasks.lines import DEV, TEST, TRAIN, pairs_of_strings, read_pairs
+from stacktrans.tasks.pairs import Pairs, task_from_files
+from stacktrans.tasks.sets import PairSet, PairSets, SymbolColumn, unknown_probabilities
 
-CHARACTERS = Writing.of("characters", False, ";", None)
+CHARACTERS = Tokenizer.of("characters", False, ";", None)
 TINY = "ab\tba\nabc\tcba\nabcd\tdcba\n"
 
 
@@ -50,7 +50,7 @@ def learned(train: Path | str, **parameters: Any) -> Pairs:
     given = {"train": str(train)} | {
         key: str(value) if isinstance(value, Path) else value for key, value in parameters.items()
     }
-    told = make_task("mine", "pairs", given).learned(seed=1)
+    told = make_task("mine", "pairs", given).settings_from_files(seed=1)
     made = make_task("mine", "pairs", told["parameters"])
     assert isinstance(made, Pairs)
     return made
@@ -65,7 +65,7 @@ def as_written(task: Pairs, part: int) -> list[tuple[str, str]]:
     ]
 
 
-def all_of(found: Sets) -> list[int]:
+def all_of(found: PairSets) -> list[int]:
     return [len(each) for each in found.sets]
 
 
@@ -111,7 +111,7 @@ def test_what_strings_are_made_of_is_found_out(
 ) -> None:
     path = write(tmp_path / "a.tsv", text)
     told = make_task("a", "pairs", {"train": str(path), "dev": str(path), "test": str(path)})
-    assert told.learned(1)["parameters"]["symbols"] == units
+    assert told.settings_from_files(1)["parameters"]["symbols"] == units
     task = learned(path, dev=path, test=path)
     assert task.source.symbols == (*source, "<unk>")
     assert task.target.symbols == (*target,)
@@ -136,7 +136,7 @@ def test_features_are_symbols_of_their_own_before_those_of_the_source(tmp_path: 
         task.source.split("bN")
     (read,) = read_pairs(write(tmp_path / "b.tsv", "Na\tPL\tas\n"), task)
     assert (read.source.tolist(), read.target.tolist(), read.length) == ([5, 0, 1], [1, 3], 2)
-    assert given_pairs([("Na", "PL", "as")], task)[0].source.tolist() == [5, 0, 1]
+    assert pairs_of_strings([("Na", "PL", "as")], task)[0].source.tolist() == [5, 0, 1]
 
 
 def test_columns_stand_in_the_order_that_is_given(tmp_path: Path) -> None:
@@ -232,10 +232,12 @@ def test_a_file_has_a_name_that_can_be_kept(tmp_path: Path) -> None:
     with pytest.raises(TaskError, match=r"expected a name in UTF-8"):
         make_task("mine", "pairs", {"train": os.fsdecode(b"a\xff.tsv")})
     train = write(tmp_path / "set½ é_²-x.tsv", TINY)
-    assert task_of_data(None, train, {}) == {
+    assert task_from_files(None, train, {}) == {
         "name": "set-é_-x", "generator": "pairs", "parameters": {"train": str(train)},
     }  # fmt: skip
-    assert resolve(settings={"task": task_of_data(None, train, {}), "model": {"memory": "stack"}})
+    assert resolve(
+        settings={"task": task_from_files(None, train, {}), "model": {"memory": "stack"}}
+    )
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -291,9 +293,9 @@ def test_wrong_parameters_are_named(parameters: dict[str, Any], message: str) ->
 
 def test_pairs_need_a_file() -> None:
     with pytest.raises(UsageError, match=r"task.parameters.train: no file given"):
-        make_task("mine", "pairs", {}).learned(1)
+        make_task("mine", "pairs", {}).settings_from_files(1)
     with pytest.raises(UsageError, match="absent: No such file"):
-        make_task("mine", "pairs", {"train": "absent"}).learned(1)
+        make_task("mine", "pairs", {"train": "absent"}).settings_from_files(1)
 
 
 def test_a_configuration_needs_no_files_but_knows_them(tmp_path: Path) -> None:
@@ -368,7 +370,7 @@ def test_rare_symbols_are_sometimes_unknown() -> None:
     assert isinstance(task, Pairs)
     sources = SymbolColumn.of(["aab", "aa"], "source", CHARACTERS).strings
     pairs = PairSet(sources, sources.lengths, sources)
-    assert chances_of_unknown(pairs, 3).tolist() == [0.25 / 4.25, 0.25 / 1.25, 1]
+    assert unknown_probabilities(pairs, 3).tolist() == [0.25 / 4.25, 0.25 / 1.25, 1]
 
 
 def test_lines_of_ten_thousand_symbols_are_read(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from stacktrans.inference.evaluation import (
 )
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.tasks.layout import Pair
-from stacktrans.tasks.lines import given_pairs
+from stacktrans.tasks.lines import pairs_of_strings
 
 CPU = torch.device("cpu")
 
@@ -90,7 +90,7 @@ def test_an_answer_is_compared_with_its_target(
     fine: float,
 ) -> None:
     said(monkeypatch, {"abc": (answer, ended)})
-    (found,) = asked(untrained, given_pairs([("abc", target)], untrained.task))
+    (found,) = asked(untrained, pairs_of_strings([("abc", target)], untrained.task))
     assert (found.source, found.target, found.answer) == ("abc", target, answer)
     assert (found.right, found.first_wrong) == (first_wrong is None, first_wrong)
     assert (found.edits, found.symbols, found.fine) == (edits, len(target), fine)
@@ -101,7 +101,7 @@ def test_the_error_rate_counts_all_edits_a_symbol_of_all_targets(
 ) -> None:
     said(monkeypatch, {"a": ("abcx", True), "b": ("", True), "cc": ("abcdef", True)})
     given = [("a", "abcd"), ("b", "ab"), ("cc", "abcdef")]
-    every = given_pairs(given, untrained.task)
+    every = pairs_of_strings(given, untrained.task)
     scores = measured(untrained, every, beam=1)
     assert scores.symbol_error_rate == (1 + 2 + 0) / (4 + 2 + 6)
     assert scores.of_lengths(1, 1).symbol_error_rate == 3 / 6
@@ -143,7 +143,7 @@ def test_only_what_is_not_known_is_asked(
 def test_with_a_beam_accuracy_is_that_of_its_answers(
     untrained: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = given_pairs([("a", "a"), ("b", "ab"), ("c", "b")], untrained.task)
+    given = pairs_of_strings([("a", "a"), ("b", "ab"), ("c", "b")], untrained.task)
     said(monkeypatch, {"a": ("a", True), "b": ("a", True), "c": ("a", True)})
     ((_, scores),) = scores_of_pairs(untrained, given, EvalRequest(beam=3), "pairs")
     assert scores.coarse_accuracy == 1 / 3
@@ -155,7 +155,7 @@ def test_an_answer_is_not_cut_off_before_its_target(untrained: Checkpoint) -> No
     with torch.no_grad():
         model.model.classifier.bias[model.task.layout.outputs - 1] = -1e4
     target = "a" * 60
-    (short, long) = asked(model, given_pairs([("ab", "ab"), ("ab", target)], model.task))
+    (short, long) = asked(model, pairs_of_strings([("ab", "ab"), ("ab", target)], model.task))
     assert len(short.answer) == 24  # twice the source and 20 more
     assert len(long.answer) == 60
     assert not long.right
@@ -163,7 +163,7 @@ def test_an_answer_is_not_cut_off_before_its_target(untrained: Checkpoint) -> No
 
 def test_symbols_that_are_not_scored_do_not_count() -> None:
     model = load("reversal-stack", CPU)
-    right, wrong = asked(model, given_pairs([("10##", "##01"), ("01##", "##01")], model.task))
+    right, wrong = asked(model, pairs_of_strings([("10##", "##01"), ("01##", "##01")], model.task))
     assert (right.answer, right.target, right.right) == ("··01", "##01", True)
     assert (wrong.answer, wrong.target, wrong.first_wrong) == ("··10", "##01", 3)
     assert (wrong.symbols, wrong.edits, wrong.fine) == (2, 2, 0)
@@ -171,7 +171,7 @@ def test_symbols_that_are_not_scored_do_not_count() -> None:
 
 def test_a_sequence_of_a_stream_is_answered_by_itself() -> None:
     model = load("anbncn", CPU)
-    given = given_pairs([("aaab", "bbccc"), ("ab", "c"), ("aaab", "bbcc")], model.task)
+    given = pairs_of_strings([("aaab", "bbccc"), ("ab", "c"), ("aaab", "bbcc")], model.task)
     ((_, scores),) = scores_of_pairs(model, given, EvalRequest(beam=1), "pairs")
     assert scores.predictions is not None
     assert [found.answer for found in scores.predictions] == ["bbccc", "c", "bbccc"]
@@ -184,7 +184,7 @@ def test_numbers_that_overflow_say_nothing(untrained: Checkpoint) -> None:
     model = load(untrained.path, CPU)
     with torch.no_grad():
         model.model.classifier.bias.fill_(torch.inf)
-    given = given_pairs([("ab", "ab"), ("ab", "")], model.task)
+    given = pairs_of_strings([("ab", "ab"), ("ab", "")], model.task)
     ((_, scores),) = scores_of_pairs(model, given, EvalRequest(beam=1), "pairs")
     assert scores.predictions is not None
     assert [(found.answer, found.right) for found in scores.predictions] == [("", False)] * 2

@@ -19,7 +19,7 @@ from stacktrans.inference.transduction import (
 )
 from stacktrans.model import checkpoint
 from stacktrans.showing.traces import verdict
-from stacktrans.tasks.alphabets import UNKNOWN
+from stacktrans.tasks.alphabets import UNSCORED_MARK
 
 CASES = [
     ("0110####", "    0110"),
@@ -59,7 +59,7 @@ def test_what_is_not_scored_is_marked(
     assert raw.as_json()["scored"] == [symbol != " " for symbol in right]
     assert raw.output is not None
     said = zip(raw.output, right, strict=True)
-    assert plain.output == "".join(UNKNOWN if place == " " else one for one, place in said)
+    assert plain.output == "".join(UNSCORED_MARK if place == " " else one for one, place in said)
     assert all(place in " ?" or one == place for one, place in zip(raw.output, right, strict=True))
     stream = LineStream(reversal, marked=True)
     bits = [

@@ -26,7 +26,7 @@ from stacktrans.model.torch_backend import predictor_of
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import load_task, resolve
 from stacktrans.tasks import TaskError, make_task
-from stacktrans.tasks.corpus import Corpus, find_files, known_symbols, read_sentences
+from stacktrans.tasks.corpus import Corpus, find_texts, read_sentences, vocabulary_of
 from stacktrans.training.sources import Texts, pieces_of
 from stacktrans.training.start import Start
 from stacktrans.training.trainer import Interrupted, Trainer
@@ -63,7 +63,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def small_run(folder: Path, *changes: str, memory: str = "stack-rnn") -> RunConfig:
-    files = [f"task.parameters.{part}={path}" for part, path in find_files(folder).items()]
+    files = [f"task.parameters.{part}={path}" for part, path in find_texts(folder).items()]
     small = SMALL if memory == "stack-rnn" else [SMALL[0], *SMALL[2:]]
     return resolve(
         task="text",
@@ -227,7 +227,7 @@ def test_what_makes_no_sense_is_refused(
 
 def test_the_most_frequent_symbols_are_known(folder: Path) -> None:
     corpus = Corpus(vocabulary=5)
-    known = known_symbols(corpus, [["b", "a", "c"], ["c", "b", "<unk>", "</s>"], ["d", "b"]])
+    known = vocabulary_of(corpus, [["b", "a", "c"], ["c", "b", "<unk>", "</s>"], ["d", "b"]])
     assert known == [*"bca"]  # of those that are as frequent, the first in the alphabet
     alphabet = Corpus(vocabulary=5, known="b c a").vocabulary
     assert alphabet.symbols == ("</s>", "<unk>", "b", "c", "a")
@@ -260,7 +260,7 @@ def test_characters(folder: Path, tmp_path: Path) -> None:
 
 def test_the_penn_treebank_s_files_are_found_by_their_names(tmp_path: Path) -> None:
     write(tmp_path / "ptb", "ptb.")
-    found = find_files(tmp_path / "ptb")
+    found = find_texts(tmp_path / "ptb")
     assert [Path(path).name for path in found.values()] == [
         "ptb.train.txt",
         "ptb.valid.txt",
@@ -269,12 +269,12 @@ def test_the_penn_treebank_s_files_are_found_by_their_names(tmp_path: Path) -> N
     assert load_task("text").parameters["vocabulary"] == 10_000
     (tmp_path / "ptb" / "other.test.txt").write_text("a\n")
     with pytest.raises(UsageError, match=r"other\.test\.txt, ptb\.test\.txt could each be"):
-        find_files(tmp_path / "ptb")
+        find_texts(tmp_path / "ptb")
     (tmp_path / "ptb" / "ptb.valid.txt").unlink()
     with pytest.raises(UsageError, match=r"valid\.txt: No such file"):
-        find_files(tmp_path / "ptb")
+        find_texts(tmp_path / "ptb")
     with pytest.raises(UsageError, match="expected a folder"):
-        find_files(tmp_path / "absent")
+        find_texts(tmp_path / "absent")
 
 
 def test_files_that_are_no_texts_are_named_with_the_line(folder: Path, tmp_path: Path) -> None:
@@ -309,7 +309,7 @@ def test_files_that_are_no_texts_are_named_with_the_line(folder: Path, tmp_path:
 def test_settings_that_do_not_fit_a_text_are_named(
     folder: Path, tmp_path: Path, change: str, message: str
 ) -> None:
-    parts = find_files(folder).items()
+    parts = find_texts(folder).items()
     files = [f"task.parameters.{part}={path}" for part, path in parts]
     changes = [*files, "hidden_size=8", "memory=stack-rnn", change]
     with pytest.raises(UsageError, match=message):
@@ -407,7 +407,7 @@ def test_a_model_begins_with_the_frequencies_of_symbols(folder: Path, tmp_path: 
 
 
 def sweep_of_texts(folder: Path, place: Path, **measures: dict[str, str]) -> Path:
-    files = {f"task.parameters.{part}": [str(path)] for part, path in find_files(folder).items()}
+    files = {f"task.parameters.{part}": [str(path)] for part, path in find_texts(folder).items()}
     training = {"batch_size": 3, "data": {"stream": {"steps": 7, "epochs": 1}}}
     content = {
         "title": "Texts",

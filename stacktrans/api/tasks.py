@@ -8,8 +8,8 @@ from stacktrans.api.arguments import Count, Named, Range, Seed, Text, assigned, 
 from stacktrans.inference.evaluation import ranges
 from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.resolve import load_task
-from stacktrans.tasks.alphabets import UNKNOWN
-from stacktrans.tasks.base import Lengths, drawn_pairs
+from stacktrans.tasks.alphabets import UNSCORED_MARK
+from stacktrans.tasks.base import Lengths, draw_pairs
 
 
 class StringPair(NamedTuple):
@@ -72,7 +72,7 @@ class TaskStrings:
             StringPair(
                 source.join(source.decode(pair.source)), target.join(target.decode(pair.target))
             )
-            for pair in drawn_pairs(self._task, range_, count, seed, law)
+            for pair in draw_pairs(self._task, range_, count, seed, law)
         ]
 
     @checked
@@ -84,7 +84,9 @@ class TaskStrings:
             NotASource: the string is not a source of the task.
         """
         said = self._task.answer(self._task.source.split(source))
-        return self._task.target.join([UNKNOWN if symbol is None else symbol for symbol in said])
+        return self._task.target.join(
+            [UNSCORED_MARK if symbol is None else symbol for symbol in said]
+        )
 
     def __repr__(self) -> str:
         return f"TaskStrings({self.config.name}: {self.config.description})"

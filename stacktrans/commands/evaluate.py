@@ -274,9 +274,9 @@ def _print(
 
 def _write_predictions(path: Path, model: "Checkpoint", results: "Results") -> None:
     from stacktrans.showing.scores import predicted_lines
-    from stacktrans.tasks.lines import form_of, write_lines
+    from stacktrans.tasks.lines import pair_format_of, write_lines
 
-    lines = predicted_lines(results, model.task, form_of(path))
+    lines = predicted_lines(results, model.task, pair_format_of(path))
     if path == STDOUT:
         for line in lines:
             print_data(line)

@@ -45,18 +45,18 @@ def generate(
     """
     from stacktrans.inference.evaluation import ranges
     from stacktrans.settings.resolve import load_task
-    from stacktrans.tasks.base import drawn_pairs
-    from stacktrans.tasks.lines import form_of, format_pair, write_lines
+    from stacktrans.tasks.base import draw_pairs
+    from stacktrans.tasks.lines import format_pair, pair_format_of, write_lines
 
     check_positive(**{"--count": count, "--depth": depth})
-    if format == "tsv" and out and form_of(out) == "jsonl":
+    if format == "tsv" and out and pair_format_of(out) == "jsonl":
         raise UsageError(f"--format tsv: {out} would be read as JSON lines, by its name")
-    form = format or form_of(out or Path())
+    form = format or pair_format_of(out or Path())
     config = load_task(task, set_ or [], seed)
     maker = config.make()
     given_bounds = [parse_lengths(lengths)] if lengths else []
     ((bounds, law),) = ranges(config, maker, given_bounds, [config.ranges.train], depth)
-    pairs = drawn_pairs(maker, bounds, count, seed, law)
+    pairs = draw_pairs(maker, bounds, count, seed, law)
     lines = (format_pair(maker, pair, form) for pair in pairs)
     if out:
         write_lines(out, lines)

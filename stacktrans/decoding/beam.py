@@ -188,7 +188,7 @@ def _answers(layout: Layout, beams: Sequence[_Beam], best: int) -> list[list[Ans
     return [
         [
             Answer(
-                layout.in_turn(row[row != NONE]).tolist(),
+                layout.in_reading_order(row[row != NONE]).tolist(),
                 score,
                 not (layout.ends_answers and goes_on),
             )

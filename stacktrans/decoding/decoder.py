@@ -16,7 +16,7 @@ import numpy as np
 
 from stacktrans.common.ragged import STEPS_AT_ONCE, Ragged, batches_of, concatenate, row_starts
 from stacktrans.decoding.model import Buffers, Mixed, Model, Numbers
-from stacktrans.tasks.alphabets import NOT_KNOWN, Ids, Mask
+from stacktrans.tasks.alphabets import NO_OUTPUT, Ids, Mask
 from stacktrans.tasks.layout import Layout
 
 STEPS_IN_A_PIECE = 2**15
@@ -39,11 +39,11 @@ def likeliest(logits: Numbers) -> tuple[Ids, Numbers]:
     """The most probable outputs [n] and the logarithms of their probabilities, of [n, outputs].
 
     Where numbers overflow the output is -1, and the logarithm NaN; where no output is possible, as
-    every logit is -inf, it is `NOT_KNOWN` and 0.
+    every logit is -inf, it is `NO_OUTPUT` and 0.
     """
     chosen = outputs_of(logits)
     share = np.take_along_axis(log_softmax(logits), np.maximum(chosen, 0)[:, None], axis=1)[:, 0]
-    share[chosen == NOT_KNOWN] = 0
+    share[chosen == NO_OUTPUT] = 0
     found: Ids = np.where(np.isnan(share), -1, chosen)
     return found, share
 
@@ -54,7 +54,7 @@ def outputs_of(logits: Numbers) -> Ids:
     highest = logits[np.arange(len(chosen)), chosen]
     if not np.isfinite(highest).all():
         chosen[~np.isfinite(highest)] = -1
-        chosen[highest == -np.inf] = NOT_KNOWN
+        chosen[highest == -np.inf] = NO_OUTPUT
     return chosen
 
 
@@ -270,7 +270,7 @@ def _totals(layout: Layout, outputs: Outputs, targets: Ragged) -> Numbers:
     counted = symbols.truncate(lengths)
     missing = counted.values == -1
     if layout.feeds_back or layout.ends_answers:  # otherwise what is not scored need not be known
-        missing |= counted.values == NOT_KNOWN
+        missing |= counted.values == NO_OUTPUT
     shares = (
         outputs.logs.truncate(lengths).values if outputs.logs else np.zeros(len(counted.values))
     )

@@ -31,7 +31,7 @@ from stacktrans.extraction.rules import RuleLearner, named
 from stacktrans.model.ablation import without_signals
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids, Mask
-from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, test_pairs
+from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, held_out_pairs
 from stacktrans.tasks.layout import Pair
 
 FEW = 3
@@ -112,7 +112,7 @@ def short_strings(checkpoint: Checkpoint) -> Short:
         if tried > MOST_TRIED:
             break
         sources = itertools.product(task.source.symbols[:symbols], repeat=length)
-        pairs = (task.answered(source) for source in sources)
+        pairs = (task.labelled(source) for source in sources)
         own = [tried_on(checkpoint, [pair]) for pair in pairs if pair]
         if len(found) + len(own) > MOST_SHORT:
             break
@@ -149,9 +149,9 @@ def drawn_strings(
         pairs = task.sample(drawn, lengths, sum(rows), law)
     except NoSuchLength:
         pairs = []
-    if task.paths:
+    if task.file_parameters:
         with contextlib.suppress(NoSuchLength):
-            pairs = [*pairs, *test_pairs(task, lengths)[:count]]
+            pairs = [*pairs, *held_out_pairs(task, lengths)[:count]]
         once = {pair.source.tobytes(): pair for pair in pairs}
         return [tried_on(checkpoint, [pair]) for pair in once.values()]
     if not pairs:
@@ -396,7 +396,7 @@ class _Extraction:
         short = self._short
         few = short.symbols < len(self._checkpoint.task.source)
         of = f"over {short.symbols} symbols " if few else ""
-        which = "those in the files" if self._checkpoint.task.paths else "random"
+        which = "those in the files" if self._checkpoint.task.file_parameters else "random"
         drawn = self._drawn((2 * CHECKED, 2 * (CHECKED // 2)), seed=0)
         checked = [(f"all {of}up to length {short.longest}", short.strings)]
         checked += zip((f"{which} of length {own}" for own in self._ranges), drawn, strict=True)

@@ -27,19 +27,19 @@ from stacktrans.decoding.decoder import STEPS_IN_A_PIECE, Answer, log_softmax, p
 from stacktrans.decoding.model import Model, Numbers, Predictor
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.settings.config import TaskConfig
-from stacktrans.tasks.alphabets import UNSAYABLE, Ids
+from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY, Ids
 from stacktrans.tasks.base import (
     DepthLimit,
     LengthLaw,
     Lengths,
     NoSuchLength,
     Task,
-    test_pairs,
-    with_marks,
+    held_out_pairs,
+    mask_unscored,
 )
-from stacktrans.tasks.corpus import Corpus, Vocabulary, as_stream, read_sentences
-from stacktrans.tasks.layout import Layout, Pair, sequences_of
-from stacktrans.tasks.lines import given_pairs, read_pairs, written_fields
+from stacktrans.tasks.corpus import Corpus, Vocabulary, encode_sentences, read_sentences
+from stacktrans.tasks.layout import Layout, Pair, measured_sequences
+from stacktrans.tasks.lines import pairs_of_strings, read_pairs, written_fields
 
 BLOCK = 250
 """Strings that are drawn and measured at once, so that no more are held."""
@@ -213,7 +213,9 @@ def score(
     if model.buffers and layout.feeds_back:
         raise ValueError("a buffered model needs a synchronous layout")
     # Each row of pairs is one sequence; what a model cannot read is wrong, and not asked.
-    known = ([index for index in row if pairs[index].known] for row in sequences_of(layout, pairs))
+    known = (
+        [index for index in row if pairs[index].known] for row in measured_sequences(layout, pairs)
+    )
     rows = [row for row in known if row]
     examples = layout.examples([[pairs[index] for index in row] for row in rows])
     read, masks = [inputs for inputs, _, _ in examples], [mask for _, _, mask in examples]
@@ -254,7 +256,7 @@ def measured(
     """
     layout = checkpoint.layout
     scores = score(checkpoint.predictor, layout, pairs, beside_soft=True)
-    unknown = [not pair.known or UNSAYABLE in pair.target for pair in pairs]
+    unknown = [not pair.known or OUT_OF_VOCABULARY in pair.target for pair in pairs]
     scores = replace(scores, unknown=np.array(unknown, np.bool_), name=name)
     if beam is None:
         return scores
@@ -311,9 +313,9 @@ def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
         places = np.flatnonzero(pair.scored).tolist()
         own = [said[place] for place in places] if said else []
         edits = Levenshtein.distance(own, [target[place] for place in places])
-        written = with_marks(written, pair.scored) if said else []
+        written = mask_unscored(written, pair.scored) if said else []
     wrong = _wrong(said, target, places, ended)
-    in_turn = checkpoint.layout.in_turn
+    in_turn = checkpoint.layout.in_reading_order
     turned = [in_turn(np.array(each)).tolist() for each in (said, target)]
     first = _wrong(turned[0], turned[1], places, ended)[:1]
     before = sum(place < first[0] for place in places) if first else 0
@@ -341,7 +343,7 @@ def _wrong(said: list[int], target: list[int], places: list[int], ended: bool) -
 
 def cross_entropy(model: Predictor, layout: Layout, pairs: Sequence[Pair]) -> float:
     """Mean nats a symbol of pairs, which follow one another as for `score`; all are scored."""
-    rows = [[pairs[index] for index in row] for row in sequences_of(layout, pairs)]
+    rows = [[pairs[index] for index in row] for row in measured_sequences(layout, pairs)]
     sizes = [sum(map(layout.steps, row)) for row in rows]
     total, count = 0.0, 0
     for group in batches_of(sizes, STEPS_AT_ONCE):
@@ -372,7 +374,7 @@ def evaluate(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[Lengths
     config, task = checkpoint.config.task, checkpoint.task
     if config.lengths is None:
         raise UsageError("a model of a text has no accuracy, but a perplexity")
-    if request.data is None and not task.paths:
+    if request.data is None and not task.file_parameters:
         usual = [config.lengths.test]
         usual = usual if request.test_only else [config.lengths.train, *usual]
         return [
@@ -388,7 +390,7 @@ def evaluate(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[Lengths
     if isinstance(request.data, str | os.PathLike):
         path = Path(request.data)
         return scores_of_pairs(checkpoint, read_pairs(path, task), request, name_of(path))
-    return scores_of_pairs(checkpoint, given_pairs(request.data, task), request, "data")
+    return scores_of_pairs(checkpoint, pairs_of_strings(request.data, task), request, "data")
 
 
 def ranges(
@@ -416,8 +418,8 @@ def scores_of_range(
     Raises:
         NoSuchLength: the task has no string of such a length.
     """
-    if checkpoint.task.paths:
-        pairs = test_pairs(checkpoint.task, lengths)[: request.count]
+    if checkpoint.task.file_parameters:
+        pairs = held_out_pairs(checkpoint.task, lengths)[: request.count]
         return measured(checkpoint, pairs, request.beam)
     each, count = request.each, request.count or (100 if request.each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
@@ -530,7 +532,9 @@ def perplexities(checkpoint: Checkpoint, file: Path | None) -> dict[str, Perplex
         raise UsageError(f"the model is not of a text: its task is {name}")
     files = {str(file): file} if file else {part: task.file(part) for part in ("valid", "test")}
     words = task.vocabulary
-    streams = {name: as_stream(words, read_sentences(path, words)) for name, path in files.items()}
+    streams = {
+        name: encode_sentences(words, read_sentences(path, words)) for name, path in files.items()
+    }
     found = {name: perplexity(checkpoint.predictor, words, each) for name, each in streams.items()}
     for name, measured in found.items():
         if math.isnan(measured.nats):
@@ -559,7 +563,7 @@ class Following:
 
 def followings(model: Model, vocabulary: Vocabulary, sentence: Sequence[str]) -> list[Following]:
     """A model's predictions from before the first symbol of a sentence to after its last."""
-    ids = as_stream(vocabulary, [[*sentence]])
+    ids = encode_sentences(vocabulary, [[*sentence]])
     state, read = model.start(1), ids[None, :-1]
     symbols = vocabulary.decode(ids.tolist())
     found: list[Following] = []

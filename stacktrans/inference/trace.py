@@ -16,8 +16,8 @@ from stacktrans.memory import HeldCells, HeldRows, Reading
 from stacktrans.memory.actions import EMPTY
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks import layout as sections
-from stacktrans.tasks.alphabets import NOT_KNOWN, UNKNOWN, Ids, UnknownSymbol
-from stacktrans.tasks.base import NotASource, with_marks
+from stacktrans.tasks.alphabets import NO_OUTPUT, UNSCORED_MARK, Ids, UnknownSymbol
+from stacktrans.tasks.base import NotASource, mask_unscored
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
 _MARKS = {sections.BEGIN: [BEGIN], sections.SEPARATOR: [SEPARATOR], sections.BLANK: [END]}
@@ -173,7 +173,7 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
         StacktransError: the model's numbers overflow.
     """
     task = checkpoint.task
-    ids = task.encoded(source)
+    ids = task.encode_source(source)
     answer = decode(checkpoint.predictor, checkpoint.layout, [ids], logs=False)[0]
     if answer.failed:
         raise StacktransError(checkpoint.predictor.failure)
@@ -192,7 +192,7 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
     expected, correct, why_not = None, None, None
     try:
         symbols = task.answer(source)
-        expected = task.target.join([symbol or UNKNOWN for symbol in symbols])
+        expected = task.target.join([symbol or UNSCORED_MARK for symbol in symbols])
         agree = [right in (None, own) for right, own in zip(symbols, written, strict=False)]
         correct = answer.ended and len(written) == len(symbols) and all(agree)
     except (NotASource, UnknownSymbol) as error:
@@ -200,7 +200,7 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
     return Trace(
         source=task.source.join(source),
         answer=task.target.join(written),
-        marked=task.target.join(with_marks(written, scored)),
+        marked=task.target.join(mask_unscored(written, scored)),
         ended=answer.ended,
         expected=expected,
         why_not=why_not,
@@ -272,7 +272,7 @@ def _steps(
     ids, first_answer = layout.prompt(source), 1
     if layout.first_target is not None:
         first_answer = 1 if layout.consecutive else len(ids)
-        ids = np.concatenate([ids, layout.in_turn(np.array(target)) + layout.first_target])
+        ids = np.concatenate([ids, layout.in_reading_order(np.array(target)) + layout.first_target])
     symbols = _shown(checkpoint, ids)
     taken = enumerate(_followed(checkpoint, ids.astype(np.int64), contents), start=1)
     steps = [_step(checkpoint, number, each, symbols, contents) for number, each in taken]
@@ -300,7 +300,7 @@ def _buffered_steps(
     source = layout.prompt(source)
     symbols = _shown(checkpoint, source)
     outputs = [*checkpoint.task.target.symbols, END]
-    answer = [outputs[index] for index in layout.in_turn(np.array(target, np.int64))]
+    answer = [outputs[index] for index in layout.in_reading_order(np.array(target, np.int64))]
     if layout.end is not None:
         answer = [*answer, END][: len(source)]
     taken = _followed(checkpoint, source, contents)
@@ -336,7 +336,7 @@ def _step(
     memory, reading = checkpoint.memory, taken.reading
     outputs = [*checkpoint.task.target.symbols, END]
     best = int(outputs_of(taken.logits[None])[0])
-    none = best == NOT_KNOWN
+    none = best == NO_OUTPUT
     probabilities = np.exp(log_softmax(taken.logits))
     likely = [] if none else np.flatnonzero(probabilities >= SMALLEST).tolist()
     names = checkpoint.signal_names

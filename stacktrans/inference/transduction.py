@@ -20,7 +20,7 @@ from stacktrans.common.reading import LONGEST, LinePiece, check_length, decode_l
 from stacktrans.decoding.decoder import Answer, decode, likeliest
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Characters, Ids, UnknownSymbol
-from stacktrans.tasks.base import with_marks
+from stacktrans.tasks.base import mask_unscored
 
 if TYPE_CHECKING:
     from stacktrans.inference.evaluation import Following
@@ -206,7 +206,7 @@ class _Answering:
             line.scored = [*task.scored(symbols)]
         said = [task.target.decode(each.target) for each in found]
         if options.marked and line.scored is not None and not all(line.scored):
-            said = [with_marks(each, line.scored) for each in said]
+            said = [mask_unscored(each, line.scored) for each in said]
         texts = [*map(task.target.join, said)]
         line.output, line.ended = texts[0], found[0].ended
         line.probability = math.exp(found[0].log_probability) if options.full else None
@@ -221,7 +221,7 @@ class _Answering:
         """What encodes sources and decodes answers in arrays; None if they must be seen singly."""
         task, options = self._task, self._options
         seen = options.beam or options.full or (task.same_length and not task.scores_all)
-        if seen or not (task.source.is_of_characters and task.target.is_of_characters):
+        if seen or not (task.source.is_character_level and task.target.is_character_level):
             return None
         return Characters(task.source), Characters(task.target)
 
@@ -367,7 +367,7 @@ class LineStream:
         said = target.decode(found.tolist())
         if self._marked:
             self._coming.extend(symbols[: len(said)])
-            said = with_marks(said, itertools.islice(self._scored, len(said)))
+            said = mask_unscored(said, itertools.islice(self._scored, len(said)))
         # Words after others are parted from them.
         output = target.join(["", *said] if self._count else said)
         self._count += len(ids)

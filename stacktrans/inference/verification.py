@@ -108,7 +108,7 @@ def verify(checkpoint: Checkpoint, effort: Effort) -> Verification:
         found.stages.append(stage)
         if wrong:
             shortest = min(wrong, key=lambda each: len(each.pair.source))
-            if not checkpoint.task.paths:
+            if not checkpoint.task.file_parameters:
                 shortest = _reduced(checkpoint, _drawn_shorter(checkpoint, shortest))
             found.counterexample = shortest
             break
@@ -124,7 +124,7 @@ def _prove(machine: Machine, checkpoint: Checkpoint, found: Verification) -> Non
         found.proof = proof
     if proof.wrong is None or (known and len(known.pair.source) <= len(proof.wrong)):
         return
-    pair = task.answered(task.source.decode(proof.wrong))
+    pair = task.labelled(task.source.decode(proof.wrong))
     for wrong in _wrong_answers(checkpoint, [pair] if pair else []):
         found.counterexample, found.proof = wrong, None
         length = wrong.pair.length
@@ -134,7 +134,7 @@ def _prove(machine: Machine, checkpoint: Checkpoint, found: Verification) -> Non
 def _stages(checkpoint: Checkpoint, effort: Effort) -> Iterator[tuple[str, Iterator[Pair]]]:
     """Kinds of strings, and the strings with their answers."""
     task = checkpoint.task
-    if task.paths:
+    if task.file_parameters:
         for name, pairs in task.held_out().items():
             yield f"{name} set", iter(pairs)
         return
@@ -151,7 +151,7 @@ def _all_pairs(task: Task, most: int) -> Iterator[Pair]:
         if left < 0 or length > most:
             return
         for source in itertools.product(symbols, repeat=length):
-            if pair := task.answered(source):
+            if pair := task.labelled(source):
                 yield pair
 
 
@@ -236,7 +236,7 @@ def _first_wrong_rest(checkpoint: Checkpoint, wrong: Prediction, size: int) -> P
     """A wrong answer to a source without one of its parts of some size; None if all are right."""
     source = checkpoint.task.source.decode(wrong.pair.source)
     rests = (source[:start] + source[start + size :] for start in range(0, len(source), size))
-    pairs = (pair for rest in rests if rest and (pair := checkpoint.task.answered(rest)))
+    pairs = (pair for rest in rests if rest and (pair := checkpoint.task.labelled(rest)))
     while block := [*itertools.islice(pairs, BLOCK)]:
         if found := _wrong_answers(checkpoint, block):
             return found[0]

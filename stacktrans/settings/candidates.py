@@ -23,7 +23,7 @@ from stacktrans.settings.resolve import (
 )
 from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layout import Kind
+from stacktrans.tasks.layout import LayoutKind
 
 
 def candidate_configs(
@@ -98,7 +98,7 @@ def _memory(wanted: Mapping[str, object]) -> str | None:
 
 def _resolved(
     names: Sequence[str],
-    kind: Kind,
+    kind: LayoutKind,
     memory: str | None,
     layers: Sequence[SettingsLayer],
     named: bool,
@@ -125,7 +125,7 @@ def _resolved(
     return {run.recipe: run for run in found.values()}
 
 
-def _problem(name: str, kind: Kind, memory: str | None) -> str | None:
+def _problem(name: str, kind: LayoutKind, memory: str | None) -> str | None:
     """Why a strategy is not for a kind of task, or a memory."""
     strategy = strategies().get(name)
     if strategy is None:

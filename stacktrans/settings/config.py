@@ -45,7 +45,7 @@ def path_parameters(generator: object) -> tuple[str, ...]:
     """Which parameters of a generator are files; none of one that is unknown."""
     if not isinstance(generator, str) or generator not in GENERATORS:
         return ()  # which will be said when it is made
-    paths: tuple[str, ...] = GENERATORS.load(generator).paths
+    paths: tuple[str, ...] = GENERATORS.load(generator).file_parameters
     return paths
 
 
@@ -220,7 +220,7 @@ class RunConfig(Strict):
     def make_task(self) -> Task:
         """The task, laid out as the model reads it; raises `TaskError`."""
         made = self.task.make()
-        made.in_step = self.model.buffers is not None
+        made.padded = self.model.buffers is not None
         made.backwards = self.model.backwards
         return made
 

@@ -38,7 +38,7 @@ from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.values import Named, Strict
 from stacktrans.tasks import TaskError, default_parameters
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layout import Kind, Layout
+from stacktrans.tasks.layout import Layout, LayoutKind
 
 DEFAULT_RECIPE = "default"
 PUBLISHED = "paper"
@@ -53,7 +53,7 @@ class Strategy(Strict):
 
     idea: str
     """what it does, and for what, in a sentence."""
-    kinds: Annotated[list[Kind], Field(min_length=1)]
+    kinds: Annotated[list[LayoutKind], Field(min_length=1)]
     """the tasks that it is for."""
     memory: Annotated[str, AfterValidator(MEMORIES.canonical)]
     """where none is asked for."""
@@ -135,7 +135,9 @@ def completed(
     if not path_parameters(settings.get("generator")):
         return settings
     task = validated(TaskFile, {**settings, "lengths": None, "length_law": None}, layers)
-    learned = _made(task, layers).learned(seed, None if "known" in task.parameters else before)
+    learned = _made(task, layers).settings_from_files(
+        seed, None if "known" in task.parameters else before
+    )
     if learned:
         _refuse_given(settings, layers, "cannot be used: the files tell")
     return {**settings, **learned}
@@ -161,7 +163,7 @@ def checked_task(settings: Settings, layers: Sequence[SettingsLayer]) -> tuple[T
     task = validated(TaskFile, settings, layers)
     _check_recipes(layers)
     made = _made(task, layers)
-    if made.drawn:
+    if made.sampled:
         _refuse([] if task.lengths else ["lengths"], layers)
     else:
         _refuse_given(settings, layers, "cannot be used: nothing is drawn")

@@ -13,7 +13,7 @@ from stacktrans.memory import make_memory
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
-from stacktrans.tasks.alphabets import UNKNOWN
+from stacktrans.tasks.alphabets import UNSCORED_MARK
 
 SHADES = " ░▒▓█"
 CELL = 2
@@ -123,7 +123,7 @@ def output_text(step: TraceStep) -> str:
     """The output of a step, with a mark before it where it is not scored."""
     if step.output is None or step.scored:
         return step.output or ""
-    return f"{UNKNOWN} {step.output}"
+    return f"{UNSCORED_MARK} {step.output}"
 
 
 def _probability(step: TraceStep) -> str:

@@ -18,7 +18,7 @@ from stacktrans.proofs.induction import Counted
 from stacktrans.proofs.proof import ALONG, ANYTHING, FEW, KEPT, TURNED, UNREAD, Result
 from stacktrans.showing.scores import prediction_json
 from stacktrans.showing.tables import Column, Table, heading, remark
-from stacktrans.tasks.base import with_marks
+from stacktrans.tasks.base import mask_unscored
 
 LONGEST_SHOWN = 500
 """Symbols of a counterexample that are shown."""
@@ -58,7 +58,7 @@ def _shown(wrong: Prediction, checkpoint: Checkpoint, name: str) -> list[str]:
     length, task = len(wrong.pair.source), checkpoint.task
     target = task.target.decode(wrong.pair.target)
     if wrong.pair.scored is not None:
-        target = with_marks(target, wrong.pair.scored)
+        target = mask_unscored(target, wrong.pair.scored)
     words = [
         f"answered wrongly, at symbol {wrong.first_wrong}: a string of {length} symbols",
         f"source  {clipped(wrong.source, LONGEST_SHOWN)}",

@@ -36,7 +36,7 @@ from stacktrans.tasks.base import (
     NoSuchLaw,
     NoSuchLength,
     Task,
-    test_pairs,
+    held_out_pairs,
 )
 from stacktrans.tasks.corpus import Corpus
 
@@ -469,7 +469,7 @@ def _problems(file: SweepFile, config: RunConfig) -> Iterator[tuple[Place, str]]
             try:
                 lengths, law = measure.range_of(config.task, task)
                 if config.has_pair_files:
-                    test_pairs(task, lengths)
+                    held_out_pairs(task, lengths)
                 else:
                     task.sample(generator(0, Purpose.EVALUATION), lengths, 1, law)
             except (NoSuchLaw, NoSuchLength) as error:

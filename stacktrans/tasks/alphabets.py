@@ -19,12 +19,12 @@ DIGITS = string.digits + string.ascii_letters
 """Digits and then letters."""
 LETTERS = string.ascii_letters + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x180))))
 """Letters alone, so that digits and signs are left for marks."""
-MOST_SYMBOLS = 65_536
-UNKNOWN = "·"
+MAX_SYMBOLS = 65_536
+UNSCORED_MARK = "·"
 """Shown for a symbol of an answer that can't be known, and so is not scored."""
-UNSAYABLE = -2
+OUT_OF_VOCABULARY = -2
 """The id, in a pair, of a symbol that a model doesn't know: whatever it says there is wrong."""
-NOT_KNOWN = -3
+NO_OUTPUT = -3
 """The id of a symbol of an answer where a machine has no output."""
 
 
@@ -60,7 +60,7 @@ class Alphabet:
         return len(self.symbols)
 
     @property
-    def is_of_characters(self) -> bool:
+    def is_character_level(self) -> bool:
         """Whether strings are written as characters that a line can hold, without spaces."""
         return not self.words and all(
             len(symbol) == 1 and symbol != "\n" and not 0xD800 <= ord(symbol) < 0xE000
@@ -88,13 +88,15 @@ class Alphabet:
             raise UnknownSymbol(symbols[position], position + 1) from None
 
     def encode_known(self, symbols: Sequence[str]) -> Ids:
-        """The ids of symbols; `UNSAYABLE` for those that are not in the alphabet."""
-        return np.array([self._ids.get(symbol, UNSAYABLE) for symbol in symbols], dtype=np.int64)
+        """The ids of symbols; `OUT_OF_VOCABULARY` for those that are not in the alphabet."""
+        return np.array(
+            [self._ids.get(symbol, OUT_OF_VOCABULARY) for symbol in symbols], dtype=np.int64
+        )
 
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
-        """The symbols of ids; `UNKNOWN` for `NOT_KNOWN` and `UNSAYABLE`."""
-        if NOT_KNOWN in ids or UNSAYABLE in ids:
-            return [UNKNOWN if index < 0 else self.symbols[index] for index in ids]
+        """The symbols of ids; `UNSCORED_MARK` for `NO_OUTPUT` and `OUT_OF_VOCABULARY`."""
+        if NO_OUTPUT in ids or OUT_OF_VOCABULARY in ids:
+            return [UNSCORED_MARK if index < 0 else self.symbols[index] for index in ids]
         return [*map(self.symbols.__getitem__, ids)]
 
 
@@ -109,20 +111,20 @@ class Characters:
     """
 
     def __init__(self, alphabet: Alphabet) -> None:
-        if not alphabet.is_of_characters:
+        if not alphabet.is_character_level:
             raise ValueError("the symbols of lines must be characters")
         self._points = np.array([*map(ord, alphabet.symbols)], np.uint32)
         # The last is for all characters after the greatest that is known.
         self._ids = np.full(max(_NEWLINE, self._points.max(initial=0)) + 2, -1)
         self._ids[self._points] = np.arange(len(self._points))
-        self._ids[_NEWLINE] = NOT_KNOWN
+        self._ids[_NEWLINE] = NO_OUTPUT
 
     def encode(self, text: str) -> Ragged | None:
         """The ids of lines, each with its end; None if there is a character without one."""
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         ids = self._ids.take(points, mode="clip")
-        ends = np.flatnonzero(ids == NOT_KNOWN)
-        symbols = ids[ids != NOT_KNOWN]
+        ends = np.flatnonzero(ids == NO_OUTPUT)
+        symbols = ids[ids != NO_OUTPUT]
         if symbols.min(initial=0) < 0:
             return None
         return Ragged(symbols, np.append(0, ends - np.arange(len(ends))))
@@ -146,8 +148,8 @@ def meaningless_symbols(count: int, characters: str, marks: Sequence[str] = ()) 
     Raises:
         ValueError: the count is out of range.
     """
-    if type(count) is not int or not 1 <= count <= MOST_SYMBOLS:
-        raise ValueError(f"symbols is {count!r}; expected a number from 1 to {MOST_SYMBOLS}")
+    if type(count) is not int or not 1 <= count <= MAX_SYMBOLS:
+        raise ValueError(f"symbols is {count!r}; expected a number from 1 to {MAX_SYMBOLS}")
     words = count > len(characters)
     symbols = [f"s{number}" for number in range(1, count + 1)] if words else characters[:count]
     return Alphabet([*symbols, *marks], words=words)

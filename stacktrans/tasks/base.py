@@ -13,7 +13,7 @@ from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as generator_of
 from stacktrans.common.reading import DEEPEST, LONGEST
-from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNKNOWN, Alphabet, Ids
+from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNSCORED_MARK, Alphabet, Ids
 from stacktrans.tasks.layout import Layout, OutputBound, Pair
 
 
@@ -80,9 +80,9 @@ class NoSuchLaw(StacktransError):
     """The task has no strings that are spread like this."""
 
 
-def with_marks(said: Sequence[str], scored: Iterable[bool]) -> list[str]:
-    """What is said, with `UNKNOWN` in the place of each symbol that is not scored."""
-    return [symbol if known else UNKNOWN for symbol, known in zip(said, scored, strict=True)]
+def mask_unscored(said: Sequence[str], scored: Iterable[bool]) -> list[str]:
+    """What is said, with `UNSCORED_MARK` in the place of each symbol that is not scored."""
+    return [symbol if known else UNSCORED_MARK for symbol, known in zip(said, scored, strict=True)]
 
 
 class Task(ABC):
@@ -91,23 +91,23 @@ class Task(ABC):
     Attributes:
         source: the alphabet of sources.
         target: the alphabet of targets.
-        same_length: whether there is a target symbol for each source symbol, in step.
-        drawn: whether its strings have lengths, by which they are drawn.
-        columns: what stands in the columns of its pairs where they are written.
-        paths: which of its parameters only say where files are; none if it reads no pairs.
-        in_step: whether a target of another length than its source is said in step with it, too,
-            as buffered models do, and not after it.
-        backwards: whether sources are read, and targets said, from the last symbol to the first,
-            unless there is a target symbol for each source symbol.
+        same_length: whether there is a target symbol for each source symbol (synchronous tasks).
+        sampled: whether strings of a given range of lengths can be drawn.
+        columns: the columns of a written pair.
+        file_parameters: names of the parameters that are paths; empty if it reads no pairs.
+        padded: whether outputs are synchronous although targets have other lengths than their
+            sources, as in buffered models; both are filled up then.
+        backwards: whether sources are read, and targets output, from the last symbol to the first;
+            has no effect on synchronous tasks.
     """
 
     source: Alphabet
     target: Alphabet
     same_length: bool = False
-    drawn: bool = True
+    sampled: bool = True
     columns: tuple[str, ...] = ("source", "target")
-    paths: ClassVar[tuple[str, ...]] = ()
-    in_step: bool = False
+    file_parameters: ClassVar[tuple[str, ...]] = ()
+    padded: bool = False
     backwards: bool = False
 
     @functools.cached_property
@@ -116,7 +116,7 @@ class Task(ABC):
         sizes = len(self.source), len(self.target)
         if self.same_length:
             return Layout.synchronous(*sizes)
-        if self.in_step:
+        if self.padded:
             return Layout.padded(*sizes, self.steps, self.backwards)
         return Layout.joint(*sizes, lambda: self.steps, self.backwards)
 
@@ -148,7 +148,7 @@ class Task(ABC):
         """Whether `scored` is sure to say so of every symbol."""
         return type(self).scored is Task.scored
 
-    def encoded(self, source: Sequence[str]) -> Ids:
+    def encode_source(self, source: Sequence[str]) -> Ids:
         """The ids of a source that a model can read.
 
         Raises:
@@ -160,7 +160,7 @@ class Task(ABC):
             raise NotASource("the source is empty; expected at least one symbol")
         return ids
 
-    def learned(self, seed: int, before: "Task | None" = None) -> dict[str, Any]:
+    def settings_from_files(self, seed: int, before: "Task | None" = None) -> dict[str, Any]:
         """The settings of the task that follow from its files; often none.
 
         Args:
@@ -187,7 +187,7 @@ class Task(ABC):
         """The lengths that derivations within a depth have; raises `NoSuchLaw`."""
         raise NoSuchLaw("a depth is for tasks with a grammar")
 
-    def answered(self, source: Sequence[str]) -> Pair | None:
+    def labelled(self, source: Sequence[str]) -> Pair | None:
         """A source with its exact answer; None if it has none."""
         try:
             answer = self.answer(source)
@@ -222,7 +222,7 @@ class Task(ABC):
         """
 
 
-def test_pairs(task: Task, lengths: Lengths) -> list[Pair]:
+def held_out_pairs(task: Task, lengths: Lengths) -> list[Pair]:
     """The pairs of a task of files that it is tested on, of some lengths.
 
     Raises `NoSuchLength` if there is none.
@@ -234,7 +234,7 @@ def test_pairs(task: Task, lengths: Lengths) -> list[Pair]:
     return found
 
 
-def drawn_lengths(
+def draw_lengths(
     generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw, step: int = 1
 ) -> Ids:
     """Lengths, multiples of `step`, of strings; raises `NoSuchLength` and `NoSuchLaw`."""
@@ -251,7 +251,7 @@ def drawn_lengths(
     return drawn * step
 
 
-def drawn_strings(
+def draw_strings(
     generator: np.random.Generator,
     symbols: int,
     lengths: Lengths,
@@ -259,20 +259,20 @@ def drawn_strings(
     law: LengthLaw,
     step: int = 1,
 ) -> list[Ids]:
-    """Strings of ids under `symbols`, all equally likely; lengths and errors of `drawn_lengths`."""
-    drawn = drawn_lengths(generator, lengths, count, law, step)
+    """Strings of ids under `symbols`, all equally likely; lengths and errors of `draw_lengths`."""
+    drawn = draw_lengths(generator, lengths, count, law, step)
     strings = generator.integers(symbols, size=int(drawn.sum()))
     return np.split(strings, np.cumsum(drawn)[:-1])
 
 
-DRAWN_AT_ONCE = 100
+PAIRS_PER_DRAW = 100
 """Pairs that are drawn at once, so that a longer list begins with the shorter one."""
 
 
-def drawn_pairs(
+def draw_pairs(
     task: Task, lengths: Lengths, count: int, seed: int, law: LengthLaw
 ) -> Iterator[Pair]:
     """Pairs of a task, to be written down; raises as `Task.sample` does."""
-    for start in range(0, count, DRAWN_AT_ONCE):
+    for start in range(0, count, PAIRS_PER_DRAW):
         generator = generator_of(seed, Purpose.GENERATION, start)
-        yield from task.sample(generator, lengths, DRAWN_AT_ONCE, law)[: count - start]
+        yield from task.sample(generator, lengths, PAIRS_PER_DRAW, law)[: count - start]

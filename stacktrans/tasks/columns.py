@@ -9,8 +9,16 @@ import numpy as np
 
 from stacktrans.common.errors import StacktransError, UsageError, clipped, shown
 from stacktrans.common.reading import split_words
-from stacktrans.tasks.alphabets import FEATURE, NOT_KNOWN, SYMBOL, UNSAYABLE, Alphabet, Ids, Role
-from stacktrans.tasks.alphabets import UNKNOWN as MARK
+from stacktrans.tasks.alphabets import (
+    FEATURE,
+    NO_OUTPUT,
+    OUT_OF_VOCABULARY,
+    SYMBOL,
+    UNSCORED_MARK,
+    Alphabet,
+    Ids,
+    Role,
+)
 
 COLUMNS = ("source", "target", "features")
 HEADINGS = {
@@ -24,7 +32,7 @@ SEPARATORS = (";", "|")
 FEWER = 4
 """A column with so many times fewer different values than each other one may hold features."""
 
-UNKNOWN = "<unk>"
+UNKNOWN_SYMBOL = "<unk>"
 """How a symbol is written that is not in the training set."""
 UNITS = ("characters", "words")
 FORMS = ("nfc", "nfd", "nfkc", "none")
@@ -39,14 +47,14 @@ SHORT = 2.5
 def columns_of(text: object) -> tuple[str, ...]:
     """The columns in a text with commas; raises `ValueError` for others than there can be."""
     names = text.split(",") if isinstance(text, str) else ()
-    columns = headed(names)
+    columns = columns_of_header(names)
     if columns is None or not {name.strip().lower() for name in names} <= HEADINGS.keys():
         expected = "expected source,target or source,target,features"
         raise ValueError(f"columns is {shown(text)}; {expected}")
     return columns
 
 
-def headed(names: Sequence[str]) -> tuple[str, ...] | None:
+def columns_of_header(names: Sequence[str]) -> tuple[str, ...] | None:
     """The columns that names stand for, of which one of three may be unknown.
 
     None unless there is one of each kind that is needed.
@@ -59,14 +67,14 @@ def headed(names: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(columns) if complete and len({*columns}) == len(columns) else None
 
 
-def found_separator(features: Sequence[str]) -> str:
+def detect_separator(features: Sequence[str]) -> str:
     """What stands between the features of a column."""
     return next(
         (each for each in SEPARATORS if any(each in text for text in features)), SEPARATORS[0]
     )
 
 
-def found_columns(
+def detect_columns(
     name: str, rows: Sequence[Sequence[str]], separator: str | None, usual: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The columns of rows with three fields.
@@ -130,7 +138,7 @@ def _reading(columns: Sequence[str], row: Sequence[str]) -> str:
     return f"  --columns {','.join(columns)}: {', '.join(meant)}"
 
 
-class Writing(NamedTuple):
+class Tokenizer(NamedTuple):
     """How strings are written in files.
 
     Attributes:
@@ -148,7 +156,7 @@ class Writing(NamedTuple):
     form: str | None
 
     @classmethod
-    def of(cls, units: object, features: bool, separator: object, form: Any) -> "Writing":
+    def of(cls, units: object, features: bool, separator: object, form: Any) -> "Tokenizer":
         """The one of some units: one of `UNITS`, or two with a comma; raises `ValueError`."""
         given = units.split(",") if isinstance(units, str) else []
         if not 1 <= len(given) <= 2 or not {*given} <= {*UNITS}:
@@ -193,7 +201,7 @@ def normalized(text: str, form: str | None) -> str:
     return unicodedata.normalize(form.upper(), text)  # type: ignore[arg-type]
 
 
-def found_unit(strings: Iterable[str]) -> tuple[str | None, list[int]]:
+def detect_unit(strings: Iterable[str]) -> tuple[str | None, list[int]]:
     """What strings seem to be made of, and the indices of those that contradict it.
 
     The unit is None if all of them are too short to tell. What contradicts words is a string
@@ -221,11 +229,11 @@ class Feature(str):
     __slots__ = ()
 
 
-class Sources(Alphabet):
+class SourceAlphabet(Alphabet):
     """The symbols that a model can read of a source, and its features.
 
     If there are features, a written source has a tab between them and the string. Those that are
-    not known are read as `UNKNOWN`; there is one of symbols and one of features.
+    not known are read as `UNKNOWN_SYMBOL`; there is one of symbols and one of features.
 
     Args:
         symbols: of strings.
@@ -239,12 +247,12 @@ class Sources(Alphabet):
         symbols: Sequence[str],
         features: Sequence[str] | None,
         columns: Sequence[str],
-        writing: Writing,
+        tokenizer: Tokenizer,
     ) -> None:
-        own = [] if features is None else [*map(Feature, features), Feature(UNKNOWN)]
-        super().__init__([*symbols, UNKNOWN, *own], words=writing.source == "words")
+        own = [] if features is None else [*map(Feature, features), Feature(UNKNOWN_SYMBOL)]
+        super().__init__([*symbols, UNKNOWN_SYMBOL, *own], words=tokenizer.source == "words")
         self.columns = [column for column in columns if column != "target"]
-        self.unknown, self.writing = len(symbols), writing
+        self.unknown, self.tokenizer = len(symbols), tokenizer
         self.string_ids = {symbol: index for index, symbol in enumerate(symbols)}
         self.feature_ids = {str(each): len(symbols) + 1 + index for index, each in enumerate(own)}
 
@@ -260,12 +268,12 @@ class Sources(Alphabet):
         return [*symbols, ("unknown",), *features]
 
     def split(self, line: str) -> list[str]:
-        fields = normalized(line, self.writing.form).split("\t")
+        fields = normalized(line, self.tokenizer.form).split("\t")
         if len(fields) != len(self.columns):
             count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
             raise StacktransError(f"expected {', a tab, '.join(self.columns)}; found {count}")
         by_column = dict(zip(self.columns, fields, strict=True))
-        marked = self.writing.split_features(by_column.get("features", ""))
+        marked = self.tokenizer.split_features(by_column.get("features", ""))
         features: list[str] = [*map(Feature, marked)]
         # First, so that they are known when the symbols are read.
         return features + super().split(by_column["source"])
@@ -273,7 +281,7 @@ class Sources(Alphabet):
     def join(self, symbols: Sequence[str]) -> str:
         own = [symbol for symbol in symbols if not isinstance(symbol, Feature)]
         features = [symbol for symbol in symbols if isinstance(symbol, Feature)]
-        written = {"source": super().join(own), "features": self.writing.separator.join(features)}
+        written = {"source": super().join(own), "features": self.tokenizer.separator.join(features)}
         return "\t".join(written[column] for column in self.columns)
 
     def encode(self, symbols: Sequence[str]) -> Ids:
@@ -297,28 +305,28 @@ class Sources(Alphabet):
         return np.where(ids <= self.unknown, self.unknown, self.unknown_feature)
 
 
-class Targets(Alphabet):
-    """The symbols that a model can say; all others are `UNSAYABLE`.
+class TargetAlphabet(Alphabet):
+    """The symbols that a model can say; all others are `OUT_OF_VOCABULARY`.
 
     Args:
         symbols: of strings.
         writing: how they are written.
     """
 
-    def __init__(self, symbols: Sequence[str], writing: Writing) -> None:
-        super().__init__(symbols, words=writing.target == "words")
-        self.writing = writing
+    def __init__(self, symbols: Sequence[str], tokenizer: Tokenizer) -> None:
+        super().__init__(symbols, words=tokenizer.target == "words")
+        self.tokenizer = tokenizer
 
     def split(self, line: str) -> list[str]:
-        return super().split(normalized(line, self.writing.form))
+        return super().split(normalized(line, self.tokenizer.form))
 
     def encode(self, symbols: Sequence[str]) -> Ids:
         return self.encode_known(symbols)
 
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
-        named = {UNSAYABLE: UNKNOWN, NOT_KNOWN: MARK}
+        named = {OUT_OF_VOCABULARY: UNKNOWN_SYMBOL, NO_OUTPUT: UNSCORED_MARK}
         return [named[index] if index in named else self.symbols[index] for index in ids]
 
     def ids_of(self, column: str) -> tuple[Mapping[str, int], int]:
         """The ids of symbols, and that of what is not known."""
-        return self._ids, UNSAYABLE
+        return self._ids, OUT_OF_VOCABULARY

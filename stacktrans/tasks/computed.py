@@ -14,7 +14,7 @@ from stacktrans.tasks.base import (
     NoSuchLength,
     NotASource,
     Task,
-    drawn_strings,
+    draw_strings,
 )
 from stacktrans.tasks.layout import Pair
 
@@ -92,7 +92,7 @@ class Rearrangement(Task):
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
         size = len(self.source)
-        sources = drawn_strings(generator, size, lengths, count, law, self.multiple_of)
+        sources = draw_strings(generator, size, lengths, count, law, self.multiple_of)
         return [Pair(source, self.rearrange(source)) for source in sources]
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
@@ -171,7 +171,7 @@ class WaitingReversal(Task):
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        strings = drawn_strings(generator, self._wait, lengths, count, law)
+        strings = draw_strings(generator, self._wait, lengths, count, law)
         return [self._pair_of(string) for string in strings]
 
     def _pair_of(self, string: Ids) -> Pair:
@@ -208,7 +208,7 @@ class Parity(Task):
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        sources = drawn_strings(generator, 2, lengths, count, law)
+        sources = draw_strings(generator, 2, lengths, count, law)
         return [self.pair(source, self._odd(source)) for source in sources]
 
     def answer(self, source: Sequence[str]) -> list[str | None]:

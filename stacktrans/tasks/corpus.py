@@ -14,7 +14,7 @@ from stacktrans.common.reading import decode_line, read_content, split_words
 from stacktrans.tasks.alphabets import Alphabet, Ids, Role
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
 from stacktrans.tasks.layout import ENDING, Layout, Pair
-from stacktrans.tasks.lines import read_each
+from stacktrans.tasks.lines import read_numbered
 
 END = "</s>"
 """The symbol that ends every sentence, and is said as any other."""
@@ -66,7 +66,7 @@ class Corpus(Task):
         ValueError: a parameter is wrong; the message says which.
     """
 
-    drawn = False
+    sampled = False
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class Corpus(Task):
         raise NotASource("a sentence can go on in many ways")
 
 
-def find_files(folder: Path) -> dict[str, str]:
+def find_texts(folder: Path) -> dict[str, str]:
     """A text's three files: train.txt, or one that ends so, such as ptb.train.txt, and so on.
 
     Raises `UsageError` if a part is missing, or could be any of several files.
@@ -144,14 +144,14 @@ def read_sentences(path: str | Path, alphabet: Alphabet) -> list[Symbols]:
     Raises `UsageError` if it can't be read, `StacktransError` if it holds something else.
     """
     lines = enumerate(read_content(path).split(b"\n"), start=1)
-    texts = read_each(f"{path}:", lines, decode_line)
+    texts = read_numbered(f"{path}:", lines, decode_line)
     sentences = [alphabet.split(text) for _, text in texts if text.strip()]
     if not sentences:
         raise StacktransError(f"{path}: holds no sentences")
     return sentences
 
 
-def known_symbols(
+def vocabulary_of(
     corpus: Corpus, sentences: Sequence[Symbols], kept: Sequence[str] = ()
 ) -> list[str]:
     """The symbols that a model trained on some sentences is to know, those that are kept first."""
@@ -162,7 +162,7 @@ def known_symbols(
     return [each for each in known if each not in always and vocabulary.split(each) == [each]]
 
 
-def as_stream(vocabulary: Vocabulary, sentences: Sequence[Symbols]) -> Ids:
+def encode_sentences(vocabulary: Vocabulary, sentences: Sequence[Symbols]) -> Ids:
     """Sentences one after another, [N + 1], each ended; before the first there is an end, too."""
     end = vocabulary.symbols.index(END)
     parts = [np.append(vocabulary.encode(sentence), end) for sentence in sentences]

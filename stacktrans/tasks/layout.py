@@ -18,7 +18,7 @@ LONGEST_PRODUCT = 100_000
 ENDING: Role = ("end",)
 BEGIN, SEPARATOR, SOURCE, BLANK, TARGET = "begin", "separator", "source", "blank", "target"
 """The sections of the input ids of a layout."""
-Kind = Literal["pairs", "in step", "stream", "text"]
+LayoutKind = Literal["pairs", "synchronous", "stream", "text"]
 """What a model reads and outputs: a target after its source, or in a buffer; a symbol for each
 symbol; the next symbol of a stream of sequences, or of a text."""
 
@@ -36,8 +36,8 @@ class Pair(NamedTuple):
         scored: [l] which symbols of the target are scored; None for all.
         size: the length that the task counts; None for that of the source.
         written: what stands in the task's columns in a file; None if it comes from none.
-        known: whether a model can read it; if not, `UNSAYABLE` stands for the symbols that are not
-            in the task's alphabets, no answer is asked for, and it counts as wrong.
+        known: whether a model can read it; if not, `OUT_OF_VOCABULARY` stands for the symbols that
+            the task's alphabets lack, no answer is computed, and it counts as wrong.
     """
 
     source: Ids
@@ -138,7 +138,7 @@ class Layout:
         bound: gives a bound on the training targets and their ends, which limits answers.
     """
 
-    kind: Kind
+    kind: LayoutKind
     inputs: int
     outputs: int
     before: tuple[int, ...] = ()
@@ -191,7 +191,7 @@ class Layout:
     @classmethod
     def synchronous(cls, sources: int, targets: int) -> Self:
         """A target symbol for each source symbol (hao2018, section 4)."""
-        return cls("in step", sources, targets)
+        return cls("synchronous", sources, targets)
 
     @classmethod
     def padded(
@@ -270,7 +270,7 @@ class Layout:
         outputs = target.roles()
         return read, [*outputs, ENDING] if len(outputs) < self.outputs else outputs
 
-    def in_turn(self, symbols: Ids) -> Ids:
+    def in_reading_order(self, symbols: Ids) -> Ids:
         """A string in the order in which it is read and output; or, of that, the string."""
         return symbols[::-1] if self.backwards else symbols
 
@@ -386,7 +386,7 @@ def _one_after_another(
 def _followed(layout: Layout, pair: Pair, prompt: Ids) -> Example:
     """The example of a pair whose target follows its source."""
     assert layout.first_target is not None
-    target = layout.in_turn(pair.target)
+    target = layout.in_reading_order(pair.target)
     # In the place of a symbol that is not in the alphabet any other will do.
     inputs = np.concatenate([prompt, np.maximum(target, 0) + layout.first_target])
     targets = np.concatenate([prompt[1:], target, [0 if layout.end is None else layout.end]])
@@ -398,8 +398,8 @@ def _followed(layout: Layout, pair: Pair, prompt: Ids) -> Example:
 def _synchronous(layout: Layout, pair: Pair) -> Example:
     """The example of a pair with an output for each input."""
     steps = layout.steps(pair)
-    inputs = _filled(layout.in_turn(pair.source), layout.blank, steps)
-    targets = _filled(layout.in_turn(pair.target), layout.end, steps)
+    inputs = _filled(layout.in_reading_order(pair.source), layout.blank, steps)
+    targets = _filled(layout.in_reading_order(pair.target), layout.end, steps)
     scored = np.arange(steps) <= len(pair.target)
     return inputs, targets, scored if pair.scored is None else pair.scored
 
@@ -411,7 +411,7 @@ def _filled(ids: Ids, filler: int | None, length: int) -> Ids:
     return np.concatenate([ids, np.full(length - len(ids), filler)])
 
 
-def sequences_of(layout: Layout, pairs: Sequence[Pair]) -> list[list[int]]:
+def measured_sequences(layout: Layout, pairs: Sequence[Pair]) -> list[list[int]]:
     """Which pairs, by their indices, are measured in one sequence: each alone.
 
     Consecutive ones of one length are together, in their order, up to `SEQUENCES_IN_A_ROW`.

@@ -30,8 +30,8 @@ from stacktrans.tasks.columns import (
     COLUMNS,
     LOOKED_AT,
     columns_of,
-    found_columns,
-    headed,
+    columns_of_header,
+    detect_columns,
     normalized,
 )
 from stacktrans.tasks.layout import Pair
@@ -41,7 +41,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 PARTS = ("train", "dev", "test")
-CALLED = {"train": "training", "dev": "development", "test": "test"}
+SET_NAMES = {"train": "training", "dev": "development", "test": "test"}
 """The sets, as people call them."""
 TRAIN, DEV, TEST = range(3)
 NAMED = 3
@@ -68,7 +68,7 @@ def written_fields(task: Task, pair: Pair) -> tuple[str, ...]:
     return tuple(found[column] for column in task.columns)
 
 
-def form_of(path: Path) -> PairFormat:
+def pair_format_of(path: Path) -> PairFormat:
     """How pairs are written in a file, as its name says."""
     unpacked = path.with_suffix("") if path.suffix == PACKED else path
     return "jsonl" if unpacked.suffix in {".jsonl", ".json"} else "tsv"
@@ -94,10 +94,10 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
     if lines.header:
         print_message(lines.header_note)
     rows = lines.fields(task.columns)
-    return [pair for _, pair in read_each(f"{lines.name}:", rows, partial(_pair, task))]
+    return [pair for _, pair in read_numbered(f"{lines.name}:", rows, partial(_pair, task))]
 
 
-def read_each(
+def read_numbered(
     prefix: str, numbered: Iterable[tuple[int, Item]], read: Callable[[Item], Result]
 ) -> Iterator[tuple[int, Result]]:
     """What is read of numbered lines, or the like.
@@ -134,13 +134,15 @@ class RawLines(NamedTuple):
     @classmethod
     def of(cls, path: Path, content: bytes) -> "RawLines":
         """Those of the content of a file; raises `StacktransError` for a JSON array."""
-        found = cls(name_of(path), content.split(b"\n"), form_of(path) == "jsonl")
+        found = cls(name_of(path), content.split(b"\n"), pair_format_of(path) == "jsonl")
         number, first = next(found.numbered(), (1, b""))
         first = first.lstrip(b" ")
         if first.startswith((b"{", b"[")) and b"\t" not in first:
             found = found._replace(as_json=True)
         if not found.as_json:
-            return found._replace(header=headed(first.decode("utf-8", "replace").split("\t")))
+            return found._replace(
+                header=columns_of_header(first.decode("utf-8", "replace").split("\t"))
+            )
         if first.startswith(b"["):
             expected = "expected a JSON object on each line"
             raise StacktransError(f"{found.name}:{number}: {expected}; found a JSON array")
@@ -166,14 +168,14 @@ class RawLines(NamedTuple):
         order = [own.index(column) for column in columns]
         number, lines = 0, islice(self.decoded(), bool(self.header), None)
         read = partial(_fields, columns=own, as_json=self.as_json)
-        for number, fields in read_each(f"{self.name}:", lines, read):
+        for number, fields in read_numbered(f"{self.name}:", lines, read):
             yield number, [fields[place] for place in order]
         if not number:
             raise StacktransError(f"{self.name}: holds no pairs")
 
     def decoded(self) -> Iterator[tuple[int, str]]:
         """The lines of `numbered` as text; raises `StacktransError` for one that is not."""
-        return read_each(f"{self.name}:", self.numbered(), decode_line)
+        return read_numbered(f"{self.name}:", self.numbered(), decode_line)
 
     def numbered(self) -> Iterator[tuple[int, bytes]]:
         """The lines with something on them, and their numbers from 1.
@@ -184,10 +186,10 @@ class RawLines(NamedTuple):
         return ((number, line) for number, line in numbered if line.strip(b" \r"))
 
 
-def given_pairs(pairs: Iterable[tuple[str, ...]], task: Task) -> list[Pair]:
+def pairs_of_strings(pairs: Iterable[tuple[str, ...]], task: Task) -> list[Pair]:
     """Pairs of strings as written; raises `StacktransError` for one that is not the task's."""
     rows = enumerate(pairs, start=1)
-    return [pair for _, pair in read_each("pair ", rows, partial(_pair, task))]
+    return [pair for _, pair in read_numbered("pair ", rows, partial(_pair, task))]
 
 
 def _pair(task: Task, fields: Sequence[str]) -> Pair:
@@ -205,7 +207,7 @@ def _pair(task: Task, fields: Sequence[str]) -> Pair:
             f"the source has {len(source)} symbols and the target {len(target)}; expected as many"
         )
     try:
-        pair = task.pair(task.encoded(source), task.target.encode(target))
+        pair = task.pair(task.encode_source(source), task.target.encode(target))
     except UnknownSymbol:
         ids = task.source.encode_known(source), task.target.encode_known(target)
         pair = task.pair(*ids)._replace(known=False)
@@ -243,7 +245,7 @@ def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
     return texts
 
 
-class Request(NamedTuple):
+class PairFiles(NamedTuple):
     """Which files are read, and how.
 
     Attributes:
@@ -277,7 +279,7 @@ class Request(NamedTuple):
 
 
 @dataclass
-class Lines:
+class PairLines:
     """n lines of pairs, of all files, in their order.
 
     Attributes:
@@ -310,13 +312,13 @@ class Lines:
         return ", ".join(map(self.place, indices[:NAMED])) + more
 
 
-def read_files(request: Request) -> Lines:
+def read_files(request: PairFiles) -> PairLines:
     """All lines of some files; raises `UsageError`, and `StacktransError` for a wrong line.
 
     The columns of all of them are those that are asked for, or those of the first. Unless columns
     are asked for, each may have them in an order of its own.
     """
-    lines = Lines(columns_of(request.columns) if request.columns else ())
+    lines = PairLines(columns_of(request.columns) if request.columns else ())
     parts, numbers = [], []
     for part, path in request.paths():
         content = read_content(path)
@@ -328,7 +330,7 @@ def read_files(request: Request) -> Lines:
             lines.notes.append(raw.header_note + as_pair)
         if not request.header:
             raw = raw._replace(header=None)
-        own = raw.header or _found_columns(raw, request, lines)
+        own = raw.header or _detect_columns(raw, request, lines)
         lines.columns = lines.columns or own
         lines.names.append(raw.name)
         parts.append(part)
@@ -339,7 +341,7 @@ def read_files(request: Request) -> Lines:
     return lines
 
 
-def _found_columns(raw: RawLines, request: Request, lines: Lines) -> tuple[str, ...]:
+def _detect_columns(raw: RawLines, request: PairFiles, lines: PairLines) -> tuple[str, ...]:
     """The columns of a file without a header; of JSON, those of any line.
 
     Where they can't be found out, they are those of the files before.
@@ -364,7 +366,7 @@ def _found_columns(raw: RawLines, request: Request, lines: Lines) -> tuple[str, 
         rows.append(fields)
     if not rows:
         return usual or COLUMNS[:2]
-    columns = found_columns(raw.name, rows, request.separator, usual)
+    columns = detect_columns(raw.name, rows, request.separator, usual)
     place = columns.index("features") + 1
     lines.notes.append(f"{raw.name}: column {place} of 3 seems to hold features; see --columns")
     return columns
@@ -380,7 +382,7 @@ def _has_features(line: bytes) -> bool:
     return isinstance(found, dict) and "features" in found
 
 
-def _added(lines: Lines, rows: Iterable[tuple[int, list[str]]], form: str | None) -> Ids:
+def _added(lines: PairLines, rows: Iterable[tuple[int, list[str]]], form: str | None) -> Ids:
     """The numbers of the rows of a file, whose strings are added to the others."""
     adders = [lines.strings.setdefault(column, []).append for column in lines.columns]
     numbers = []

@@ -18,10 +18,17 @@ from stacktrans.common.errors import UsageError, shown
 from stacktrans.common.reading import LONGEST, PACKED, STDIN, is_stream, name_of, read_content
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
-from stacktrans.tasks.columns import SEPARATORS, UNITS, Sources, Targets, Writing, columns_of
+from stacktrans.tasks.columns import (
+    SEPARATORS,
+    UNITS,
+    SourceAlphabet,
+    TargetAlphabet,
+    Tokenizer,
+    columns_of,
+)
 from stacktrans.tasks.layout import OutputBound, Pair
-from stacktrans.tasks.lines import CALLED, DEV, PARTS, TEST, TRAIN, Request, check_file
-from stacktrans.tasks.sets import Sets, load_sets, read_sets, save_sets
+from stacktrans.tasks.lines import DEV, PARTS, SET_NAMES, TEST, TRAIN, PairFiles, check_file
+from stacktrans.tasks.sets import PairSets, load_sets, read_sets, save_sets
 
 
 class Pairs(Task):
@@ -49,8 +56,8 @@ class Pairs(Task):
         ValueError: a parameter is wrong; the message says which.
     """
 
-    source: Sources
-    paths: ClassVar[tuple[str, ...]] = PARTS
+    source: SourceAlphabet
+    file_parameters: ClassVar[tuple[str, ...]] = PARTS
 
     def __init__(
         self,
@@ -77,17 +84,19 @@ class Pairs(Task):
             raise ValueError(f"header is {shown(header)}; expected true or false")
         header = columns is None if header is None else header
         reading = separator, normalize, header
-        self.request = Request(train, dev, test, columns, symbols, split or 0, *reading)
+        self.request = PairFiles(train, dev, test, columns, symbols, split or 0, *reading)
         self._split = split
-        self.known, self.drawn = known, known is not None
+        self.known, self.sampled = known, known is not None
         units = UNITS[0] if symbols is None else symbols
         separator = SEPARATORS[0] if separator is None else separator
-        writing = Writing.of(units, "features" in self.columns, separator, normalize)
-        found = _symbols(known, writing)
-        self.source = Sources(found["source"], found.get("features"), self.columns, writing)
-        self.target = Targets(found["target"], writing)
+        tokenizer = Tokenizer.of(units, "features" in self.columns, separator, normalize)
+        found = _symbols(known, tokenizer)
+        self.source = SourceAlphabet(
+            found["source"], found.get("features"), self.columns, tokenizer
+        )
+        self.target = TargetAlphabet(found["target"], tokenizer)
 
-    def learned(self, seed: int, before: Task | None = None) -> dict[str, Any]:
+    def settings_from_files(self, seed: int, before: Task | None = None) -> dict[str, Any]:
         if self.known is not None:
             return {}
         found = self._read(seed if self._split is None else self._split, before or self)
@@ -97,7 +106,7 @@ class Pairs(Task):
         return {"parameters": parameters, "lengths": lengths, "length_law": "task"}
 
     @cached_property
-    def data(self) -> Sets:
+    def data(self) -> PairSets:
         """What is in the files.
 
         Raises:
@@ -118,7 +127,9 @@ class Pairs(Task):
         for part, digest in found.items():
             if self.known and self.known["digests"].get(part) != digest:
                 file = name_of(Path(getattr(self.request, part) or ""))
-                raise UsageError(f"{file}: not the {CALLED[part]} pairs that this model began with")
+                raise UsageError(
+                    f"{file}: not the {SET_NAMES[part]} pairs that this model began with"
+                )
 
     def save_data(self, folder: Path) -> None:
         """Write what is in the files to a new folder, for `use_data` in other processes."""
@@ -138,7 +149,7 @@ class Pairs(Task):
     def steps(self) -> OutputBound:
         return OutputBound(*(self.known or {}).get("steps", (2, 20)))
 
-    def _read(self, split: int, before: Task) -> Sets:
+    def _read(self, split: int, before: Task) -> PairSets:
         if self.request.train is None:
             raise UsageError("task.parameters.train: no file given; expected a file of pairs")
         return read_sets(self.request._replace(split=split, kept=before.known_symbols()))
@@ -152,13 +163,13 @@ class Pairs(Task):
         return self.data.sets[TRAIN].draw(generator, lengths, count, law)
 
     def held_out(self) -> dict[str, Sequence[Pair]]:
-        return {CALLED[PARTS[part]]: self.data.sets[part] for part in (DEV, TEST)}
+        return {SET_NAMES[PARTS[part]]: self.data.sets[part] for part in (DEV, TEST)}
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         raise NotASource("the answers to other sources than those in the files are not known")
 
 
-def task_of_data(
+def task_from_files(
     other: object, data: str | os.PathLike[str] | None, given: Mapping[str, Any], prefix: str = ""
 ) -> dict[str, Any] | None:
     """The settings of a task whose pairs are in files, called like the one to train on.
@@ -199,13 +210,13 @@ def _is_in_names(character: str) -> bool:
     return category[0] in "LM" or category in ("Nd", "Pc") or character in "+-"
 
 
-def _symbols(known: Any, writing: Writing) -> dict[str, Sequence[str]]:
+def _symbols(known: Any, tokenizer: Tokenizer) -> dict[str, Sequence[str]]:
     """The symbols that are known, by columns; none before; raises `ValueError`."""
     if known is None:
-        return {column: [] for column in writing.columns}
+        return {column: [] for column in tokenizer.columns}
     further = {"steps", "digests"}
-    if not isinstance(known, Mapping) or known.keys() != {*writing.columns, *further}:
-        raise ValueError(f"known: expected {', '.join(writing.columns)}, steps and digests")
+    if not isinstance(known, Mapping) or known.keys() != {*tokenizer.columns, *further}:
+        raise ValueError(f"known: expected {', '.join(tokenizer.columns)}, steps and digests")
     if not isinstance(known["digests"], Mapping):
         raise ValueError("known: digests: expected one for each file")
     steps = known["steps"]
@@ -213,10 +224,10 @@ def _symbols(known: Any, writing: Writing) -> dict[str, Sequence[str]]:
     if not whole or min(steps) < 0 or max(steps) > LONGEST + 1:
         raise ValueError("known: steps: expected two numbers")
     found = {}
-    for column in writing.columns:
+    for column in tokenizer.columns:
         if not isinstance(known[column], str):
             raise ValueError(f"known: {column}: expected symbols as they are written")
-        found[column] = writing.splitter(column)(known[column])
+        found[column] = tokenizer.splitter(column)(known[column])
         if len({*found[column]}) < len(found[column]):
             raise ValueError(f"known: {column}: expected every symbol once")
     return found

@@ -16,19 +16,26 @@ from stacktrans.common.errors import CheckpointError, StacktransError, UsageErro
 from stacktrans.common.ragged import Ragged, concatenate_pairwise, row_starts
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import LONGEST, file_version
-from stacktrans.tasks.alphabets import MOST_SYMBOLS, UNSAYABLE, Ids, Mask
+from stacktrans.tasks.alphabets import MAX_SYMBOLS, OUT_OF_VOCABULARY, Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
-from stacktrans.tasks.columns import UNITS, Sources, Targets, Writing, found_separator, found_unit
+from stacktrans.tasks.columns import (
+    UNITS,
+    SourceAlphabet,
+    TargetAlphabet,
+    Tokenizer,
+    detect_separator,
+    detect_unit,
+)
 from stacktrans.tasks.layout import OutputBound, Pair
 from stacktrans.tasks.lines import (
-    CALLED,
     DEV,
     NAMED,
     PARTS,
+    SET_NAMES,
     TEST,
     TRAIN,
-    Lines,
-    Request,
+    PairFiles,
+    PairLines,
     read_files,
 )
 
@@ -40,7 +47,7 @@ SHARE_APART = 10
 REPLACED = 0.25
 """A symbol that comes n times in the training set is read as unknown with probability a / (a + n),
 and this is a (Kiperwasser and Goldberg 2016, section 4.2)."""
-Chances = npt.NDArray[np.float64]
+Probabilities = npt.NDArray[np.float64]
 AT_ONCE = 1 << 16
 """Strings that are split into symbols at once."""
 
@@ -57,14 +64,14 @@ class SymbolColumn:
     """
 
     name: str
-    writing: Writing
+    tokenizer: Tokenizer
     strings: Ragged
     symbols: Sequence[str]
 
     @classmethod
-    def of(cls, texts: Sequence[str], name: str, writing: Writing) -> Self:
+    def of(cls, texts: Sequence[str], name: str, tokenizer: Tokenizer) -> Self:
         """The column of some written strings."""
-        split, numbers = writing.splitter(name), defaultdict[str, int]()
+        split, numbers = tokenizer.splitter(name), defaultdict[str, int]()
         numbers.default_factory = numbers.__len__
         lengths, parts = [], [np.empty(0, np.uint8)]
         for start in range(0, len(texts), AT_ONCE):
@@ -73,11 +80,11 @@ class SymbolColumn:
             codes = map(numbers.__getitem__, chain.from_iterable(found))
             parts.append(_small(np.fromiter(codes, dtype=np.int32)))
         strings = Ragged(np.concatenate(parts), row_starts(np.concatenate(lengths)))
-        return cls(name, writing, strings, [*numbers])
+        return cls(name, tokenizer, strings, [*numbers])
 
     def __getitem__(self, index: int) -> str:
         symbols = [self.symbols[number] for number in self.strings[index]]
-        return self.writing.joined(self.name, symbols)
+        return self.tokenizer.joined(self.name, symbols)
 
     def select(self, mask: Mask) -> "SymbolColumn":
         """Those of the lines that a mask [n] tells."""
@@ -117,7 +124,7 @@ def _small(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return numbers.astype(next(kind for kind, of in bounds if of.min <= low and high <= of.max))
 
 
-def check_sizes(lines: Lines, column: str, sizes: Ids) -> None:
+def check_sizes(lines: PairLines, column: str, sizes: Ids) -> None:
     """Raise `StacktransError` for a source without symbols, or a string with too many."""
     least = 1 if column == "source" else 0
     if len(wrong := np.flatnonzero((sizes < least) | (sizes > LONGEST))):
@@ -133,7 +140,7 @@ class Keys(NamedTuple):
     pair: Ids
 
 
-def hold_out(lines: Lines, keys: Keys, sizes: Ids, request: Request) -> list[str]:
+def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> list[str]:
     """Take what has no file of its own from the training pairs; says what, a sentence for each.
 
     The longest sources are to be tested on, others at random to choose by. Lines with the same
@@ -173,7 +180,7 @@ def hold_out(lines: Lines, keys: Keys, sizes: Ids, request: Request) -> list[str
         lengths = f"{sizes[taken].min()}:{sizes[taken].max()}"
         said.append(
             f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, are kept apart as the "
-            f"{CALLED[PARTS[part]]} set (lengths {lengths})"
+            f"{SET_NAMES[PARTS[part]]} set (lengths {lengths})"
         )
     return said
 
@@ -187,7 +194,7 @@ def _numbered(keys: Ids) -> Ids:
     return numbers[group]
 
 
-def odd_first_lines(lines: Lines, columns: Mapping[str, SymbolColumn]) -> Iterator[str]:
+def odd_first_lines(lines: PairLines, columns: Mapping[str, SymbolColumn]) -> Iterator[str]:
     """Which files begin with a line almost all of whose symbols come nowhere else in them."""
     for file in range(len(lines.names)):
         rows = lines.files == file
@@ -206,7 +213,7 @@ def odd_first_lines(lines: Lines, columns: Mapping[str, SymbolColumn]) -> Iterat
             yield f"{place}: {why}; is it a header?"
 
 
-def mixed_forms(lines: Lines, request: Request) -> Iterator[str]:
+def mixed_forms(lines: PairLines, request: PairFiles) -> Iterator[str]:
     """Whether some strings are decomposed in Unicode and others composed, if any form is fine."""
     if request.normalize is not None:
         return
@@ -229,7 +236,7 @@ def mixed_forms(lines: Lines, request: Request) -> Iterator[str]:
         )
 
 
-def oddities(lines: Lines, keys: Keys) -> Iterator[str]:
+def oddities(lines: PairLines, keys: Keys) -> Iterator[str]:
     """What is odd about some pairs, a sentence for each kind: repeated ones, and other answers."""
     training = np.flatnonzero(lines.parts == TRAIN)
     if len(again := _again(keys.pair[training])):
@@ -242,7 +249,7 @@ def oddities(lines: Lines, keys: Keys) -> Iterator[str]:
             known = keys.source[lines.parts == other]
             seen = rows[np.isin(keys.source[rows], known)]
             if len(seen):
-                called, elsewhere = CALLED[PARTS[part]], CALLED[PARTS[other]]
+                called, elsewhere = SET_NAMES[PARTS[part]], SET_NAMES[PARTS[other]]
                 inflated = ", so that accuracy on it tells less" if other == TRAIN else ""
                 verb = "is" if len(seen) == 1 else "are"
                 yield (
@@ -257,20 +264,20 @@ def oddities(lines: Lines, keys: Keys) -> Iterator[str]:
         yield f"{several:,} {verb} more than one answer ({pairs}{more})"
 
 
-def unsayable(lines: Lines, targets: Ragged) -> Iterator[str]:
+def unsayable(lines: PairLines, targets: Ragged) -> Iterator[str]:
     """Which targets to choose by or to test on no answer can match, a sentence for each set.
 
     Args:
         targets: [n] the ids of each.
     """
     lost = np.zeros(len(targets), dtype=np.bool_)
-    lost[targets.rows[targets.values == UNSAYABLE]] = True
+    lost[targets.rows[targets.values == OUT_OF_VOCABULARY]] = True
     for part in (DEV, TEST):
         of_part = lines.parts == part
         if len(rows := np.flatnonzero(lost & of_part)):
             has, counts = ("has", "counts") if len(rows) == 1 else ("have", "count")
             yield (
-                f"{len(rows):,} of {of_part.sum():,} targets of the {CALLED[PARTS[part]]} set "
+                f"{len(rows):,} of {of_part.sum():,} targets of the {SET_NAMES[PARTS[part]]} set "
                 f"{has} symbols that no target to train on has, and {counts} as wrong "
                 f"({lines.places(rows)})"
             )
@@ -370,7 +377,7 @@ class PairSet(Sequence[Pair]):
 
 
 @dataclass(frozen=True)
-class Sets:
+class PairSets:
     """All that files of pairs say.
 
     Attributes:
@@ -381,7 +388,7 @@ class Sets:
             not after `load_sets`.
     """
 
-    request: Request
+    request: PairFiles
     known: Mapping[str, Any]
     notes: Sequence[str]
     sets: Sequence[PairSet]
@@ -392,7 +399,7 @@ ARRAYS = ("source-ids", "source-starts", "sizes", "target-ids", "target-starts")
 """What `save_sets` writes of each set, a file each."""
 
 
-def save_sets(found: Sets, folder: Path) -> None:
+def save_sets(found: PairSets, folder: Path) -> None:
     """Write ids and notes to a new folder, from which any number of processes share them."""
     folder.mkdir()
     for part, pairs in zip(PARTS, found.sets, strict=True):
@@ -403,7 +410,7 @@ def save_sets(found: Sets, folder: Path) -> None:
     (folder / NOTES).write_text(json.dumps(found.notes))
 
 
-def load_sets(folder: Path, request: Request, known: Mapping[str, Any]) -> Sets:
+def load_sets(folder: Path, request: PairFiles, known: Mapping[str, Any]) -> PairSets:
     """Memory-map what `save_sets` has written; raises `CheckpointError` if it is damaged."""
     sets = []
     try:
@@ -414,14 +421,14 @@ def load_sets(folder: Path, request: Request, known: Mapping[str, Any]) -> Sets:
             sets.append(PairSet(Ragged(ids, starts), sizes, Ragged(*targets)))
     except (OSError, ValueError, EOFError) as error:
         raise CheckpointError(f"{folder}: damaged ({error})") from error
-    return Sets(request, known, notes, sets)
+    return PairSets(request, known, notes, sets)
 
 
-_kept: dict[Any, Sets] = {}
+_kept: dict[Any, PairSets] = {}
 """What was read last, and when its files were changed."""
 
 
-def read_sets(request: Request) -> Sets:
+def read_sets(request: PairFiles) -> PairSets:
     """What is in some files, which are read again only if they have changed.
 
     Raises:
@@ -436,15 +443,15 @@ def read_sets(request: Request) -> Sets:
     return _kept[request, stamps]
 
 
-def _read_sets(request: Request) -> Sets:
+def _read_sets(request: PairFiles) -> PairSets:
     lines = read_files(request)
-    separator = request.separator or found_separator(lines.strings.get("features", ()))
+    separator = request.separator or detect_separator(lines.strings.get("features", ()))
     request = request._replace(separator=separator)
-    writing, unit_notes = _writing_of(lines, request)
+    tokenizer, unit_notes = _writing_of(lines, request)
     notes = [*lines.notes, *unit_notes, *mixed_forms(lines, request)]
-    request = request._replace(columns=",".join(lines.columns), symbols=writing.units)
+    request = request._replace(columns=",".join(lines.columns), symbols=tokenizer.units)
     columns = {  # the texts of each are forgotten as soon as they are in numbers
-        name: SymbolColumn.of(lines.strings.pop(name), name, writing) for name in lines.columns
+        name: SymbolColumn.of(lines.strings.pop(name), name, tokenizer) for name in lines.columns
     }
     for name, column in columns.items():
         check_sizes(lines, name, column.strings.lengths)
@@ -452,40 +459,42 @@ def _read_sets(request: Request) -> Sets:
     # As they are read: that there are more spaces between words makes no difference.
     read = [column for name, column in columns.items() if name != "target"]
     same = Keys(keys(read), keys(columns.values()))
-    said = f"{lines.names[0]}: columns {request.columns}; symbols are {writing.units}"
-    said += f"; features are separated by {separator}" if writing.features else ""
+    said = f"{lines.names[0]}: columns {request.columns}; symbols are {tokenizer.units}"
+    said += f"; features are separated by {separator}" if tokenizer.features else ""
     notes = [said, *notes, *odd_first_lines(lines, columns)]
     notes += [*hold_out(lines, same, sizes, request), *oddities(lines, same)]
 
     masks = [lines.parts == part for part in (TRAIN, DEV, TEST)]
     symbols = {}
     for name, column in columns.items():
-        split = writing.splitter(name)
+        split = tokenizer.splitter(name)
         # Where strings are of characters, a word is not a symbol.
         kept = {each for of, each in request.kept if of == name and len(split(each)) == 1}
         symbols[name] = sorted(kept.union(column.select(masks[TRAIN]).used()))
     _check_symbols(symbols, lines.names[0])
     # The model will ask for the files with all of these.
     every = frozenset((column, each) for column, found in symbols.items() for each in found)
-    known: dict[str, Sources | Targets] = {"target": Targets(symbols["target"], writing)}
-    known["source"] = known["features"] = Sources(
-        symbols["source"], symbols.get("features"), lines.columns, writing
+    known: dict[str, SourceAlphabet | TargetAlphabet] = {
+        "target": TargetAlphabet(symbols["target"], tokenizer)
+    }
+    known["source"] = known["features"] = SourceAlphabet(
+        symbols["source"], symbols.get("features"), lines.columns, tokenizer
     )
     ids = {name: each.as_ids(*known[name].ids_of(name)) for name, each in columns.items()}
     notes += unsayable(lines, ids["target"])
     sources, targets = ids["source"], ids["target"]
-    if writing.features:
+    if tokenizer.features:
         sources = concatenate_pairwise(ids["features"], sources)
     sets = []
     for part, mask in enumerate(masks):
         written = [] if part == TRAIN else [column.select(mask) for column in columns.values()]
         sets.append(PairSet(sources.compress(mask), sizes[mask], targets.compress(mask), written))
-    told = {name: writing.joined(name, symbols[name]) for name in writing.columns}
+    told = {name: tokenizer.joined(name, symbols[name]) for name in tokenizer.columns}
     further = {"steps": [*sets[TRAIN].steps], "digests": lines.digests}
-    return Sets(request._replace(kept=every), {**told, **further}, notes, sets)
+    return PairSets(request._replace(kept=every), {**told, **further}, notes, sets)
 
 
-def _writing_of(lines: Lines, request: Request) -> tuple[Writing, list[str]]:
+def _writing_of(lines: PairLines, request: PairFiles) -> tuple[Tokenizer, list[str]]:
     """How strings are written, and a note for each unit that some strings contradict.
 
     That is as was asked for, or as the strings to train on seem to be.
@@ -495,7 +504,7 @@ def _writing_of(lines: Lines, request: Request) -> tuple[Writing, list[str]]:
         rows, found = np.flatnonzero(lines.parts == TRAIN), dict[str, str | None]()
         for column in ("source", "target"):
             strings = lines.strings[column]
-            found[column], odd = found_unit(strings[row] for row in rows.tolist())
+            found[column], odd = detect_unit(strings[row] for row in rows.tolist())
             if odd:
                 example = f"{shown(strings[rows[odd[0]]])}, {lines.place(rows[odd[0]])}"
                 has = "no spaces" if found[column] == "words" else "spaces"
@@ -505,22 +514,22 @@ def _writing_of(lines: Lines, request: Request) -> tuple[Writing, list[str]]:
         source, target = found["source"], found["target"]
         units = f"{source or target or UNITS[0]},{target or source or UNITS[0]}"
     features = "features" in lines.columns
-    return Writing.of(units, features, request.separator, request.normalize), notes
+    return Tokenizer.of(units, features, request.separator, request.normalize), notes
 
 
 def _check_symbols(symbols: Mapping[str, Sequence[str]], name: str) -> None:
     """Raise `StacktransError` for too many different symbols to know, or none to say."""
     for column, found in symbols.items():
-        if len(found) > MOST_SYMBOLS:
+        if len(found) > MAX_SYMBOLS:
             many = f"{len(found)} different symbols in the column {column}"
-            raise StacktransError(f"{name}: {many}; expected at most {MOST_SYMBOLS}")
+            raise StacktransError(f"{name}: {many}; expected at most {MAX_SYMBOLS}")
     if not symbols["target"]:
         raise StacktransError(
             f"{name}: all targets to train on are empty; expected some with symbols to say"
         )
 
 
-def chances_of_unknown(pairs: PairSet, count: int) -> Chances:
+def unknown_probabilities(pairs: PairSet, count: int) -> Probabilities:
     """[count] for each id that is read, how probably it is read as unknown in training."""
     counts = np.zeros(count, dtype=np.int64)
     codes = pairs.sources.values

@@ -15,7 +15,7 @@ import numpy as np
 from stacktrans.common.errors import shown
 from stacktrans.common.reading import LONGEST
 from stacktrans.tasks.alphabets import DIGITS, Alphabet, Ids, meaningless_symbols
-from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, NotASource, Task, drawn_lengths
+from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, NotASource, Task, draw_lengths
 from stacktrans.tasks.layout import Layout, Pair
 
 _BLOCK = re.compile(r"(\S)(?:\^(?:([a-z0-9]+)|\(([a-z0-9+]+)\)))?")
@@ -116,7 +116,7 @@ class StreamTask(Task):
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
         shortest = max(lengths.shortest, self.smallest)
-        sizes = drawn_lengths(generator, Lengths(shortest, lengths.longest), count, law)
+        sizes = draw_lengths(generator, Lengths(shortest, lengths.longest), count, law)
         pairs = []
         for size in map(int, sizes):
             prompt, answer = self.draw(generator, size)

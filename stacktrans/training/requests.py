@@ -20,8 +20,8 @@ from stacktrans.settings.config import NOT_RACED, RunConfig, inherited_layer
 from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import Requested, requested_layers
-from stacktrans.tasks.corpus import find_files
-from stacktrans.tasks.pairs import task_of_data
+from stacktrans.tasks.corpus import find_texts
+from stacktrans.tasks.pairs import task_from_files
 
 if TYPE_CHECKING:
     from stacktrans.training.race import Race
@@ -90,8 +90,8 @@ class TrainRequest:
             config, base, first = self._starting_point(self.from_)
             options = [first]
             reading = reading if self.data is None else inherited_reading(config.task, reading)
-        pairs = task_of_data(self.task or self.text, self.data, reading, self.prefix)
-        given = {**self.options, "text": self.text and find_files(self.text), "data": pairs}
+        pairs = task_from_files(self.task or self.text, self.data, reading, self.prefix)
+        given = {**self.options, "text": self.text and find_texts(self.text), "data": pairs}
         options += option_layers({name: given.get(name) for name in names}, self.prefix)
         task = self.task or ("text" if self.text and not self.config else None)
         return {

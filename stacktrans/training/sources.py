@@ -25,11 +25,11 @@ from stacktrans.settings.training_config import ExamplesConfig, StreamConfig
 from stacktrans.settings.values import Loss
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
-from stacktrans.tasks.corpus import PARTS, Corpus, as_stream, known_symbols, read_sentences
+from stacktrans.tasks.corpus import PARTS, Corpus, encode_sentences, read_sentences, vocabulary_of
 from stacktrans.tasks.layout import Batch, Pair
 from stacktrans.tasks.lines import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
-from stacktrans.tasks.sets import PairSet, chances_of_unknown
+from stacktrans.tasks.sets import PairSet, unknown_probabilities
 from stacktrans.training.records import Accuracy, Record, Summary
 from stacktrans.training.state import Count, StatefulPart
 
@@ -333,7 +333,7 @@ class Files(Strings):
         super().__init__(config, task)
         data = task.data
         self._train, development, self._test = (data.sets[part] for part in (TRAIN, DEV, TEST))
-        self._chances = chances_of_unknown(self._train, len(task.source))
+        self._chances = unknown_probabilities(self._train, len(task.source))
         self._unknown = task.source.unknowns()
         self.notes = data.notes
         self.development = self._some(development, 0)
@@ -442,7 +442,7 @@ class Pieces(Source):
 
     def check(self) -> None:
         make_memory(self.config.model).check_carries()
-        if self.task.drawn:
+        if self.task.sampled:
             super().check()
 
     def batch(self, moment: Moment) -> Batch:
@@ -554,14 +554,16 @@ class Texts(Pieces):
             if config.start_from:  # whose model knows these
                 place = checkpoint.locate(config.start_from.checkpoint)
                 before = checkpoint.read_config(place).make_task().source.symbols
-            known = known_symbols(corpus, sentences["train"], before)
+            known = vocabulary_of(corpus, sentences["train"], before)
             parameters["known"] = corpus.vocabulary.join(known)
             parameters["vocabulary"] = max(corpus.limit, 2 + len(known))  # the end, the unknown one
         task = config.task.model_copy(update={"parameters": parameters})
         learned = Corpus(**parameters)
         super().__init__(config.model_copy(update={"task": task}), learned)
         self.vocabulary = learned.vocabulary
-        self.texts = {part: as_stream(self.vocabulary, lines) for part, lines in sentences.items()}
+        self.texts = {
+            part: encode_sentences(self.vocabulary, lines) for part, lines in sentences.items()
+        }
         steps = training.stream.steps
         self._cut = list(pieces_of(self.texts["train"], training.batch_strings, steps))
 
