@@ -290,7 +290,7 @@ def sources(task: Task, longest: int) -> Iterator[list[int]]:
 def answered(runner: Runner, source: Sequence[int], limit: int | None = None) -> Answer:
     """A machine's answer to a source."""
     ids = np.array(source, np.int64)
-    answer: Answer = decode(runner, runner.machine.layout, [ids], limit, logs=False)[0]
+    answer: Answer = decode(runner, runner.machine.layout, [ids], limit, log_probs=False)[0]
     return answer
 
 

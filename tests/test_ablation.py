@@ -15,7 +15,7 @@ from torch import Tensor
 import stacktrans
 from stacktrans.common.errors import UsageError
 from stacktrans.inference.transduction import AnswerOptions, transduce_strings
-from stacktrans.model.ablation import parts_of, without
+from stacktrans.model.ablation import ablatable_parts, ablate
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
@@ -102,7 +102,7 @@ def no_state(model: Transducer) -> None:
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_without_memory_nothing_is_read(controller: str, memory: str) -> None:
-    found = logits_of(without(random_model(controller, memory), "memory"))
+    found = logits_of(ablate(random_model(controller, memory), "memory"))
     assert_alike(found, logits_of(random_model(controller, memory), no_reads))
     assert not torch.allclose(found, logits_of(random_model(controller, memory)))
 
@@ -110,7 +110,7 @@ def test_without_memory_nothing_is_read(controller: str, memory: str) -> None:
 @pytest.mark.parametrize("memory", ["stack", "deque", "queue+stack", "stack-rnn"])
 @pytest.mark.parametrize(("part", "action"), [("pushes", "push"), ("pops", "pop")])
 def test_signals_are_blocked(memory: str, part: str, action: str) -> None:
-    found = logits_of(without(random_model("lstm", memory), part))
+    found = logits_of(ablate(random_model("lstm", memory), part))
     assert_alike(found, logits_of(random_model("lstm", memory), block(action)))
     assert not torch.allclose(found, logits_of(random_model("lstm", memory)))
 
@@ -121,7 +121,7 @@ def test_signals_of_models_that_were_made_discrete_are_blocked(memory: str) -> N
     pushing = [name.split()[0] in {"push", "insert"} for name in model.signal_names]
     model.weights["operation.signals.weight"][:] = 0
     model.weights["operation.signals.bias"][:] = SHARPNESS * np.where(pushing, 1, -5)
-    found, whole = logits_of(without(model, "pushes")), logits_of(model)
+    found, whole = logits_of(ablate(model, "pushes")), logits_of(model)
     assert not torch.allclose(found, whole)
     assert_alike(found, logits_of(model, block("push insert")))  # which changes it for good
 
@@ -131,29 +131,29 @@ def test_weights_that_were_changed_are_those_that_lose_a_part() -> None:
     with torch.no_grad():
         model.model.classifier.weight.zero_()
         model.model.classifier.bias.zero_()
-    assert not logits_of(without(model, "pops")).any()
+    assert not logits_of(ablate(model, "pops")).any()
 
 
 @pytest.mark.parametrize("controller", ["lstm", "rnn", "sigmoid"])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_without_state_each_step_begins_from_zeros(controller: str, layers: int) -> None:
     change = f"controller.layers={layers}"
-    found = logits_of(without(random_model(controller, "stack", change), "state"))
+    found = logits_of(ablate(random_model(controller, "stack", change), "state"))
     expected = logits_of(random_model(controller, "stack", change), no_state)
     assert_alike(found, expected)
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_without_state_and_memory_an_output_is_of_its_symbol_alone(controller: str) -> None:
-    model = without(random_model(controller, "queue"), "memory")
-    found = logits_of(without(model, "state") if "state" in parts_of(model) else model)
+    model = ablate(random_model(controller, "queue"), "memory")
+    found = logits_of(ablate(model, "state") if "state" in ablatable_parts(model) else model)
     assert_alike(found[0, 1], found[1, 3])  # both read symbol 3
     assert not torch.allclose(found[0, 1], found[0, 2])
 
 
 def test_a_model_without_biases_is_given_those_that_block() -> None:
     unbiased = random_model("rnn", "stack", "controller.biases=false")
-    found = logits_of(without(unbiased, "pops"))
+    found = logits_of(ablate(unbiased, "pops"))
     expected = logits_of(random_model("rnn", "stack", "controller.biases=false"), block("pop"))
     assert_alike(found, expected)
 
@@ -161,29 +161,31 @@ def test_a_model_without_biases_is_given_those_that_block() -> None:
 def test_the_model_itself_stays_as_it_is() -> None:
     model = random_model("lstm", "stack")
     before = {name: weight.copy() for name, weight in model.weights.items()}
-    for part in parts_of(model):
-        without(model, part)
+    for part in ablatable_parts(model):
+        ablate(model, part)
     for name, weight in model.weights.items():
         np.testing.assert_array_equal(weight, before[name])
 
 
 def test_parts_are_those_that_a_model_has() -> None:
-    assert parts_of(random_model("lstm", "stack")) == ["memory", "pushes", "pops", "state"]
-    assert parts_of(random_model("linear", "list-rnn")) == ["memory", "pushes"]
+    assert ablatable_parts(random_model("lstm", "stack")) == ["memory", "pushes", "pops", "state"]
+    assert ablatable_parts(random_model("linear", "list-rnn")) == ["memory", "pushes"]
     plain = resolve(task="reverse", settings={"model": {"memory": "none", "controller": "lstm"}})
     layout = plain.make_task().layout
     weights = Transducer(plain.model, layout.inputs, layout.outputs).state_dict()
     arrays = {name: each.numpy() for name, each in weights.items()}
-    assert parts_of(Checkpoint(Path("x"), plain, plain.make_task(), layout, arrays)) == ["state"]
+    assert ablatable_parts(Checkpoint(Path("x"), plain, plain.make_task(), layout, arrays)) == [
+        "state"
+    ]
     with pytest.raises(UsageError, match="random: the model has no pops; it has memory, pushes"):
-        without(random_model("linear", "list-rnn"), "pops")
+        ablate(random_model("linear", "list-rnn"), "pops")
 
 
 def test_a_model_that_reverses_needs_each_of_its_parts() -> None:
     model = load("reverse-stack")
     assert answer_of(model) == "hgfedcba"
-    for part in parts_of(model):
-        assert answer_of(without(model, part)) != "hgfedcba", part
+    for part in ablatable_parts(model):
+        assert answer_of(ablate(model, part)) != "hgfedcba", part
 
 
 @pytest.mark.parametrize("name", ["anbn", "anbncn"])

@@ -163,7 +163,7 @@ def test_signals_of_a_model_that_loses_nothing_are_0_or_1(
     inputs = torch.tensor([[0, 0, 1, 1, 0, 1]])
     with torch.no_grad():
         signals = rounded.unroll(inputs).signals
-        with rounded.made_hard(True):
+        with rounded.hard_signals():
             assert torch.equal(signals, rounded.unroll(inputs).signals) is whole
 
 

@@ -113,9 +113,9 @@ def test_a_kill_between_the_renames_leaves_the_old_one_to_be_found(tmp_path: Pat
         checkpoint.save(run / name, config, tiny_model(config).state_dict(), {"step": 1})
         os.rename(run / name, run / f".{name}.old")
     assert checkpoint.load(run, CPU).config == config
-    assert checkpoint.load_training(checkpoint.last_of(run)) == {"step": 1}
+    assert checkpoint.load_training(checkpoint.last_checkpoint(run)) == {"step": 1}
     checkpoint.save(run / "last", config, tiny_model(config).state_dict(), {"step": 2})
-    assert checkpoint.load_training(checkpoint.last_of(run)) == {"step": 2}
+    assert checkpoint.load_training(checkpoint.last_checkpoint(run)) == {"step": 2}
 
 
 @pytest.mark.parametrize("size", [0, 5, 200, -1])

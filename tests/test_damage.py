@@ -29,7 +29,7 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import SUMS
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
-from stacktrans.model.transducer import Transducer, without_numbers
+from stacktrans.model.transducer import Transducer, meta_transducer
 from stacktrans.model.weights import serialized
 from stacktrans.settings.model_config import (
     ActionMemoryConfig,
@@ -228,14 +228,14 @@ def shapes_of(model: Transducer) -> dict[str, torch.Size]:
 def test_shapes_are_known_without_a_model(settings: dict[str, Any]) -> None:
     model = shaped(**settings, hidden_size=5, layers=2, size=3, count=2)
     config = resolve(task="reversal", settings={"model": model}).model
-    assert shapes_of(without_numbers(config, 7, 4)) == shapes_of(Transducer(config, 7, 4))
+    assert shapes_of(meta_transducer(config, 7, 4)) == shapes_of(Transducer(config, 7, 4))
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in shipped("checkpoints").glob("*-*")))
 def test_shapes_of_shipped_models_are_known(name: str) -> None:
     loaded = checkpoint.load(name, CPU)
     layout = loaded.layout
-    model = without_numbers(loaded.config.model, layout.inputs, layout.outputs)
+    model = meta_transducer(loaded.config.model, layout.inputs, layout.outputs)
     assert shapes_of(model) == shapes_of(loaded.model)
 
 

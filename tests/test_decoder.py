@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from own_machines import STACK, answered, buffered_odd, rule, when
-from test_predictors import LAYOUTS, drawn, in_arrays
+from test_predictors import LAYOUTS, drawn, to_numpy
 from test_proofs import TASKS
 
 from stacktrans.automata.machine import CONSTANT, Buffers, Machine, Runner, Series, Term, Things
@@ -21,7 +21,7 @@ from stacktrans.tasks.alphabets import NO_OUTPUT, Ids
 from stacktrans.tasks.layout import Layout, OutputBound
 
 Making = Callable[[Transducer], Predictor]
-MAKINGS = [pytest.param(in_arrays, id="arrays"), pytest.param(TorchModel, id="torch")]
+MAKINGS = [pytest.param(to_numpy, id="arrays"), pytest.param(TorchModel, id="torch")]
 JOINT, BACKWARDS = Layout.joint(3, 3), Layout.joint(3, 3, backwards=True)
 PADDED = Layout.padded(3, 3, OutputBound(1, 2))
 LIMIT = 9
@@ -145,9 +145,9 @@ def test_buffers_are_those_of_the_definition(
     sources = sources_of(layout, 12)
     strings, answers = [*map(layout.prompt, sources)], decode(make(model), layout, sources)
     found = predict(make(model), strings)
-    assert found.logs
+    assert found.log_probs
     for string, symbols, logs, answer in zip(
-        strings, found.symbols, found.logs, answers, strict=True
+        strings, found.symbols, found.log_probs, answers, strict=True
     ):
         with torch.no_grad():
             expected = torch.log_softmax(model(torch.from_numpy(string[None]))[0], dim=-1)
@@ -168,10 +168,14 @@ class Observed:
 
     def __call__(self, step: DecodingStep) -> None:
         assert len({*step.items.tolist()}) == len(step.items)
-        assert len(step.items) == len(step.ids) == len(step.logits) == len(step.answers)
+        assert len(step.items) == len(step.ids) == len(step.logits) == len(step.positions)
         assert len(step.state.signals) == len(step.items)
         for item, read, logits, answer in zip(
-            step.items.tolist(), step.ids.tolist(), step.logits, step.answers.tolist(), strict=True
+            step.items.tolist(),
+            step.ids.tolist(),
+            step.logits,
+            step.positions.tolist(),
+            strict=True,
         ):
             self.read.setdefault(item, []).append(read)
             self.outputs.setdefault(item, []).append(int(logits.argmax()))
@@ -239,12 +243,12 @@ def odd_one_out() -> Machine:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("logs", [False, True])
-def test_a_string_for_which_a_machine_has_no_rule_does_not_spoil_others(logs: bool) -> None:
+@pytest.mark.parametrize("log_probs", [False, True])
+def test_a_string_for_which_a_machine_has_no_rule_does_not_spoil_others(log_probs: bool) -> None:
     runner = Runner(odd_one_out())
     layout = runner.machine.layout
     sources = [[0] * 1000, [0, 1, 0], [0], [2, 2, 0], [1], [0] * 5]
-    answers = decode(runner, layout, [*map(np.array, sources)], logs=logs)
+    answers = decode(runner, layout, [*map(np.array, sources)], log_probs=log_probs)
     assert [answer.failed for answer in answers] == [False, True, False, False, True, False]
     for source, answer in zip(sources, answers, strict=True):
         if not answer.failed:
@@ -258,7 +262,7 @@ def test_where_a_machine_has_no_output_it_has_no_answer() -> None:
     answers = decode(runner, runner.machine.layout, [*map(np.array, ([2], [0]))])
     assert [answer.failed for answer in answers] == [True, False]
     # Of synchronous outputs some may not matter.
-    symbols = predict(runner, [np.array([0, 1, 5]), np.array([0, 2, 1])], logs=False).symbols
+    symbols = predict(runner, [np.array([0, 1, 5]), np.array([0, 2, 1])], log_probs=False).symbols
     assert [each.tolist() for each in symbols] == [[NO_OUTPUT, NO_OUTPUT, 3], [NO_OUTPUT] * 2 + [0]]
 
 

@@ -31,7 +31,7 @@ def transducer(memory: str = "stack", *, buffered: bool = False, **more: Any) ->
 
 def advance(model: Transducer, batch: int, ids: Ids) -> Numbers:
     """The logits of a model's first steps over a batch of strings."""
-    found = model.in_arrays()
+    found = model.to_numpy()
     assert found
     return found.advance(found.start(batch), ids)
 

@@ -14,8 +14,8 @@ from stacktrans.decoding.decoder import Answer, DecodingStep, decode, predict
 from stacktrans.decoding.model import Numbers, Predictor
 from stacktrans.inference.evaluation import score
 from stacktrans.kernels.compiling import CompiledFunction
-from stacktrans.memory import HeldCells, HeldRows, Reading
-from stacktrans.model.numpy_backend import ArrayModel, from_weights
+from stacktrans.memory import CellContents, MemorySnapshot, RowContents
+from stacktrans.model.numpy_backend import NumpyModel, from_weights
 from stacktrans.model.torch_backend import TorchModel
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import shapes_of, weight_shapes
@@ -69,10 +69,10 @@ def sources(layout: Layout, count: int = 30) -> list[Ids]:
     return [rng.integers(3, size=rng.integers(1, 12)) for _ in range(count)]
 
 
-def in_arrays(model: Transducer, hard: bool = False) -> ArrayModel:
-    found = model.in_arrays()
+def to_numpy(model: Transducer, hard: bool = False) -> NumpyModel:
+    found = model.to_numpy()
     assert found
-    return found.made_hard(hard)
+    return found.discretised(hard)
 
 
 def alike(found: Sequence[Answer], expected: Sequence[Answer]) -> None:
@@ -116,7 +116,7 @@ def test_python_says_what_torch_says(memory: str, controller: str, name: str, ha
     layout = LAYOUTS[name]
     model, given = drawn(memory, controller, layout), sources(layout)
     expected = decode(TorchModel(model, hard), layout, given)
-    alike(decode(in_arrays(model, hard), layout, given), expected)
+    alike(decode(to_numpy(model, hard), layout, given), expected)
     assert len({tuple(answer.target) for answer in expected}) > 1
 
 
@@ -128,13 +128,13 @@ def test_compiled_code_says_what_torch_says(memory: str, hard: bool) -> None:
         layout = LAYOUTS[name]
         model, given = drawn(memory, "lstm", layout), sources(layout)
         expected = decode(TorchModel(model, hard), layout, given)
-        alike(decode(in_arrays(model, hard), layout, given), expected)
+        alike(decode(to_numpy(model, hard), layout, given), expected)
 
 
 def buffered_like_torch(memory: str, layout: Layout) -> None:
     model, given = drawn(memory, "lstm", layout, buffered=True), sources(layout)
     expected = decode(TorchModel(model), layout, given)
-    alike(decode(in_arrays(model), layout, given), expected)
+    alike(decode(to_numpy(model), layout, given), expected)
 
 
 @pytest.mark.usefixtures("in_python")
@@ -151,7 +151,7 @@ def test_compiled_code_reads_from_buffers(memory: str) -> None:
 
 
 @pytest.mark.parametrize("limit", [0, 1, 3])
-@pytest.mark.parametrize("make", [in_arrays, TorchModel])
+@pytest.mark.parametrize("make", [to_numpy, TorchModel])
 def test_answers_are_cut_off(make: Callable[[Transducer], Predictor], limit: int) -> None:
     layout = Layout.joint(3, 4)
     model = drawn("stack", "lstm", layout)
@@ -162,7 +162,7 @@ def test_answers_are_cut_off(make: Callable[[Transducer], Predictor], limit: int
         assert not answer.ended
 
 
-@pytest.mark.parametrize("make", [in_arrays, TorchModel])
+@pytest.mark.parametrize("make", [to_numpy, TorchModel])
 @pytest.mark.parametrize("buffered", [False, True])
 def test_outputs_that_are_asked_for_are_those_of_all(
     make: Callable[[Transducer], Predictor], buffered: bool
@@ -171,13 +171,18 @@ def test_outputs_that_are_asked_for_are_those_of_all(
     rng = np.random.default_rng(1)
     strings = [rng.integers(3, size=length) for length in (5, 9, 1)]
     asked = [rng.random(len(ids)) < 0.5 for ids in strings]
-    for logs in (False, True):
-        every, some = predict(model, strings, logs=logs), predict(model, strings, asked, logs)
+    for log_probs in (False, True):
+        every, some = (
+            predict(model, strings, log_probs=log_probs),
+            predict(model, strings, asked, log_probs),
+        )
         for whole, own, where in zip(every.symbols, some.symbols, asked, strict=True):
             assert own.tolist() == whole[where].tolist()
-        assert (some.logs is not None) is logs
-        if every.logs and some.logs:
-            for shares, own_shares, where in zip(every.logs, some.logs, asked, strict=True):
+        assert (some.log_probs is not None) is log_probs
+        if every.log_probs and some.log_probs:
+            for shares, own_shares, where in zip(
+                every.log_probs, some.log_probs, asked, strict=True
+            ):
                 assert own_shares == pytest.approx(shares[where], abs=1e-9)
 
 
@@ -188,12 +193,12 @@ def test_room_is_made_as_answers_grow(limit: int, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(decoder, "EXPECTED", 2)
     given = [np.array([1, 2, 3]), np.array([2] * 13), np.array([3])]
     expected = decode(TorchModel(model), layout, given, limit)
-    alike(decode(in_arrays(model), layout, given, limit), expected)
+    alike(decode(to_numpy(model), layout, given, limit), expected)
     assert max(len(answer.target) for answer in expected) == limit
 
 
 def test_a_string_that_is_too_long_is_not_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = in_arrays(drawn("deque", "lstm", LAYOUTS["stream"]))
+    model = to_numpy(drawn("deque", "lstm", LAYOUTS["stream"]))
     rng = np.random.default_rng(1)
     strings = [rng.integers(4, size=length) for length in (5, 12, 1)]
     whole = predict(model, strings)
@@ -201,12 +206,12 @@ def test_a_string_that_is_too_long_is_not_kept_whole(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(decoder, "STEPS_IN_A_PIECE", 4)
     parts = predict(model, strings)
     assert parts.symbols.values.tolist() == whole.symbols.values.tolist()
-    assert parts.logs
-    assert whole.logs
-    assert parts.logs.values == pytest.approx(whole.logs.values, abs=1e-9)
+    assert parts.log_probs
+    assert whole.log_probs
+    assert parts.log_probs.values == pytest.approx(whole.log_probs.values, abs=1e-9)
 
 
-@pytest.mark.parametrize("make", [in_arrays, TorchModel])
+@pytest.mark.parametrize("make", [to_numpy, TorchModel])
 def test_numbers_that_overflow_are_told(make: Callable[[Transducer], Predictor]) -> None:
     layout = Layout.joint(3, 4)
     model = drawn("stack", "lstm", layout)
@@ -216,18 +221,18 @@ def test_numbers_that_overflow_are_told(make: Callable[[Transducer], Predictor])
     assert found.failed
     outputs = predict(make(model), [np.array([0, 1])])
     assert outputs.symbols.values.tolist() == [-1, -1]
-    assert outputs.logs
-    assert np.isnan(outputs.logs.values).all()
+    assert outputs.log_probs
+    assert np.isnan(outputs.log_probs.values).all()
     pair = Pair(np.array([0]), np.array([0]))
     assert score(make(model), layout, [pair]).coarse_accuracy == 0
 
 
 def test_ids_that_there_are_not_are_refused() -> None:
-    model = in_arrays(drawn("stack", "lstm", LAYOUTS["stream"]))
+    model = to_numpy(drawn("stack", "lstm", LAYOUTS["stream"]))
     for wrong in (4, -1, 10**9):
         with pytest.raises(IndexError, match="expected 0 to 3"):
             predict(model, [np.array([0, wrong])])
-    buffered = in_arrays(drawn("stack", "lstm", LAYOUTS["same length"], buffered=True))
+    buffered = to_numpy(drawn("stack", "lstm", LAYOUTS["same length"], buffered=True))
     for wrong in (4, 10**9):
         with pytest.raises(IndexError):
             predict(buffered, [np.array([0, wrong])])
@@ -237,19 +242,23 @@ def test_ids_that_there_are_not_are_refused() -> None:
 def test_there_is_no_answer_to_no_source(name: str, buffered: bool) -> None:
     layout = LAYOUTS[name]
     model = drawn("stack", "lstm", layout, buffered)
-    for made in (in_arrays(model), TorchModel(model)):
+    for made in (to_numpy(model), TorchModel(model)):
         assert len(decode(made, layout, [])) == 0
         assert len(predict(made, []).symbols) == 0
 
 
-def observed(model: Predictor, ids: Ids) -> list[tuple[Numbers, Numbers, Numbers, Reading]]:
+def observed(model: Predictor, ids: Ids) -> list[tuple[Numbers, Numbers, Numbers, MemorySnapshot]]:
     """Logits, signals, what is pushed, and what the memory holds, at each step over a string."""
     found = []
 
     def observe(step: DecodingStep) -> None:
-        logits, signals, pushed = step.logits[0], step.state.signals[0], model.pushed(step.state)
+        logits, signals, pushed = (
+            step.logits[0],
+            step.state.signals[0],
+            model.pushed_vectors(step.state),
+        )
         copies = np.array(logits), np.array(signals), np.array(pushed)
-        found.append((*copies, model.reading(step.state)))
+        found.append((*copies, model.snapshot(step.state)))
 
     predict(model, [ids], observe=observe)
     return found
@@ -262,36 +271,39 @@ def test_arrays_show_what_torch_shows(memory: str, hard: bool, buffered: bool) -
     layout = LAYOUTS["same length"]
     model = drawn(memory, "lstm", layout, buffered)
     ids = np.array([0, 2, 1, 1, 0, 2, 2])
-    found, expected = observed(in_arrays(model, hard), ids), observed(TorchModel(model, hard), ids)
+    found, expected = observed(to_numpy(model, hard), ids), observed(TorchModel(model, hard), ids)
     assert len(found) == model.config.steps_over(len(ids))
     for step, (one, other) in enumerate(zip(found, expected, strict=True)):
         for numbers, right in zip(one[:3], other[:3], strict=True):
             np.testing.assert_allclose(numbers, right, atol=1e-5)
-        same_reading(one[3], other[3], step)
+        same_snapshot(one[3], other[3], step)
 
 
-def same_reading(found: Reading, expected: Reading, step: int) -> None:
-    assert found.held == pytest.approx(expected.held, abs=1e-4)
-    for shown, right in ((found.parts, expected.parts), (found.cells, expected.cells)):
+def same_snapshot(found: MemorySnapshot, expected: MemorySnapshot, step: int) -> None:
+    assert found.total_strength == pytest.approx(expected.total_strength, abs=1e-4)
+    for shown, right in (
+        (found.read_weights, expected.read_weights),
+        (found.read_cells, expected.read_cells),
+    ):
         assert [*shown] == [*right]
         for name, numbers in right.items():
             np.testing.assert_allclose(shown[name], numbers, atol=1e-4, err_msg=f"{name} {step}")
-    assert ([*found.rows], [*found.lines]) == ([*expected.rows], [*expected.lines])
+    assert ([*found.rows], [*found.cells]) == ([*expected.rows], [*expected.cells])
     for name, rows in expected.rows.items():
         assert held(found.rows[name]) == pytest.approx(held(rows), abs=1e-4)
-    for name, line in expected.lines.items():
-        pairs = zip(filled(found.lines[name]), filled(line), strict=True)
+    for name, line in expected.cells.items():
+        pairs = zip(filled(found.cells[name]), filled(line), strict=True)
         assert all(one == pytest.approx(other, abs=1e-4) for one, other in pairs)
 
 
-def held(rows: HeldRows) -> dict[tuple[int, int], float]:
+def held(rows: RowContents) -> dict[tuple[int, int], float]:
     """The strengths, by the place of each row and the step that pushed it; not of empty rows."""
     pairs = zip(rows.origins.tolist(), rows.strengths.tolist(), strict=True)
     there = [(step, strength) for step, strength in pairs if strength > 1e-4]
     return {(place, step): strength for place, (step, strength) in enumerate(there)}
 
 
-def filled(cells: HeldCells) -> list[list[float]]:
+def filled(cells: CellContents) -> list[list[float]]:
     """What is in the cells that are not empty, and then in the head."""
     values = [cell for cell in cells.values.tolist() if any(abs(x + 1) > 1e-4 for x in cell)]
     return [*values, [] if cells.head is None else cells.values[cells.head].tolist()]
@@ -299,10 +311,10 @@ def filled(cells: HeldCells) -> list[list[float]]:
 
 def test_a_memory_that_arrays_cannot_show_is_shown_by_torch() -> None:
     class Shown(Latch):
-        def reading(self, state: Any) -> Reading:
-            return Reading(held=float(state.content.sum()))
+        def snapshot(self, state: Any) -> MemorySnapshot:
+            return MemorySnapshot(total_strength=float(state.content.sum()))
 
-    model = in_arrays(drawn("stack", "lstm", LAYOUTS["joint"]))
+    model = to_numpy(drawn("stack", "lstm", LAYOUTS["joint"]))
     assert model.shows_memory
     for memory, told in ((Latch(), True), (Shown(), False)):
         object.__setattr__(model, "memory", memory)
@@ -324,7 +336,7 @@ def test_shapes_are_known_without_torch(memory: str, controller: str, buffered: 
         assert found == shapes_of(model)
         weights = {name: weight.numpy() for name, weight in model.float().state_dict().items()}
         arrays_alone = from_weights(model.config, weights, model.inputs, hard=False)
-        from_torch = model.in_arrays()
+        from_torch = model.to_numpy()
         assert arrays_alone
         assert from_torch
         for one, other in zip(arrays_alone.weights.layers, from_torch.weights.layers, strict=True):
@@ -345,16 +357,16 @@ def test_no_steps_are_taken_after_all_answers_are_written(
         model.operation.signals.bias[-1] = 50  # all steps write
         model.operation.signals.weight[-1] = 0
     strings, steps = sources(LAYOUTS["same length"]), list[int]()
-    advance = ArrayModel.advance
+    advance = NumpyModel.advance
 
-    def counted(self: ArrayModel, *arguments: Any) -> Numbers:
+    def counted(self: NumpyModel, *arguments: Any) -> Numbers:
         steps.append(1)
         return advance(self, *arguments)
 
-    monkeypatch.setattr(ArrayModel, "advance", counted)
+    monkeypatch.setattr(NumpyModel, "advance", counted)
     layout = LAYOUTS["same length"]
     alike(
-        decode(in_arrays(model, hard), layout, strings),
+        decode(to_numpy(model, hard), layout, strings),
         decode(TorchModel(model, hard), layout, strings),
     )
     longest = max(map(len, strings))

@@ -239,7 +239,7 @@ def test_what_follows_a_complete_answer_does_not_matter() -> None:
     # There are no rules for the three further steps.
     assert prove(machine, task).reason is None
     every = [*sources(task, 5)]
-    answers = decode(Runner(machine), machine.layout, [*map(np.array, every)], logs=False)
+    answers = decode(Runner(machine), machine.layout, [*map(np.array, every)], log_probs=False)
     for source, answer in zip(every, answers, strict=True):
         right = [int(symbol or 0) for symbol in task.answer(task.source.decode(source))]
         assert answer.target == answered(Runner(machine), source).target == right

@@ -8,7 +8,7 @@ import torch
 from small_runs import small_run
 
 from stacktrans.common.errors import UsageError
-from stacktrans.model.transducer import Transducer, without_numbers
+from stacktrans.model.transducer import Transducer, meta_transducer
 from stacktrans.training.trainer import check_room, count_weights, prepared
 
 CPU = torch.device("cpu")
@@ -69,7 +69,7 @@ def test_weights_are_counted_as_they_are_made(controller: str) -> None:
     layout = prepared(config, CPU).layout
     model = Transducer(config.model, layout.inputs, layout.outputs)
     held = [*model.parameters(), *model.buffers()]
-    counted = count_weights(without_numbers(config.model, layout.inputs, layout.outputs))
+    counted = count_weights(meta_transducer(config.model, layout.inputs, layout.outputs))
     assert counted == sum(weight.numel() for weight in held)
 
 

@@ -27,7 +27,7 @@ from stacktrans.automata.words import sentence
 from stacktrans.commands.terminal import print_out
 from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
-from stacktrans.decoding.decoder import outputs_of
+from stacktrans.decoding.decoder import most_probable_ids
 from stacktrans.extraction import network
 from stacktrans.extraction.extracting import Extracted, drawn_strings, extract
 from stacktrans.extraction.network import NOTHING, CannotExtract, Deadline, Network, Recorder
@@ -75,7 +75,7 @@ def test_steps_of_a_network_do_what_was_recorded(memory: str, tmp_path: Path) ->
         done = network.step(states, steps.inputs, np.stack(reads, axis=1))
         known = steps.signals != NOTHING
         assert np.array_equal(done.signals[known], steps.signals[known])
-        assert np.array_equal(outputs_of(done.logits), steps.outputs)
+        assert np.array_equal(most_probable_ids(done.logits), steps.outputs)
         taken.append((steps.signals == 1).any(axis=0))
     assert np.mean(np.any(taken, axis=0)) > 0.7  # most actions are
 

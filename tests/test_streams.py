@@ -14,7 +14,7 @@ from shapes import shaped
 from shipped_tasks import task_of, written
 
 from stacktrans.decoding.decoder import decode
-from stacktrans.decoding.model import Mixed, Numbers
+from stacktrans.decoding.model import Numbers, SoftInput
 from stacktrans.inference.evaluation import score
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
@@ -268,11 +268,11 @@ class Oracle:
         return iter(self._logits)
 
     def advance(
-        self, state: Iterator[Numbers], ids: Ids | Mixed, asked: Mask | None = None
+        self, state: Iterator[Numbers], ids: Ids | SoftInput, requested: Mask | None = None
     ) -> Numbers:
         assert isinstance(ids, np.ndarray)
         logits = np.array([*itertools.islice(state, ids.shape[1])])
-        return logits if asked is None else logits[asked[0]]
+        return logits if requested is None else logits[requested[0]]
 
     def select(self, state: Iterator[Numbers], items: Ids) -> Iterator[Numbers]:
         return state

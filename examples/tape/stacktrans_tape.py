@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from stacktrans.memory import Memory, MemoryState, Reading
+from stacktrans.memory import Memory, MemorySnapshot, MemoryState
 
 
 @dataclass(frozen=True)
@@ -51,5 +51,5 @@ class Tape(Memory[Written]):
         """[B, 1, m] what is read."""
         return torch.bmm(state.head.unsqueeze(1), state.cells)
 
-    def reading(self, state: Written) -> Reading:
-        return Reading(cells={"tape": self.under_head(state)[0]})
+    def snapshot(self, state: Written) -> MemorySnapshot:
+        return MemorySnapshot(read_cells={"tape": self.under_head(state)[0]})

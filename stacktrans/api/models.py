@@ -15,7 +15,7 @@ from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import EvalRequest, Prediction, Scores, evaluate, perplexities
 from stacktrans.inference.transduction import AnswerOptions, Hypothesis, transduce_strings
 from stacktrans.model import checkpoint
-from stacktrans.model.ablation import without
+from stacktrans.model.ablation import ablate
 from stacktrans.model.description import model_line
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
@@ -309,7 +309,7 @@ class Model:
         Raises:
             UsageError: there is no such part, or the model has none.
         """
-        return type(self)(without(self._loaded, part))
+        return type(self)(ablate(self._loaded, part))
 
     @checked
     def perplexity(self, text: Named | None = None) -> dict[str, float]:

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from stacktrans.common.ends import Ends
-from stacktrans.decoding.model import Mixed, Numbers
+from stacktrans.decoding.model import Numbers, SoftInput
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import Layout
 
@@ -378,16 +378,16 @@ class Runner:
         return Configurations(steppers, signals, [MemoryRow() for _ in self.machine.stack_symbols])
 
     def advance(
-        self, state: Configurations, ids: Ids | Mixed, asked: Mask | None = None
+        self, state: Configurations, ids: Ids | SoftInput, requested: Mask | None = None
     ) -> Numbers:
         """See `Model.advance`; logits are NaN where no rule fits, -inf where there is no output."""
-        if isinstance(ids, Mixed):
+        if isinstance(ids, SoftInput):
             ids = np.where(ids.ids < 0, self.machine.nothing, ids.ids)[:, None]
         outputs = np.empty(ids.shape, np.int64)
         for item, (stepper, row) in enumerate(zip(state.steppers, ids.tolist(), strict=True)):
             outputs[item] = [*map(stepper.step, row)]
             state.signals[item] = np.nan if stepper.lost else stepper.last.signals
-        chosen = outputs.ravel() if asked is None else outputs[asked]
+        chosen = outputs.ravel() if requested is None else outputs[requested]
         logits = np.full((len(chosen), self.machine.outputs.size), UNLIKELY)
         logits[np.arange(len(chosen)), np.maximum(chosen, 0)] = 0
         logits[chosen == NO_OUTPUT] = -np.inf

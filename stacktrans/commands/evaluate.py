@@ -172,9 +172,9 @@ def _with_ablations(
     name: str, model: "Checkpoint", parts: Sequence[str]
 ) -> "list[tuple[str, Checkpoint]]":
     """A model, and the same without each of some parts."""
-    from stacktrans.model.ablation import without
+    from stacktrans.model.ablation import ablate
 
-    return [(name, model), *((f"{name} without {part}", without(model, part)) for part in parts)]
+    return [(name, model), *((f"{name} without {part}", ablate(model, part)) for part in parts)]
 
 
 def _check_apart(given: dict[str, Any]) -> None:

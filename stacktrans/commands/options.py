@@ -128,9 +128,9 @@ def load_model(name: str, device: str, hard: bool, workers: int = 1) -> "Checkpo
     check_positive(**{"--workers": workers})
     loaded = load(name, device, hard, workers)
     if not loaded.machine:
-        from stacktrans.model.numpy_backend import ArrayModel  # which not every command needs
+        from stacktrans.model.numpy_backend import NumpyModel  # which not every command needs
 
-        if not isinstance(loaded.predictor, ArrayModel):
+        if not isinstance(loaded.predictor, NumpyModel):
             import torch
 
             torch.set_num_threads(workers)

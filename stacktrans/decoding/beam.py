@@ -147,9 +147,9 @@ def _search(
     count, first = len(prompts), layout.first_target or 0
     state = model.start(count, prompts.shape[1])
     for piece in _pieces(prompts):
-        asked = np.zeros(piece.shape, np.bool_)
-        asked[:, -1] = True
-        logits = model.advance(state, piece, asked)
+        requested = np.zeros(piece.shape, np.bool_)
+        requested[:, -1] = True
+        logits = model.advance(state, piece, requested)
     rows = np.arange(count)[:, None]
     chosen = np.repeat(rows, width, axis=1)
     logits = logits[chosen.ravel()]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stacktrans.common.ragged import STEPS_AT_ONCE, Ragged, batches_of, concatenate, row_starts
-from stacktrans.decoding.model import Buffers, Mixed, Model, Numbers
+from stacktrans.decoding.model import Buffers, Model, Numbers, SoftInput
 from stacktrans.tasks.alphabets import NO_OUTPUT, Ids, Mask
 from stacktrans.tasks.layout import Layout
 
@@ -35,21 +35,21 @@ def log_softmax(logits: Numbers) -> Numbers:
     return found
 
 
-def likeliest(logits: Numbers) -> tuple[Ids, Numbers]:
+def most_probable(logits: Numbers) -> tuple[Ids, Numbers]:
     """The most probable outputs [n] and the logarithms of their probabilities, of [n, outputs].
 
     Where numbers overflow the output is -1, and the logarithm NaN; where no output is possible, as
     every logit is -inf, it is `NO_OUTPUT` and 0.
     """
-    chosen = outputs_of(logits)
+    chosen = most_probable_ids(logits)
     share = np.take_along_axis(log_softmax(logits), np.maximum(chosen, 0)[:, None], axis=1)[:, 0]
     share[chosen == NO_OUTPUT] = 0
     found: Ids = np.where(np.isnan(share), -1, chosen)
     return found, share
 
 
-def outputs_of(logits: Numbers) -> Ids:
-    """The most probable outputs alone; see `likeliest`."""
+def most_probable_ids(logits: Numbers) -> Ids:
+    """The most probable outputs alone; see `most_probable`."""
     chosen: Ids = logits.argmax(axis=1)
     highest = logits[np.arange(len(chosen)), chosen]
     if not np.isfinite(highest).all():
@@ -84,19 +84,19 @@ class Answers(Sequence[Answer]):
 
     Attributes:
         targets: the target symbols' ids.
-        log_probabilities: [n] as `Answer` has them.
+        log_probs: [n] as `Answer` has them.
         ended: [n] whether the model ended each.
     """
 
     targets: Ragged
-    log_probabilities: Numbers
+    log_probs: Numbers
     ended: Mask
 
     def __len__(self) -> int:
         return len(self.ended)
 
     def __getitem__(self, index: Any) -> Any:
-        log_probability = float(self.log_probabilities[index])
+        log_probability = float(self.log_probs[index])
         return Answer(self.targets[index].tolist(), log_probability, bool(self.ended[index]))
 
 
@@ -105,11 +105,11 @@ class Outputs(NamedTuple):
 
     Attributes:
         symbols: outputs; -1 where the model has none.
-        logs: the logarithms of their probabilities; None if they were not asked for.
+        log_probs: the logarithms of their probabilities; None if they were not asked for.
     """
 
     symbols: Ragged
-    logs: Ragged | None
+    log_probs: Ragged | None
 
 
 class DecodingStep(NamedTuple):
@@ -119,14 +119,14 @@ class DecodingStep(NamedTuple):
         items: [B] which of the strings that were given.
         ids: [B] what was read, or most of it.
         logits: [B, outputs].
-        answers: [B] which symbol of its answer each output belongs to, from 0; `NONE` for none.
+        positions: [B] the index in its answer of each output, from 0; `NONE` before the answer.
         state: the model's, after the step.
     """
 
     items: Ids
     ids: Ids
     logits: Numbers
-    answers: Ids
+    positions: Ids
     state: Any
 
 
@@ -139,7 +139,7 @@ def decode(
     layout: Layout,
     sources: Sequence[Ids],
     limit: int | None = None,
-    logs: bool = True,
+    log_probs: bool = True,
     observe: Observer | None = None,
 ) -> Answers:
     """The greedy answers to sources, in their order.
@@ -150,17 +150,17 @@ def decode(
         sources: ids of source symbols.
         limit: the most symbols of an answer; None for the layout's. It is ignored where outputs
             are synchronous.
-        logs: whether probabilities are asked for.
+        log_probs: whether probabilities are asked for.
         observe: is called with each step.
     """
     given = Ragged.of(sources)
     prompts = layout.prompts(given)
     if not layout.feeds_back:
-        outputs = predict(model, prompts, None, logs, observe)
+        outputs = predict(model, prompts, None, log_probs, observe)
         targets, ended = layout.decode(outputs.symbols)
     else:
         limits = layout.limit(given.lengths, limit)
-        run = partial(_follow, model, layout, prompts, limits, logs, observe)
+        run = partial(_follow, model, layout, prompts, limits, log_probs, observe)
         outputs = _in_groups(run, _expected(prompts, limits), model.threads)
         targets, ended = layout.decode(outputs.symbols, limits)
     return Answers(targets, _totals(layout, outputs, targets), ended)
@@ -169,8 +169,8 @@ def decode(
 def predict(
     model: Model,
     strings: Sequence[Ids],
-    asked: Sequence[Mask] | None = None,
-    logs: bool = True,
+    requested: Sequence[Mask] | None = None,
+    log_probs: bool = True,
     observe: Observer | None = None,
 ) -> Outputs:
     """The outputs for symbols that are given, one for each.
@@ -179,15 +179,15 @@ def predict(
         model: what predicts; with buffers, it writes an output for each symbol.
         strings: ids of what is read.
         asked: of each symbol, whether its output is asked for; None for all.
-        logs: whether probabilities are asked for.
+        log_probs: whether probabilities are asked for.
         observe: is called with each step.
     """
     given = Ragged.of(strings)
-    where = None if asked is None else Ragged.of(asked)
+    where = None if requested is None else Ragged.of(requested)
     steps = steps_over(model.buffers, given.lengths) if model.buffers else given.lengths
 
     def run(group: Ids) -> Outputs:
-        own, found = given.take(group), _Collected(logs)
+        own, found = given.take(group), _Collected(log_probs)
         wanted = np.arange(own.lengths.max()) < own.lengths[:, None]
         if where is not None:
             wanted &= where.take(group).padded()
@@ -206,11 +206,11 @@ class _Collected:
     """Outputs of the strings of a group, as they come.
 
     Args:
-        logs: whether their probabilities are asked for.
+        log_probs: whether their probabilities are asked for.
     """
 
-    def __init__(self, logs: bool) -> None:
-        self._logs = logs
+    def __init__(self, log_probs: bool) -> None:
+        self._logs = log_probs
         self._strings = [np.empty(0, np.int64)]
         self._symbols = [np.empty(0, np.int64)]
         self._shares: list[Numbers] = [np.empty(0)]
@@ -220,10 +220,10 @@ class _Collected:
         if not len(strings):
             return strings
         if self._logs:
-            symbols, shares = likeliest(logits)
+            symbols, shares = most_probable(logits)
             self._shares.append(shares)
         else:
-            symbols = outputs_of(logits)
+            symbols = most_probable_ids(logits)
         self._strings.append(strings)
         self._symbols.append(symbols)
         return symbols
@@ -256,9 +256,9 @@ def _in_groups(run: Callable[[Ids], Outputs], steps: Ids, threads: int) -> Outpu
     if not parts:
         return Outputs(Ragged.of([]), None)
     back = np.argsort(np.concatenate(groups))
-    logs = [part.logs for part in parts if part.logs is not None]
+    log_probs = [part.log_probs for part in parts if part.log_probs is not None]
     symbols = concatenate([part.symbols for part in parts]).take(back)
-    return Outputs(symbols, concatenate(logs).take(back) if logs else None)
+    return Outputs(symbols, concatenate(log_probs).take(back) if log_probs else None)
 
 
 def _totals(layout: Layout, outputs: Outputs, targets: Ragged) -> Numbers:
@@ -272,7 +272,9 @@ def _totals(layout: Layout, outputs: Outputs, targets: Ragged) -> Numbers:
     if layout.feeds_back or layout.ends_answers:  # otherwise what is not scored need not be known
         missing |= counted.values == NO_OUTPUT
     shares = (
-        outputs.logs.truncate(lengths).values if outputs.logs else np.zeros(len(counted.values))
+        outputs.log_probs.truncate(lengths).values
+        if outputs.log_probs
+        else np.zeros(len(counted.values))
     )
     weights = np.where(missing, np.nan, shares)
     return np.bincount(counted.rows, weights, minlength=len(targets))
@@ -289,14 +291,14 @@ def _follow(
     layout: Layout,
     prompts: Ragged,
     limits: Ids,
-    logs: bool,
+    log_probs: bool,
     observe: Observer | None,
     group: Ids,
 ) -> Outputs:
     """The outputs after prompts, each of which is the next input."""
     assert layout.first_target is not None
     prompts, limits = prompts.take(group), limits[group]
-    lengths, found = prompts.lengths, _Collected(logs)
+    lengths, found = prompts.lengths, _Collected(log_probs)
     ids, longest = prompts.padded(), int(lengths.max())
     # The step after which there is room for one symbol more than the limit.
     final = lengths + limits - 1
@@ -312,19 +314,19 @@ def _follow(
         read = chosen + layout.first_target
         if step < longest:
             read = np.where(step < lengths, ids[:, min(step, longest - 1)], read)
-        asked = going & (step >= lengths - 1)
-        logits = model.advance(state, read[:, None], None if observe else asked[:, None])
+        requested = going & (step >= lengths - 1)
+        logits = model.advance(state, read[:, None], None if observe else requested[:, None])
         if observe:
-            answers = np.where(asked, step + 1 - lengths, NONE)
+            answers = np.where(requested, step + 1 - lengths, NONE)
             observe(DecodingStep(group[strings], read, logits, answers, state))
-            logits = logits[asked]
-        symbols = found.add(strings[asked], logits)
-        ends = (symbols < 0) | (step >= final[asked])
+            logits = logits[requested]
+        symbols = found.add(strings[requested], logits)
+        ends = (symbols < 0) | (step >= final[requested])
         for mark in (layout.end, layout.last):
             if mark is not None:
                 ends |= symbols == mark
-        chosen[asked] = np.where(ends, 0, symbols)
-        going[asked] = ~ends
+        chosen[requested] = np.where(ends, 0, symbols)
+        going[requested] = ~ends
         if not going.any():
             break
         if _to_select(going, observe):
@@ -338,7 +340,7 @@ def _follow(
 def _synchronous(
     model: Model,
     strings: Ragged,
-    asked: Mask,
+    requested: Mask,
     found: _Collected,
     observe: Observer | None,
     group: Ids,
@@ -348,7 +350,7 @@ def _synchronous(
     state = model.start(len(group), ids.shape[1])
     size = 1 if observe else max(1, STEPS_IN_A_PIECE // len(group))
     for start in range(0, ids.shape[1], size):
-        piece, own = ids[:, start : start + size], asked[:, start : start + size]
+        piece, own = ids[:, start : start + size], requested[:, start : start + size]
         if not observe:
             found.add(np.nonzero(own)[0], model.advance(state, piece, own))
             continue
@@ -374,7 +376,7 @@ def _to_select(going: Mask, observe: Observer | None) -> bool:
 def _written(
     model: Model,
     strings: Ragged,
-    asked: Mask,
+    requested: Mask,
     found: _Collected,
     observe: Observer | None,
     group: Ids,
@@ -396,7 +398,7 @@ def _written(
     for step in range(int(steps.max())):
         place = starts + np.fmin(position, lengths).astype(np.int64)
         first = ids.take(place)
-        mixed = Mixed(first, ids.take(place + 1), position - np.floor(position))
+        mixed = SoftInput(first, ids.take(place + 1), position - np.floor(position))
         logits = model.advance(state, mixed)
         position = position + state.signals[:, -2]
         # What is done after the answer does not matter: a machine may have no rule for it.
@@ -414,7 +416,7 @@ def _written(
             state, every, position = model.select(state, kept), every[kept], position[kept]
             starts, lengths, steps = starts[kept], lengths[kept], steps[kept]
             buffers.select(kept)
-    found.add(np.nonzero(asked)[0], buffers.read()[asked])
+    found.add(np.nonzero(requested)[0], buffers.read()[requested])
 
 
 class _OutputBuffers:

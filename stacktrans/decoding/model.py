@@ -12,25 +12,25 @@ import numpy.typing as npt
 from stacktrans.tasks.alphabets import Ids, Mask
 
 if TYPE_CHECKING:
-    from stacktrans.memory import Memory, Reading
+    from stacktrans.memory import Memory, MemorySnapshot
     from stacktrans.settings.model_config import ModelConfig
 
 Numbers = npt.NDArray[Any]
 """Floating-point numbers in the precision of a model."""
 
 
-class Mixed(NamedTuple):
-    """Symbols that are read by degrees from a buffer: of each string two that follow one another.
+class SoftInput(NamedTuple):
+    """What B strings read from an input buffer: a weighted mean of two consecutive symbols each.
 
     Attributes:
-        ids: [B] of the first.
-        later: [B] of the second.
-        share: [B] how much of the second is read; of the first it is what is left of 1.
+        ids: [B] the first symbols.
+        next_ids: [B] the second symbols.
+        next_share: [B] the weights of the second; those of the first are 1 less these.
     """
 
     ids: Ids
-    later: Ids
-    share: Numbers
+    next_ids: Ids
+    next_share: Numbers
 
 
 class Buffers(Protocol):
@@ -82,7 +82,7 @@ class Model(Protocol):
     def start(self, batch: int, steps: int = 0) -> Any:
         """The state of B strings before their first symbol, with room for some steps."""
 
-    def advance(self, state: Any, ids: Ids | Mixed, asked: Mask | None = None) -> Numbers:
+    def advance(self, state: Any, ids: Ids | SoftInput, requested: Mask | None = None) -> Numbers:
         """Logits after each of the next T symbols, [n, outputs].
 
         Args:
@@ -117,13 +117,13 @@ class Predictor(Model, Protocol):
     def hard(self) -> bool:
         """Whether signals are made 0 or 1."""
 
-    def made_hard(self, hard: bool) -> Self:
+    def discretised(self, hard: bool = True) -> Self:
         """The same where signals are made 0 or 1, or not."""
 
-    def pushed(self, state: Any) -> Numbers:
+    def pushed_vectors(self, state: Any) -> Numbers:
         """The vectors that the first string pushed in the last step, [pushes, m]."""
 
-    def reading(self, state: Any, contents: bool = True) -> Reading:
+    def snapshot(self, state: Any, contents: bool = True) -> MemorySnapshot:
         """What the memory of the first string holds, of a state with room for all its steps.
 
         Args:

@@ -28,7 +28,7 @@ from stacktrans.decoding.model import Model
 from stacktrans.extraction.network import GRACE, CannotExtract, Deadline, Network, Recorder
 from stacktrans.extraction.refinement import Refinement
 from stacktrans.extraction.rules import RuleLearner, named
-from stacktrans.model.ablation import without_signals
+from stacktrans.model.ablation import ablate_signals
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, held_out_pairs
@@ -228,7 +228,7 @@ def compared_with(
         NoSuchLength: the task has no string of such a length.
     """
     check_lengths(checkpoint, lengths)
-    network, wrong = checkpoint.predictor.made_hard(True), list[Tried]()
+    network, wrong = checkpoint.predictor.discretised(), list[Tried]()
     for first in range(0, count, BLOCK):
         own = min(BLOCK, count - first)
         strings = drawn_strings(checkpoint, lengths, own, SEED + first, "uniform")
@@ -261,9 +261,9 @@ def answers_of(checkpoint: Checkpoint, model: Model, strings: Sequence[Tried]) -
     layout, ids = checkpoint.layout, [string.ids for string in strings]
     if layout.consecutive:
         asked = [string.scored for string in strings if string.scored is not None]
-        rows = (symbols.tolist() for symbols in predict(model, ids, asked, logs=False).symbols)
+        rows = (symbols.tolist() for symbols in predict(model, ids, asked, log_probs=False).symbols)
         return [None if -1 in symbols else tuple(symbols) for symbols in rows]
-    answers = decode(model, layout, ids, logs=False)
+    answers = decode(model, layout, ids, log_probs=False)
     return [
         None if answer.failed else (*string.scored_of(answer.target), answer.ended)
         for string, answer in zip(strings, answers, strict=True)
@@ -283,11 +283,11 @@ def simplified(checkpoint: Checkpoint, ends: Ends, strings: Sequence[Tried]) -> 
         strings: those whose answers have to stay the same, the most telling ones first.
     """
     parts = [strings[first : first + ANSWERED] for first in range(0, len(strings), ANSWERED)]
-    right = [answers_of(checkpoint, checkpoint.predictor.made_hard(True), own) for own in parts]
+    right = [answers_of(checkpoint, checkpoint.predictor.discretised(), own) for own in parts]
     for row in sorted(set(ends.alphabets), reverse=True):
         pushes = [signal for signal, end in ends.pushes if ends.alphabets[end // 2] == row]
-        tried = without_signals(checkpoint, pushes)
-        model = tried.predictor.made_hard(True)
+        tried = ablate_signals(checkpoint, pushes)
+        model = tried.predictor.discretised()
         if all(
             None not in own and answers_of(tried, model, part) == own
             for part, own in zip(parts, right, strict=True)
@@ -311,7 +311,7 @@ class _Extraction:
     def __init__(self, checkpoint: Checkpoint, note: Callable[[str], None], seconds: float) -> None:
         self._checkpoint, self._note = checkpoint, note
         self._deadline = Deadline(seconds)
-        self._hard = checkpoint.predictor.made_hard(True)
+        self._hard = checkpoint.predictor.discretised()
         self._short = short_strings(checkpoint)
         ranges = checkpoint.config.task.ranges
         self._ranges = (ranges.train, ranges.test)

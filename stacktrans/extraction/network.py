@@ -15,13 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError
-from stacktrans.decoding.decoder import DecodingStep, decode, outputs_of, predict
-from stacktrans.decoding.model import Mixed
+from stacktrans.decoding.decoder import DecodingStep, decode, most_probable_ids, predict
+from stacktrans.decoding.model import SoftInput
 from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.loops import sigmoid
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.machine_backend import memories_of
-from stacktrans.model.numpy_backend import ArrayModel, State
+from stacktrans.model.numpy_backend import NumpyModel, State
 from stacktrans.tasks.alphabets import Ids, Mask
 
 NOTHING = -1
@@ -153,7 +153,7 @@ class Network:
         self.deadline, predictor = deadline, checkpoint.predictor
         if checkpoint.machine:
             raise CannotExtract(f"{checkpoint.path}: a machine already")
-        if not isinstance(predictor, ArrayModel):
+        if not isinstance(predictor, NumpyModel):
             raise CannotExtract("only models with compiled code can be made machines")
         if checkpoint.layout.kind == "text":
             raise CannotExtract("the model reads a text; expected pairs of strings, or a stream")
@@ -163,7 +163,7 @@ class Network:
             expected = "expected stacks, queues, deques and lists, without a capacity"
             raise CannotExtract(f"memory {name} cannot be part of a machine; {expected}")
         self.ends, self.layout = ends, checkpoint.layout
-        self.model = replace(predictor.made_hard(True), threads=1)
+        self.model = replace(predictor.discretised(), threads=1)
         self.nothing = len(self.model.weights.projected) - 1
         self.start = self.model.weights.initial[:, :, 0][self._kept]
         nothing = self.model.weights.architecture.memory.nothing
@@ -210,7 +210,7 @@ class Network:
             state = self.model.start(count, 1)
             state.units.transpose(2, 0, 1, 3)[:, self._kept] = states[at]
             state.read[:] = reads[at].reshape(count, -1)
-            logits = self.model.advance(state, Mixed(own, own, np.zeros(count)))
+            logits = self.model.advance(state, SoftInput(own, own, np.zeros(count)))
             parts.append(self.outcome(state, logits))
         return Outcome(*map(np.concatenate, zip(*parts, strict=True)))
 
@@ -220,7 +220,7 @@ class Network:
         Raises:
             StacktransError: the model's numbers overflow.
         """
-        if (outputs_of(logits) < 0).any():
+        if (most_probable_ids(logits) < 0).any():
             raise StacktransError(OVERFLOW)
         assert state.run is not None
         weights, hidden = self.model.weights, state.run.trace.hidden[:, -1]
@@ -327,8 +327,8 @@ class Recorder:
 
         def observe(step: DecodingStep) -> None:
             self.network.deadline.check()
-            items, outputs = step.items, outputs_of(step.logits)
-            for row, (item, answer) in enumerate(zip(items, step.answers, strict=True)):
+            items, outputs = step.items, most_probable_ids(step.logits)
+            for row, (item, answer) in enumerate(zip(items, step.positions, strict=True)):
                 own = scored[item]
                 if answer < 0 or ended[item] or (own is not None and not own[answer]):
                     outputs[row] = NOTHING
@@ -340,9 +340,9 @@ class Recorder:
 
         with contextlib.suppress(OutOfTime):
             if layout.consecutive:
-                predict(self.network.model, sources, logs=False, observe=observe)
+                predict(self.network.model, sources, log_probs=False, observe=observe)
             else:
-                decode(self.network.model, layout, sources, logs=False, observe=observe)
+                decode(self.network.model, layout, sources, log_probs=False, observe=observe)
 
     def _numbered(
         self, step: DecodingStep, states: Ids, vectors: Array, outputs: Ids

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.decoding.decoder import outputs_of
+from stacktrans.decoding.decoder import most_probable_ids
 from stacktrans.extraction.network import NOTHING, CannotExtract, Outcome, OutOfTime, Recorder
 from stacktrans.extraction.partition import (
     Classes,
@@ -181,7 +181,7 @@ class Experiments:
     def _direct(self, done: Outcome, contents: Ids, column: int) -> Ids:
         """[n] a signal, by its column, or the output; `NOTHING` for the pop of an empty row."""
         if column == self._partition.output:
-            return outputs_of(done.logits)
+            return most_probable_ids(done.logits)
         network = self._recorder.network
         signals: Ids = network.effective(done.signals, contents[:, 1:-1])[:, column]
         return signals

@@ -90,7 +90,7 @@ def named(checkpoint: Checkpoint, partition: Partition) -> NamedMachine:
     of_states = np.zeros(partition.states.count, np.int64)
     of_states[order] = np.arange(len(order))
     machine = Machine(
-        **checkpoint.machine_facts,
+        **checkpoint.machine_attributes,
         symbols=symbols,
         inputs=inputs,
         outputs=outputs,

@@ -219,10 +219,10 @@ def score(
     rows = [row for row in known if row]
     examples = layout.examples([[pairs[index] for index in row] for row in rows])
     read, masks = [inputs for inputs, _, _ in examples], [mask for _, _, mask in examples]
-    outputs = predict(model, read, masks, logs=False).symbols.values
+    outputs = predict(model, read, masks, log_probs=False).symbols.values
     soft = outputs
     if beside_soft and model.hard:
-        soft = predict(model.made_hard(False), read, masks, logs=False).symbols.values
+        soft = predict(model.discretised(hard=False), read, masks, log_probs=False).symbols.values
     targets = [right[mask] for _, right, mask in examples]
     correct = outputs == np.concatenate([*targets, np.empty(0, np.int64)])
     different = outputs != soft

@@ -10,9 +10,9 @@ import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.decoding import decoder
-from stacktrans.decoding.decoder import decode, log_softmax, outputs_of, predict
+from stacktrans.decoding.decoder import decode, log_softmax, most_probable_ids, predict
 from stacktrans.decoding.model import Numbers
-from stacktrans.memory import HeldCells, HeldRows, Reading
+from stacktrans.memory import CellContents, MemorySnapshot, RowContents
 from stacktrans.memory.actions import EMPTY
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks import layout as sections
@@ -174,7 +174,7 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
     """
     task = checkpoint.task
     ids = task.encode_source(source)
-    answer = decode(checkpoint.predictor, checkpoint.layout, [ids], logs=False)[0]
+    answer = decode(checkpoint.predictor, checkpoint.layout, [ids], log_probs=False)[0]
     if answer.failed:
         raise StacktransError(checkpoint.predictor.failure)
     written = task.target.decode(answer.target)
@@ -242,26 +242,29 @@ class Taken(NamedTuple):
         logits: [outputs].
         signals: [signals].
         pushed: [pushes, m] the vectors pushed.
-        reading: what the memory holds after it.
+        snapshot: the contents of the memory after it.
     """
 
     logits: Numbers
     signals: Numbers
     pushed: Numbers
-    reading: Reading
+    snapshot: MemorySnapshot
 
 
 def _followed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[Taken]:
     """The steps of a model over symbols that are given."""
-    model, found = checkpoint.follower, list[Taken]()
+    model, found = checkpoint.tracing_predictor, list[Taken]()
 
     def observe(step: decoder.DecodingStep) -> None:
         logits, signals = step.logits[0], np.array(step.state.signals[0])
         if not np.isnan(signals).any():  # as after a buffered machine's answer, which has no rule
-            reading = model.reading(step.state, contents)
-            found.append(Taken(logits, signals, np.array(model.pushed(step.state)), reading))
+            pushed, snapshot = (
+                model.pushed_vectors(step.state),
+                model.snapshot(step.state, contents),
+            )
+            found.append(Taken(logits, signals, np.array(pushed), snapshot))
 
-    predict(model, [ids], logs=False, observe=observe)
+    predict(model, [ids], log_probs=False, observe=observe)
     return found
 
 
@@ -333,14 +336,14 @@ def _step(
     checkpoint: Checkpoint, number: int, taken: Taken, symbols: list[str], contents: bool
 ) -> TraceStep:
     """Step `number` of a run over symbols."""
-    memory, reading = checkpoint.memory, taken.reading
+    memory, snapshot = checkpoint.memory, taken.snapshot
     outputs = [*checkpoint.task.target.symbols, END]
-    best = int(outputs_of(taken.logits[None])[0])
+    best = int(most_probable_ids(taken.logits[None])[0])
     none = best == NO_OUTPUT
     probabilities = np.exp(log_softmax(taken.logits))
     likely = [] if none else np.flatnonzero(probabilities >= SMALLEST).tolist()
     names = checkpoint.signal_names
-    rows, lines = (reading.rows, reading.lines) if contents else ({}, {})
+    rows, cells = (snapshot.rows, snapshot.cells) if contents else ({}, {})
     return TraceStep(
         step=number,
         input=symbols[number - 1],
@@ -349,11 +352,14 @@ def _step(
         likely={outputs[index]: float(probabilities[index]) for index in likely},
         signals=dict(zip(names, taken.signals.tolist(), strict=True)),
         pushed=dict(zip(memory.push_names, taken.pushed.tolist(), strict=True)),
-        reads={name: _shares(weights, symbols[:number]) for name, weights in reading.parts.items()},
-        held=reading.held,
-        tops={name: cells.tolist() for name, cells in reading.cells.items()},
+        reads={
+            name: _shares(weights, symbols[:number])
+            for name, weights in snapshot.read_weights.items()
+        },
+        held=snapshot.total_strength,
+        tops={name: own.tolist() for name, own in snapshot.read_cells.items()},
         contents={name: _held(held, symbols) for name, held in rows.items()},
-        lines={name: _line(cells) for name, cells in lines.items()},
+        lines={name: _line(own) for name, own in cells.items()},
     )
 
 
@@ -365,7 +371,7 @@ def _shares(weights: Any, symbols: list[str]) -> list[ReadShare]:
     return sorted(kept, key=lambda part: -part.weight)
 
 
-def _held(rows: HeldRows, symbols: list[str]) -> list[Held]:
+def _held(rows: RowContents, symbols: list[str]) -> list[Held]:
     """The rows with at least `SMALLEST` strength."""
     pairs = zip(rows.origins.tolist(), rows.strengths.tolist(), strict=True)
     return [
@@ -373,7 +379,7 @@ def _held(rows: HeldRows, symbols: list[str]) -> list[Held]:
     ]
 
 
-def _line(cells: HeldCells) -> CellRow:
+def _line(cells: CellContents) -> CellRow:
     """The cells from the first to the last that is not empty, or is the head."""
     values, head = np.array(cells.values.tolist()).reshape(cells.values.shape), cells.head
     filled = (values - EMPTY).mean(axis=-1) / 2

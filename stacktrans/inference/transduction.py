@@ -17,7 +17,7 @@ import numpy as np
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.ragged import Ragged, row_starts
 from stacktrans.common.reading import LONGEST, LinePiece, check_length, decode_line, line_groups
-from stacktrans.decoding.decoder import Answer, decode, likeliest
+from stacktrans.decoding.decoder import Answer, decode, most_probable
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Characters, Ids, UnknownSymbol
 from stacktrans.tasks.base import mask_unscored
@@ -239,10 +239,10 @@ class _Answering:
             self._layout,
             Ragged(given.values, np.append(0, given.starts[1:][asked])),
             self._options.max_length,
-            logs=False,
+            log_probs=False,
         )
         symbols = answers.targets
-        if np.isnan(answers.log_probabilities).any() or symbols.values.min(initial=0) < 0:
+        if np.isnan(answers.log_probs).any() or symbols.values.min(initial=0) < 0:
             return None
         lengths = np.zeros(len(group), np.int64)
         lengths[asked] = symbols.lengths
@@ -361,7 +361,7 @@ class LineStream:
             check_length(self._count + len(ids))
         except StacktransError as error:
             return "", str(error)
-        found, logs = likeliest(self._model.advance(self._state, ids[None]))
+        found, logs = most_probable(self._model.advance(self._state, ids[None]))
         if np.isnan(logs).any():
             return "", self._model.failure
         said = target.decode(found.tolist())

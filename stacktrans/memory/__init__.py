@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.registry import MEMORIES
-from stacktrans.memory.base import HeldCells, HeldRows, Memory, MemoryState, Reading
+from stacktrans.memory.base import CellContents, Memory, MemorySnapshot, MemoryState, RowContents
 from stacktrans.settings.model_config import ModelConfig
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stacktrans.memory.strengths.definition import Stack as Stack
     from stacktrans.memory.strengths.definition import StrengthMemory as StrengthMemory
 
-__all__ = ["HeldCells", "HeldRows", "Memory", "MemoryState", "Reading", "make_memory"]
+__all__ = ["CellContents", "Memory", "MemorySnapshot", "MemoryState", "RowContents", "make_memory"]
 
 _FILES = {
     "actions.definition": ("ActionList", "ActionMemory", "ActionStack"),

@@ -32,7 +32,7 @@ class MemoryState:
 State = TypeVar("State", bound=MemoryState)
 
 
-class HeldRows(NamedTuple):
+class RowContents(NamedTuple):
     """The rows that a part of a memory holds, bottom (or front) first.
 
     Attributes:
@@ -44,7 +44,7 @@ class HeldRows(NamedTuple):
     strengths: Tensor | Array
 
 
-class HeldCells(NamedTuple):
+class CellContents(NamedTuple):
     """The cells of a part of a memory, bottom first, or from left to right.
 
     Attributes:
@@ -57,22 +57,22 @@ class HeldCells(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reading:
-    """What the memory of the first string of a batch holds, as traces show it.
+class MemorySnapshot:
+    """The contents of the first memory of a batch, and what was read of it last, for traces.
 
     Attributes:
-        held: the sum of all strengths.
-        parts: for each vector that is read, [steps] how much of it was pushed at each step.
-        cells: where cells are shown, those that are read, [n, m], by what they belong to.
-        rows: of memories with strengths, what each queue, stack or deque holds, by its name.
-        lines: of memories whose cells are mixed, the cells of each stack or list, by its name.
+        total_strength: the sum of all strengths.
+        read_weights: for each vector read, the weight [steps] of what was pushed at each step.
+        read_cells: the cells [n, m] that are read of each stack or list, by its name.
+        rows: of a memory with strengths, the rows of each queue, stack or deque, by its name.
+        cells: of a memory with actions, all cells of each stack or list, by its name.
     """
 
-    held: float = 0.0
-    parts: Mapping[str, Tensor | Array] = field(default_factory=dict)
-    cells: Mapping[str, Tensor | Array] = field(default_factory=dict)
-    rows: Mapping[str, HeldRows] = field(default_factory=dict)
-    lines: Mapping[str, HeldCells] = field(default_factory=dict)
+    total_strength: float = 0.0
+    read_weights: Mapping[str, Tensor | Array] = field(default_factory=dict)
+    read_cells: Mapping[str, Tensor | Array] = field(default_factory=dict)
+    rows: Mapping[str, RowContents] = field(default_factory=dict)
+    cells: Mapping[str, CellContents] = field(default_factory=dict)
 
 
 class Memory(ABC, Generic[State]):
@@ -133,7 +133,7 @@ class Memory(ABC, Generic[State]):
         """What the controller's sums [B, len(signal_names)] mean, each in [0, 1]."""
         return torch.sigmoid(sums)
 
-    def hard(self, signals: Tensor) -> Tensor:
+    def discretise(self, signals: Tensor) -> Tensor:
         """Signals [B, len(signal_names)] made 0 or 1."""
         return torch.round(signals)
 
@@ -177,11 +177,13 @@ class Memory(ABC, Generic[State]):
         """A step."""
         return self.step(state, signals, values)
 
-    def reading(self, state: State) -> Reading:
+    def snapshot(self, state: State) -> MemorySnapshot:
         """What the first string's memory holds, as traces show it; nothing unless it says so."""
-        return Reading()
+        return MemorySnapshot()
 
-    def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
+    def snapshot_of(
+        self, store: Any, reads: Array, steps: int, contents: bool = True
+    ) -> MemorySnapshot:
         """The same of a store of compiled code, after some steps.
 
         Args:
@@ -190,7 +192,7 @@ class Memory(ABC, Generic[State]):
             steps: how many there were.
             contents: whether all that it holds is asked for: `rows` and `lines`.
         """
-        return Reading()
+        return MemorySnapshot()
 
     def kernel(self) -> Kernel | None:
         """The compiled code of its steps; None for a memory that is run in torch."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.ends import Ends, side_by_side
 from stacktrans.common.registry import MEMORIES, LazyModule
-from stacktrans.memory.base import Memory, MemoryState, Reading
-from stacktrans.memory.strengths.kernel import StrengthKernel, reading_of
+from stacktrans.memory.base import Memory, MemorySnapshot, MemoryState
+from stacktrans.memory.strengths.kernel import StrengthKernel, snapshot_of
 
 if TYPE_CHECKING:
     import torch
@@ -83,9 +83,9 @@ class Several(Memory[States]):
         each = zip(self.parts, self._split(sums), strict=True)
         return torch.cat([part.signals(own) for part, own in each], dim=1)
 
-    def hard(self, signals: Tensor) -> Tensor:
+    def discretise(self, signals: Tensor) -> Tensor:
         each = zip(self.parts, self._split(signals), strict=True)
-        return torch.cat([part.hard(own) for part, own in each], dim=1)
+        return torch.cat([part.discretise(own) for part, own in each], dim=1)
 
     def _split(self, numbers: Tensor) -> Sequence[Tensor]:
         """Those of each part, of [B, signals]."""
@@ -106,18 +106,28 @@ class Several(Memory[States]):
         states, reads = zip(*done, strict=True)
         return States(states), torch.cat(reads, dim=1)
 
-    def reading(self, state: States) -> Reading:
-        each = [part.reading(own) for part, own in zip(self.parts, state.each, strict=True)]
+    def snapshot(self, state: States) -> MemorySnapshot:
+        each = [part.snapshot(own) for part, own in zip(self.parts, state.each, strict=True)]
         labelled = list(zip(self.labels, each, strict=True))
-        return Reading(
-            held=sum(own.held for own in each),
-            parts={f"{at} {end}": row for at, own in labelled for end, row in own.parts.items()},
-            cells={f"{at} {name}": row for at, own in labelled for name, row in own.cells.items()},
-            rows={at: row for at, own in labelled for row in own.rows.values()},
+        return MemorySnapshot(
+            total_strength=sum(own.total_strength for own in each),
+            read_weights={
+                f"{label} {name}": row
+                for label, own in labelled
+                for name, row in own.read_weights.items()
+            },
+            read_cells={
+                f"{label} {name}": cells
+                for label, own in labelled
+                for name, cells in own.read_cells.items()
+            },
+            rows={label: row for label, own in labelled for row in own.rows.values()},
         )
 
-    def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
-        return reading_of(store, steps, self.push_names, self.labels if contents else ())
+    def snapshot_of(
+        self, store: Any, reads: Array, steps: int, contents: bool = True
+    ) -> MemorySnapshot:
+        return snapshot_of(store, steps, self.push_names, self.labels if contents else ())
 
     def compiled(self) -> Kernel | None:
         """Compiled code for all of them, if that of each is of rows with strengths."""

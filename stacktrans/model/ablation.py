@@ -30,7 +30,7 @@ Change = Callable[[Checkpoint, Weights], None]
 """Changes a copy of a model's weights."""
 
 
-def parts_of(checkpoint: Checkpoint) -> list[str]:
+def ablatable_parts(checkpoint: Checkpoint) -> list[str]:
     """The parts that a model can be run without, of those that it has."""
     known = checkpoint.config.model.controller.name in CONTROLLERS.builtin
     if not (known and checkpoint.weights):  # or else it is unknown what the weights mean
@@ -45,7 +45,7 @@ def parts_of(checkpoint: Checkpoint) -> list[str]:
     return [*itertools.compress(PARTS, there)]
 
 
-def without(checkpoint: Checkpoint, part: str) -> Checkpoint:
+def ablate(checkpoint: Checkpoint, part: str) -> Checkpoint:
     """A model that has lost a part: its weights, but for those of the part, are the same.
 
     Args:
@@ -58,7 +58,7 @@ def without(checkpoint: Checkpoint, part: str) -> Checkpoint:
     """
     if part not in PARTS:
         raise UsageError(unknown_name("part", part, PARTS))
-    own = parts_of(checkpoint)
+    own = ablatable_parts(checkpoint)
     if part not in own:
         has = f"it has {', '.join(own)}" if own else "it has nothing that it could be without"
         raise UsageError(f"{checkpoint.path}: the model has no {part}; {has}")
@@ -67,10 +67,10 @@ def without(checkpoint: Checkpoint, part: str) -> Checkpoint:
     ends = checkpoint.memory.ends
     assert ends is not None
     shut = ends.pushes if part == "pushes" else ends.pops
-    return without_signals(checkpoint, [signal for signal, _ in shut])
+    return ablate_signals(checkpoint, [signal for signal, _ in shut])
 
 
-def without_signals(checkpoint: Checkpoint, signals: Sequence[int]) -> Checkpoint:
+def ablate_signals(checkpoint: Checkpoint, signals: Sequence[int]) -> Checkpoint:
     """A model in which some signals are 0, or their actions are never taken.
 
     Args:
@@ -137,5 +137,5 @@ def _forget(checkpoint: Checkpoint, weights: Weights) -> None:
 
 def ablations(checkpoint: Checkpoint) -> Iterator[tuple[str, Checkpoint]]:
     """The model without each of its parts, by their names."""
-    for part in parts_of(checkpoint):
-        yield part, without(checkpoint, part)
+    for part in ablatable_parts(checkpoint):
+        yield part, ablate(checkpoint, part)

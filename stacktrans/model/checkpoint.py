@@ -164,7 +164,7 @@ class Checkpoint:
         return (*self.memory.signal_names, *of_buffers)
 
     @property
-    def machine_facts(self) -> dict[str, Any]:
+    def machine_attributes(self) -> dict[str, Any]:
         """The attributes of a `Machine` of this model that its configuration determines."""
         from stacktrans.model.machine_backend import buffers_of, memories_of  # of few checkpoints
 
@@ -230,14 +230,14 @@ class Checkpoint:
         return self._of_module()
 
     @property
-    def follower(self) -> Predictor:
-        """What follows the model step by step."""
+    def tracing_predictor(self) -> Predictor:
+        """A predictor that shows the contents of its memory after each step."""
         predictor = self.predictor
         if self.machine:
             return predictor
-        from stacktrans.model.numpy_backend import ArrayModel  # which not every command needs
+        from stacktrans.model.numpy_backend import NumpyModel  # which not every command needs
 
-        if isinstance(predictor, ArrayModel) and not predictor.shows_memory:
+        if isinstance(predictor, NumpyModel) and not predictor.shows_memory:
             from stacktrans.model.torch_backend import TorchModel  # waits for torch
 
             return TorchModel(self.model, self.hard)
@@ -317,7 +317,7 @@ def _load_machine(path: Path, threads: int) -> Checkpoint:
     task = config.make_task()
     layout = task.layout
     found = Checkpoint(path, config, task, layout, {}, hard=True, threads=threads, machine=machine)
-    facts = {key: (getattr(machine, key), fact) for key, fact in found.machine_facts.items()}
+    facts = {key: (getattr(machine, key), fact) for key, fact in found.machine_attributes.items()}
     for name, (own, expected) in facts.items():
         if own != expected:
             key, own, expected = _first_difference(name, own, expected)
@@ -383,9 +383,9 @@ def _shapes(config: ModelConfig, layout: Layout) -> Shapes:
     """The shapes of the weights of a model; raises `UsageError` if they are beyond counting."""
     if config.controller.name in CONTROLLERS.builtin:
         return weight_shapes(config, layout.inputs, layout.outputs)
-    from stacktrans.model.transducer import without_numbers  # waits for torch
+    from stacktrans.model.transducer import meta_transducer  # waits for torch
 
-    return shapes_of(without_numbers(config, layout.inputs, layout.outputs))
+    return shapes_of(meta_transducer(config, layout.inputs, layout.outputs))
 
 
 def _check_whole(directory: Path) -> None:
@@ -427,7 +427,7 @@ def load_training(directory: Path) -> dict[str, Any]:
     return state
 
 
-def last_of(run: Path) -> Path:
+def last_checkpoint(run: Path) -> Path:
     """The directory of a run's last checkpoint; raises `CheckpointError` if it has none."""
     for candidate in (run / "last", aside(run / "last")):
         if (candidate / TRAINING).is_file():

@@ -309,7 +309,7 @@ class Operation(nn.Module):
         sums, own = self.signals(hidden), len(self.memory.signal_names)
         signals, of_buffers = self.memory.signals(sums[:, :own]), torch.sigmoid(sums[:, own:])
         if hard:
-            signals, of_buffers = self.memory.hard(signals), of_buffers.round()
+            signals, of_buffers = self.memory.discretise(signals), of_buffers.round()
         state, reads = self.memory.step(state, signals, self.pushed(hidden))
         expected = (len(hidden), self.memory.reads, self.value_size)
         if reads.shape != expected:

@@ -9,8 +9,8 @@ import numpy as np
 
 from stacktrans.automata.machine import EMPTY, Buffers, Configurations, Machine, Runner, Stepper
 from stacktrans.common.ends import Ends
-from stacktrans.decoding.model import Mixed, Numbers
-from stacktrans.memory import HeldCells, HeldRows, Memory, Reading, make_memory
+from stacktrans.decoding.model import Numbers, SoftInput
+from stacktrans.memory import CellContents, Memory, MemorySnapshot, RowContents, make_memory
 from stacktrans.memory.actions import EMPTY as EMPTY_CELL
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.alphabets import Ids, Mask
@@ -47,15 +47,15 @@ class MachineModel(Runner):
         super().__init__(machine)
         self.config, self.memory = config, make_memory(config)
 
-    def made_hard(self, hard: bool) -> Self:
+    def discretised(self, hard: bool = True) -> Self:
         """Itself."""
         return self
 
     def advance(
-        self, state: Configurations, ids: Ids | Mixed, asked: Mask | None = None
+        self, state: Configurations, ids: Ids | SoftInput, requested: Mask | None = None
     ) -> Numbers:
         """See `Model.advance`."""
-        logits = super().advance(state, ids, asked)
+        logits = super().advance(state, ids, requested)
         self._track(state)
         if self.memory.takes_actions:  # where none is taken, the last is
             count = state.signals.shape[1] - 2 * bool(self.buffers)
@@ -70,14 +70,14 @@ class MachineModel(Runner):
             state.steppers[0].last.apply(state.origins, state.steps)
             state.steps += 1
 
-    def pushed(self, state: Configurations) -> Numbers:
-        """See `Predictor.pushed`; vectors are stack symbols, by their numbers."""
+    def pushed_vectors(self, state: Configurations) -> Numbers:
+        """See `Predictor.pushed_vectors`; vectors are stack symbols, by their numbers."""
         pushed = dict(state.steppers[0].last.pushes)
         stack_symbols = [pushed.get(end, EMPTY) for _, end in self.machine.memories.pushes]
         return np.array(stack_symbols, np.float64).reshape(-1, 1)
 
-    def reading(self, state: Configurations, contents: bool = True) -> Reading:
-        """See `Predictor.reading`."""
+    def snapshot(self, state: Configurations, contents: bool = True) -> MemorySnapshot:
+        """See `Predictor.snapshot`."""
         if self.memory.takes_actions:
             return self._cells(state.steppers[0])
         parts, origins = {}, state.origins
@@ -88,27 +88,27 @@ class MachineModel(Runner):
                 row[own[0 if end % 2 else -1]] = 1
             parts[name] = row
         rows = {
-            name: HeldRows(np.array(own, np.int64), np.ones(len(own)))
+            name: RowContents(np.array(own, np.int64), np.ones(len(own)))
             for name, own in zip(self.machine.memories.names, origins, strict=True)
         }
-        return Reading(float(sum(map(len, origins))), parts, rows=rows)
+        return MemorySnapshot(float(sum(map(len, origins))), parts, rows=rows)
 
-    def _cells(self, stepper: Stepper) -> Reading:
+    def _cells(self, stepper: Stepper) -> MemorySnapshot:
         """What stacks or lists with actions hold: stack symbols, by their numbers."""
         names, places = self.memory.push_names, self.machine.memories.places
         depth, rings = len(places) // len(names), len(self.machine.stack_symbols) // len(names)
-        cells, lines = {}, {}
+        read_cells, cells = {}, {}
         for number, name in enumerate(names):
             read = (
                 stepper.peek(end, deep)
                 for end, deep in places[number * depth : (number + 1) * depth]
             )
-            cells[name] = _as_cells(read)
+            read_cells[name] = _as_cells(read)
             held, *right = stepper.held[number * rings : (number + 1) * rings]
             rest = [stack_symbol for ring in right for stack_symbol in reversed(ring)]
             head = len(held) - 1 if right and held else None
-            lines[name] = HeldCells(_as_cells([*held, *rest]), head)
-        return Reading(cells=cells, lines=lines)
+            cells[name] = CellContents(_as_cells([*held, *rest]), head)
+        return MemorySnapshot(read_cells=read_cells, cells=cells)
 
 
 def _as_cells(stack_symbols: Iterable[int]) -> Numbers:

@@ -11,7 +11,7 @@ import numpy as np
 
 from stacktrans.common.errors import OVERFLOW
 from stacktrans.common.registry import CONTROLLERS
-from stacktrans.decoding.model import Mixed
+from stacktrans.decoding.model import SoftInput
 from stacktrans.kernels.arrays import Array
 from stacktrans.kernels.batches import (
     Architecture,
@@ -27,7 +27,7 @@ from stacktrans.kernels.drive import forward
 from stacktrans.kernels.kernel import Store
 from stacktrans.kernels.steps import Forward, Inputs, Weights
 from stacktrans.kernels.units import UNITS
-from stacktrans.memory import Memory, Reading, make_memory
+from stacktrans.memory import Memory, MemorySnapshot, make_memory
 from stacktrans.model.units import Units
 from stacktrans.settings.model_config import BuffersConfig, ModelConfig
 from stacktrans.tasks.alphabets import Ids, Mask
@@ -200,7 +200,7 @@ def _inputs(sizes: Sizes, starts: Array, ids: Array, projected: Array) -> Inputs
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayModel:
+class NumpyModel:
     """A transducer in arrays.
 
     Attributes:
@@ -235,9 +235,9 @@ class ArrayModel:
     def shows_memory(self) -> bool:
         """Whether what the memory holds can be told from the arrays of its compiled code."""
         own = type(self.memory)
-        return own.reading_of is not Memory.reading_of or own.reading is Memory.reading
+        return own.snapshot_of is not Memory.snapshot_of or own.snapshot is Memory.snapshot
 
-    def made_hard(self, hard: bool) -> ArrayModel:
+    def discretised(self, hard: bool = True) -> NumpyModel:
         """The same where signals are made 0 or 1, or not."""
         architecture = self.weights.architecture._replace(hard=hard)
         return replace(self, weights=replace(self.weights, architecture=architecture))
@@ -246,16 +246,16 @@ class ArrayModel:
         """See `Model.start`."""
         return State.first(self.weights, batch, steps)
 
-    def advance(self, state: State, ids: Ids | Mixed, asked: Mask | None = None) -> Array:
+    def advance(self, state: State, ids: Ids | SoftInput, requested: Mask | None = None) -> Array:
         """See `Model.advance`."""
-        if isinstance(ids, Mixed):
+        if isinstance(ids, SoftInput):
             sums = self.weights.projected  # the last of them is for no input
-            first, later = sums.take(ids.ids, axis=0), sums.take(ids.later, axis=0)
+            first, later = sums.take(ids.ids, axis=0), sums.take(ids.next_ids, axis=0)
             with np.errstate(all="ignore"):
-                mixed = first + ids.share[:, None].astype(sums.dtype) * (later - first)
+                mixed = first + ids.next_share[:, None].astype(sums.dtype) * (later - first)
             return self.read_out(run_mixed(self.weights, state, mixed))
         hidden = run_steps(self.weights, state, ids)
-        hidden = hidden.reshape(-1, hidden.shape[2]) if asked is None else hidden[asked]
+        hidden = hidden.reshape(-1, hidden.shape[2]) if requested is None else hidden[requested]
         return self.read_out(hidden)
 
     def select(self, state: State, items: Ids) -> State:
@@ -269,13 +269,13 @@ class ArrayModel:
                 hidden = np.tanh(hidden @ self.output[0].T + self.output[1])
             return hidden @ self.classifier[0].T + self.classifier[1]
 
-    def pushed(self, state: State) -> Array:
-        """See `Predictor.pushed`."""
+    def pushed_vectors(self, state: State) -> Array:
+        """See `Predictor.pushed_vectors`."""
         return state.run.values[0] if state.run else np.zeros((0, 0))
 
-    def reading(self, state: State, contents: bool = True) -> Reading:
-        """See `Predictor.reading`."""
-        return self.memory.reading_of(state.store, state.read[0], state.used, contents)
+    def snapshot(self, state: State, contents: bool = True) -> MemorySnapshot:
+        """See `Predictor.snapshot`."""
+        return self.memory.snapshot_of(state.store, state.read[0], state.used, contents)
 
 
 def _layer(
@@ -311,7 +311,7 @@ def _linear(weights: Mapping[str, Array], name: str, size: int) -> tuple[Array, 
 
 def from_weights(
     config: ModelConfig, weights: Mapping[str, Array], inputs: int, hard: bool, threads: int = 1
-) -> ArrayModel | None:
+) -> NumpyModel | None:
     """A model of weights by their names, of the shapes of `weight_shapes`.
 
     None if there is no compiled code for it.
@@ -343,4 +343,4 @@ def from_weights(
         len(signals),
     )
     output = _linear(weights, "output.0", size) if "output.0.weight" in weights else None
-    return ArrayModel(config, memory, run, output, _linear(weights, "classifier", size), threads)
+    return NumpyModel(config, memory, run, output, _linear(weights, "classifier", size), threads)

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from stacktrans.common.errors import OVERFLOW
-from stacktrans.decoding.model import Mixed, Numbers, Predictor
+from stacktrans.decoding.model import Numbers, Predictor, SoftInput
 from stacktrans.kernels.sequences import ARRAY_DTYPES
-from stacktrans.memory import Memory, Reading
+from stacktrans.memory import Memory, MemorySnapshot
 from stacktrans.model import definition
 from stacktrans.model.definition import TransducerState
 from stacktrans.model.transducer import Transducer
@@ -25,7 +25,7 @@ from stacktrans.tasks.alphabets import Ids, Mask
 
 def predictor_of(model: Transducer) -> Predictor:
     """What runs a model with weights as they are now: compiled code where there is some."""
-    return model.in_arrays() or TorchModel(model, model.hard)
+    return model.to_numpy() or TorchModel(model, model.hard)
 
 
 @dataclass
@@ -73,13 +73,13 @@ class TorchModel:
         """See `Model.buffers`."""
         return self.config.buffers
 
-    def made_hard(self, hard: bool) -> Self:
-        """See `Predictor.made_hard`."""
+    def discretised(self, hard: bool = True) -> Self:
+        """See `Predictor.discretised`."""
         return type(self)(self.model, hard)
 
     @contextmanager
     def _running(self) -> Iterator[None]:
-        with torch.no_grad(), self.model.made_hard(self.hard):
+        with torch.no_grad(), self.model.hard_signals(self.hard):
             yield
 
     def _tensor(self, array: Numbers | Ids) -> Tensor:
@@ -92,24 +92,26 @@ class TorchModel:
             nothing = weight.new_zeros(batch, signals)
             return TorchState(definition.initial(self.model, batch), _array(nothing), nothing)
 
-    def advance(self, state: TorchState, ids: Ids | Mixed, asked: Mask | None = None) -> Numbers:
+    def advance(
+        self, state: TorchState, ids: Ids | SoftInput, requested: Mask | None = None
+    ) -> Numbers:
         """See `Model.advance`."""
         with self._running():
-            if isinstance(ids, Mixed):
+            if isinstance(ids, SoftInput):
                 hidden = self._advance_mixed(state, ids)
             else:
                 done, state.inner = definition.unroll(self.model, self._tensor(ids), state.inner)
                 state.signals, state.hidden = _array(done.signals[:, -1]), done.hidden[:, -1]
                 hidden = done.hidden.flatten(0, 1)
-                if asked is not None:
-                    hidden = hidden[self._tensor(asked.ravel())]
+                if requested is not None:
+                    hidden = hidden[self._tensor(requested.ravel())]
             return _array(self.model.read_out(hidden))
 
-    def _advance_mixed(self, state: TorchState, mixed: Mixed) -> Tensor:
-        model, share = self.model, self._tensor(mixed.share).unsqueeze(1)
+    def _advance_mixed(self, state: TorchState, mixed: SoftInput) -> Tensor:
+        model, share = self.model, self._tensor(mixed.next_share).unsqueeze(1)
         every = self._tensor(np.arange(model.inputs))
         rows = functional.pad(model.embed(every), (0, 0, 0, 1))  # the last is for no input
-        first, later = rows[self._tensor(mixed.ids)], rows[self._tensor(mixed.later)]
+        first, later = rows[self._tensor(mixed.ids)], rows[self._tensor(mixed.next_ids)]
         seen = first + share.to(rows.dtype) * (later - first)
         projected = tuple(layer.project(seen) for layer in model.controller.all_layers)
         hidden, signals, state.inner = definition.step(
@@ -123,16 +125,16 @@ class TorchModel:
         chosen = self._tensor(items)
         return TorchState(state.inner.chosen(chosen), state.signals[items], state.hidden[chosen])
 
-    def pushed(self, state: TorchState) -> Numbers:
-        """See `Predictor.pushed`."""
+    def pushed_vectors(self, state: TorchState) -> Numbers:
+        """See `Predictor.pushed_vectors`."""
         operation, hidden = self.model.operation, state.hidden[0]
         with self._running():
             pushed = operation.pushed(hidden) if operation else hidden[:0]
         return _array(pushed).reshape(self.memory.pushes, self.config.memory_size)
 
-    def reading(self, state: TorchState, contents: bool = True) -> Reading:
-        """See `Predictor.reading`."""
-        return self.memory.reading(state.inner.memory)
+    def snapshot(self, state: TorchState, contents: bool = True) -> MemorySnapshot:
+        """See `Predictor.snapshot`."""
+        return self.memory.snapshot(state.inner.memory)
 
 
 def _array(tensor: Tensor) -> Numbers:

@@ -27,7 +27,7 @@ from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition
 from stacktrans.model.controllers import Controller, GateNoise, Layer, Operation, no_noise
 from stacktrans.model.definition import TransducerState, Unrolled
-from stacktrans.model.numpy_backend import ArrayModel, architecture_of, from_weights
+from stacktrans.model.numpy_backend import NumpyModel, architecture_of, from_weights
 from stacktrans.model.weights import linear_maps
 from stacktrans.settings.model_config import ModelConfig
 
@@ -51,7 +51,7 @@ class Transducer(nn.Module):
     Attributes:
         embedding: learned vectors of ids; None where x_t are one-hot vectors.
         operation: None for a model with neither signals nor buffers.
-        hard: whether signals are made 0 or 1, as `Memory.hard` does; there are no gradients then.
+        hard: whether signals are made 0 or 1, as by `Memory.discretise`; without gradients.
     """
 
     def __init__(self, config: ModelConfig, inputs: int, outputs: int) -> None:
@@ -98,8 +98,8 @@ class Transducer(nn.Module):
         return self.operation.signal_names if self.operation else ()
 
     @contextmanager
-    def made_hard(self, hard: bool) -> Iterator[None]:
-        """Have signals made 0 or 1 for a while, or left as they are."""
+    def hard_signals(self, hard: bool = True) -> Iterator[None]:
+        """Round signals to 0 or 1 within a `with` block, or leave them continuous."""
         before, self.hard = self.hard, hard
         try:
             yield
@@ -173,7 +173,7 @@ class Transducer(nn.Module):
         return _unroll_compiled(self, architecture, inputs, [steps] * count, noise, state)
 
     @torch.no_grad()
-    def in_arrays(self) -> ArrayModel | None:
+    def to_numpy(self) -> NumpyModel | None:
         """Itself with weights as they are now, to be run without torch; None if torch is to run it.
 
         Raises:
@@ -354,7 +354,7 @@ class _WithoutDrawing(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-def without_numbers(config: ModelConfig, inputs: int, outputs: int) -> Transducer:
+def meta_transducer(config: ModelConfig, inputs: int, outputs: int) -> Transducer:
     """A transducer whose tensors have shapes alone, on torch's device "meta".
 
     Raises:

@@ -216,7 +216,7 @@ class _Attempt:
         except NotASource:
             return False
         ids = np.array(source, np.int64)
-        (answer,) = decode(self._runner, self._machine.layout, [ids], len(right), logs=False)
+        (answer,) = decode(self._runner, self._machine.layout, [ids], len(right), log_probs=False)
         written = [self._machine.target[each] if each >= 0 else "" for each in answer.target]
         if answer.failed or len(written) != len(right) or not answer.ended:
             return True

@@ -13,7 +13,7 @@ from torch import Tensor
 from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import json_text
 from stacktrans.model import checkpoint
-from stacktrans.model.transducer import Transducer, without_numbers
+from stacktrans.model.transducer import Transducer, meta_transducer
 from stacktrans.settings.config import CarriedConfig, RunConfig, StartFromConfig
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.model_config import ModelConfig
@@ -132,7 +132,7 @@ def axes_of(trained: Transducer, inputs: SharedIds, outputs: SharedIds) -> Axes:
 
     def shapes(more_inputs: int, more_outputs: int) -> dict[str, torch.Size]:
         counts = inputs.counts[0] + more_inputs, outputs.counts[0] + more_outputs
-        weights = without_numbers(trained.config, *counts).state_dict()
+        weights = meta_transducer(trained.config, *counts).state_dict()
         return {name: weight.shape for name, weight in weights.items()}
 
     own, with_input, with_output = shapes(0, 0), shapes(1, 0), shapes(0, 1)

@@ -24,7 +24,7 @@ from stacktrans.common.messages import open_closed_streams
 from stacktrans.common.processes import KILLED, Pool
 from stacktrans.common.registry import plugin_error
 from stacktrans.common.visible import shell_text
-from stacktrans.model.checkpoint import CONFIG, last_of, read_config
+from stacktrans.model.checkpoint import CONFIG, last_checkpoint, read_config
 from stacktrans.model.devices import find_device
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.command import alone as command_alone
@@ -451,7 +451,7 @@ class Race:
                 shutil.copytree(path, there)
             else:
                 shutil.copy2(path, there)
-        last = last_of(self.directory)
+        last = last_checkpoint(self.directory)
         config, device = read_config(last), find_device(self._device)
         trainer = Trainer(config, self.directory, device, resumed=True, data=self._data)
         trainer.outcome, trainer.source.threads = self.outcome, self._workers

@@ -129,7 +129,7 @@ class Summary:
             `test` and `development`. None on a text.
         hard: as `test`, with signals made 0 or 1; None if the run was not rounded.
         without: accuracy on some strings of `test` without each of the parts that a model may lose,
-            by their names; see `model.ablation.without`.
+            by their names; see `model.ablation.ablate`.
         race: of the race of strategies that the run has come from, the winner's name, the seconds
             and how all of them stood, by name; see `Candidate`. None if there was none.
         texts: perplexity of the validation and the test text, if they are learned.

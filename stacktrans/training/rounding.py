@@ -119,14 +119,14 @@ class Rounding(StatefulPart):
             if not self._rounding.lossless:
                 return accuracies(model, source.layout, source.validation(start.moment))
             soft = worst()
-            with model.made_hard(True):
+            with model.hard_signals():
                 return soft, worst()
 
 
 def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accuracies:
     """How many strings are right, with signals as they are and with signals of 0 or 1."""
     soft = score(predictor_of(model), layout, pairs).coarse_accuracy
-    with model.made_hard(True):
+    with model.hard_signals():
         return soft, score(predictor_of(model), layout, pairs).coarse_accuracy
 
 

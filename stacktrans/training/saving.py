@@ -80,7 +80,7 @@ def check_free(directory: Path) -> None:
 def last_saved(directory: Path) -> Path:
     """The last checkpoint of a run to resume; raises `CheckpointError` if it has none."""
     try:
-        return checkpoint.last_of(directory)
+        return checkpoint.last_checkpoint(directory)
     except CheckpointError as error:
         if _is_free(directory):
             said = "nothing has been saved yet; start it again, in this directory"
@@ -91,7 +91,7 @@ def last_saved(directory: Path) -> Path:
 def has_last(directory: Path) -> bool:
     """Whether a run has a last checkpoint."""
     try:
-        checkpoint.last_of(directory)
+        checkpoint.last_checkpoint(directory)
     except CheckpointError:
         return False
     return True
@@ -350,7 +350,7 @@ class SavedRun:
             self._load(directory)
 
     def _load(self, directory: Path) -> None:
-        last = checkpoint.last_of(directory)
+        last = checkpoint.last_checkpoint(directory)
         path, saved = last / checkpoint.TRAINING, checkpoint.load_training(last)
         layout, metrics = saved.get("layout", 1), directory / METRICS
         if type(layout) is int and layout != LAYOUT:

@@ -23,7 +23,7 @@ from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablations
 from stacktrans.model.devices import computing_with
-from stacktrans.model.transducer import Transducer, compiled_architecture, without_numbers
+from stacktrans.model.transducer import Transducer, compiled_architecture, meta_transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer, merge_layers, validated
 from stacktrans.tasks.corpus import Corpus
@@ -110,7 +110,7 @@ class Trainer:
                 names the value.
             UsageError: a limit is out of its range.
         """
-        last = checkpoint.last_of(directory)
+        last = checkpoint.last_checkpoint(directory)
         saved = SettingsLayer(
             str(last / checkpoint.CONFIG), checkpoint.read_config(last).model_dump()
         )
@@ -279,7 +279,7 @@ class Trainer:
         with computing_with(self.source.threads):
             self.source.report(kept.model, state.start.moment, summary)
             if self.config.is_rounded:
-                with kept.model.made_hard(True):
+                with kept.model.hard_signals():
                     summary.hard = self.source.tested(kept.model, state.start.moment)
             if self.config.task.lengths is not None:
                 summary.without = {
@@ -426,7 +426,7 @@ def prepared(config: RunConfig, device: torch.device, data: Path | None = None) 
 def check_room(config: RunConfig, layout: Layout) -> None:
     """Raise `UsageError` if a run surely needs more memory than this machine has."""
     there, training = _bytes_of_machine(), config.training
-    model = without_numbers(config.model, layout.inputs, layout.outputs)
+    model = meta_transducer(config.model, layout.inputs, layout.outputs)
     weights = _BYTES * _COPIES * count_weights(model)
     # Of a batch at least gates, states and outputs are kept.
     rows = sum((len(layer.gates) + 1) * layer.hidden_size for layer in model.controller.all_layers)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from stacktrans.common.ends import TOP, Ends, side_by_side
 from stacktrans.common.registry import LazyModule
 from stacktrans.memory.actions import EMPTY
-from stacktrans.memory.base import HeldCells, Memory, MemoryState, Reading, State
+from stacktrans.memory.base import CellContents, Memory, MemorySnapshot, MemoryState, State
 
 if TYPE_CHECKING:
     import torch
@@ -85,7 +85,7 @@ class ActionMemory(Memory[State]):
         """Probabilities of the actions, which add up to 1 for each stack or list."""
         return torch.softmax(self._by_memory(sums), dim=2).flatten(1)
 
-    def hard(self, signals: Tensor) -> Tensor:
+    def discretise(self, signals: Tensor) -> Tensor:
         """The most probable action of each stack or list, for certain."""
         signals = self._by_memory(signals)
         best = signals.argmax(dim=2)
@@ -113,25 +113,27 @@ class ActionMemory(Memory[State]):
         state = self.update(state, signals, values)
         return state, with_room(self.cells(state), self.depth)[:, :, : self.depth].flatten(1, 2)
 
-    def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
-        cells = reads.reshape(self.count, self.depth, -1).copy()
+    def snapshot_of(
+        self, store: Any, reads: Array, steps: int, contents: bool = True
+    ) -> MemorySnapshot:
+        read_cells = reads.reshape(self.count, self.depth, -1).copy()
         from stacktrans.memory.actions.cells import lines_of  # which not every command needs
 
-        lines = [HeldCells(*line) for line in lines_of(store)] if contents else []
-        return Reading(
-            cells=dict(zip(self.push_names, cells, strict=True)),
-            lines=dict(zip(self.push_names, lines, strict=False)),
+        lines = [CellContents(*line) for line in lines_of(store)] if contents else []
+        return MemorySnapshot(
+            read_cells=dict(zip(self.push_names, read_cells, strict=True)),
+            cells=dict(zip(self.push_names, lines, strict=False)),
         )
 
-    def reading(self, state: State) -> Reading:
-        cells = with_room(self.cells(state), self.depth)[0, :, : self.depth]
-        return Reading(
-            cells=dict(zip(self.push_names, cells, strict=True)),
-            lines=dict(zip(self.push_names, self.lines(state), strict=True)),
+    def snapshot(self, state: State) -> MemorySnapshot:
+        read_cells = with_room(self.cells(state), self.depth)[0, :, : self.depth]
+        return MemorySnapshot(
+            read_cells=dict(zip(self.push_names, read_cells, strict=True)),
+            cells=dict(zip(self.push_names, self.lines(state), strict=True)),
         )
 
     @abstractmethod
-    def lines(self, state: State) -> list[HeldCells]:
+    def lines(self, state: State) -> list[CellContents]:
         """All cells of each stack or list of the first string."""
 
     @abstractmethod
@@ -191,8 +193,8 @@ class ActionStack(ActionMemory[StackCells]):
     def cells(self, state: StackCells) -> Tensor:
         return state.cells
 
-    def lines(self, state: StackCells) -> list[HeldCells]:
-        return [HeldCells(cells.flip(0)) for cells in state.cells[0]]
+    def lines(self, state: StackCells) -> list[CellContents]:
+        return [CellContents(cells.flip(0)) for cells in state.cells[0]]
 
     def update(self, state: StackCells, signals: Tensor, values: Tensor) -> StackCells:
         push, pop, stay = self._probabilities(signals)
@@ -254,10 +256,10 @@ class ActionList(ActionMemory[ListCells]):
         sides = [with_room(side, beside)[:, :, :beside] for side in (state.left, state.right)]
         return torch.cat([state.head, torch.stack(sides, dim=3).flatten(2, 3)], dim=2)
 
-    def lines(self, state: ListCells) -> list[HeldCells]:
+    def lines(self, state: ListCells) -> list[CellContents]:
         sides = zip(state.left[0], state.head[0], state.right[0], strict=True)
         return [
-            HeldCells(torch.cat([left.flip(0), head, right]), len(left))
+            CellContents(torch.cat([left.flip(0), head, right]), len(left))
             for left, head, right in sides
         ]
 

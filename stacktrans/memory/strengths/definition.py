@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.ends import BOTTOM, TOP, Ends
 from stacktrans.common.registry import LazyModule
-from stacktrans.memory.base import HeldRows, Memory, MemoryState, Reading
-from stacktrans.memory.strengths.kernel import StrengthKernel, reading_of
+from stacktrans.memory.base import Memory, MemorySnapshot, MemoryState, RowContents
+from stacktrans.memory.strengths.kernel import StrengthKernel, snapshot_of
 
 if TYPE_CHECKING:
     import torch
@@ -101,18 +101,20 @@ class StrengthMemory(Memory[Strengths]):
         below = reversed(pushed) if BOTTOM in ends else ()
         return [*below, *(pushed if TOP in ends else ())]
 
-    def reading_of(self, store: Any, reads: Array, steps: int, contents: bool = True) -> Reading:
-        return reading_of(store, steps, self.push_names, (self.name,) if contents else ())
+    def snapshot_of(
+        self, store: Any, reads: Array, steps: int, contents: bool = True
+    ) -> MemorySnapshot:
+        return snapshot_of(store, steps, self.push_names, (self.name,) if contents else ())
 
-    def reading(self, state: Strengths) -> Reading:
+    def snapshot(self, state: Strengths) -> MemorySnapshot:
         weights = self.read_weights(state)[0]
         steps = weights.shape[1] // self.pushes
         origins = torch.tensor(self.row_origins(steps), device=weights.device)
         by_step = weights.new_zeros(self.reads, steps).index_add_(1, origins, weights)
-        return Reading(
-            held=float(state.strengths.sum()),
-            parts=dict(zip(self.push_names, by_step, strict=True)),
-            rows={self.name: HeldRows(origins, state.strengths[0])},
+        return MemorySnapshot(
+            total_strength=float(state.strengths.sum()),
+            read_weights=dict(zip(self.push_names, by_step, strict=True)),
+            rows={self.name: RowContents(origins, state.strengths[0])},
         )
 
 

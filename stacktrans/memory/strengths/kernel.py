@@ -41,7 +41,7 @@ from stacktrans.kernels.arrays import Array, fresh, fresh_zeros, room_for, taken
 from stacktrans.kernels.compiling import compiled, compiled_entry, reordered
 from stacktrans.kernels.kernel import Kernel, Room
 from stacktrans.kernels.steps import BatchStep
-from stacktrans.memory.base import HeldRows, Reading
+from stacktrans.memory.base import MemorySnapshot, RowContents
 
 
 class EndArrays(NamedTuple):
@@ -213,7 +213,9 @@ def move_rows(rows: Rows, to: Rows) -> None:
                 row = rows.links[item, bottom, row]
 
 
-def reading_of(rows: Rows, steps: int, reads: Sequence[str], rings: Sequence[str]) -> Reading:
+def snapshot_of(
+    rows: Rows, steps: int, reads: Sequence[str], rings: Sequence[str]
+) -> MemorySnapshot:
     """What the first item of a batch holds after some steps, all of whose rows are still there.
 
     Args:
@@ -224,23 +226,23 @@ def reading_of(rows: Rows, steps: int, reads: Sequence[str], rings: Sequence[str
     """
     strength, links = rows.strength[0], rows.links[0]
     pushes, one = len(rows.ends.pushes), strength.dtype.type(1)
-    held, by_ring, found = 0.0, [], {}
+    total_strength, by_ring, read_weights = 0.0, [], {}
     for ring in range(len(links) // 2):
         by_ring.append(np.array([*_inward(links[2 * ring + BOTTOM])], np.int64))
-        held += sum(strength[by_ring[-1]].tolist())
+        total_strength += sum(strength[by_ring[-1]].tolist())
     for name, end in zip(reads, rows.ends.reads.tolist(), strict=True):
-        found[name] = np.zeros(steps, strength.dtype)
+        read_weights[name] = np.zeros(steps, strength.dtype)
         total = strength.dtype.type(0)
         for row in _inward(links[end]):
             if total >= one:
                 break
-            found[name][(row - 1) // pushes] += min(strength[row], one - total)
+            read_weights[name][(row - 1) // pushes] += min(strength[row], one - total)
             total += strength[row]
     named = zip(rings, by_ring, strict=False)
-    return Reading(
-        held=held,
-        parts=found,
-        rows={name: HeldRows((own - 1) // pushes, strength[own]) for name, own in named},
+    return MemorySnapshot(
+        total_strength=total_strength,
+        read_weights=read_weights,
+        rows={name: RowContents((own - 1) // pushes, strength[own]) for name, own in named},
     )
 
 
