@@ -19,7 +19,7 @@ paper: --task svo-sov --memory queue --controller gru --recipe paper SMALL --max
 stack-rnn: --task anbn --memory stack-rnn --max-steps 300
 list-rnn: --task anbncn --memory list-rnn --max-steps 300
 same length: --task reversal --memory stack --controller linear --max-steps 300
-in step: --task parenthesis --memory stack --controller lstm FORGETFUL --max-steps 300
+synchronous: --task parenthesis --memory stack --controller lstm FORGETFUL --max-steps 300
 buffered, linear: --task reversal --memory stack --controller linear --buffered --max-steps 200
 buffered, LSTM: --task xor --memory stack --controller lstm --buffered DOUBLE --max-steps 200
 examples: --task formula --memory stack --controller lstm --recipe paper EXAMPLES
