@@ -381,7 +381,10 @@ def test_a_text_goes_on_with_the_words_that_it_knows(tmp_path: Path) -> None:
         (["--set", "restart.after=9"], "training.restart: expected null: a run that starts from"),
         (["--set", "recipe=paper"], "is a whole configuration, which takes nothing from"),
         (["--resume", "OLD"], "--resume continues a run as it is"),
-        (["--task", "xor"], "task xor: is of the kind 'synchronous'; the model in OLD is for tasks of"),
+        (
+            ["--task", "xor"],
+            "task xor: is of the kind 'synchronous'; the model in OLD is for tasks of",
+        ),
     ],
 )
 def test_what_does_not_fit_a_checkpoint_is_said(
