@@ -30,9 +30,12 @@ LETTERS = {"xor-buffered": "01", "anbncn": "a"}
 EVALUATED = 10_000
 TIMED = """
 import atexit, pathlib, sys, time
-from stacktrans.inference import evaluation
+try:
+    from stacktrans.inference import scores
+except ImportError:  # of commits before accuracies had a module of their own
+    from stacktrans.inference import evaluation as scores
 
-kept, score, spent = pathlib.Path(sys.argv.pop(1)), evaluation.score, 0.0
+kept, score, spent = pathlib.Path(sys.argv.pop(1)), scores.score, 0.0
 
 def timed(*given, **more):
     global spent
@@ -42,7 +45,7 @@ def timed(*given, **more):
     finally:
         spent += time.process_time() - begun
 
-evaluation.score = timed
+scores.score = timed
 atexit.register(lambda: kept.write_text(str(spent)))
 from stacktrans.cli import main
 main()

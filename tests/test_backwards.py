@@ -17,7 +17,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.decoding.beam import search
 from stacktrans.extraction.extracting import Extracted, extract
-from stacktrans.inference.evaluation import predictions, score
+from stacktrans.inference.scores import predictions, score
 from stacktrans.inference.trace import trace
 from stacktrans.inference.transduction import transduce_strings
 from stacktrans.model.checkpoint import Checkpoint, load, save, save_machine
@@ -116,7 +116,7 @@ def test_fine_accuracy_is_what_is_said_before_the_first_error(
     turned_around = [Pair(pair.source[::-1], pair.target[::-1]) for pair in pairs]
     for model, asked in ((forwards, pairs), (backwards, turned_around)):
         scores = score(model.predictor, model.layout, asked)
-        found = predictions(model, asked, np.zeros(len(asked), np.bool_), beam=1)
+        found = predictions(model, asked)
         assert scores.fine.tolist() == pytest.approx([each.fine for each in found])
         for each in found:
             places = zip(each.answer, each.target, strict=False)

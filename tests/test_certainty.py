@@ -13,7 +13,7 @@ from shapes import shaped
 from small_runs import CPU, assert_same_run, ignore, records_of, trainer_of
 
 from stacktrans.decoding.model import Predictor
-from stacktrans.inference.evaluation import Scores, score
+from stacktrans.inference.scores import Scores, score
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig, StartFromConfig

@@ -12,8 +12,7 @@ from shapes import shaped
 from stacktrans.common.ragged import batches_of
 from stacktrans.decoding import decoder
 from stacktrans.decoding.decoder import decode
-from stacktrans.inference import evaluation
-from stacktrans.inference.evaluation import Scores, score
+from stacktrans.inference.scores import Scores, score
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import BuffersConfig
@@ -58,8 +57,7 @@ def test_many_and_long_strings_are_scored_in_parts(
     model.kernel = kernel
     whole = score(predictor_of(model), LAYOUT, pairs).fine
     assert 0 < whole.mean() < 1
-    for module in (evaluation, decoder):
-        monkeypatch.setattr(module, "STEPS_AT_ONCE", most)
+    monkeypatch.setattr(decoder, "STEPS_AT_ONCE", most)
     monkeypatch.setattr(decoder, "STEPS_IN_A_PIECE", most)
     assert score(predictor_of(model), LAYOUT, pairs).fine.tolist() == whole.tolist()
 

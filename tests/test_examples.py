@@ -11,7 +11,7 @@ from shapes import shaped
 from small_runs import assert_same_run, ignore, records_of, stop_after, trainer_of
 
 from stacktrans.common.errors import UsageError
-from stacktrans.inference.evaluation import score
+from stacktrans.inference.scores import score
 from stacktrans.memory.buffers import buffer_penalty
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig

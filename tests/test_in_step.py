@@ -6,7 +6,7 @@ import torch
 
 from stacktrans.common.errors import UsageError
 from stacktrans.decoding.decoder import decode
-from stacktrans.inference.evaluation import score
+from stacktrans.inference.scores import score
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve

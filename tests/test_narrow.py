@@ -19,7 +19,7 @@ from rich.console import Console
 from small_runs import SETTINGS
 from test_sweep_tables import plan_of, records_of
 
-from stacktrans.inference.evaluation import Scores
+from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import ReadShare, Trace, TraceStep
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.scores import perplexity_table, scores_tables

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from stacktrans.cli import app
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.inference.evaluation import score
+from stacktrans.inference.scores import score
 from stacktrans.inference.transduction import AnsweredLine, AnswerOptions, transduce_lines
 from stacktrans.model.checkpoint import load, save
 from stacktrans.settings.packaged import shipped

@@ -12,7 +12,7 @@ import torch
 from command_line import run
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.inference.evaluation import score
+from stacktrans.inference.scores import score
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig

@@ -9,14 +9,9 @@ import pytest
 import torch
 
 from stacktrans.decoding.decoder import Answer, decode
-from stacktrans.inference import evaluation as module
-from stacktrans.inference.evaluation import (
-    EvalRequest,
-    Prediction,
-    measured,
-    predictions,
-    scores_of_pairs,
-)
+from stacktrans.inference import scores as module
+from stacktrans.inference.evaluation import EvalRequest, scores_of_pairs
+from stacktrans.inference.scores import Prediction, checkpoint_scores, predictions
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lines import pairs_of_strings
@@ -61,7 +56,7 @@ def ids(text: str) -> tuple[int, ...]:
 
 
 def asked(loaded: Checkpoint, pairs: list[Pair]) -> list[Prediction]:
-    return predictions(loaded, pairs, np.zeros(len(pairs), np.bool_), beam=1)
+    return predictions(loaded, pairs)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +97,7 @@ def test_the_error_rate_counts_all_edits_a_symbol_of_all_targets(
     said(monkeypatch, {"a": ("abcx", True), "b": ("", True), "cc": ("abcdef", True)})
     given = [("a", "abcd"), ("b", "ab"), ("cc", "abcdef")]
     every = pairs_of_strings(given, untrained.task)
-    scores = measured(untrained, every, beam=1)
+    scores = checkpoint_scores(untrained, every, beam=1)
     assert scores.symbol_error_rate == (1 + 2 + 0) / (4 + 2 + 6)
     assert scores.of_lengths(1, 1).symbol_error_rate == 3 / 6
     assert (scores + scores).symbol_error_rate == 3 / 12

@@ -12,7 +12,7 @@ from shapes import shaped
 from stacktrans.decoding import decoder
 from stacktrans.decoding.decoder import Answer, DecodingStep, decode, predict
 from stacktrans.decoding.model import Numbers, Predictor
-from stacktrans.inference.evaluation import score
+from stacktrans.inference.scores import score
 from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.memory import CellContents, MemorySnapshot, RowContents
 from stacktrans.model.numpy_backend import NumpyModel, from_weights

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from stacktrans.cli import app
 from stacktrans.common.errors import UsageError
 from stacktrans.decoding.decoder import decode
-from stacktrans.inference.evaluation import score
+from stacktrans.inference.scores import score
 from stacktrans.model import checkpoint
 from stacktrans.model.torch_backend import TorchModel
 from stacktrans.model.transducer import Transducer

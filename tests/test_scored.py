@@ -9,7 +9,7 @@ import torch
 from shipped_tasks import task_of
 
 from stacktrans.common.reading import LinePiece
-from stacktrans.inference.evaluation import Scores
+from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import trace
 from stacktrans.inference.transduction import (
     AnsweredLine,

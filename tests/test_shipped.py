@@ -17,7 +17,7 @@ from stacktrans.common.errors import CheckpointError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.decoding.decoder import decode
 from stacktrans.extraction.extracting import extract
-from stacktrans.inference.evaluation import score
+from stacktrans.inference.scores import score
 from stacktrans.inference.trace import trace
 from stacktrans.model import checkpoint
 from stacktrans.proofs.proof import prove

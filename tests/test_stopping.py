@@ -9,7 +9,7 @@ import torch
 from small_runs import CPU, CURRICULUM, ignore, records_of, small_run, trainer_of
 
 from stacktrans.common.randomness import Purpose
-from stacktrans.inference.evaluation import Scores
+from stacktrans.inference.scores import Scores
 from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.layout import Pair
 from stacktrans.training import sources

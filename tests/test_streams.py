@@ -15,7 +15,7 @@ from shipped_tasks import task_of, written
 
 from stacktrans.decoding.decoder import decode
 from stacktrans.decoding.model import Numbers, SoftInput
-from stacktrans.inference.evaluation import score
+from stacktrans.inference.scores import score
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve

@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 
 from stacktrans.cli import app
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.inference.evaluation import Perplexity, followings, perplexity
+from stacktrans.inference.perplexity import Perplexity, next_symbol_predictions, perplexity
 from stacktrans.model import checkpoint, definition
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.settings.config import RunConfig
@@ -251,7 +251,7 @@ def test_characters(folder: Path, tmp_path: Path) -> None:
     loaded = checkpoint.load(tmp_path / "run", CPU)
     assert isinstance(loaded.task, Corpus)
     assert " " in loaded.task.vocabulary.symbols[:4]
-    expected = followings(loaded.predictor, loaded.task.vocabulary, "a ö")
+    expected = next_symbol_predictions(loaded.predictor, loaded.task.vocabulary, "a ö")
     assert [one.next for one in expected] == ["a", " ", "<unk>", "</s>"]
     done = invoke("eval", tmp_path / "run")
     assert done.exit_code == 0

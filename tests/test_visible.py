@@ -176,7 +176,7 @@ def test_paths_in_commands_are_quoted_for_a_shell(
 
 def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from stacktrans.inference.evaluation import Scores
+    from stacktrans.inference.scores import Scores
     from stacktrans.showing.plots import chart, plot_accuracy
     from stacktrans.tasks.base import Lengths
 

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from stacktrans.api.arguments import Count, Data, Named, Range, Seed, Text, Texts, checked
 from stacktrans.inference import trace as inference
-from stacktrans.inference.evaluation import EvalRequest, Prediction, Scores, evaluate, perplexities
+from stacktrans.inference.evaluation import EvalRequest, evaluate
+from stacktrans.inference.perplexity import perplexities
+from stacktrans.inference.scores import Prediction, Scores
 from stacktrans.inference.transduction import AnswerOptions, Hypothesis, transduce_strings
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablate

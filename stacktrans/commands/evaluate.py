@@ -227,7 +227,7 @@ def _print_perplexities(
     loaded: Loaded, text: Path | None, hard: bool, forms: dict[str, bool]
 ) -> None:
     """Print the perplexity of a text, or of those of each checkpoint's run."""
-    from stacktrans.inference.evaluation import perplexities
+    from stacktrans.inference.perplexity import perplexities
     from stacktrans.model.description import model_line
     from stacktrans.showing.scores import perplexity_json, perplexity_table
 

@@ -23,7 +23,7 @@ from stacktrans.tasks.alphabets import Characters, Ids, UnknownSymbol
 from stacktrans.tasks.base import mask_unscored
 
 if TYPE_CHECKING:
-    from stacktrans.inference.evaluation import Following
+    from stacktrans.inference.perplexity import NextSymbolPrediction
 
 
 class Hypothesis(NamedTuple):
@@ -67,7 +67,7 @@ class AnsweredLine:
     probability: float | None = None
     ended: bool | None = None
     hypotheses: list[Hypothesis] | None = None
-    following: list[Following] | None = None
+    following: list[NextSymbolPrediction] | None = None
     error: str | None = None
     last: bool = False
     complete: bool = True
@@ -282,13 +282,13 @@ def transduce_lines(
 
 def _add_followings(checkpoint: Checkpoint, lines: Sequence[AnsweredLine]) -> None:
     """Add to lines of a text what the model takes for likely after each word."""
-    from stacktrans.inference.evaluation import followings  # which few commands need
+    from stacktrans.inference.perplexity import next_symbol_predictions  # which few commands need
 
     words: Any = checkpoint.task.source
     for line in lines:
         symbols = words.split(line.source or "")
         if symbols and not line.error:
-            found = followings(checkpoint.predictor, words, symbols)
+            found = next_symbol_predictions(checkpoint.predictor, words, symbols)
             if any(math.isnan(each.log_probability) for each in found):
                 line.error = checkpoint.predictor.failure
             else:

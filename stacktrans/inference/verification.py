@@ -9,13 +9,11 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from stacktrans.automata.machine import Machine
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.grammar.rules import GrammarError
-from stacktrans.inference.evaluation import Prediction, predictions
+from stacktrans.inference.scores import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.proofs.proof import Result, prove
 from stacktrans.tasks.base import Lengths, NoSuchLength, Task
@@ -195,8 +193,7 @@ def _tried(
 
 def _wrong_answers(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> list[Prediction]:
     """The wrong answers to pairs; that of a machine that has no rule is wrong, too."""
-    answers = predictions(checkpoint, pairs, np.zeros(len(pairs), np.bool_), beam=1)
-    return [answer for answer in answers if not answer.right]
+    return [answer for answer in predictions(checkpoint, pairs) if not answer.right]
 
 
 def _drawn_shorter(checkpoint: Checkpoint, wrong: Prediction) -> Prediction:

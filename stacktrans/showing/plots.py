@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import check_file_path, write_atomically
 from stacktrans.common.visible import one_line, visible
-from stacktrans.inference.evaluation import Scores
+from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import Trace, TraceStep
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig

@@ -11,7 +11,8 @@ from rich.console import RenderableType
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import parsed_json
 from stacktrans.common.visible import json_text
-from stacktrans.inference.evaluation import Perplexity, Prediction, Scores
+from stacktrans.inference.perplexity import Perplexity
+from stacktrans.inference.scores import Prediction, Scores
 from stacktrans.showing.tables import Column, Table, remark, table_of
 from stacktrans.tasks.alphabets import Alphabet
 from stacktrans.tasks.base import Lengths, Task

@@ -10,7 +10,7 @@ from stacktrans.automata.machine import Machine, Things
 from stacktrans.automata.words import thing
 from stacktrans.common.errors import clipped
 from stacktrans.common.visible import counted, listed, shell_text
-from stacktrans.inference.evaluation import Prediction
+from stacktrans.inference.scores import Prediction
 from stacktrans.inference.verification import Verification
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line

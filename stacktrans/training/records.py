@@ -16,7 +16,8 @@ from stacktrans.tasks.lines import SET_NAMES
 from stacktrans.training.state import Count, Number
 
 if TYPE_CHECKING:
-    from stacktrans.inference.evaluation import Perplexity, Scores
+    from stacktrans.inference.perplexity import Perplexity
+    from stacktrans.inference.scores import Scores
 
 
 METRICS = "metrics.jsonl"

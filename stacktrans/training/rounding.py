@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from stacktrans.common.randomness import Purpose
-from stacktrans.inference.evaluation import score
+from stacktrans.inference.scores import score
 from stacktrans.model.devices import computing_with
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer

@@ -13,7 +13,8 @@ import torch
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.inference.evaluation import Perplexity, Scores, cross_entropy, perplexity, score
+from stacktrans.inference.perplexity import Perplexity, cross_entropy, perplexity
+from stacktrans.inference.scores import Scores, score
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.controllers import GateNoise

@@ -1,0 +1,300 @@
+"""Coarse and fine accuracy (grefenstette2015, section 4.4), and symbol accuracy.
+
+Until its first error a greedy decoder has read exactly the true prefix, so one pass over the true
+joint sequences gives both accuracies.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from stacktrans.decoding.beam import search
+from stacktrans.decoding.decoder import Answer, predict
+from stacktrans.decoding.model import Predictor
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY
+from stacktrans.tasks.base import mask_unscored
+from stacktrans.tasks.layout import Layout, Pair, measured_sequences
+from stacktrans.tasks.lines import written_fields
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A model's answer to a source, beside the source's target.
+
+    Attributes:
+        source: as it is written.
+        target: as it is written.
+        answer: as it is written, with `·` for symbols that are not scored.
+        right: whether the answer is the target, and was ended there.
+        first_wrong: position, from 1, of the first error of a wrong answer; one after the target's
+            last symbol if the answer is longer, or was not ended. None if the answer is right.
+        edits: Levenshtein distance of answer and target, over the scored symbols.
+        symbols: number of scored symbols of the target.
+        fine: share of the target, its end included, that was output before the first error.
+        pair: source and target as ids.
+    """
+
+    source: str
+    target: str
+    answer: str
+    right: bool
+    first_wrong: int | None
+    edits: int
+    symbols: int
+    fine: float = field(repr=False)
+    pair: Pair = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """Accuracies of a model on n strings.
+
+    Attributes:
+        lengths: [n] source lengths.
+        fine: [n] share of the scored symbols, `</s>` included, before the first error.
+        right: [n] number of scored symbols that are right.
+        scored: [n] number of scored symbols.
+        differing: [n] number of scored symbols at which a discretised model differs from its soft
+            one; zeros for other models, and unless requested.
+        predictions: [n] `Prediction`s of the answers that the model decodes by itself; None unless
+            requested.
+        name: of the set that the strings belong to; empty for others.
+        unknown: [n] strings with symbols that the model does not know, which count as wrong; None
+            unless requested.
+    """
+
+    lengths: npt.NDArray[np.int64]
+    fine: npt.NDArray[np.float64]
+    right: npt.NDArray[np.int64]
+    scored: npt.NDArray[np.int64]
+    differing: npt.NDArray[np.int64]
+    predictions: npt.NDArray[np.object_] | None = None
+    name: str = ""
+    unknown: npt.NDArray[np.bool_] | None = None
+
+    @property
+    def count(self) -> int:
+        """Number of strings."""
+        return len(self.lengths)
+
+    @property
+    def wrong(self) -> int:
+        """Number of strings with an error."""
+        return int((self.fine < 1).sum())
+
+    @property
+    def unknown_count(self) -> int:
+        """Number of strings with symbols that the model does not know."""
+        return 0 if self.unknown is None else int(self.unknown.sum())
+
+    @property
+    def coarse_accuracy(self) -> float:
+        """Share of strings that are right from first to last symbol."""
+        return float((self.fine == 1).mean())
+
+    @property
+    def fine_accuracy(self) -> float:
+        """Mean share of a string before its first error."""
+        return float(self.fine.mean())
+
+    @property
+    def symbol_accuracy(self) -> float:
+        """Share of all scored symbols that are right, those after an error included."""
+        return float(self.right.sum() / max(self.scored.sum(), 1))
+
+    @property
+    def differing_share(self) -> float:
+        """Share of all scored symbols at which the discretised model differs from the soft one."""
+        return float(self.differing.sum() / max(self.scored.sum(), 1))
+
+    @property
+    def symbol_error_rate(self) -> float | None:
+        """Edits per target symbol that make all answers their targets; None without predictions."""
+        if self.predictions is None:
+            return None
+        edits: int = sum(prediction.edits for prediction in self.predictions)
+        symbols: int = sum(prediction.symbols for prediction in self.predictions)
+        return edits / max(symbols, 1)
+
+    def by_length(self) -> dict[int, "Scores"]:
+        """The scores of the strings of each length, the shortest first."""
+        return {
+            length: self.of_lengths(length, length) for length in sorted(set(self.lengths.tolist()))
+        }
+
+    def of_lengths(self, shortest: int, longest: int) -> "Scores":
+        """The scores of the strings within a range of lengths."""
+        return self.of((self.lengths >= shortest) & (self.lengths <= longest))
+
+    def of(self, chosen: npt.NDArray[np.bool_]) -> "Scores":
+        """The scores of the strings that a mask [n] chooses."""
+        return replace(self, **{name: values[chosen] for name, values in self._arrays().items()})
+
+    def __add__(self, other: "Scores") -> "Scores":
+        arrays, others = self._arrays(), other._arrays()
+        joined: dict[str, Any] = {
+            name: np.concatenate([values, others[name]]) for name, values in arrays.items()
+        }
+        return replace(self, **joined)
+
+    def _arrays(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+
+
+def score(
+    model: Predictor, layout: Layout, pairs: Sequence[Pair], beside_soft: bool = False
+) -> Scores:
+    """The scores of a model's greedy answers to pairs of sources and targets, in their order.
+
+    In a stream, pairs follow one another: what a model leaves behind of one can spoil the next.
+
+    Args:
+        model: what answers.
+        layout: of the task.
+        pairs: sources and targets.
+        beside_soft: whether a discretised model is compared with its soft one, which doubles the
+            time.
+
+    Raises:
+        ValueError: a buffered model would read its own answers in the input.
+    """
+    if model.buffers and layout.feeds_back:
+        raise ValueError("a buffered model needs a synchronous layout")
+    # Each row of pairs is one sequence; pairs that the model cannot read are wrong, and left out.
+    known = (
+        [index for index in row if pairs[index].known] for row in measured_sequences(layout, pairs)
+    )
+    rows = [row for row in known if row]
+    examples = layout.examples([[pairs[index] for index in row] for row in rows])
+    inputs, masks = [ids for ids, _, _ in examples], [mask for _, _, mask in examples]
+    outputs = predict(model, inputs, masks, log_probs=False).symbols.values
+    soft = outputs
+    if beside_soft and model.hard:
+        soft = predict(model.discretised(hard=False), inputs, masks, log_probs=False).symbols.values
+    targets = [target[mask] for _, target, mask in examples]
+    correct = outputs == np.concatenate([*targets, np.empty(0, np.int64)])
+    different = outputs != soft
+    fine = np.zeros(len(pairs))
+    right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
+    first = 0
+    for row, mask in zip(rows, masks, strict=True):
+        ends = np.cumsum([layout.steps(pairs[index]) for index in row])
+        for index, pair_mask in zip(row, np.split(mask, ends[:-1]), strict=True):
+            last = first + int(pair_mask.sum())
+            hits = correct[first:last]
+            right[index], scored[index] = hits.sum(), len(hits)
+            fine[index] = 1 if hits.all() else hits.argmin() / len(hits)
+            differing[index] = different[first:last].sum()
+            first = last
+    for index, pair in enumerate(pairs):
+        if not pair.known:
+            scored[index] = layout.example([pair])[2].sum()
+    lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
+    return Scores(lengths, fine, right, scored, differing)
+
+
+def checkpoint_scores(
+    checkpoint: Checkpoint, pairs: Sequence[Pair], beam: int | None = None, name: str = ""
+) -> Scores:
+    """The scores of a checkpoint on pairs.
+
+    Args:
+        checkpoint: the model.
+        pairs: sources and targets.
+        beam: width of the beam that answers are decoded with, as `predictions`; coarse and fine
+            accuracy are those of the answers if it is more than 1. None for no predictions.
+        name: of the set of pairs.
+    """
+    layout = checkpoint.layout
+    scores = score(checkpoint.predictor, layout, pairs, beside_soft=True)
+    unknown = [not pair.known or OUT_OF_VOCABULARY in pair.target for pair in pairs]
+    scores = replace(scores, unknown=np.array(unknown, np.bool_), name=name)
+    if beam is None:
+        return scores
+    greedy = beam == 1 or not layout.feeds_back
+    # In a stream, scores depend on the pairs before, but each source is answered by itself.
+    known_right = (scores.fine == 1) & (greedy and not layout.consecutive)
+    answers = np.empty(len(pairs), dtype=np.object_)
+    answers[:] = predictions(checkpoint, pairs, beam, known_right)
+    fine = scores.fine if greedy else np.array([prediction.fine for prediction in answers])
+    return replace(scores, fine=fine, predictions=answers)
+
+
+def predictions(
+    checkpoint: Checkpoint,
+    pairs: Sequence[Pair],
+    beam: int = 1,
+    known_right: npt.NDArray[np.bool_] | None = None,
+) -> list[Prediction]:
+    """A model's answers to the sources of pairs, each by itself, in their order.
+
+    An answer is not cut off before its target would end.
+
+    Args:
+        checkpoint: the model.
+        pairs: sources and targets.
+        beam: the width of the beam that searches for answers; greedy ones with 1.
+        known_right: [n] pairs whose answers are known to be right, and are not decoded again.
+    """
+    layout, answers = checkpoint.layout, dict[int, Answer]()
+    by_limit: dict[int | None, list[int]] = {}  # None for the layout's limit
+    for index, pair in enumerate(pairs):
+        if known_right is not None and known_right[index]:
+            answers[index] = Answer([*pair.target], 0.0, True)
+        elif not pair.known:
+            answers[index] = Answer([], 0.0, False)
+        else:
+            needed = len(pair.target)
+            usual = not layout.feeds_back or needed <= layout.limit(len(pair.source))
+            by_limit.setdefault(None if usual else needed, []).append(index)
+    for limit, group in by_limit.items():
+        sources = [pairs[index].source for index in group]
+        hypotheses = search(checkpoint.predictor, layout, sources, beam, limit=limit)
+        answers.update(zip(group, (best for best, *_ in hypotheses), strict=True))
+    return [_compared(checkpoint, pair, answers[index]) for index, pair in enumerate(pairs)]
+
+
+def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
+    """An answer beside its target."""
+    from rapidfuzz.distance import Levenshtein  # waits until it is needed
+
+    task, layout = checkpoint.task, checkpoint.layout
+    output, ended = ([], False) if answer.failed else (answer.target, answer.ended)
+    target: list[int] = pair.target.tolist()
+    written, edits = task.target.decode(output), Levenshtein.distance(output, target)
+    scored = [*range(len(target))]
+    if pair.scored is not None:  # the answer has a symbol for each of the target's, or none
+        scored = np.flatnonzero(pair.scored).tolist()
+        kept = [output[index] for index in scored] if output else []
+        edits = Levenshtein.distance(kept, [target[index] for index in scored])
+        written = mask_unscored(written, pair.scored) if output else []
+    errors = _errors(output, target, scored, ended)
+    as_output, as_expected = (
+        layout.in_reading_order(np.array(ids)).tolist() for ids in (output, target)
+    )
+    first = _errors(as_output, as_expected, scored, ended)[:1]
+    before = sum(index < first[0] for index in scored) if first else 0
+    by_column = dict(zip(task.columns, written_fields(task, pair), strict=True))
+    target_written = by_column.pop("target")
+    return Prediction(
+        "\t".join(by_column.values()),
+        target_written,
+        task.target.join(written),
+        not errors,
+        errors[0] + 1 if errors else None,
+        edits,
+        len(scored),
+        before / max(len(scored) + (layout.end is not None), 1) if errors else 1.0,
+        pair,
+    )
+
+
+def _errors(output: list[int], target: list[int], scored: list[int], ended: bool) -> list[int]:
+    """The scored indices at which an output is not its target; a wrong end follows the last one."""
+    wrong = [at for at in scored if output[at : at + 1] != target[at : at + 1]]
+    complete = ended and len(output) == len(target)
+    return wrong if complete else [*wrong, len(target)]
