@@ -17,12 +17,13 @@ from pydantic.fields import FieldInfo
 from typer.main import get_command
 
 from stacktrans.cli import app
-from stacktrans.commands.catalogue import Entry, as_written, settings, type_of
+from stacktrans.commands.catalogue import Entry, settings, type_of
+from stacktrans.common.documents import yaml_line
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import sections_of
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
 from stacktrans.settings.resolve import strategies
-from stacktrans.settings.values import Named, meanings
+from stacktrans.settings.schema import section_classes
+from stacktrans.settings.values import PartConfig, meanings
 
 DOCS = Path(__file__).parent
 HEADING = """# The commands
@@ -98,9 +99,9 @@ def settings_page() -> str:
     for section, entries in listed.items():
         parts += [f"## {section}", *_meaning(section), _table(map(_row, entries))]
         if section == "model":
-            kinds: dict[str, Mapping[str, type[Named]]] = {
-                "memory": MemoryConfig.KINDS,
-                "controller": ControllerConfig.KINDS,
+            kinds: dict[str, Mapping[str, type[PartConfig]]] = {
+                "memory": MemoryConfig.CONFIG_CLASSES,
+                "controller": ControllerConfig.CONFIG_CLASSES,
             }
             parts += [part for name, kind in kinds.items() for part in _named(name, kind)]
     return "\n\n".join(parts) + "\n"
@@ -111,13 +112,13 @@ def _meaning(section: str) -> Iterator[str]:
     kind: type[BaseModel] = RunConfig
     *outer, last = section.split(".")
     for name in outer:
-        (kind,) = sections_of(kind.model_fields[name])
+        (kind,) = section_classes(kind.model_fields[name])
     if last in kind.model_fields:
         meaning = meanings(kind)[last]
         yield meaning[0].upper() + meaning[1:]
 
 
-def _named(part: str, kinds: Mapping[str, type[Named]]) -> Iterator[str]:
+def _named(part: str, kinds: Mapping[str, type[PartConfig]]) -> Iterator[str]:
     """The settings of the memories, or of the controllers, those of the same together."""
     for kind in dict.fromkeys(kinds.values()):
         names = [f"`{name}`" for name, each in kinds.items() if each is kind]
@@ -135,7 +136,7 @@ def _row(entry: Entry) -> str:
 
 
 def _default(field: FieldInfo) -> str:
-    return "" if field.is_required() else f"`{as_written(field.default)}`"
+    return "" if field.is_required() else f"`{yaml_line(field.default)}`"
 
 
 def _in_cell(text: str) -> str:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from stacktrans.settings.model_config import BuffersConfig, ControllerConfig, MemoryConfig
-from stacktrans.settings.values import Named
+from stacktrans.settings.values import PartConfig
 
 
 def shaped(
@@ -18,13 +18,13 @@ def shaped(
         settings: of the memory, the controller, the buffers, or the model itself; those of a part
             that the model lacks are passed over.
     """
-    kinds: dict[str, type[Named]] = {"memory": MemoryConfig, "controller": ControllerConfig}
+    kinds: dict[str, type[PartConfig]] = {"memory": MemoryConfig, "controller": ControllerConfig}
     names = {"memory": memory, "controller": controller or "lstm"}
     model: dict[str, Any] = {"buffers": {} if buffered else None}
     for part, kind in kinds.items():
-        own = kind.kind_of(names[part]).model_fields.keys()
+        own = kind.config_class(names[part]).model_fields.keys()
         model[part] = {key: settings.pop(key) for key in own & settings.keys()}
-        settings = {key: each for key, each in settings.items() if key not in kind.known()}
+        settings = {key: each for key, each in settings.items() if key not in kind.all_settings()}
     for key in BuffersConfig.model_fields.keys() & settings.keys():
         value = settings.pop(key)
         if buffered:

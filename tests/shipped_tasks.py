@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from stacktrans.settings.resolve import load_task
+from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 

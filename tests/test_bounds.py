@@ -18,7 +18,8 @@ from stacktrans.cli import app
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.reading import BYTES_AT_ONCE, LONGEST_LINE, Unreadable, line_groups
 from stacktrans.grammar import Grammar, GrammarError
-from stacktrans.settings.resolve import load_task, resolve
+from stacktrans.settings.resolve import resolve
+from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import DepthLimit, Lengths, NoSuchLaw, NoSuchLength, NotASource, Task
 from stacktrans.tasks.lines import read_pairs

@@ -13,7 +13,8 @@ from stacktrans.cli import app
 from stacktrans.common.errors import UsageError
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer, merged_settings, nested, validated
-from stacktrans.settings.resolve import load_task, resolve
+from stacktrans.settings.resolve import resolve
+from stacktrans.settings.task_files import load_task
 
 COMMANDS = app.registered_commands
 LAWS = "uniform, task, {mean: ..., deviation: ...}, {depth: ...} or {train: ..., test: ...}"

@@ -15,9 +15,9 @@ from stacktrans.commands.listing import KINDS
 from stacktrans.common.files import MACHINE
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import setting_path
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
+from stacktrans.settings.schema import setting_path
 
 TASKS = sorted(path.stem for path in shipped("tasks").glob("*.yaml"))
 CHECKPOINTS = sorted(path.name for path in shipped("checkpoints").glob("*/"))

@@ -9,7 +9,6 @@ import yaml
 from stacktrans.commands.catalogue import settings
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, REGISTRIES
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import setting_path
 from stacktrans.settings.model_config import (
     ActionMemoryConfig,
     BuffersConfig,
@@ -20,7 +19,9 @@ from stacktrans.settings.model_config import (
     VectorMemoryConfig,
 )
 from stacktrans.settings.packaged import recipe_names, recipes, shipped
-from stacktrans.settings.resolve import find_task, requested_seed, resolve
+from stacktrans.settings.resolve import requested_seed, resolve
+from stacktrans.settings.schema import setting_path
+from stacktrans.settings.task_files import find_task
 from stacktrans.settings.training_config import (
     ClipConfig,
     ConvergedConfig,

@@ -16,7 +16,8 @@ from stacktrans.inference.scores import score
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.resolve import load_task, resolve
+from stacktrans.settings.resolve import resolve
+from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import Tokenizer
@@ -342,7 +343,7 @@ def test_lengths_are_those_of_the_files(tmp_path: Path, setting: str) -> None:
     value = {"lengths": "{train: [1, 2], test: [3, 4]}", "length_law": "uniform"}[setting]
     write(tmp_path / "a.tsv", TINY)
     text = f"name: a\ngenerator: pairs\nparameters: {{train: a.tsv}}\n{setting}: {value}\n"
-    with pytest.raises(UsageError, match=rf"a\.yaml:4: {setting} cannot be used: the files tell"):
+    with pytest.raises(UsageError, match=rf"a\.yaml:4: {setting} cannot be used: the files decide"):
         load_task(str(write(tmp_path / "a.yaml", text)))
 
 

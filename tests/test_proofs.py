@@ -23,7 +23,8 @@ from stacktrans.model.checkpoint import load, save_machine
 from stacktrans.proofs.proof import ALONG, ANYTHING, TURNED, prove
 from stacktrans.proofs.references import STACK as PILE
 from stacktrans.proofs.references import Reference, reference_of
-from stacktrans.settings.resolve import load_task, resolve
+from stacktrans.settings.resolve import resolve
+from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import NotASource, Task
 

@@ -13,7 +13,7 @@ from small_sweeps import MEASURES, RACED, records, sweep_file
 
 from stacktrans.settings import candidates, resolve
 from stacktrans.settings.candidates import identity_of
-from stacktrans.settings.command import alone
+from stacktrans.settings.command import single_run_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import strategies
@@ -69,10 +69,10 @@ def test_a_command_means_its_run(tmp_path: Path, settings: Any, condition: Any) 
                                    "--max-steps 50", "--set seed=3"])  # fmt: skip
 def test_a_winner_s_command_has_its_own_limit(given: str) -> None:
     words = ["stacktrans", "train", "--task", "copy", "--memory", "stack", *given.split()]
-    limited = alone(words, "joint", 7)
+    limited = single_run_command(words, "joint", 7)
     shown = run(*limited[1:], "--dry-run", "--json")
     assert json.loads(shown.stdout)["training"]["max_steps"] == 7
-    assert alone(words, "joint", None) == [*words, "--recipe", "joint"]
+    assert single_run_command(words, "joint", None) == [*words, "--recipe", "joint"]
 
 
 def test_a_folder_that_can_t_be_used_fails_its_run_alone(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.registry import GENERATORS
 from stacktrans.settings.packaged import shipped
-from stacktrans.settings.resolve import load_task
+from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import Alphabet, UnknownSymbol
 from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource

@@ -24,7 +24,8 @@ from stacktrans.inference.perplexity import Perplexity, next_symbol_predictions,
 from stacktrans.model import checkpoint, definition
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.resolve import load_task, resolve
+from stacktrans.settings.resolve import resolve
+from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.corpus import Corpus, find_texts, read_sentences, vocabulary_of
 from stacktrans.training.sources import Texts, pieces_of
@@ -204,8 +205,8 @@ def test_inspect_follows_a_sentence(trained: Path) -> None:
         (["eval", "{run}", "--count", "3"], "--count: cannot be used with a text"),
         (["eval", "{run}", "--beam", "3"], "--beam: cannot be used with a text"),
         (["eval", "{run}", "--predictions", "a"], "--predictions: cannot be used with a text"),
-        (["inspect", "{run}"], "nothing is drawn"),
-        (["generate", "--task", "text"], "nothing is drawn"),
+        (["inspect", "{run}"], "draws no strings"),
+        (["generate", "--task", "text"], "draws no strings"),
         (["train", "--text", "{folder}", "--memory", "stack-rnn", "--out", "new", "--set",
           "task.parameters.unit=letters"], "unit is 'letters'; expected words or characters"),
     ],

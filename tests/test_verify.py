@@ -14,7 +14,7 @@ from small_runs import ignore, small_run, trainer_of
 from stacktrans.inference.transduction import transduce_strings
 from stacktrans.inference.verification import ALL, LONG, RANDOM, Effort, _all_pairs, verify
 from stacktrans.model.checkpoint import Checkpoint, load, save
-from stacktrans.settings.resolve import load_task
+from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Lengths
 

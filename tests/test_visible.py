@@ -21,7 +21,7 @@ from stacktrans.commands.terminal import print_data, print_json
 from stacktrans.common.errors import UsageError
 from stacktrans.common.messages import print_message
 from stacktrans.common.visible import json_text, one_line, shell_text, visible
-from stacktrans.settings.resolve import load_task
+from stacktrans.settings.task_files import load_task
 from stacktrans.showing.progress import VisibleConsole
 from stacktrans.showing.tables import Table
 from stacktrans.sweeps.live import overview

@@ -6,7 +6,8 @@ import pytest
 from test_config import QUEUE, copy_queue
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.settings.resolve import find_task, load_task, resolve
+from stacktrans.settings.resolve import resolve
+from stacktrans.settings.task_files import find_task, load_task
 
 GRAMMAR = """name: t
 length_law: task
@@ -29,7 +30,7 @@ def test_a_task_that_says_how_it_is_trained_is_refused_with_the_line(
     text = find_task("copy").read_text()
     path.write_text(f"{text}recipes:\n  {recipe}: {{training: {{batch_size: 3}}}}\n")
     line = len(text.splitlines()) + 2
-    said = rf"mine.yaml:{line}: recipes.{recipe}: expected paper alone"
+    said = rf"mine.yaml:{line}: recipes.{recipe}: expected only paper"
     for used in (lambda: load_task(str(path)), lambda: resolve(task=str(path), settings=QUEUE)):
         with pytest.raises(UsageError, match=said):
             used()

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from stacktrans.api.arguments import Count, Named, Range, Seed, Text, assigned, checked
 from stacktrans.inference.evaluation import ranges
 from stacktrans.settings.config import TaskConfig
-from stacktrans.settings.resolve import load_task
+from stacktrans.settings.task_files import load_task
 from stacktrans.tasks.alphabets import UNSCORED_MARK
 from stacktrans.tasks.base import Lengths, draw_pairs
 

@@ -2,18 +2,17 @@
 
 import contextlib
 import inspect
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from stacktrans.commands.options import items
+from stacktrans.common.documents import yaml_line
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.files import CONFIG, MACHINE
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
@@ -22,12 +21,13 @@ from stacktrans.common.visible import one_line, shell_text
 from stacktrans.grammar import Grammar
 from stacktrans.settings import packaged
 from stacktrans.settings.config import RunConfig, TaskConfig
-from stacktrans.settings.layers import Settings, describe_type, is_block, read_layer, sections_of
+from stacktrans.settings.layers import Settings, read_layer
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig, StartConfig
-from stacktrans.settings.resolve import load_task
 from stacktrans.settings.resolve import strategies as known_strategies
+from stacktrans.settings.schema import annotation_of, describe_type, is_block, section_classes
+from stacktrans.settings.task_files import load_task
 from stacktrans.settings.training_config import DataConfig, TrainingConfig
-from stacktrans.settings.values import Named, meanings
+from stacktrans.settings.values import PartConfig, meanings
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.grammatical import Grammatical
 
@@ -115,10 +115,10 @@ def controllers() -> Listing:
 
 
 def _parts_of_a_model(
-    config: type[Named], fact: str, names_of: Callable[[Any], Iterable[str]]
+    config: type[PartConfig], fact: str, names_of: Callable[[Any], Iterable[str]]
 ) -> Listing:
     def entry(name: str, made: Any) -> Entry:
-        settings, names = config.kind_of(name), list(names_of(made))
+        settings, names = config.config_class(name), list(names_of(made))
         said = {**items(made), **meanings(settings)}
         values = {
             setting: field.default
@@ -280,10 +280,10 @@ def _settings(model: type[BaseModel], prefix: str, off: str) -> Iterator[Entry]:
     """The settings of a section; `off` is the block that they are in, if one that may be null."""
     said = meanings(model)
     for name, setting in model.model_fields.items():
-        path, sections = prefix + name, sections_of(setting)
+        path, sections = prefix + name, section_classes(setting)
         if name in UNLISTED.get(model, ()):
             continue
-        if not sections or issubclass(sections[0], Named) or (model, name) in TOGETHER:
+        if not sections or issubclass(sections[0], PartConfig) or (model, name) in TOGETHER:
             yield _setting(path, setting, said[name], off)
         else:
             block = path if is_block(setting) else off
@@ -295,7 +295,7 @@ def _setting(path: str, setting: FieldInfo, meaning: str, off: str) -> Entry:
     if not setting.is_required():
         default = setting.get_default(call_default_factory=True)
         facts["default"] = default.model_dump() if isinstance(default, BaseModel) else default
-    shown = as_written(facts["default"]) if "default" in facts else ""
+    shown = yaml_line(facts["default"]) if "default" in facts else ""
     return Entry(
         path,
         meaning,
@@ -306,18 +306,12 @@ def _setting(path: str, setting: FieldInfo, meaning: str, off: str) -> Entry:
 
 def type_of(setting: FieldInfo) -> str:
     """The values that a setting may have, in words."""
-    return describe_type(setting.annotation, setting.metadata, brief=True)
-
-
-def as_written(value: object) -> str:
-    """A value as a setting is written: in one line of YAML."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=math.inf, allow_unicode=True)
-    return text.removesuffix("\n...\n").strip()
+    return describe_type(annotation_of(setting), brief=True)
 
 
 def assigned(settings: Mapping[str, Any]) -> str:
     """Settings with their values, one after another."""
-    return ", ".join(f"{name}={as_written(value)}" for name, value in settings.items())
+    return ", ".join(f"{name}={yaml_line(value)}" for name, value in settings.items())
 
 
 def summary(documented: object) -> str:

@@ -108,7 +108,7 @@ def settings_of_a_task(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 def settings_of_a_run(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     """Keys for --set of a run: every setting, those of the task included."""
     from stacktrans.settings.config import RunConfig
-    from stacktrans.settings.layers import setting_paths
+    from stacktrans.settings.schema import setting_paths
 
     paths = set(setting_paths(RunConfig))
     with contextlib.suppress(Exception):  # the others are there without a task, too

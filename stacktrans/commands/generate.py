@@ -44,7 +44,7 @@ def generate(
         out: Write to this file, whole or not at all, and packed if it ends in .gz.
     """
     from stacktrans.inference.evaluation import ranges
-    from stacktrans.settings.resolve import load_task
+    from stacktrans.settings.task_files import load_task
     from stacktrans.tasks.base import draw_pairs
     from stacktrans.tasks.lines import format_pair, pair_format_of, write_lines
 

@@ -1,6 +1,7 @@
 """YAML documents: within bounds, and only of names, numbers, texts, lists and mappings."""
 
 import functools
+import math
 import re
 from typing import Any, NamedTuple
 
@@ -90,6 +91,14 @@ def parsed(text: str) -> Document:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "not readable as YAML"
         raise DocumentError(problem, mark.line + 1 if mark else None) from error
+
+
+def yaml_line(value: Any) -> str:
+    """A value in one line of YAML."""
+    text: str = yaml.safe_dump(
+        value, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
+    )
+    return text.removesuffix("\n...\n").strip()
 
 
 def _check_events(text: str) -> None:

@@ -8,19 +8,23 @@ from typing import Unpack
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.config import NOT_RACED, RunConfig, TaskConfig
-from stacktrans.settings.layers import Settings, SettingsLayer, merge_layers, name_of, part_settings
+from stacktrans.settings.layers import (
+    Settings,
+    SettingsLayer,
+    merge_layers,
+    part_name,
+    part_settings,
+)
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.resolve import (
     DEFAULT_RECIPE,
     Requested,
-    checked_task,
-    completed,
     requested_layers,
     requested_seed,
     resolved,
     strategies,
-    task_layers,
 )
+from stacktrans.settings.task_files import checked_task, task_layers, with_file_contents
 from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import LayoutKind
@@ -83,7 +87,7 @@ def _read_once(layers: list[SettingsLayer], wanted: Settings) -> list[SettingsLa
     """Layers that also have what the task's files tell, so that they need not be read again."""
     of_task = task_layers(layers)
     settings = merge_layers(of_task)
-    told = completed(settings, of_task, requested_seed(wanted))
+    told = with_file_contents(settings, of_task, requested_seed(wanted))
     changes = {name: told.get(name) for name in ("parameters", "lengths", "length_law")}
     return layers if told is settings else [*layers, SettingsLayer("", {"task": changes})]
 
@@ -93,7 +97,7 @@ def _memory(wanted: Mapping[str, object]) -> str | None:
     model = wanted.get("model")
     memory = part_settings(model.get("memory")) if isinstance(model, dict) else None
     named = isinstance(memory, dict) and "name" in memory
-    return MEMORIES.canonical(name_of(memory)) if named else None
+    return MEMORIES.canonical(part_name(memory)) if named else None
 
 
 def _resolved(

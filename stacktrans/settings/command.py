@@ -1,19 +1,15 @@
-"""The options of `train` as settings, and settings as a command for whoever repeats a run."""
+"""Options of `train` as layers of settings, and settings as a command that repeats a run."""
 
-import contextlib
-import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
-
-from stacktrans.common.documents import DocumentError, parsed
+from stacktrans.common.documents import yaml_line
 from stacktrans.common.registry import plugin_options
 from stacktrans.settings.config import TaskConfig
-from stacktrans.settings.layers import NAMED, Settings, SettingsLayer, merge_layers, nested
+from stacktrans.settings.layers import PARTS, Settings, SettingsLayer, merge_layers, nested
 from stacktrans.settings.packaged import AUTO
-from stacktrans.settings.resolve import defines_task, parts_fitting, split_task
+from stacktrans.settings.resolve import without_unfit_settings
+from stacktrans.settings.task_files import defines_task, split_task
 from stacktrans.tasks.lines import READING
 
 OPTIONS = {
@@ -29,10 +25,10 @@ OPTIONS = {
     "max_steps": "training.max_steps",
     "time_limit": "training.time_limit",
 }
-"""The paths of the settings that have options, and arguments in Python, of their own."""
+"""The settings that have their own options in `train`, by the names of the options."""
 
 SEED = "seed"
-_OPTIONS = {
+_OPTION_OF = {
     "recipe": "--recipe",
     "model.memory.name": "--memory",
     "model.controller.name": "--controller",
@@ -41,11 +37,11 @@ _OPTIONS = {
 
 
 def option_layers(given: Mapping[str, Any], prefix: str = "") -> list[SettingsLayer]:
-    """A layer for each option that is given; None is not, nor is the memory auto.
+    """A layer for each option with a value other than None, and other than auto for the memory.
 
     Args:
-        given: values, by the names of `OPTIONS`.
-        prefix: of options on a command line, by which messages call them.
+        given: values by the names of `OPTIONS`.
+        prefix: of the names of options in messages.
     """
     return [
         SettingsLayer(
@@ -57,23 +53,23 @@ def option_layers(given: Mapping[str, Any], prefix: str = "") -> list[SettingsLa
 
 
 def inherited_reading(task: TaskConfig, given: Mapping[str, Any]) -> dict[str, Any]:
-    """How new pairs in files are to be read: as those of a task were, unless given otherwise.
+    """Parameters for reading new pairs, taken over from the task of a checkpoint unless given.
 
     Args:
         task: of the checkpoint.
         given: parameters of `stacktrans.tasks.pairs.Pairs`; None for those not given.
     """
     known = task.parameters if task.generator == "pairs" else {}
-    like = {name: known.get(name) for name in READING}
+    inherited = {name: known.get(name) for name in READING}
     if given.get("columns") is not None:
-        like["header"] = None  # which columns that are given decide
-    return like | {name: value for name, value in given.items() if value is not None}
+        inherited["header"] = None  # the given columns decide whether there is a header
+    return inherited | {name: value for name, value in given.items() if value is not None}
 
 
 def training_command(layers: Sequence[SettingsLayer]) -> list[str]:
-    """The words of a command that trains with what some layers say.
+    """The words of a command that trains with the settings of some layers.
 
-    The recipe auto is not named, so that another may be.
+    The recipe auto is left out, so that another can be added.
     """
     words = ["stacktrans", "train", *plugin_options()]
     base, changes = split_task(layers)
@@ -83,59 +79,49 @@ def training_command(layers: Sequence[SettingsLayer]) -> list[str]:
     of_task = merge_layers(SettingsLayer("", {"task": task}) for task in tasks)
     settings = merge_layers(layers)
     if "model" in settings:
-        users = [layer.section("model").settings for layer in layers]
-        settings["model"] = parts_fitting(settings["model"], users)
-    forgotten = {path for layer in layers for path, each in _leaves(layer.settings) if each is None}
+        of_model = [layer.section("model").settings for layer in layers]
+        settings["model"] = without_unfit_settings(settings["model"], of_model)
+    nulls = {path for layer in layers for path, value in _leaves(layer.settings) if value is None}
     for path, value in _leaves({**settings, "task": {}, **of_task}):
         if (path, value) == ("recipe", AUTO):
             continue
-        if isinstance(value, dict) and path in forgotten:  # what the recipe says of it is, too
+        if isinstance(value, dict) and path in nulls:  # so that the recipe's settings are dropped
             words += ["--set", f"{path}=null"]
-        option = _OPTIONS.get(path)
+        option = _OPTION_OF.get(path)
         if option and (path != SEED or type(value) is int):
             words += [option, str(value)]
         else:
-            words += ["--set", f"{path}={_as_yaml(value)}"]
+            words += ["--set", f"{path}={yaml_line(value)}"]
     return words
 
 
-def alone(words: Sequence[str], recipe: str, max_steps: int | None) -> list[str]:
-    """The words of a command that trains one of the runs of a race, perhaps for so many batches."""
+def single_run_command(words: Sequence[str], recipe: str, max_steps: int | None) -> list[str]:
+    """The words of a command that trains a single run of a race, from the words for the race."""
     limit = ["--max-steps", str(max_steps)] if max_steps else []
-    # What --set says would lie over the options.
+    # Assignments by --set would override the options.
     kept = _without(words, "recipe", *(("max_steps", "training.max_steps") if limit else ()))
     return [*kept, "--recipe", recipe, *limit]
 
 
 def _without(words: Sequence[str], *settings: str) -> Iterator[str]:
-    """Words without options, and assignments by --set, of some settings."""
+    """Words of a command without the options, and assignments by --set, of some settings."""
     options = {f"--{name.replace('_', '-')}" for name in settings}
-    coming = iter(words)
-    for word in coming:
+    rest = iter(words)
+    for word in rest:
         if word in options:
-            next(coming)
+            next(rest)
         elif word != "--set":
             yield word
-        elif (setting := next(coming)).partition("=")[0].strip() not in settings:
-            yield from (word, setting)
-
-
-def _as_yaml(value: Any) -> str:
-    """A value in one line of YAML that is read as this very value."""
-    plain = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    with contextlib.suppress(DocumentError):
-        if plain.isprintable() and repr(parsed(plain).value) == repr(value):
-            return plain
-    dumped: str = yaml.safe_dump(value, default_flow_style=True, width=math.inf, sort_keys=False)
-    return dumped.removesuffix("\n...\n").strip()
+        elif (assignment := next(rest)).partition("=")[0].strip() not in settings:
+            yield from (word, assignment)
 
 
 def _leaves(settings: Settings, section: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings and their paths; a whole task, and a block of training, at once."""
+    """Settings with their paths; a complete task, or a block of training, is one value."""
     for key, value in settings.items():
         path = section + key
-        parted = not section or (section == "model." and key in NAMED)
-        if parted and isinstance(value, dict) and not defines_task(value):
+        is_section = not section or (section == "model." and key in PARTS)
+        if is_section and isinstance(value, dict) and not defines_task(value):
             yield from _leaves(value, f"{path}.")
         else:
             yield path, value

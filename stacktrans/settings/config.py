@@ -1,7 +1,7 @@
-"""The settings of a run and of its task: their types, their defaults and what they mean.
+"""The settings of a run and of its task: types, defaults and meanings.
 
-A default is what a run does when nothing is asked for, so most of them mean "off". What belongs
-together is a block that can be null.
+Most defaults switch a feature off. The settings of an optional feature form a block that can be
+null.
 """
 
 import functools
@@ -27,13 +27,13 @@ class TaskLengths(Strict):
     """Lengths of sources, in symbols."""
 
     train: Range
-    """what is trained on."""
+    """lengths of training strings."""
     test: Range
-    """what generalisation is measured on."""
+    """lengths of the strings that generalisation is measured on."""
 
 
 class TaskLaws(Strict):
-    """How lengths are spread over each range."""
+    """The distributions of lengths over the two ranges."""
 
     train: LengthLaw
     """over the training range."""
@@ -42,53 +42,53 @@ class TaskLaws(Strict):
 
 
 def path_parameters(generator: object) -> tuple[str, ...]:
-    """Which parameters of a generator are files; none of one that is unknown."""
+    """The parameters of a generator that are paths of files; none for an unknown generator."""
     if not isinstance(generator, str) or generator not in GENERATORS:
-        return ()  # which will be said when it is made
+        return ()  # reported when the task is made
     paths: tuple[str, ...] = GENERATORS.load(generator).file_parameters
     return paths
 
 
 class TaskConfig(Strict):
-    """What is learned."""
+    """The task that is learned."""
 
     name: Annotated[str, Field(pattern=r"^[\w.+-]+$")]
-    """how the command line calls it."""
+    """its name on the command line."""
     description: str = ""
-    """what it maps to what, for people."""
+    """the mapping from sources to targets, for people."""
     generator: str
-    """what makes its strings: one of `stacktrans list generators`."""
+    """the generator of its strings: one of `stacktrans list generators`."""
     parameters: Settings = Field(default_factory=dict)
-    """what the generator is made with."""
+    """parameters of the generator."""
     paper: Annotated[str, Field(pattern=r"^[a-z]+[0-9]+$")] = "grefenstette2015"
-    """the paper that it is from, whose recipes it is trained with."""
+    """the paper that it is from, which has recipes for it."""
     lengths: TaskLengths | None = None
-    """training and test lengths; null where nothing is drawn, as of a text."""
+    """training and test lengths; null if no strings are drawn, as with a text."""
     length_law: LengthLaw | TaskLaws | None = None
-    """how lengths are spread over a range, or over each: uniformly if a file does not say; null
-    where nothing is drawn."""
+    """distribution of lengths over a range, or over each of the two; uniform unless set; null if no
+    strings are drawn."""
 
     @model_validator(mode="before")
     @classmethod
     def _lengths_are_uniform(cls, task: Any) -> Any:
-        """Where lengths are drawn and nothing is said of how, they are drawn uniformly."""
+        """Make the distribution of lengths uniform unless one is set."""
         if isinstance(task, dict) and task.get("lengths") and task.get("length_law") is None:
             return {**task, "length_law": "uniform"}
         return task
 
     def make(self) -> Task:
-        """The task that its generator makes; raises `TaskError` where it can't be made."""
+        """Make the task by its generator; raises `TaskError` if it can't be made."""
         return make_task(self.name, self.generator, self.parameters)
 
     @property
     def ranges(self) -> TaskLengths:
-        """The lengths of strings that are drawn; raises `UsageError` if none are."""
+        """The lengths of strings that are drawn; raises `UsageError` if none are drawn."""
         if self.lengths is None:
-            raise UsageError(f"task {self.name}: nothing is drawn; its strings are in files")
+            raise UsageError(f"task {self.name}: draws no strings; they are in files")
         return self.lengths
 
     def law_of(self, lengths: Lengths) -> LengthLaw:
-        """The law of any range, the task's own or another; raises `UsageError` as `ranges`."""
+        """The distribution of lengths over any range; raises `UsageError` if none are drawn."""
         own, laws = self.ranges, self.length_law
         assert laws is not None  # as there are lengths
         if not isinstance(laws, TaskLaws):
@@ -97,10 +97,10 @@ class TaskConfig(Strict):
 
 
 class TaskFile(TaskConfig):
-    """What a file in `tasks/` says."""
+    """The contents of a file in `tasks/`."""
 
     recipes: dict[str, Settings] = Field(default_factory=dict)
-    """what was published of how it is trained: changes to the recipe `paper`, under its name."""
+    """published training settings: changes to the recipe `paper`, under its name."""
 
 
 FORMAT: Literal[3] = 3
@@ -110,14 +110,14 @@ NOT_RACED = "a run that starts from a checkpoint is not raced"
 
 
 class CarriedConfig(Strict):
-    """What became of the symbols of a checkpoint in a run that starts from it."""
+    """How the symbols of a run compare with those of the checkpoint that it starts from."""
 
     carried_over: Annotated[int, Field(ge=0)]
-    """how many both have."""
+    """number of symbols that both have."""
     new: Annotated[int, Field(ge=0)]
-    """how many only the run has."""
+    """number of symbols that only the run has."""
     dropped: Annotated[int, Field(ge=0)]
-    """how many only the checkpoint has."""
+    """number of symbols that only the checkpoint has."""
 
     def __str__(self) -> str:
         return f"{self.carried_over} carried over, {self.new} new, {self.dropped} dropped"
@@ -131,55 +131,55 @@ class StartFromConfig(Strict):
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     """checksum of the file of its weights."""
     source_symbols: CarriedConfig | None = None
-    """what became of those of sources, features included; found out."""
+    """comparison of the symbols of sources, features included; filled in by the run."""
     target_symbols: CarriedConfig | None = None
-    """what became of those of targets; found out."""
+    """comparison of the symbols of targets; filled in by the run."""
 
 
 SeedNumber = Annotated[int, Field(ge=0)]
 
 
 class Seed(Strict):
-    """The random seed of a run, where nothing else is known of it yet."""
+    """The random seed of a run whose other settings are not validated yet."""
 
     seed: SeedNumber = 1
 
 
 class RunConfig(Strict):
-    """Everything that decides what a run does."""
+    """The complete configuration of a run."""
 
     format: Literal[3] = FORMAT
     """version of this layout."""
     version: str = __version__
-    """the stacktrans that wrote it."""
+    """version of stacktrans that wrote it."""
     recipe: str
-    """the recipe it began from."""
+    """the recipe that it is based on."""
     seed: SeedNumber = 1
-    """what all random numbers of the run derive from."""
+    """seed of all random numbers of the run."""
     threads: Annotated[int, Field(ge=1, le=256)] = 1
-    """threads that torch computes with."""
+    """threads of torch."""
     workers: Annotated[int, Field(ge=1, le=256)] = 1
     """processes. All but one train the starts that would come next, which are used if the run
     restarts. Except for the time that it takes, and for what a time limit makes of that, the run is
     the same."""
     start_from: StartFromConfig | None = None
-    """the checkpoint whose weights are the first; null for new ones."""
+    """the checkpoint with the initial weights; null for new weights."""
     task: TaskConfig
-    """what is learned."""
+    """the task."""
     model: ModelConfig
-    """what learns it."""
+    """the model that learns it."""
     training: TrainingConfig
-    """how."""
+    """how it is trained."""
 
     @property
     def is_rounded(self) -> bool:
-        """Whether strengths, if there are any, are made 0 or 1 when a rule has ended the run."""
+        """Whether the model is rounded to a discrete one when a rule has ended the run."""
         has_strengths = self.model.memory.name != "none" or self.model.buffers is not None
         return self.training.rounding is not None and has_strengths
 
     @property
     def has_pair_files(self) -> bool:
-        """Whether pairs in files are trained on."""
+        """Whether the training data are pairs in files."""
         return bool(path_parameters(self.task.generator))
 
     @model_validator(mode="after")
@@ -205,7 +205,7 @@ class RunConfig(Strict):
 
     @property
     def title(self) -> str:
-        """Task, memory and seed, as a directory is called; a shell would take * for a pattern."""
+        """Task, memory and seed, for the name of a directory; without *, a pattern in a shell."""
         return f"{self.task.name}-{self.model.memory.name}-{self.seed}".replace("*", "x")
 
     def model_of(self, attempt: int) -> ModelConfig:
@@ -225,9 +225,9 @@ class RunConfig(Strict):
         return made
 
     def identity(self) -> str:
-        """Changes whenever a setting does that decides what comes out."""
-        deciding = self.model_dump(mode="json", exclude=_DECIDES_NOTHING)
-        # Not where files are, but what they say.
+        """A hash of all settings that influence the results of the run."""
+        deciding = self.model_dump(mode="json", exclude=_WITHOUT_INFLUENCE)
+        # The contents of files matter, not their paths.
         for path in path_parameters(self.task.generator):
             deciding["task"]["parameters"].pop(path, None)
         return hashlib.sha256(str(_as_yaml(deciding)).encode()).hexdigest()[:16]
@@ -238,14 +238,14 @@ class RunConfig(Strict):
 
 
 def inherited_layer(config: RunConfig, origin: str, recipe: str | None) -> SettingsLayer:
-    """What all else that is asked for lies over.
+    """The lowest layer of a run that starts from a checkpoint.
 
-    That is the whole configuration of the checkpoint, but with no starts from other weights; or, if
-    a recipe is given, which says how to train, what else there is in it.
+    It is the configuration of the checkpoint, but without restarts from other weights, and without
+    training settings if a recipe is given.
 
     Args:
         config: of the checkpoint.
-        origin: where it stands, for messages.
+        origin: its location, for messages.
         recipe: its name; None to train as the checkpoint was trained.
 
     Raises:
@@ -264,7 +264,7 @@ def inherited_layer(config: RunConfig, origin: str, recipe: str | None) -> Setti
     return SettingsLayer(origin, settings)
 
 
-_DECIDES_NOTHING: Any = {
+_WITHOUT_INFLUENCE: Any = {
     "format": True,
     "version": True,
     "recipe": True,
@@ -272,7 +272,7 @@ _DECIDES_NOTHING: Any = {
     "start_from": {"checkpoint", "source_symbols", "target_symbols"},
     "task": {"description", "paper"},
 }
-"""How a run is written down, how it was put together, what is said of it, and who works on it."""
+"""Settings that do not influence the results: format, origin, description and processes."""
 _NO_OTHER_WEIGHTS = "a run that starts from a checkpoint has no other weights to start from"
 
 # The same output, but faster where PyYAML was built with libyaml.

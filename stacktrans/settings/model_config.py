@@ -1,4 +1,4 @@
-"""The settings of a model: their types, their defaults and what they mean."""
+"""The settings of a model: types, defaults and meanings."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model
 from stacktrans.common.errors import unknown_name
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.layers import Settings
-from stacktrans.settings.values import Named, Number, Scale, Size, Strict
+from stacktrans.settings.values import Number, PartConfig, Scale, Size, Strict
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 Count = TypeVar("Count", int, "npt.NDArray[np.int64]")
 
 
-class MemoryConfig(Named):
-    """Which memory the controller operates."""
+class MemoryConfig(PartConfig):
+    """The memory that the controller operates."""
 
     REGISTRY = MEMORIES
-    KINDS: ClassVar[dict[str, Any]] = {}
+    CONFIG_CLASSES: ClassVar[dict[str, Any]] = {}
 
     name: str
     """one of `stacktrans list memories`."""
 
     @property
     def own(self) -> Settings:
-        """What this memory alone is made with."""
+        """The parameters of this memory's own constructor."""
         return self.model_dump(exclude={"name", "size", "values"})
 
     @classmethod
     @functools.cache
-    def of_class(cls, found: type) -> "type[MemoryConfig]":
-        """Those of every memory of vectors, and the parameters of its class."""
-        kinds = get_type_hints(vars(found).get("__init__", object))
+    def config_class_of(cls, part: type) -> "type[MemoryConfig]":
+        """Settings of a memory of vectors, and a setting for each parameter of its constructor."""
+        types = get_type_hints(vars(part).get("__init__", object))
         fields: dict[str, Any] = {}
-        for name, parameter in inspect.signature(found).parameters.items():
-            if name not in kinds or parameter.default is parameter.empty:
-                raise ValueError(f"{found.__name__}: {name} needs a type and a default")
-            fields[name] = (kinds[name], parameter.default)
+        for name, parameter in inspect.signature(part).parameters.items():
+            if name not in types or parameter.default is parameter.empty:
+                raise ValueError(f"{part.__name__}: {name} needs a type and a default")
+            fields[name] = (types[name], parameter.default)
         if not fields:
             return VectorMemoryConfig
-        return create_model(found.__name__, __base__=VectorMemoryConfig, **fields)
+        return create_model(part.__name__, __base__=VectorMemoryConfig, **fields)
 
 
 class VectorMemoryConfig(MemoryConfig):
@@ -69,21 +69,21 @@ class ActionMemoryConfig(VectorMemoryConfig):
     no_op: bool = True
     """whether doing nothing is one of the actions."""
     capacity: Size | None = None
-    """cells of each that are kept; null for as many as are needed."""
+    """most cells of each; null for no limit."""
 
 
-MemoryConfig.KINDS |= {
+MemoryConfig.CONFIG_CLASSES |= {
     **dict.fromkeys(("stack", "queue", "deque"), VectorMemoryConfig),
     **dict.fromkeys(("stack-rnn", "list-rnn"), ActionMemoryConfig),
     "none": MemoryConfig,
 }
 
 
-class ControllerConfig(Named):
-    """What reads the input and operates the memory."""
+class ControllerConfig(PartConfig):
+    """The network that reads the input and operates the memory."""
 
     REGISTRY = CONTROLLERS
-    KINDS: ClassVar[dict[str, Any]] = {}
+    CONFIG_CLASSES: ClassVar[dict[str, Any]] = {}
 
     name: str
     """one of `stacktrans list controllers`."""
@@ -92,8 +92,8 @@ class ControllerConfig(Named):
     that `model.start` sets are left out."""
 
     @classmethod
-    def of_class(cls, found: type) -> "type[ControllerConfig]":
-        return RecurrentConfig if getattr(found, "units", True) else cls
+    def config_class_of(cls, part: type) -> "type[ControllerConfig]":
+        return RecurrentConfig if getattr(part, "units", True) else cls
 
 
 class RecurrentConfig(ControllerConfig):
@@ -114,22 +114,22 @@ class RecurrentConfig(ControllerConfig):
     has to use its memory."""
 
 
-ControllerConfig.KINDS |= {
+ControllerConfig.CONFIG_CLASSES |= {
     **dict.fromkeys(("lstm", "gru", "rnn", "sigmoid"), RecurrentConfig),
     "linear": ControllerConfig,
 }
 
 
 NOT_PAIRS = "has no targets after its sources; expected a task of pairs"
-"""Why a setting is not for a task."""
+"""The reason why a setting for tasks of pairs does not fit another task."""
 BUFFER_SIGNALS = ("input read", "output write")
-"""The strengths that a buffered model gives beside the signals of its memory."""
+"""The strengths of a buffered model besides the signals of its memory."""
 
 
 class BuffersConfig(Strict):
-    """A buffer that inputs are read from and one that outputs are written to.
+    """An input buffer and an output buffer.
 
-    The controller gives a strength for each (hao2018, section 3.2).
+    The controller computes a strength for each (hao2018, section 3.2).
     """
 
     steps_per_symbol: Annotated[int, Field(ge=1, le=64)] = 1
@@ -137,8 +137,8 @@ class BuffersConfig(Strict):
     extra_steps: Annotated[int, Field(ge=0, le=65_536)] = 0
     """further steps."""
     output_skip: Annotated[int, Field(ge=0, le=65_536)] = 0
-    """how much is popped from the output buffer before the first symbol is read: 0 as in hao2018, 1
-    as in its code, which spares a model waiting."""
+    """strength popped from the output buffer before the first symbol of the answer: 0 as in
+    hao2018, 1 as in its code, so that a model need not wait a step."""
 
 
 class ScaleConfig(Strict):
@@ -153,7 +153,7 @@ class ScaleConfig(Strict):
 
 
 class StartConfig(Strict):
-    """How the weights of a transducer start."""
+    """The initial weights of a transducer."""
 
     gate_bias: dict[str, Number] = Field(default_factory=dict)
     """added to the initial biases of the controller's gates, by the gate's name. A negative bias of
@@ -174,24 +174,24 @@ class StartConfig(Strict):
 
     @staticmethod
     def keys_of(signal: str) -> list[str]:
-        """What the bias of a signal may be found by: its name, without its last word, and so on."""
+        """The keys for the bias of a signal, from its whole name down to its first word."""
         words = signal.split()
         return [" ".join(words[:count]) for count in range(len(words), 0, -1)]
 
     def bias_of(self, signal: str) -> float:
         """The initial bias of a signal."""
-        found = (key for key in self.keys_of(signal) if key in self.signal_bias)
-        return next((self.signal_bias[key] for key in found), 0.0)
+        keys = (key for key in self.keys_of(signal) if key in self.signal_bias)
+        return next((self.signal_bias[key] for key in keys), 0.0)
 
 
-def _biased(memories: Iterable[Any]) -> set[str]:
-    """What `StartConfig.signal_bias` may name, of models with some memories."""
+def _signal_keys(memories: Iterable[Any]) -> set[str]:
+    """The keys that `StartConfig.signal_bias` may have in models with some memories."""
     signals = {*BUFFER_SIGNALS, *(name for each in memories for name in each.signal_names)}
     return signals | {key for name in signals for key in StartConfig.keys_of(name)}
 
 
 class ModelConfig(Strict):
-    """The shape of a transducer and how it starts."""
+    """The architecture of a transducer and its initial weights."""
 
     memory: Annotated[SerializeAsAny[MemoryConfig], BeforeValidator(MemoryConfig.read)]
     """memory that the controller operates: one of `stacktrans list memories`, or {name: ..., size:
@@ -207,8 +207,8 @@ class ModelConfig(Strict):
     buffers: BuffersConfig | None = None
     """buffers that inputs are read from and outputs written to; null for none."""
     backwards: bool = False
-    """whether sources are read, and targets said, from the last symbol to the first: what is to be
-    said first may be known only at the end. For tasks of pairs."""
+    """whether sources are read and answers written from the last symbol to the first, for answers
+    whose first symbol depends on the end of the source. For tasks of pairs."""
     start: StartConfig = StartConfig()
     """initial weights."""
     kernel: Literal["auto", "fused", "torch"] = "auto"
@@ -218,13 +218,13 @@ class ModelConfig(Strict):
     @model_validator(mode="after")
     def _starting_biases_exist(self) -> Self:
         gates = set(CONTROLLERS.load(self.controller.name).gates)
-        signals = _biased([MEMORIES.load(self.memory.name).from_config(self)])
+        signals = _signal_keys([MEMORIES.load(self.memory.name).from_config(self)])
         start = self.start
         if start.gate_bias.keys() <= gates and start.signal_bias.keys() <= signals:
             return self
-        # A recipe may set the biases of other kinds than the one that is chosen.
+        # A recipe may set biases of memories and controllers other than the chosen ones.
         gates.update(*(CONTROLLERS.load(name).gates for name in CONTROLLERS.builtin))
-        signals |= _biased([MEMORIES.load(name)() for name in MEMORIES.builtin])
+        signals |= _signal_keys([MEMORIES.load(name)() for name in MEMORIES.builtin])
         for kind, names, existing in (
             ("gate", start.gate_bias, gates),
             ("signal", start.signal_bias, signals),
@@ -234,10 +234,9 @@ class ModelConfig(Strict):
         return self
 
     def misfits(self, layout: "Layout") -> Iterator[tuple[str, str]]:
-        """The settings that make no sense with a layout, and what of a task with it is wrong."""
+        """Settings that do not fit a layout, and the reason, as a predicate of the task."""
         if self.buffers and layout.consecutive:
-            # In a stream the model reads the target, too, and may write what it says of a symbol
-            # after it has read it.
+            # In a stream the model also reads the target, and could copy it to its output.
             yield (
                 "buffers",
                 "is not for a buffered model, which would read the answer before it gives it; "
@@ -247,7 +246,7 @@ class ModelConfig(Strict):
             yield "backwards", NOT_PAIRS
 
     def steps_over(self, length: Count) -> Count:
-        """How many steps a model takes over an input of `length` symbols, or over each of many."""
+        """The number of steps over an input of `length` symbols, or over each of several."""
         buffers = self.buffers
         return buffers.steps_per_symbol * length + buffers.extra_steps if buffers else length
 
@@ -258,12 +257,12 @@ class ModelConfig(Strict):
 
     @property
     def value_nonlinearity(self) -> str:
-        """What a pushed vector goes through; tanh without a memory."""
+        """The nonlinearity of pushed vectors; tanh without a memory."""
         return self.memory.values if isinstance(self.memory, VectorMemoryConfig) else "tanh"
 
     @property
     def units(self) -> RecurrentConfig:
-        """The controller's units; a controller without units has the settings of one layer."""
+        """The settings of recurrent units; the defaults for a controller without units."""
         if isinstance(self.controller, RecurrentConfig):
             return self.controller
         return RecurrentConfig(name=self.controller.name)

@@ -1,19 +1,19 @@
-"""What comes with stacktrans beside its code: recipes, tasks and trained models."""
+"""Files that come with stacktrans: recipes, tasks and trained models."""
 
 from pathlib import Path
 
 from stacktrans.common.files import is_checkpoint
 
 AUTO = "auto"
-"""The recipe that is a race of strategies, and the memory that it finds."""
-BY_KIND = ("by_memory", "by_controller", "by_generator")
-"""What a recipe says of one kind of memory, controller or generator alone stands under these."""
+"""The recipe that is a race of strategies, and the memory that wins it."""
+SPECIAL_CASES = ("by_memory", "by_controller", "by_generator")
+"""Sections of a recipe with settings for a single memory, controller or generator, by name."""
 
 
 def shipped(kind: str) -> Path:
-    """The folder of shipped files of a kind: "tasks" or "checkpoints".
+    """The folder of shipped "tasks" or "checkpoints".
 
-    They lie inside an installed package, and beside the package in a checkout.
+    It is inside an installed package, and beside the package in a checkout.
     """
     package = Path(__file__).parent.parent
     inside = package / "shipped" / kind
@@ -21,22 +21,22 @@ def shipped(kind: str) -> Path:
 
 
 def folders(kind: str) -> list[Path]:
-    """Where files of a kind are looked for: where one works, and then among those shipped."""
+    """The folders that "tasks" or "checkpoints" are looked up in: the user's, then the shipped."""
     return [Path(kind), shipped(kind)]
 
 
 def task_files() -> dict[str, Path]:
-    """All tasks by name: those in ./tasks, and the shipped ones of other names."""
+    """The files of all tasks by name: those in ./tasks, and shipped ones with other names."""
     paths = [path for folder in folders("tasks") for path in sorted(folder.glob("*.yaml"))]
     return {path.stem: path for path in reversed(paths)}
 
 
 def checkpoints() -> dict[str, Path]:
-    """All trained models by what commands call them: shipped ones and those in ./checkpoints."""
-    own, came = folders("checkpoints")
-    found = {path.name: path for path in _trained(came)}
-    theirs = {path.resolve() for path in found.values()}
-    return found | {str(path): path for path in _trained(own) if path.resolve() not in theirs}
+    """All trained models: shipped ones by name, those in ./checkpoints by path."""
+    local, shipped_folder = map(_trained, folders("checkpoints"))
+    named = {path.name: path for path in shipped_folder}
+    known = {path.resolve() for path in shipped_folder}
+    return named | {str(path): path for path in local if path.resolve() not in known}
 
 
 def _trained(folder: Path) -> list[Path]:
@@ -44,9 +44,8 @@ def _trained(folder: Path) -> list[Path]:
 
 
 def checkpoint_in(path: Path) -> Path | None:
-    """The part of a run's directory, or the checkpoint itself, that can answer; None for none."""
-    places = (path, path / "best", path / "last")
-    return next(filter(is_checkpoint, places), None)
+    """The checkpoint at a path: the directory itself, or the best or last one of a run."""
+    return next(filter(is_checkpoint, (path, path / "best", path / "last")), None)
 
 
 def recipe_names() -> list[str]:

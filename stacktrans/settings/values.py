@@ -1,4 +1,4 @@
-"""What a single setting can be: bounded numbers, and sections that know their keys."""
+"""Types of single settings, such as bounded numbers, and base classes of sections."""
 
 import ast
 import functools
@@ -24,7 +24,7 @@ from pydantic import (
 
 from stacktrans.common.reading import LONGEST
 from stacktrans.common.registry import Registry
-from stacktrans.settings.layers import alternatives, plain
+from stacktrans.settings.schema import alternatives, plain
 from stacktrans.tasks.base import Lengths, no_truth_values
 
 
@@ -41,9 +41,9 @@ def _in_single_precision(value: float) -> float:
 
 
 SMALLEST, LARGEST = 1.2e-38, 3.4e38
-"""The sizes of the numbers that weights can be."""
+"""The smallest and largest magnitude of a number in single precision."""
 MOST_STRINGS = 1_000_000
-"""The most strings that are held at once."""
+"""The most strings in memory at once."""
 
 Range = Annotated[Lengths, BeforeValidator(no_truth_values), AfterValidator(_in_order)]
 Size = Annotated[int, Field(ge=1, le=65_536)]
@@ -56,7 +56,7 @@ Percent = Annotated[
     str, Field(pattern=r"^([1-9]\d{0,2}(\.\d+)?|0\.\d*[1-9]\d*)%$", title="share such as 15%")
 ]
 Loss = Positive | Percent
-"""Nats a symbol, or a share of what guessing by how frequent symbols are costs, such as 15%."""
+"""Nats per symbol, or a share of the loss of a model of symbol frequencies alone, such as 15%."""
 Symbols = Annotated[
     str, Field(pattern=r"^[1-9]\d{0,6} symbols$", title="number such as 500 symbols")
 ]
@@ -65,7 +65,7 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
 def _whole(value: Any) -> Any:
-    """What is written as 1e3 as a number, if it is a whole one."""
+    """The whole number that text such as 1e3 stands for, or else the value unchanged."""
     try:
         number = float(value) if isinstance(value, str) and "e" in value.lower() else math.nan
     except ValueError:
@@ -74,49 +74,49 @@ def _whole(value: Any) -> Any:
 
 
 class Strict(BaseModel):
-    """Settings that refuse an unknown key."""
+    """A section of settings that rejects unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @field_validator("*", mode="before")
     @classmethod
     def _is_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Numbers are not true or false; 1e3, which is text in YAML, is a whole one."""
-        kinds = _kinds_of(cls, info.field_name or "")
-        if isinstance(value, bool) and bool not in kinds and kinds & {int, float}:
+        """Reject true and false as numbers; read 1e3, which is text in YAML, as a whole number."""
+        types = _types_of(cls, info.field_name or "")
+        if isinstance(value, bool) and bool not in types and types & {int, float}:
             raise ValueError("expected a number")
-        return _whole(value) if int in kinds and float not in kinds else value
+        return _whole(value) if int in types and float not in types else value
 
 
 @functools.cache
-def _kinds_of(model: type[Strict], field: str) -> set[Any]:
+def _types_of(model: type[Strict], field: str) -> set[Any]:
     """The types that a setting may have."""
     return set(map(plain, alternatives(model.model_fields[field].annotation)))
 
 
 class OneOf(Strict):
-    """Alternatives, each under its name, of which one is chosen."""
+    """A section of alternatives by name, of which exactly one is given."""
 
     ALTERNATIVES: ClassVar[bool] = True
 
     @model_validator(mode="after")
-    def _is_one(self) -> Self:
+    def _exactly_one(self) -> Self:
         chosen = [name for name in type(self).model_fields if getattr(self, name) is not None]
         if len(chosen) != 1:
             raise ValueError(f"expected one of {', '.join(type(self).model_fields)}")
         return self
 
     @model_serializer(mode="wrap")
-    def _alone(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _without_others(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in serialize(self).items() if value is not None}
 
 
-class Named(Strict):
-    """A part of a model that is chosen by its name, which decides what settings it has."""
+class PartConfig(Strict):
+    """Settings of a part of a model that is chosen by name; the name decides which there are."""
 
     REGISTRY: ClassVar[Registry]
-    KINDS: ClassVar[dict[str, Any]] = {}
-    """The settings of each part of this package, by its name; known without torch."""
+    CONFIG_CLASSES: ClassVar[dict[str, Any]] = {}
+    """The class of settings of each built-in part, by its name; needs no torch."""
 
     name: str
 
@@ -127,21 +127,21 @@ class Named(Strict):
         return cls.REGISTRY.canonical(name)
 
     @classmethod
-    def of_class(cls, found: type) -> "type[Self]":
-        """The settings of a part that comes from elsewhere, by its class."""
+    def config_class_of(cls, part: type) -> "type[Self]":
+        """The class of settings of a part that is not built in, from the class of the part."""
         raise NotImplementedError
 
     @classmethod
-    def kind_of(cls, given: Any) -> "type[Self]":
-        """The settings that a part has, by what was written of it; those of all if unknown."""
+    def config_class(cls, given: Any) -> "type[Self]":
+        """The class of settings of a part, from its settings or name; this one if it is unknown."""
         name = given.get("name") if isinstance(given, Mapping) else given
         if not isinstance(name, str) or name not in cls.REGISTRY:
             return cls
-        return cls.KINDS.get(name) or cls.of_class(cls.REGISTRY.load(name))
+        return cls.CONFIG_CLASSES.get(name) or cls.config_class_of(cls.REGISTRY.load(name))
 
     @classmethod
     def read(cls, given: Any) -> Self:
-        """Settings as written, or a name for a part with its defaults; raises `ValueError`."""
+        """Validate settings, or a name for a part with its defaults; raises `ValueError`."""
         if isinstance(given, cls):
             return given
         settings = {"name": given} if isinstance(given, str) else given
@@ -149,33 +149,33 @@ class Named(Strict):
             raise ValueError(f"expected the name of a {cls.REGISTRY.kind}")
         if settings["name"] not in cls.REGISTRY:
             return cls.model_validate({"name": settings["name"]})
-        kind = cls.kind_of(settings)
-        others = cls.known() - kind.model_fields.keys()
+        config = cls.config_class(settings)
+        of_others = cls.all_settings() - config.model_fields.keys()
         for key in settings:
-            if key in others:
+            if key in of_others:
                 raise ValueError(f"{cls.REGISTRY.kind} {settings['name']} has no {key}")
-        return kind.model_validate(settings)
+        return config.model_validate(settings)
 
     @classmethod
-    def known(cls) -> set[str]:
-        """The settings that one part of this package or another has."""
-        return {name for kind in cls.KINDS.values() for name in kind.model_fields}
+    def all_settings(cls) -> set[str]:
+        """The names of the settings of all built-in parts."""
+        return {name for config in cls.CONFIG_CLASSES.values() for name in config.model_fields}
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
-    """What a section's settings mean, by name: what stands below them."""
-    known = {name: text for kind in reversed(model.__mro__) for name, text in _written(kind)}
-    return {name: known[name] for name in model.model_fields if name in known}
+    """The meanings of the settings of a section by name: the docstrings below the fields."""
+    texts = {name: text for each in reversed(model.__mro__) for name, text in _docstrings(each)}
+    return {name: texts[name] for name in model.model_fields if name in texts}
 
 
-def _written(kind: type) -> Iterator[tuple[str, str]]:
-    """The names that a class annotates itself, and what stands below them, if anything does.
+def _docstrings(section: type) -> Iterator[tuple[str, str]]:
+    """The fields that a class itself annotates, and the docstrings below them.
 
-    Read when it is asked for: pydantic would read all sources in every command, for 50 ms.
+    They are read only here: pydantic's `use_attribute_docstrings` would take 50 ms of each command.
     """
     try:
-        source = inspect.getsource(kind) if issubclass(kind, Strict) else ""
-    except (OSError, TypeError):  # there is none of a class that is made when it is needed
+        source = inspect.getsource(section) if issubclass(section, Strict) else ""
+    except (OSError, TypeError):  # a class that `create_model` made has no source
         return
     for node in ast.parse(textwrap.dedent(source)).body[:1]:
         for name, below in itertools.pairwise(getattr(node, "body", ())):

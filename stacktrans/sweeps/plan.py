@@ -24,10 +24,11 @@ from stacktrans.settings.layers import (
     nearest_location,
     nested,
     read_layer,
-    setting_path,
     validated,
 )
-from stacktrans.settings.resolve import DEFAULT_RECIPE, defines_task, load_task
+from stacktrans.settings.resolve import DEFAULT_RECIPE
+from stacktrans.settings.schema import setting_path
+from stacktrans.settings.task_files import defines_task, load_task
 from stacktrans.settings.values import Range, Strict, Strings
 from stacktrans.tasks.base import (
     DepthLimit,

@@ -27,7 +27,7 @@ from stacktrans.common.visible import shell_text
 from stacktrans.model.checkpoint import CONFIG, last_checkpoint, read_config
 from stacktrans.model.devices import find_device
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.command import alone as command_alone
+from stacktrans.settings.command import single_run_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.pairs import Pairs
@@ -457,7 +457,7 @@ class Race:
         trainer.outcome, trainer.source.threads = self.outcome, self._workers
         # It may have been left off in a turn that does not count.
         steps = None if state.winner else max(1, trainer.state.step)
-        trainer.state.command = shell_text(command_alone(state.command, name, steps))
+        trainer.state.command = shell_text(single_run_command(state.command, name, steps))
         return trainer
 
     def close(self, keep: bool = True) -> None:
