@@ -7,105 +7,105 @@ the second on, is odd.
 import numpy as np
 
 from stacktrans.tasks.alphabets import Ids
-from stacktrans.tasks.computed import Rearrangement
+from stacktrans.tasks.computed import Transformation
 
 
-class Doubled(Rearrangement):
+class Doubled(Transformation):
     """abc -> abcabc"""
 
     name = "doubled"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.tile(source, 2)
 
 
-class DoubledSymbols(Rearrangement):
+class DoubledSymbols(Transformation):
     """abc -> aabbcc"""
 
     name = "doubled-symbols"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.repeat(source, 2)
 
 
-class SomeDoubled(Rearrangement):
+class SomeDoubled(Transformation):
     """abcd -> abbcdd: odd symbols are doubled"""
 
     name = "some-doubled"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.repeat(source, 1 + source % 2)
 
 
-class HalvesSwapped(Rearrangement):
+class HalvesSwapped(Transformation):
     """abcd -> cdab; lengths are even"""
 
     name = "halves-swapped"
     multiple_of = 2
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.roll(source, len(source) // 2)
 
 
-class RotatedLeft(Rearrangement):
+class RotatedLeft(Transformation):
     """abcd -> bcda"""
 
     name = "rotated-left"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.roll(source, -1)
 
 
-class RotatedRight(Rearrangement):
+class RotatedRight(Transformation):
     """abcd -> dabc"""
 
     name = "rotated-right"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.roll(source, 1)
 
 
-class EndsExchanged(Rearrangement):
+class EndsExchanged(Transformation):
     """abcd -> dbca"""
 
     name = "ends-exchanged"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         exchanged = source.copy()
         exchanged[:1], exchanged[-1:] = source[-1:], source[:1]
         return exchanged
 
 
-class OddLeftOut(Rearrangement):
+class OddLeftOut(Transformation):
     """abcd -> ac: odd symbols are noise"""
 
     name = "odd-left-out"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         kept: Ids = source[source % 2 == 0]
         return kept
 
 
-class OddLeftOutReversed(Rearrangement):
+class OddLeftOutReversed(Transformation):
     """abcd -> ca: reversed, and odd symbols are noise"""
 
     name = "odd-left-out-reversed"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         kept: Ids = source[source % 2 == 0][::-1]
         return kept
 
 
-class EverySecondLeftOut(Rearrangement):
+class EverySecondLeftOut(Transformation):
     """abcde -> ace"""
 
     name = "every-second-left-out"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return source[::2]
 
 
-class Replaced(Rearrangement):
+class Replaced(Transformation):
     """abc -> bcd: each symbol by one that comes later in the alphabet, which is a circle
 
     Args:
@@ -119,97 +119,97 @@ class Replaced(Rearrangement):
         super().__init__(symbols)
         self.shift = shift
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return (source + self.shift) % len(self.source)
 
 
-class Palindrome(Rearrangement):
+class Palindrome(Transformation):
     """abc -> abccba"""
 
     name = "palindrome"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.concatenate([source, source[::-1]])
 
 
-class ReversedAndCopied(Rearrangement):
+class ReversedAndCopied(Transformation):
     """abc -> cbaabc"""
 
     name = "reversed-and-copied"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.concatenate([source[::-1], source])
 
 
-class ReversedAndDoubled(Rearrangement):
+class ReversedAndDoubled(Transformation):
     """abc -> ccbbaa"""
 
     name = "reversed-and-doubled"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.repeat(source[::-1], 2)
 
 
-class OutsideIn(Rearrangement):
+class OutsideIn(Transformation):
     """abcde -> aebdc: the first, the last, the second, the last but one, ..."""
 
     name = "outside-in"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.stack([source, source[::-1]], axis=1).ravel()[: len(source)]
 
 
-class EvenFirst(Rearrangement):
+class EvenFirst(Transformation):
     """abacd -> aacbd: even symbols before odd ones, otherwise in their order"""
 
     name = "even-first"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.concatenate([source[source % 2 == 0], source[source % 2 == 1]])
 
 
-class FirstAfterEach(Rearrangement):
+class FirstAfterEach(Transformation):
     """abc -> aabaca: the first symbol once more after each"""
 
     name = "first-after-each"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         firsts = np.repeat(source[:1], len(source))
         return np.stack([source, firsts], axis=1).ravel()
 
 
-class TrigramFlip(Rearrangement):
+class TrigramFlip(Transformation):
     """abcdef -> cbafed; lengths are multiples of 3"""
 
     name = "trigram-flip"
     multiple_of = 3
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return source.reshape(-1, 3)[:, ::-1].ravel()
 
 
-class RunningSum(Rearrangement):
+class RunningSum(Transformation):
     """The sum of all symbols so far, by their places in the alphabet, which is a circle"""
 
     name = "running-sum"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.cumsum(source) % len(self.source)
 
 
-class SumAppended(Rearrangement):
+class SumAppended(Transformation):
     """The string, then the sum of its symbols by their places in the alphabet, a circle"""
 
     name = "sum-appended"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.append(source, source.sum() % len(self.source))
 
 
-class Sum(Rearrangement):
+class Sum(Transformation):
     """The sum of all symbols, by their places in the alphabet, which is a circle"""
 
     name = "sum"
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return np.array([source.sum() % len(self.source)])

@@ -25,7 +25,7 @@ from pydantic import (
 from stacktrans.common.reading import LONGEST
 from stacktrans.common.registry import Registry
 from stacktrans.settings.schema import alternatives, plain
-from stacktrans.tasks.base import Lengths, no_truth_values
+from stacktrans.tasks.base import Lengths, reject_booleans
 
 
 def _in_order(lengths: Lengths) -> Lengths:
@@ -45,11 +45,11 @@ SMALLEST, LARGEST = 1.2e-38, 3.4e38
 MOST_STRINGS = 1_000_000
 """The most strings in memory at once."""
 
-Range = Annotated[Lengths, BeforeValidator(no_truth_values), AfterValidator(_in_order)]
+Range = Annotated[Lengths, BeforeValidator(reject_booleans), AfterValidator(_in_order)]
 Size = Annotated[int, Field(ge=1, le=65_536)]
 Count = Annotated[int, Field(ge=1, le=10**12)]
 Strings = Annotated[int, Field(ge=1, le=MOST_STRINGS)]
-Number = Annotated[float, BeforeValidator(no_truth_values), AfterValidator(_in_single_precision)]
+Number = Annotated[float, BeforeValidator(reject_booleans), AfterValidator(_in_single_precision)]
 Scale = Annotated[Number, Field(ge=-1e6, le=1e6)]
 Positive = Annotated[float, Field(gt=0), AfterValidator(_in_single_precision)]
 Percent = Annotated[

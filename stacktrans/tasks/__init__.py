@@ -1,4 +1,4 @@
-"""Tasks, made by generators.
+"""Task generators: classes that make a task from the parameters of a task file.
 
 A new generator is a class beside these and one line in `stacktrans.common.registry`.
 """
@@ -12,10 +12,10 @@ from stacktrans.tasks.base import Task
 
 
 class TaskError(UsageError):
-    """A task can't be made.
+    """A task that its settings do not define correctly.
 
     Attributes:
-        location: keys and indices that lead to what is wrong in the task's settings.
+        location: keys and indices of the wrong value in the task's settings.
     """
 
     def __init__(self, message: str, *location: str | int) -> None:
@@ -24,26 +24,26 @@ class TaskError(UsageError):
 
 
 def default_parameters(generator: str) -> dict[str, Any]:
-    """The defaults of a generator's parameters that have one."""
-    known = inspect.signature(GENERATORS.load(generator)).parameters.values()
-    return {each.name: each.default for each in known if each.default is not each.empty}
+    """Default values of a generator's parameters; required ones are left out."""
+    parameters = inspect.signature(GENERATORS.load(generator)).parameters.values()
+    return {each.name: each.default for each in parameters if each.default is not each.empty}
 
 
 def make_task(name: str, generator: str, parameters: dict[str, Any]) -> Task:
-    """The task that a generator makes; raises `TaskError` where it can't be made."""
+    """Make a task with a generator; raises `TaskError` for an unknown name or a wrong value."""
     try:
         GENERATORS.check(generator)
     except ValueError as error:
         raise TaskError(f"task {name}: {error}", "generator") from None
-    maker = GENERATORS.load(generator)
-    known = inspect.signature(maker).parameters
+    task_class = GENERATORS.load(generator)
+    known = inspect.signature(task_class).parameters
     for parameter in parameters:
         if "parameters" not in known and parameter not in known:
             message = unknown_name("parameter", parameter, known)
             raise TaskError(f"task {name}: {message}", "parameters", parameter)
     try:
-        made: Task = maker(**parameters)
-        return made
+        task: Task = task_class(**parameters)
+        return task
     except (TypeError, ValueError) as error:
         location = getattr(error, "location", ())
         raise TaskError(f"task {name}: parameters: {error}", "parameters", *location) from error

@@ -1,4 +1,4 @@
-"""Alphabets: the symbols that strings are made of, and how these are written."""
+"""Alphabets: the symbols of strings, their ids, and how strings are written."""
 
 import string
 from collections.abc import Sequence
@@ -18,18 +18,18 @@ PRINTABLE = ASCII + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x100))))
 DIGITS = string.digits + string.ascii_letters
 """Digits and then letters."""
 LETTERS = string.ascii_letters + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x180))))
-"""Letters alone, so that digits and signs are left for marks."""
+"""Letters alone, so that digits and signs remain free for marks."""
 MAX_SYMBOLS = 65_536
 UNSCORED_MARK = "·"
-"""Shown for a symbol of an answer that can't be known, and so is not scored."""
+"""Shown instead of an output that is undetermined and therefore not scored."""
 OUT_OF_VOCABULARY = -2
-"""The id, in a pair, of a symbol that a model doesn't know: whatever it says there is wrong."""
+"""The id, in a pair, of a symbol outside the alphabet: no output equals it."""
 NO_OUTPUT = -3
-"""The id of a symbol of an answer where a machine has no output."""
+"""The id for a step at which a machine has no output."""
 
 
 class UnknownSymbol(StacktransError):
-    """A string holds a symbol that the task's alphabet lacks."""
+    """A symbol of a string that the task's alphabet lacks."""
 
     def __init__(self, symbol: str, position: int) -> None:
         self.symbol = symbol
@@ -38,13 +38,13 @@ class UnknownSymbol(StacktransError):
 
 
 Role = tuple[str, ...]
-"""What an id stands for, whatever its number in a model: its kind, and how it is written."""
+"""The meaning of an id, independent of its number: a kind, and how the symbol is written."""
 SYMBOL, FEATURE = "symbol", "feature"
-"""Roles of these kinds are of what strings are made of; all others are of marks."""
+"""The kinds of roles of what strings consist of; all other kinds are marks."""
 
 
 class Alphabet:
-    """An ordered set of symbols, and how strings over it are written.
+    """An ordered set of symbols with ids from 0, and the notation of strings over it.
 
     Args:
         symbols: the symbols, in the order of their ids.
@@ -61,26 +61,26 @@ class Alphabet:
 
     @property
     def is_character_level(self) -> bool:
-        """Whether strings are written as characters that a line can hold, without spaces."""
+        """Whether strings are written as characters without spaces, none of them a line end."""
         return not self.words and all(
             len(symbol) == 1 and symbol != "\n" and not 0xD800 <= ord(symbol) < 0xE000
             for symbol in self.symbols
         )
 
     def roles(self) -> list[Role]:
-        """What each id stands for."""
+        """The role of each id."""
         return [(SYMBOL, symbol) for symbol in self.symbols]
 
     def split(self, line: str) -> list[str]:
-        """A written string's symbols, known or not."""
+        """Split a written string into symbols, whether the alphabet has them or not."""
         return split_words(line) if self.words else list(line)
 
     def join(self, symbols: Sequence[str]) -> str:
-        """How a string of symbols is written."""
+        """Write a string of symbols."""
         return (" " if self.words else "").join(symbols)
 
     def encode(self, symbols: Sequence[str]) -> Ids:
-        """The ids of symbols; raises `UnknownSymbol`, positions counted from 1."""
+        """Ids of symbols; raises `UnknownSymbol`, with positions counted from 1."""
         try:
             return np.fromiter(map(self._ids.__getitem__, symbols), np.int64, len(symbols))
         except KeyError:
@@ -88,39 +88,39 @@ class Alphabet:
             raise UnknownSymbol(symbols[position], position + 1) from None
 
     def encode_known(self, symbols: Sequence[str]) -> Ids:
-        """The ids of symbols; `OUT_OF_VOCABULARY` for those that are not in the alphabet."""
+        """Ids of symbols; `OUT_OF_VOCABULARY` for those outside the alphabet."""
         return np.array(
             [self._ids.get(symbol, OUT_OF_VOCABULARY) for symbol in symbols], dtype=np.int64
         )
 
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
-        """The symbols of ids; `UNSCORED_MARK` for `NO_OUTPUT` and `OUT_OF_VOCABULARY`."""
+        """Symbols of ids; `UNSCORED_MARK` for `NO_OUTPUT` and `OUT_OF_VOCABULARY`."""
         if NO_OUTPUT in ids or OUT_OF_VOCABULARY in ids:
             return [UNSCORED_MARK if index < 0 else self.symbols[index] for index in ids]
         return [*map(self.symbols.__getitem__, ids)]
 
 
 class Characters:
-    """Lines over an alphabet whose symbols are characters, many at once.
+    """A vectorised codec between text and ids, for an alphabet of characters.
 
     Args:
         alphabet: the symbols.
 
     Raises:
-        ValueError: they are not characters that a line can hold.
+        ValueError: the symbols are not characters, or one is a line end.
     """
 
     def __init__(self, alphabet: Alphabet) -> None:
         if not alphabet.is_character_level:
             raise ValueError("the symbols of lines must be characters")
         self._points = np.array([*map(ord, alphabet.symbols)], np.uint32)
-        # The last is for all characters after the greatest that is known.
+        # The last entry is for all code points above the greatest known one.
         self._ids = np.full(max(_NEWLINE, self._points.max(initial=0)) + 2, -1)
         self._ids[self._points] = np.arange(len(self._points))
         self._ids[_NEWLINE] = NO_OUTPUT
 
     def encode(self, text: str) -> Ragged | None:
-        """The ids of lines, each with its end; None if there is a character without one."""
+        """Encode lines, each with its line end, as ids; None if a character has no id."""
         points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
         ids = self._ids.take(points, mode="clip")
         ends = np.flatnonzero(ids == NO_OUTPUT)
@@ -130,7 +130,7 @@ class Characters:
         return Ragged(symbols, np.append(0, ends - np.arange(len(ends))))
 
     def decode(self, lines: Ragged) -> str:
-        """The lines of ids, each with its end."""
+        """Decode ids as lines, each with its line end."""
         points = np.full(len(lines.values) + len(lines), _NEWLINE, np.uint32)
         points[np.arange(len(lines.values)) + lines.rows] = self._points[lines.values]
         return points.tobytes().decode("utf-32-le")
@@ -140,10 +140,10 @@ _NEWLINE = ord("\n")
 
 
 def meaningless_symbols(count: int, characters: str, marks: Sequence[str] = ()) -> Alphabet:
-    """An alphabet of `count` symbols and some marks after them.
+    """An alphabet of `count` interchangeable symbols, followed by marks.
 
-    As long as there are enough characters, the symbols are the first of these; otherwise they are
-    the words s1, s2, ..., and strings are written with spaces between symbols, marks included.
+    The symbols are the first of `characters` if there are enough of them; otherwise they are the
+    words s1, s2, ..., and all symbols, marks included, are separated by spaces.
 
     Raises:
         ValueError: the count is out of range.

@@ -1,4 +1,4 @@
-"""What a task is: pairs of strings over two alphabets, and their exact answers."""
+"""The interface of tasks: pairs of strings over two alphabets, drawn and solved exactly."""
 
 import functools
 from abc import ABC, abstractmethod
@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.errors import StacktransError, UsageError, shown
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as generator_of
 from stacktrans.common.reading import DEEPEST, LONGEST
@@ -17,34 +17,35 @@ from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNSCORED_MARK, Alphabet,
 from stacktrans.tasks.layout import Layout, OutputBound, Pair
 
 
-def no_truth_values(value: Any) -> Any:
-    """A value, or several, before it is read as numbers; raises `ValueError` for true and false."""
-    several = value if isinstance(value, list | tuple) else [value]
-    if any(isinstance(each, bool) for each in several):
-        raise ValueError("expected numbers" if several is value else "expected a number")
+def reject_booleans(value: Any) -> Any:
+    """A number or a list of numbers, unchanged; raises `ValueError` for true and false."""
+    if isinstance(value, bool):
+        raise ValueError("expected a number")
+    if isinstance(value, list | tuple) and any(isinstance(item, bool) for item in value):
+        raise ValueError("expected numbers")
     return value
 
 
 @dataclass(frozen=True)
 class NormalLengths:
-    """Lengths in symbols from a normal distribution, rounded towards 0 and cut to the range."""
+    """Lengths in symbols from a normal distribution, rounded towards 0 and clipped to the range."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
-    mean: Annotated[float, BeforeValidator(no_truth_values), Field(ge=0, le=LONGEST)]
-    deviation: Annotated[float, BeforeValidator(no_truth_values), Field(ge=0, le=LONGEST)]
+    mean: Annotated[float, BeforeValidator(reject_booleans), Field(ge=0, le=LONGEST)]
+    deviation: Annotated[float, BeforeValidator(reject_booleans), Field(ge=0, le=LONGEST)]
 
 
 @dataclass(frozen=True)
 class DepthLimit:
-    """Derivations of a grammar, all equally likely whose trees, words included, are no deeper."""
+    """Uniformly distributed derivations of a grammar up to a depth (of the tree with its words)."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
-    depth: Annotated[int, BeforeValidator(no_truth_values), Field(ge=1, le=DEEPEST)]
+    depth: Annotated[int, BeforeValidator(reject_booleans), Field(ge=1, le=DEEPEST)]
 
 
 LengthLaw = Literal["uniform", "task"] | NormalLengths | DepthLimit
-"""How strings are spread over a range of lengths: over those that the task has uniformly, as its
-own distribution has them within the range, or as the classes above say."""
+"""The distribution of lengths within a range: uniform over those that exist, the task's own, or one
+of the classes above."""
 
 
 class Lengths(NamedTuple):
@@ -57,32 +58,39 @@ class Lengths(NamedTuple):
         return f"{self.shortest}:{self.longest}"
 
 
-def checked_lengths(shortest: int, longest: int, said: str) -> Lengths:
-    """A range that was asked for; raises `UsageError`, which begins with what was said."""
+def checked_lengths(shortest: int, longest: int, argument: str) -> Lengths:
+    """A requested range; raises `UsageError`, whose message begins with the argument's name."""
     if not 1 <= shortest <= longest <= LONGEST:
-        raise UsageError(f"{said}: expected 1 <= shortest <= longest <= {LONGEST}")
+        raise UsageError(f"{argument}: expected 1 <= shortest <= longest <= {LONGEST}")
     return Lengths(shortest, longest)
 
 
+def check_parameter(valid: bool, name: str, value: object, expected: str) -> None:
+    """Raise `ValueError` for a wrong value of a generator's parameter."""
+    if not valid:
+        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
+
+
 SAMPLED, SAMPLE = Lengths(1, 64), 200
-"""What is looked at to know how long answers are: sources of these lengths, and so many."""
+"""Lengths and number of the sources from which the length of answers is estimated."""
 
 
 class NotASource(StacktransError):
-    """A string over the right alphabet that the task gives no answer."""
+    """A string over the source alphabet for which the task defines no answer."""
 
 
 class NoSuchLength(StacktransError):
-    """The task has no string whose length lies in the range asked for."""
+    """A requested range that contains the length of no string of the task."""
 
 
 class NoSuchLaw(StacktransError):
-    """The task has no strings that are spread like this."""
+    """A distribution of lengths that the task does not support."""
 
 
-def mask_unscored(said: Sequence[str], scored: Iterable[bool]) -> list[str]:
-    """What is said, with `UNSCORED_MARK` in the place of each symbol that is not scored."""
-    return [symbol if known else UNSCORED_MARK for symbol, known in zip(said, scored, strict=True)]
+def mask_unscored(outputs: Sequence[str], scored: Iterable[bool]) -> list[str]:
+    """Outputs, with `UNSCORED_MARK` instead of each symbol that is not scored."""
+    pairs = zip(outputs, scored, strict=True)
+    return [symbol if is_scored else UNSCORED_MARK for symbol, is_scored in pairs]
 
 
 class Task(ABC):
@@ -112,7 +120,7 @@ class Task(ABC):
 
     @functools.cached_property
     def layout(self) -> Layout:
-        """How its pairs become what a model reads and says."""
+        """How its pairs become input and output ids of a model."""
         sizes = len(self.source), len(self.target)
         if self.same_length:
             return Layout.synchronous(*sizes)
@@ -122,38 +130,37 @@ class Task(ABC):
 
     @property
     def steps(self) -> OutputBound:
-        """How many steps the output of a target and its end takes, by a sample of pairs."""
+        """A bound on the length of targets with their end, estimated from a sample of pairs."""
         try:
             pairs = self.sample(np.random.default_rng(0), SAMPLED, SAMPLE, "uniform")
         except (NoSuchLength, NoSuchLaw):
             return OutputBound(2, 20)
-        return OutputBound.for_pairs(
-            np.array([(len(each.source), len(each.target)) for each in pairs])
-        )
+        lengths = [(len(pair.source), len(pair.target)) for pair in pairs]
+        return OutputBound.for_pairs(np.array(lengths))
 
     def pair(self, source: Ids, target: Ids) -> Pair:
-        """A source with its target, and which symbols of it are scored."""
+        """The pair of a source and its target, with the mask of scored symbols."""
         return Pair(source, target)
 
     def scored(self, source: Iterable[str]) -> Iterator[bool]:
-        """Of each symbol of a source, as it comes, whether the one said for it is scored.
+        """Whether the output for each symbol of a source is scored, computed online.
 
-        For tasks with a target symbol for each source symbol. It depends only on what has come of
-        the source; from where that is not the beginning of a source, everything counts as scored.
+        For synchronous tasks. A value depends only on the symbols up to its own. After a prefix
+        that no source has, everything counts as scored.
         """
         return (True for _ in source)
 
     @property
     def scores_all(self) -> bool:
-        """Whether `scored` is sure to say so of every symbol."""
+        """Whether `scored` is true of every symbol of every source."""
         return type(self).scored is Task.scored
 
     def encode_source(self, source: Sequence[str]) -> Ids:
-        """The ids of a source that a model can read.
+        """Encode a source as ids.
 
         Raises:
             UnknownSymbol: a symbol is not in the source alphabet.
-            NotASource: it is empty, and only its symbols are read.
+            NotASource: the source is empty, and the prompt would be, too.
         """
         ids = self.source.encode(source)
         if not (len(ids) or len(self.layout.prompt(ids))):
@@ -161,7 +168,7 @@ class Task(ABC):
         return ids
 
     def settings_from_files(self, seed: int, before: "Task | None" = None) -> dict[str, Any]:
-        """The settings of the task that follow from its files; often none.
+        """Settings of the task that are determined by its files; empty for most tasks.
 
         Args:
             seed: the random seed of the run.
@@ -170,30 +177,29 @@ class Task(ABC):
         return {}
 
     def known_symbols(self) -> frozenset[tuple[str, str]]:
-        """The symbols and features that a model knows, each after the column that it stands in."""
+        """The symbols and features in the alphabets, as pairs of column and symbol."""
         columns = {SYMBOL: "source", FEATURE: "features"}
-        read = ((columns[role[0]], role[1]) for role in self.source.roles() if role[0] in columns)
-        said = (("target", role[1]) for role in self.target.roles() if role[0] == SYMBOL)
-        return frozenset([*read, *said])
+        sources = [
+            (columns[role[0]], role[1]) for role in self.source.roles() if role[0] in columns
+        ]
+        targets = [("target", role[1]) for role in self.target.roles() if role[0] == SYMBOL]
+        return frozenset(sources + targets)
 
     def held_out(self) -> dict[str, Sequence[Pair]]:
-        """The sets of pairs that are not trained on, by their names; none if strings are drawn.
-
-        The last is the one to test on.
-        """
+        """Development and test set by name, the test set last; empty if strings are drawn."""
         return {}
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
-        """The lengths that derivations within a depth have; raises `NoSuchLaw`."""
+        """The range of source lengths of derivations up to a depth; raises `NoSuchLaw`."""
         raise NoSuchLaw("a depth is for tasks with a grammar")
 
     def labelled(self, source: Sequence[str]) -> Pair | None:
-        """A source with its exact answer; None if it has none."""
+        """The pair of a source and its exact answer; None if the task defines none."""
         try:
             answer = self.answer(source)
         except NotASource:
             return None
-        # What can't be known is not scored, and so may be anything.
+        # Undetermined symbols are not scored, so any symbol can stand for them.
         target = [self.target.symbols[0] if symbol is None else symbol for symbol in answer]
         pair = self.pair(self.source.encode(source), self.target.encode(target))
         if None not in answer:
@@ -205,39 +211,39 @@ class Task(ABC):
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        """Draw `count` pairs whose sources have lengths within a range, spread over it by a law.
+        """Draw `count` pairs whose source lengths lie within a range and follow a distribution.
 
         Raises:
             NoSuchLength: no source has a length within the range.
-            NoSuchLaw: the task does not know this law.
+            NoSuchLaw: the task does not support this distribution.
         """
 
     @abstractmethod
     def answer(self, source: Sequence[str]) -> list[str | None]:
-        """The exact target of a source (the oracle); None where it can't be known.
+        """The exact target of a source (the oracle); None for symbols that are undetermined.
 
         Raises:
             UnknownSymbol: a symbol is not in the source alphabet.
-            NotASource: the task gives this string no answer; the message says why.
+            NotASource: the task defines no answer to this string; the message says why.
         """
 
 
 def held_out_pairs(task: Task, lengths: Lengths) -> list[Pair]:
-    """The pairs of a task of files that it is tested on, of some lengths.
+    """The pairs of the test set of a task with files, within a range of lengths.
 
     Raises `NoSuchLength` if there is none.
     """
-    *_, pairs = task.held_out().values()
-    found = [pair for pair in pairs if lengths.shortest <= pair.length <= lengths.longest]
-    if not found:
+    *_, test_set = task.held_out().values()
+    pairs = [pair for pair in test_set if lengths.shortest <= pair.length <= lengths.longest]
+    if not pairs:
         raise NoSuchLength(f"no pair of the test set has a length in {lengths}")
-    return found
+    return pairs
 
 
 def draw_lengths(
     generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw, step: int = 1
 ) -> Ids:
-    """Lengths, multiples of `step`, of strings; raises `NoSuchLength` and `NoSuchLaw`."""
+    """Draw lengths that are multiples of `step`; raises `NoSuchLength` and `NoSuchLaw`."""
     smallest, largest = -(-lengths.shortest // step), lengths.longest // step
     if smallest > largest:
         raise NoSuchLength(f"no length in {lengths} is a multiple of {step}")
@@ -246,7 +252,7 @@ def draw_lengths(
     if isinstance(law, NormalLengths):
         drawn = generator.normal(law.mean, law.deviation, size=count).astype(np.int64)
         return np.clip(drawn // step, smallest, largest) * step
-    # Both other laws are one: these lengths are drawn uniformly.
+    # The task's own distribution of lengths is the uniform one.
     drawn = generator.integers(smallest, largest, size=count, endpoint=True)
     return drawn * step
 
@@ -259,20 +265,20 @@ def draw_strings(
     law: LengthLaw,
     step: int = 1,
 ) -> list[Ids]:
-    """Strings of ids under `symbols`, all equally likely; lengths and errors of `draw_lengths`."""
+    """Draw uniform random strings of ids below `symbols`; `draw_lengths` draws their lengths."""
     drawn = draw_lengths(generator, lengths, count, law, step)
     strings = generator.integers(symbols, size=int(drawn.sum()))
     return np.split(strings, np.cumsum(drawn)[:-1])
 
 
 PAIRS_PER_DRAW = 100
-"""Pairs that are drawn at once, so that a longer list begins with the shorter one."""
+"""Pairs per random generator, so that a longer list begins with the shorter one."""
 
 
 def draw_pairs(
     task: Task, lengths: Lengths, count: int, seed: int, law: LengthLaw
 ) -> Iterator[Pair]:
-    """Pairs of a task, to be written down; raises as `Task.sample` does."""
+    """Draw reproducible pairs of a task, such as for a file; raises as `Task.sample` does."""
     for start in range(0, count, PAIRS_PER_DRAW):
         generator = generator_of(seed, Purpose.GENERATION, start)
         yield from task.sample(generator, lengths, PAIRS_PER_DRAW, law)[: count - start]

@@ -1,4 +1,4 @@
-"""Tasks whose sources are drawn one by one, and whose answers are computed from them."""
+"""Tasks whose sources are random strings, and whose targets are computed from them."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,6 +14,7 @@ from stacktrans.tasks.base import (
     NoSuchLength,
     NotASource,
     Task,
+    check_parameter,
     draw_strings,
 )
 from stacktrans.tasks.layout import Pair
@@ -24,22 +25,22 @@ WAIT = "#"
 
 
 class Computed(Task):
-    """A source of a length is drawn, and its answer is computed from it.
+    """A task that draws a source of a given length, and computes its target symbol by symbol.
 
-    Lengths are spread uniformly over those that there are.
+    Lengths are uniform over those that exist.
     """
 
     def has_length(self, length: int) -> bool:
-        """Whether there are sources of a length."""
+        """Whether any source has a length."""
         return True
 
     @abstractmethod
     def draw(self, generator: np.random.Generator, length: int) -> Symbols:
-        """A source of a length that there is."""
+        """Draw a source of a length that exists."""
 
     @abstractmethod
     def solve(self, source: Symbols) -> Symbols:
-        """The answer to a source of known symbols; raises `NotASource` where there is none."""
+        """The target of a source over the alphabet; raises `NotASource` where there is none."""
 
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
@@ -50,10 +51,11 @@ class Computed(Task):
         if not possible:
             raise NoSuchLength(f"no source has a length in {lengths}")
         drawn = generator.choice(possible, size=count).tolist()
-        return [self._pair_of(self.draw(generator, length)) for length in drawn]
-
-    def _pair_of(self, source: Symbols) -> Pair:
-        return Pair(self.source.encode(source), self.target.encode(self.solve(source)))
+        sources = (self.draw(generator, length) for length in drawn)
+        return [
+            Pair(self.source.encode(source), self.target.encode(self.solve(source)))
+            for source in sources
+        ]
 
     def answer(self, source: Symbols) -> list[str | None]:
         self.source.encode(source)
@@ -61,22 +63,25 @@ class Computed(Task):
 
 
 def expect(right: bool, expected: str) -> None:
-    """Raise `NotASource` if a source is not as expected."""
+    """Raise `NotASource`, with what was expected, unless a condition holds."""
     if not right:
         raise NotASource(f"expected {expected}")
 
 
 def drawn_from(generator: np.random.Generator, symbols: Symbols, length: int) -> list[str]:
-    """A string of symbols, all equally likely."""
+    """Draw a uniform random string over some symbols."""
     return [symbols[index] for index in generator.integers(len(symbols), size=length)]
 
 
-class Rearrangement(Task):
-    """The target holds the source's symbols in another order.
+class Transformation(Task):
+    """A function of uniform random strings, computed on whole arrays of ids.
 
     Args:
-        symbols: how many different symbols there are: printable characters as long as these
-            suffice, or else words s1, s2, ... separated by spaces.
+        symbols: how many different symbols there are: printable characters if these suffice, or
+            else words s1, s2, ... separated by spaces.
+
+    Attributes:
+        multiple_of: a number that divides the length of every source.
     """
 
     multiple_of: ClassVar[int] = 1
@@ -85,7 +90,7 @@ class Rearrangement(Task):
         self.source = self.target = meaningless_symbols(symbols, PRINTABLE)
 
     @abstractmethod
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         """The target of a source whose length is a multiple of `multiple_of`."""
 
     def sample(
@@ -93,7 +98,7 @@ class Rearrangement(Task):
     ) -> list[Pair]:
         size = len(self.source)
         sources = draw_strings(generator, size, lengths, count, law, self.multiple_of)
-        return [Pair(source, self.rearrange(source)) for source in sources]
+        return [Pair(source, self.transform(source)) for source in sources]
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         ids = self.source.encode(source)
@@ -101,53 +106,73 @@ class Rearrangement(Task):
             raise NotASource(
                 f"the source has {len(ids)} symbols; expected a multiple of {self.multiple_of}"
             )
-        return [*self.target.decode(self.rearrange(ids))]
+        return [*self.target.decode(self.transform(ids))]
 
 
-class Copy(Rearrangement):
+class Copy(Transformation):
     """abc -> abc"""
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return source
 
 
-class Reverse(Rearrangement):
+class Reverse(Transformation):
     """abc -> cba"""
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return source[::-1]
 
 
-class BigramFlip(Rearrangement):
+class BigramFlip(Transformation):
     """abcd -> badc; lengths are even"""
 
     multiple_of = 2
 
-    def rearrange(self, source: Ids) -> Ids:
+    def transform(self, source: Ids) -> Ids:
         return source.reshape(-1, 2)[:, ::-1].reshape(-1)
+
+
+class Parity(Transformation):
+    """1101 -> 1001: whether the number of ones so far is odd"""
+
+    same_length = True
+    delayed = False
+
+    def __init__(self) -> None:
+        self.source = self.target = Alphabet(["0", "1"], words=False)
+
+    def transform(self, source: Ids) -> Ids:
+        odd: Ids = (np.cumsum(source) - source * self.delayed) % 2
+        return odd
+
+
+class DelayedParity(Parity):
+    """1101 -> 0100: whether the number of ones before is odd"""
+
+    delayed = True
 
 
 class WaitingReversal(Task):
     """0110#### -> ####0110: a string w and as many marks, to as many marks and w reversed.
 
-    Only what follows the target's first marks is scored, and lengths are those of w.
+    Only the symbols after the first marks of the target are scored. Lengths are those of w.
 
     Args:
-        symbols: how many symbols w is made of: digits and letters as long as these suffice, or
-            else words s1, s2, ... separated by spaces, as the marks are then, too.
-        deleted: how many of them, the last ones, are left out of the answer, which then has
-            marks at its end that are not scored.
+        symbols: how many symbols w is made of: digits and letters if these suffice, or else words
+            s1, s2, ...; then the marks are separated by spaces, too.
+        deleted: how many of the symbols, the last ones, are deleted from the answer, which then
+            ends with as many marks that are not scored.
 
     Attributes:
-        kept: how many of the symbols, the first ones, are not left out.
+        kept: how many of the symbols, the first ones, are not deleted.
     """
 
     same_length = True
 
     def __init__(self, symbols: int = 2, deleted: int = 0) -> None:
         self.source = self.target = meaningless_symbols(symbols, DIGITS, [WAIT])
-        if type(deleted) is not int or not 0 <= deleted < symbols:
-            raise ValueError(f"deleted is {deleted!r}; expected a number from 0 to {symbols - 1}")
+        in_range = type(deleted) is int and 0 <= deleted < symbols
+        check_parameter(in_range, "deleted", deleted, f"a number from 0 to {symbols - 1}")
         self._wait = symbols
         self.kept = symbols - deleted
 
@@ -159,14 +184,14 @@ class WaitingReversal(Task):
     def scored(self, source: Iterable[str]) -> Iterator[bool]:
         kept = set(self.source.symbols[: self.kept])
         read = answered = marks = 0
-        whole = True
+        is_prefix = True
         for symbol in source:
             waiting = symbol == WAIT
-            whole = whole and (waiting or not marks)
+            is_prefix = is_prefix and (waiting or not marks)
             marks, read = marks + waiting, read + (not waiting)
             answered += symbol in kept
-            whole = whole and marks <= read
-            yield not whole or 0 < marks <= answered
+            is_prefix = is_prefix and marks <= read
+            yield not is_prefix or 0 < marks <= answered
 
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
@@ -188,34 +213,5 @@ class WaitingReversal(Task):
             raise NotASource(
                 f"expected a string without {WAIT} and then as many {WAIT} as it is long"
             )
-        known = zip(self.target.decode(pair.target), self.scored(source), strict=True)
-        return [symbol if scored else None for symbol, scored in known]
-
-
-class Parity(Task):
-    """1101 -> 1001: whether there were an odd number of ones so far"""
-
-    same_length = True
-    delayed = False
-
-    def __init__(self) -> None:
-        self.source = self.target = Alphabet(["0", "1"], words=False)
-
-    def _odd(self, bits: Ids) -> Ids:
-        odd: Ids = (np.cumsum(bits) - bits * self.delayed) % 2
-        return odd
-
-    def sample(
-        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
-    ) -> list[Pair]:
-        sources = draw_strings(generator, 2, lengths, count, law)
-        return [self.pair(source, self._odd(source)) for source in sources]
-
-    def answer(self, source: Sequence[str]) -> list[str | None]:
-        return [*self.target.decode(self._odd(self.source.encode(source)))]
-
-
-class DelayedParity(Parity):
-    """1101 -> 0100: whether there were an odd number of ones before"""
-
-    delayed = True
+        symbols = zip(self.target.decode(pair.target), self.scored(source), strict=True)
+        return [symbol if scored else None for symbol, scored in symbols]
