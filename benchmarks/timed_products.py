@@ -11,9 +11,12 @@ from measuring import BATCH
 from results import Result, multiple
 from scale import Scale
 
-from stacktrans.kernels import tiles  # noqa: F401 - compiles what follows
-from stacktrans.kernels.arrays import Array
-from stacktrans.kernels.panels import panels, product
+from stacktrans.kernels import (
+    Array,
+    tiles,  # noqa: F401 - compiles what follows
+)
+from stacktrans.kernels.batches import panels
+from stacktrans.kernels.drive import product
 
 GATES = 4
 TIMES = 200

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
-from stacktrans.kernels.arrays import Array, fresh
+from stacktrans.kernels import Array
 from stacktrans.kernels.batches import Architecture, ModelWeights
 from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.kernels.kernel import Kernel
@@ -216,11 +216,6 @@ class Case:
             delattr(layer, f"{name}_weight")
             setattr(layer, f"{name}_weight", self.tensors[f"{name}{index}"])
         return layer
-
-
-def fresh_tensor(*shape: int, dtype: type = np.float32) -> Tensor:
-    """A new tensor that looks at an array for compiled code."""
-    return torch.from_numpy(fresh(*shape, dtype=np.dtype(dtype)))
 
 
 def memory_of(memory: str | Memory[Any]) -> Memory[Any]:

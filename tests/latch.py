@@ -6,8 +6,7 @@ from typing import NamedTuple, Self
 import numpy as np
 from torch import Tensor
 
-from stacktrans.kernels import kernel
-from stacktrans.kernels.arrays import Array, fresh, fresh_zeros
+from stacktrans.kernels import Array, kernel
 from stacktrans.kernels.kernel import Kernel, Room
 from stacktrans.kernels.steps import BatchStep
 from stacktrans.memory import Memory, MemoryState
@@ -107,14 +106,14 @@ class LatchStore(NamedTuple):
     def with_room(self, steps: int) -> Self:
         indices, columns = len(self.cells) * steps, self.cells.shape[1]
         return self._replace(
-            values=fresh(indices, 1, columns, dtype=self.cells.dtype),
-            before=fresh(indices, columns, dtype=self.cells.dtype),
+            values=np.empty((indices, 1, columns), self.cells.dtype),
+            before=np.empty((indices, columns), self.cells.dtype),
         )
 
     def after(self, steps: int) -> Self:
         return self
 
-    def chosen(self, items: Array) -> Self:
+    def select(self, items: Array) -> Self:
         return self._replace(cells=self.cells[items])
 
 
@@ -122,7 +121,7 @@ class LatchKernel(Kernel):
     """Its compiled steps."""
 
     def store(self, room: Room) -> LatchStore:
-        cells = fresh_zeros(room.batch, room.columns, dtype=room.dtype)
+        cells = np.zeros((room.batch, room.columns), room.dtype)
         indices = room.batch * room.steps if room.total_steps is None else room.total_steps
-        values = fresh(indices, 1, room.columns, dtype=room.dtype)
-        return LatchStore(cells, values, fresh(indices, room.columns, dtype=room.dtype))
+        values = np.empty((indices, 1, room.columns), room.dtype)
+        return LatchStore(cells, values, np.empty((indices, room.columns), room.dtype))

@@ -126,7 +126,7 @@ def test_running_equals_the_definition(
     memory: ActionMemory[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # So that room runs out, and cells move, several times.
-    monkeypatch.setattr("stacktrans.kernels.arrays._LEAST_ROOM", 2)
+    monkeypatch.setattr("stacktrans.kernels.kernel._LEAST_ROOM", 2)
     case = Case.drawn("lstm", memory, Shape(3, 30, 9, 4), torch.float64, layers=2)
     expected = case.fused()
     for pieces in ([1] * 30, [30], [7, 1, 22], [29, 1]):

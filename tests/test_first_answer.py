@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stacktrans.kernels.arrays import Array
+from stacktrans.kernels import Array
 from stacktrans.kernels.compiling import CompiledFunction, compiled_entry
 
 COMMANDS = {

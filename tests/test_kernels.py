@@ -21,7 +21,6 @@ from kernel_cases import (
     check,
     compare,
     compare_with_gradients,
-    fresh_tensor,
     fused_alone,
     gradients,
     memory_of,
@@ -34,8 +33,7 @@ from torch import Tensor
 
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as random_generator
-from stacktrans.kernels import code, drive
-from stacktrans.kernels.arrays import Array
+from stacktrans.kernels import Array, code, drive
 from stacktrans.kernels.compiling import CompiledFunction, compiled_entry
 from stacktrans.kernels.loops import exp, sigmoid, tanh
 from stacktrans.memory import Memory
@@ -269,7 +267,7 @@ def test_gradients_of_a_memory_alone_equal_finite_differences(memory: str) -> No
 @pytest.mark.parametrize("controller", KINDS)
 def test_pieces(controller: str, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # So that room runs out, and rows move, several times.
-    monkeypatch.setattr("stacktrans.kernels.arrays._LEAST_ROOM", 2)
+    monkeypatch.setattr("stacktrans.kernels.kernel._LEAST_ROOM", 2)
     case = Case.drawn(controller, memory, Shape(3, 30, 9, 4), torch.float64, layers=2)
     expected = case.fused()
     for pieces in ([1] * 30, [30], [7, 1, 22], [29, 1]):
@@ -414,19 +412,6 @@ def test_compiled_code_is_not_read_from_where_others_can_write(
     assert code._without_home() != own
 
 
-def test_memory_is_used_again_only_when_nothing_refers_to_it() -> None:
-    first = fresh_tensor(300, 200).zero_()
-    part = first[7]
-    at = first.data_ptr()
-    del first
-    assert fresh_tensor(300, 200).fill_(1).data_ptr() != at
-    assert not part.any()
-    del part
-    taken = [fresh_tensor(200, 300) for _ in range(3)]
-    assert at in {tensor.data_ptr() for tensor in taken}
-    assert len({tensor.data_ptr() for tensor in taken}) == 3
-
-
 def test_a_new_memory_brings_its_own_steps() -> None:
     case = Case.drawn("lstm", Latch(), Shape(3, 7, 5, 3), torch.float64, layers=2)
     check(case)
@@ -445,7 +430,7 @@ def test_strings_that_are_chosen_go_on(memory: str | Memory[Any]) -> None:
         state, whole = State.first(weights, 3, 8), State.first(weights, len(items), 8)
         run_steps(weights, state, before)
         run_steps(weights, whole, before[items])
-        state = state.chosen(items)
+        state = state.select(items)
         for step in after[items].T[:, :, None]:
             found, expected = run_steps(weights, state, step), run_steps(weights, whole, step)
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)

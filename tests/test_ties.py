@@ -21,7 +21,7 @@ from kernel_cases import (
 from literal import LITERAL
 from torch import Tensor
 
-from stacktrans.kernels.arrays import Array
+from stacktrans.kernels import Array
 
 BATCH, SIZE = 60, 2
 Runner = Callable[[str, Tensor, Tensor], Tensor]

@@ -17,7 +17,7 @@ import numpy as np
 from stacktrans.common.errors import OVERFLOW, StacktransError
 from stacktrans.decoding.decoder import DecodingStep, decode, most_probable_ids, predict
 from stacktrans.decoding.model import SoftInput
-from stacktrans.kernels.arrays import Array
+from stacktrans.kernels import Array
 from stacktrans.kernels.loops import sigmoid
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.machine_backend import memories_of

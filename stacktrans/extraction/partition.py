@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.extraction.network import AT_ONCE, EMPTY, NOTHING, Network, Recorder, Vectors
-from stacktrans.kernels.arrays import Array
+from stacktrans.kernels import Array
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET
 

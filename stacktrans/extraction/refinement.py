@@ -30,7 +30,7 @@ from stacktrans.extraction.partition import (
     nearest,
     usual_values,
 )
-from stacktrans.kernels.arrays import Array
+from stacktrans.kernels import Array
 from stacktrans.tasks.alphabets import Ids, Mask
 
 PAIRS = 64

@@ -6,6 +6,11 @@ imported only when it is needed: numba takes its time to load.
 """
 
 import os
+from typing import Any
+
+import numpy as np
 
 # Otherwise numba, when it is imported, has colorama write to the terminal as the process ends.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
+
+Array = np.ndarray[Any, Any]

@@ -1,4 +1,9 @@
-"""What the steps of a batch, or a part of it, are given: sizes, weights in panels, and room."""
+"""What the compiled steps of a batch take: checked sizes, weights in panels, and room to work in.
+
+A step multiplies B rows, B being the batch, by each weight. Libraries for linear algebra copy such
+operands into the order their inner loop wants at every call; here the weight is put into that order
+once a sequence, in panels of `PANEL_BYTES`. The compiled product is in `stacktrans.kernels.tiles`.
+"""
 
 import math
 from collections.abc import Sequence
@@ -6,15 +11,34 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
+from llvmlite import binding
 
-from stacktrans.kernels.arrays import Array, check_shape, fresh, fresh_zeros
+from stacktrans.kernels import Array
 from stacktrans.kernels.drive import backward, forward
 from stacktrans.kernels.kernel import Kernel, Room, Store
-from stacktrans.kernels.panels import gate_panels, padded, panels
 from stacktrans.kernels.steps import Backward, Forward, Inputs, StepTrace, Weights
 from stacktrans.kernels.units import UnitType
 
 Numbers = TypeVar("Numbers")
+
+
+def _registers() -> tuple[int, int]:
+    """Bytes in a vector register of this processor, and how many of them it has."""
+    features = binding.get_host_cpu_features()
+    if features.get("avx512f"):
+        return 64, 32
+    if features.get("avx"):
+        return 32, 16
+    if features.get("neon"):
+        return 16, 32
+    return 16, 16
+
+
+VECTOR_BYTES, REGISTERS = _registers()
+VECTORS = 2
+"""Vectors across a panel."""
+PANEL_BYTES = VECTORS * VECTOR_BYTES
+"""The width of a panel."""
 
 
 class Architecture(NamedTuple):
@@ -145,11 +169,11 @@ class Sizes(NamedTuple):
     def new_trace(self, total_steps: int, saved: int) -> StepTrace:
         """Room for N steps; of what is saved of the units, for some of them."""
         return StepTrace(
-            fresh(saved, self.layers, self.architecture.units.saved, self.size, dtype=self.dtype),
-            fresh(total_steps, self.layers, self.size, dtype=self.dtype),
-            fresh(total_steps, self.signals, dtype=self.dtype),
-            fresh(total_steps, self.read, dtype=self.dtype),
-            fresh_zeros(total_steps if self.architecture.buffered else 0, dtype=self.dtype),
+            np.empty((saved, self.layers, self.architecture.units.saved, self.size), self.dtype),
+            np.empty((total_steps, self.layers, self.size), self.dtype),
+            np.empty((total_steps, self.signals), self.dtype),
+            np.empty((total_steps, self.read), self.dtype),
+            np.zeros(total_steps if self.architecture.buffered else 0, self.dtype),
         )
 
     def run(
@@ -176,10 +200,10 @@ class Sizes(NamedTuple):
             state,
             self.by_read(read),
             trace._replace(reads=self.by_read(trace.reads)),
-            fresh(*gates, dtype=self.dtype),
-            fresh(*gates, dtype=self.dtype),
-            fresh(count, padded(self.heads, self.dtype), dtype=self.dtype),
-            fresh(count, architecture.memory.pushes, self.columns, dtype=self.dtype),
+            np.empty(gates, self.dtype),
+            np.empty(gates, self.dtype),
+            np.empty((count, padded(self.heads, self.dtype)), self.dtype),
+            np.empty((count, architecture.memory.pushes, self.columns), self.dtype),
             np.empty(count, np.int64),
         )
 
@@ -214,16 +238,47 @@ class Sizes(NamedTuple):
         )
 
 
+def check_shape(what: str, given: Sequence[int], expected: tuple[int, ...]) -> None:
+    """Raise `ValueError` unless a shape is the expected one."""
+    if tuple(given) != expected:
+        raise ValueError(f"{what}: expected the shape {expected}, not {tuple(given)}")
+
+
 def check_ids(ids: Array, count: int) -> None:
     """Raise `IndexError` unless all ids are under a count."""
     if len(ids) and not 0 <= ids.min() <= ids.max() < count:
         raise IndexError(f"ids are {ids.min()} to {ids.max()}; expected 0 to {count - 1}")
 
 
+def padded(columns: int, dtype: np.dtype[Any]) -> int:
+    """The number of columns with those that fill the last panel."""
+    width = PANEL_BYTES // dtype.itemsize
+    return -(-columns // width) * width
+
+
+def panels(matrix: Array) -> Array:
+    """The columns of a matrix [K, N] in panels, [ceil(N / width), K, width], filled with zeros."""
+    depth, columns = matrix.shape
+    filled = np.zeros((depth, padded(columns, matrix.dtype)), matrix.dtype)
+    filled[:, :columns] = matrix
+    width = PANEL_BYTES // matrix.itemsize
+    count = filled.shape[1] // width
+    return np.ascontiguousarray(filled.reshape(depth, count, width).transpose(1, 0, 2))
+
+
+def _gate_panels(weight: Array, gates: int) -> Array:
+    """The rows of a weight [gates * H, K] as columns of panels, each gate starting a panel."""
+    size, depth = len(weight) // gates, weight.shape[1]
+    whole = padded(size, weight.dtype)
+    by_gate = np.zeros((gates, whole, depth), weight.dtype)
+    by_gate[:, :size] = weight.reshape(gates, size, depth)
+    return panels(by_gate.reshape(gates * whole, depth).T)
+
+
 def forward_weights(weights: ModelWeights[Array]) -> Weights:
     """Weights of layers and heads in panels."""
     gates = weights.architecture.units.gates
-    layers = [gate_panels(weight, gates) for weight in weights.layers]
+    layers = [_gate_panels(weight, gates) for weight in weights.layers]
     return _stacked(layers, panels(weights.heads.T))
 
 
@@ -290,13 +345,13 @@ def backward_part(sizes: Sizes, part: slice, given: Given, grads: Grads) -> Arra
     """
     architecture, dtype, count = sizes.architecture, sizes.dtype, part.stop - part.start
     units, memory = architecture.units, architecture.memory
-    grad_state = fresh_zeros(sizes.layers, units.states, count, sizes.size, dtype=dtype)
+    grad_state = np.zeros((sizes.layers, units.states, count, sizes.size), dtype)
     if not count:
         return grad_state
     indices = slice(given.starts[part.start], given.starts[part.stop])
     own = _trace_of(indices, given.trace)
     hidden, signals, reads = (grad[indices] for grad in grads[:3])
-    outer = fresh(count, units.gates, sizes.size, dtype=dtype)
+    outer = np.empty((count, units.gates, sizes.size), dtype)
     values = count, memory.pushes, sizes.columns
     run = Backward(
         units.number,
@@ -313,13 +368,13 @@ def backward_part(sizes: Sizes, part: slice, given: Given, grads: Grads) -> Arra
         grad_state,
         outer,
         np.empty_like(outer) if units.split else outer,
-        fresh(count, sizes.heads, dtype=dtype),
-        fresh(count, padded(sizes.read, dtype), dtype=dtype),
-        sizes.by_read(fresh(count, sizes.read, dtype=dtype)),
-        fresh(count, padded(sizes.size, dtype), dtype=dtype),
+        np.empty((count, sizes.heads), dtype),
+        np.empty((count, padded(sizes.read, dtype)), dtype),
+        sizes.by_read(np.empty((count, sizes.read), dtype)),
+        np.empty((count, padded(sizes.size, dtype)), dtype),
         np.zeros(count, dtype),
-        fresh(*values, dtype=dtype),
-        fresh(*values, dtype=dtype),
+        np.empty(values, dtype),
+        np.empty(values, dtype),
         np.empty(count, np.int64),
     )
     backward(run, given.store.backward(part, indices), memory.signals)

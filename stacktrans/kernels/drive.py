@@ -5,12 +5,29 @@ the steps, and are passed whole: numba counts references to every array that is 
 or is a view of another, which takes as long as the arithmetic of a small model.
 """
 
+import importlib
 from typing import Any
 
-from stacktrans.kernels import kernel, steps
-from stacktrans.kernels.compiling import compiled_entry
-from stacktrans.kernels.panels import product
+from stacktrans.kernels import Array, kernel, steps
+from stacktrans.kernels.compiling import before_compiling, compiled_entry
 from stacktrans.kernels.units import unit_backward, unit_step
+
+
+def product(left: Array, rows: int, matrix: Array, out: Array) -> None:
+    """Set out to left @ matrix, for the first rows.
+
+    Args:
+        left: [B, ...] with K numbers a row.
+        rows: how many of the B.
+        matrix: [panels, K, width], as `panels` in `stacktrans.kernels.batches` makes it.
+        out: [B, ...] with panels * width numbers a row, of which as many rows are set.
+    """
+    count, depth, width = matrix.shape
+    whole = matrix.transpose(1, 0, 2).reshape(depth, count * width)
+    out[:rows] = (left[:rows].reshape(rows, depth) @ whole).reshape(rows, *out.shape[1:])
+
+
+before_compiling(lambda _: importlib.import_module("stacktrans.kernels.tiles"))
 
 
 @compiled_entry(lambda run, *_: int(run.starts[-1]))

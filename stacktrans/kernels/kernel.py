@@ -12,9 +12,28 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 
-from stacktrans.kernels.arrays import Array
+from stacktrans.kernels import Array
 from stacktrans.kernels.compiling import by_memory
 from stacktrans.kernels.steps import BatchStep, rounded, sigmoid_signals, sigmoid_signals_backward
+
+_LEAST_ROOM = 64
+
+
+def room_for(used: int, needed: int) -> int:
+    """Room to make: twice what is used, so that on average each row or cell moves once."""
+    return max(2 * used, needed, _LEAST_ROOM)
+
+
+def select_items(array: Array, items: Array) -> Array:
+    """Items of an array [B, ...], by their indices, which may repeat.
+
+    If they are B, the array is changed in place, so that only those that change are copied.
+    """
+    if len(items) != len(array):
+        return array[items]
+    changed = np.flatnonzero(items != np.arange(len(array)))
+    array[changed] = array[items[changed]]
+    return array
 
 
 class Store(Protocol):
@@ -32,7 +51,7 @@ class Store(Protocol):
     def after(self, steps: int) -> Self:
         """The memory after some steps."""
 
-    def chosen(self, items: Array) -> Self:
+    def select(self, items: Array) -> Self:
         """The memory of some of the batch, by their indices; one may be there several times.
 
         It takes the place of this one, which is not used any more.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from stacktrans.kernels.arrays import Array
+from stacktrans.kernels import Array
 from stacktrans.kernels.compiling import before_compiling, compiled, reordered
 
 Function = Callable[[Any], Any]

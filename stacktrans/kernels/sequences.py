@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from stacktrans.kernels.arrays import Array, check_shape, fresh
+from stacktrans.kernels import Array
 from stacktrans.kernels.batches import (
     Architecture,
     Given,
@@ -23,6 +23,7 @@ from stacktrans.kernels.batches import (
     backward_part,
     backward_weights,
     check_ids,
+    check_shape,
     forward_part,
     forward_weights,
 )
@@ -219,9 +220,9 @@ def _grads(sizes: Sizes, trace: StepTrace, given: Sequence[Tensor | None]) -> Gr
         hidden[:, None],
         signals,
         reads,
-        fresh(*shape, dtype=dtype),
-        fresh(*(shape if sizes.architecture.units.split else (0, 0, 0)), dtype=dtype),
-        fresh(shape[0], sizes.heads, dtype=dtype),
+        np.empty(shape, dtype),
+        np.empty(shape if sizes.architecture.units.split else (0, 0, 0), dtype),
+        np.empty((shape[0], sizes.heads), dtype),
     )
 
 

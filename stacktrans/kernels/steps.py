@@ -3,7 +3,7 @@
 import math
 from typing import Any, NamedTuple
 
-from stacktrans.kernels.arrays import Array
+from stacktrans.kernels import Array
 from stacktrans.kernels.compiling import compiled, reordered
 from stacktrans.kernels.loops import sigmoid, tanh
 

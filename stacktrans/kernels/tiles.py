@@ -12,7 +12,8 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from stacktrans.kernels.panels import REGISTERS, VECTOR_BYTES, VECTORS, product
+from stacktrans.kernels.batches import REGISTERS, VECTOR_BYTES, VECTORS
+from stacktrans.kernels.drive import product
 
 # A tile of `rows` by VECTORS vectors, one panel row and one factor fill the registers.
 _MAX_ROWS = min(12, (REGISTERS - 2) // VECTORS - 1)

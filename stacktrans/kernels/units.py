@@ -14,7 +14,7 @@ one array, since only such are vectorised.
 
 from typing import NamedTuple
 
-from stacktrans.kernels.arrays import Array
+from stacktrans.kernels import Array
 from stacktrans.kernels.compiling import compiled
 from stacktrans.kernels.loops import sigmoid, tanh
 

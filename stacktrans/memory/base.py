@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from stacktrans.kernels.arrays import Array
+    from stacktrans.kernels import Array
     from stacktrans.kernels.kernel import Kernel
     from stacktrans.settings.model_config import ModelConfig
 else:

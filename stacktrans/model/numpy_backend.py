@@ -12,7 +12,7 @@ import numpy as np
 from stacktrans.common.errors import OVERFLOW
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.decoding.model import SoftInput
-from stacktrans.kernels.arrays import Array
+from stacktrans.kernels import Array
 from stacktrans.kernels.batches import (
     Architecture,
     Given,
@@ -128,9 +128,9 @@ class State:
             self.room, self.used = steps, 0
             self._look()
 
-    def chosen(self, items: Array) -> State:
+    def select(self, items: Array) -> State:
         """That of other strings, each from where one of these is, by their indices."""
-        store = self.store.after(self.used).chosen(items).with_room(self.room - self.used)
+        store = self.store.after(self.used).select(items).with_room(self.room - self.used)
         sizes = self.sizes._replace(batch=len(items))
         units = np.ascontiguousarray(self.units[:, :, items])  # as compiled code takes it to be
         return State(sizes, units, self.read[items], store, self.room - self.used)
@@ -260,7 +260,7 @@ class NumpyModel:
 
     def select(self, state: State, items: Ids) -> State:
         """See `Model.select`."""
-        return state.chosen(items)
+        return state.select(items)
 
     def read_out(self, hidden: Array) -> Array:
         """Logits [..., outputs] from the controller's outputs [..., H]."""

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.kernels.arrays import Array, fresh, fresh_zeros, room_for, taken
-from stacktrans.kernels.kernel import Room
+from stacktrans.kernels import Array
+from stacktrans.kernels.kernel import Room, room_for, select_items
 from stacktrans.memory.actions import EMPTY
 
 UNLIMITED = 2**62
@@ -80,7 +80,7 @@ class Cells(NamedTuple):
             np.zeros((batch, rows), np.int64),
             np.zeros((batch, 0), dtype),
             np.zeros(1, np.int64),
-            fresh(*shape, dtype=dtype),
+            np.empty(shape, dtype),
             np.zeros(0, dtype),
         )
 
@@ -107,7 +107,7 @@ class Cells(NamedTuple):
         """See `Store`."""
         values = self.values[indices] if len(self.values) > 1 else self.values
         work = (self.room + PADDING + 2) * values.shape[2]
-        padded = fresh(work, dtype=values.dtype)
+        padded = np.empty(work, values.dtype)
         own = (array[part] for array in self[1:6])
         return Cells._make((self.actions, *own, self.kept_starts, values, padded))
 
@@ -120,8 +120,8 @@ class Cells(NamedTuple):
         room = min(self.room, self.actions.depth + len(self.kept_starts) - 1)
         return CellsBackward(
             cells,
-            fresh_zeros(batch, rows, count, room * size, dtype=dtype),
-            fresh_zeros(batch, count * size, dtype=dtype),
+            np.zeros((batch, rows, count, room * size), dtype),
+            np.zeros((batch, count * size), dtype),
         )
 
     def with_room(self, steps: int) -> "Cells":
@@ -135,16 +135,16 @@ class Cells(NamedTuple):
         """See `Store`; it is changed in place."""
         return self
 
-    def chosen(self, items: Array) -> "Cells":
+    def select(self, items: Array) -> "Cells":
         """See `Store`."""
-        own = (taken(array, items) for array in self[1:6])
+        own = (select_items(array, items) for array in self[1:6])
         return Cells._make((self.actions, *own, *self[6:]))
 
     def moved(self, room: int) -> "Cells":
         """A copy that has room for so many cells in each row."""
         size = self.values.shape[2]
         shape = (*self.cells.shape[:3], room * size)
-        cells = fresh(*shape, dtype=self.cells.dtype)
+        cells = np.empty(shape, self.cells.dtype)
         used = self.most * size
         cells[..., :used] = self.cells[..., :used]
         return self._replace(
@@ -164,7 +164,7 @@ class Cells(NamedTuple):
         rows = (1 + actions.lists) * actions.number
         starts = np.cumsum([0, *((reached + PADDING - 1) * size * rows)])
         shape = (len(self.used), int(starts[-1]))
-        kept = fresh(*shape, dtype=self.cells.dtype)
+        kept = np.empty(shape, self.cells.dtype)
         return self._replace(kept=kept, kept_starts=starts)
 
 

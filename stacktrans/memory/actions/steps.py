@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from stacktrans.kernels import kernel
-from stacktrans.kernels.arrays import Array, check_shape
+from stacktrans.kernels import Array, kernel
+from stacktrans.kernels.batches import check_shape
 from stacktrans.kernels.compiling import compiled
 from stacktrans.kernels.kernel import Kernel, Room
 from stacktrans.kernels.loops import add, add_scaled, copy, dot, exp

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.nn import functional
 
-    from stacktrans.kernels.arrays import Array
+    from stacktrans.kernels import Array
     from stacktrans.kernels.kernel import Kernel
 else:
     torch, functional = LazyModule("torch"), LazyModule("torch.nn.functional")

@@ -36,10 +36,9 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from stacktrans.common.ends import BOTTOM, TOP, Ends
-from stacktrans.kernels import kernel
-from stacktrans.kernels.arrays import Array, fresh, fresh_zeros, room_for, taken
+from stacktrans.kernels import Array, kernel
 from stacktrans.kernels.compiling import compiled, compiled_entry, reordered
-from stacktrans.kernels.kernel import Kernel, Room
+from stacktrans.kernels.kernel import Kernel, Room, room_for, select_items
 from stacktrans.kernels.steps import BatchStep
 from stacktrans.memory.base import MemorySnapshot, RowContents
 
@@ -106,8 +105,8 @@ class Rows(NamedTuple):
             rows.strength.copy(),
             rows.links.copy(),
             *rows[3:6],
-            fresh_zeros(*rows.strength.shape, dtype=rows.strength.dtype),
-            fresh_zeros(*rows.values.shape, dtype=rows.values.dtype),
+            np.zeros(rows.strength.shape, rows.strength.dtype),
+            np.zeros(rows.values.shape, rows.values.dtype),
         )
 
     def with_room(self, steps: int) -> "Rows":
@@ -119,7 +118,7 @@ class Rows(NamedTuple):
             return self._replace(first_before=first, strength_before=strength)
         left = rows_left(self.links)
         shape = (batch, room_for(left, left + added), columns)
-        values = fresh(*shape, dtype=self.values.dtype)
+        values = np.empty(shape, self.values.dtype)
         moved = empty_rows(self.ends, self.links.shape[1] // 2, values, steps)._replace(old=left)
         move_rows(self, moved)
         return moved
@@ -128,9 +127,9 @@ class Rows(NamedTuple):
         """See `Store`."""
         return self._replace(old=self.old + steps * len(self.ends.pushes))
 
-    def chosen(self, items: Array) -> "Rows":
+    def select(self, items: Array) -> "Rows":
         """See `Store`."""
-        strength, links, values = (taken(array, items) for array in self[1:4])
+        strength, links, values = (select_items(array, items) for array in self[1:4])
         return self._replace(strength=strength, links=links, values=values)
 
 
@@ -275,7 +274,7 @@ class StrengthKernel(Kernel):
     def store(self, room: Room) -> Rows:
         """See `Kernel.store`; nothing is known of what is held."""
         shape = (room.batch, room.steps * self.pushes, room.columns)
-        values = fresh(*shape, dtype=room.dtype)
+        values = np.empty(shape, room.dtype)
         return empty_rows(self.ends, self.rings, values, room.steps)
 
 
