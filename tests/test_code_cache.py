@@ -5,30 +5,39 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from stacktrans.kernels.code import state_directory
+from stacktrans.common.files import SUMS
+from stacktrans.kernels.code import CodeDirectory, state_directory
 
 PROGRAM = """
-import sys, resource
+import os, resource, sys
 import numpy as np
-from stacktrans.kernels.compiling import CompiledFunction, compiled_entry
+from stacktrans.kernels import code
+from stacktrans.kernels.compiling import CompiledFunction
 
-@compiled_entry(len)
 def doubled(numbers):
     for i in range(numbers.shape[0]):
         numbers[i] *= 2
 
-if len(sys.argv) > 1:
-    resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
+limit, *roots = sys.argv[1:]
+if limit:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit),) * 2)
 CompiledFunction.compile_from_now_on()
-for kind in ("f8", "f4"):
-    numbers = np.ones(3, kind)
-    doubled(numbers)
-    print(numbers.tolist())
+for root in roots:
+    print("root", root, file=sys.stderr, flush=True)
+    os.environ["NUMBA_CACHE_DIR"] = root
+    code.cache_directory.cache_clear()
+    code._announce.cache_clear()
+    compiled = CompiledFunction(doubled, len)
+    for dtype in ("f8", "f4"):
+        numbers = np.ones(3, dtype)
+        compiled(numbers)
+        print(numbers.tolist())
 """
 RESULT = "[2.0, 2.0, 2.0]\n" * 2
 COMPILES = "compiling for this machine, once"
@@ -42,21 +51,29 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def said(program: Path, root: Path, *arguments: str) -> str:
-    """Run a program with a function; what it says on stderr."""
+def messages_of(program: Path, *roots: Path, limit: str = "") -> list[str]:
+    """Call a function with its code under one root after another: what stderr has of each.
+
+    Args:
+        program: the program, which is run once.
+        roots: folders of compiled code.
+        limit: how many bytes a file may have, if that is limited.
+    """
     done = subprocess.run(
-        [sys.executable, program, *arguments],
-        env={**os.environ, "NUMBA_CACHE_DIR": str(root), "TMPDIR": str(program.parent)},
+        [sys.executable, program, limit, *roots],
+        env={**os.environ, "TMPDIR": str(program.parent)},
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=200,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout == RESULT
+    assert done.stdout == RESULT * len(roots)
     assert "Traceback" not in done.stderr
-    assert done.stderr.count("\n") <= 2
-    return done.stderr
+    messages = [part.partition("\n")[2] for part in done.stderr.split("root ")[1:]]
+    assert len(messages) == len(roots)
+    assert all(text.count("\n") <= 2 for text in messages)
+    return messages
 
 
 def kept(root: Path, suffix: str) -> list[Path]:
@@ -65,8 +82,9 @@ def kept(root: Path, suffix: str) -> list[Path]:
 
 def test_code_is_kept(program: Path, tmp_path: Path) -> None:
     root = tmp_path / "code"
-    assert said(program, root).count(COMPILES) == 1
-    assert said(program, root) == ""
+    (first,), (second,) = (messages_of(program, root) for _ in range(2))
+    assert first.count(COMPILES) == 1
+    assert second == ""
     assert len(kept(root, ".nbc")) == 2
     for path in root.rglob("*"):
         if path.is_dir() and path.parent != root.parent:
@@ -121,62 +139,123 @@ DAMAGES = [
 ]  # fmt: skip
 
 
+DAMAGED = [
+    *((".nbc", damage) for damage in DAMAGES),
+    *((".nbi", damage) for damage in (empty, cut, noise, a_flipped_bit, a_pipe)),
+    *((SUMS, damage) for damage in (empty, noise, a_directory, a_pipe, missing)),
+]
+
+
 @pytest.fixture(scope="module")
-def whole(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with compiled code."""
-    root = tmp_path_factory.mktemp("whole")
-    assert COMPILES in said(program, root)
-    return root
+def after_damage(program: Path, tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
+    """What is said of each damaged copy of compiled code when it is used three times."""
+    root = tmp_path_factory.mktemp("damaged")
+    assert COMPILES in messages_of(program, root / "whole")[0]
+    roots = [root / str(number) for number in range(len(DAMAGED))]
+    for copy, (suffix, damage) in zip(roots, DAMAGED, strict=True):
+        shutil.copytree(root / "whole", copy)
+        damage(kept(copy, suffix)[0])
+    return [messages_of(program, *roots) for _ in range(3)]
 
 
-@pytest.mark.parametrize(
-    ("suffix", "damage"),
-    [
-        *((".nbc", damage) for damage in DAMAGES),
-        *((".nbi", damage) for damage in (empty, cut, noise, a_flipped_bit, a_pipe)),
-        *(("SHA256SUMS", damage) for damage in (empty, noise, a_directory, a_pipe, missing)),
-    ],
-)
+@pytest.mark.parametrize(("suffix", "damage"), DAMAGED)
 def test_damaged_code_is_compiled_again_and_mended(
-    damage: Callable[[Path], None], suffix: str, program: Path, whole: Path, tmp_path: Path
+    suffix: str, damage: Callable[[Path], None], after_damage: list[list[str]]
 ) -> None:
-    shutil.copytree(whole, tmp_path, dirs_exist_ok=True)
-    damage(kept(tmp_path, suffix)[0])
-    warned = said(program, tmp_path)
+    first, _, third = (messages[DAMAGED.index((suffix, damage))] for messages in after_damage)
     # What is found in an index may still be right, and without sums there is no code.
-    if (suffix, damage) not in {(".nbi", a_flipped_bit), ("SHA256SUMS", missing)}:
-        assert PROBLEM in warned
-    said(program, tmp_path)
-    assert said(program, tmp_path) == ""
+    if (suffix, damage) not in {(".nbi", a_flipped_bit), (SUMS, missing)}:
+        assert PROBLEM in first
+    assert third == ""
+
+
+@pytest.fixture
+def code_directory(tmp_path: Path) -> CodeDirectory:
+    """A directory with code that nothing is wrong with."""
+    directory = CodeDirectory(tmp_path / "doubled")
+    (tmp_path / "doubled").mkdir()
+    (tmp_path / "doubled" / "code.nbc").write_bytes(random.Random(1).randbytes(500))
+    directory.complete()
+    assert CodeDirectory(tmp_path / "doubled").has_code
+    return directory
+
+
+def test_a_flipped_bit_is_noticed_before_code_is_loaded(code_directory: CodeDirectory) -> None:
+    path = code_directory.path
+    assert path
+    content, sums = (path / "code.nbc").read_bytes(), (path / SUMS).read_bytes()
+    for bit in range(0, 8 * len(content), 97):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.mkdir(exist_ok=True)
+        (path / "code.nbc").write_bytes(flipped)
+        (path / SUMS).write_bytes(sums)
+        assert not CodeDirectory(path).has_code
+        assert not path.exists()
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that modules are imported from, which are forgotten afterwards."""
+    known = set(sys.modules)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    for name in set(sys.modules) - known:
+        del sys.modules[name]
+
+
+def test_code_is_kept_by_function_types_and_sources(modules: Path) -> None:
+    for name in ("one", "other"):
+        (modules / f"{name}.py").write_text("class Cells: pass\ndef run(cells): pass\n")
+    one, other = (__import__(name) for name in ("one", "other"))
+    paths = [
+        CodeDirectory.of(function, types).path
+        for function in (one.run, other.run)
+        for types in ((one.Cells,), (other.Cells,), (one.Cells, other.Cells))
+    ]
+    assert len({*paths}) == 6
+    assert CodeDirectory.of(one.run, (one.Cells,)).path == paths[0]
+    # What a function calls may be in the files of the types it is called with.
+    with (modules / "other.py").open("a") as file:
+        file.write("\n")
+    again = CodeDirectory.of(one.run, (one.Cells,)), CodeDirectory.of(one.run, (other.Cells,))
+    assert [each.path == path for each, path in zip(again, paths, strict=False)] == [True, False]
+
+
+def test_processes_that_compile_at_once_do_not_disturb_each_other(
+    program: Path, tmp_path: Path
+) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        [*pool.map(lambda _: messages_of(program, tmp_path), range(3))]
+    messages_of(program, tmp_path)
+    assert messages_of(program, tmp_path) == [""]
 
 
 def test_a_full_disk_is_no_hindrance(program: Path, tmp_path: Path) -> None:
-    assert PROBLEM in said(program, tmp_path, "1000")
+    assert PROBLEM in messages_of(program, tmp_path, limit="1000")[0]
     assert not kept(tmp_path, ".nbc")
-    assert COMPILES in said(program, tmp_path)
-    assert said(program, tmp_path) == ""
+    assert COMPILES in messages_of(program, tmp_path)[0]
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root can write everywhere")
 def test_a_directory_that_can_not_be_written_to(program: Path, tmp_path: Path) -> None:
-    said(program, tmp_path)
+    messages_of(program, tmp_path)
     (directory,) = tmp_path.glob("*/*")
     directory.chmod(0o500)
-    said(program, tmp_path)
+    messages_of(program, tmp_path)
 
 
-@pytest.mark.parametrize("root", ["/proc/nowhere", "/dev/null"])
-def test_no_place_for_code_is_no_hindrance(program: Path, root: str) -> None:
-    said(program, Path(root))
+def test_no_place_for_code_is_no_hindrance(program: Path) -> None:
+    messages_of(program, Path("/proc/nowhere"), Path("/dev/null"))
 
 
 def test_a_file_in_the_place_of_a_directory(program: Path, tmp_path: Path) -> None:
-    said(program, tmp_path)
+    messages_of(program, tmp_path)
     (state,) = tmp_path.iterdir()
     (directory,) = state.iterdir()
     directory.rename(tmp_path / "elsewhere")
     directory.touch()
-    assert PROBLEM in said(program, tmp_path)
+    assert PROBLEM in messages_of(program, tmp_path)[0]
 
 
 def test_only_the_states_used_last_are_kept(tmp_path: Path) -> None:
