@@ -48,11 +48,11 @@ WORDS = {
     "--set 'gate_bias={input: 0, forget: 2, output: 0, update: 2}' --set measure.strings=1000 "
     "--set training.length_law=task --set restart=null --set solved.accuracy=0.997",
     "FORGETFUL": "--set state_gradient=0 --set 'gate_bias={input: 2, forget: -6, output: 2}' "
-    "--set 'start.scale={signals: 3, values: 2, reads: 2}' "
+    "--set 'initialization.scale={signals: 3, values: 2, reads: 2}' "
     "--set 'settle={loss: 0.01, sharpening: 2}' --set 'restart={after: 1000, loss: 0.02}'",
     "DOUBLE": "--memory-size 6 --set buffers.steps_per_symbol=2",
     "STREAM": "SMALL PIECES ROUNDED",
-    "PIECES": "--set 'data.stream={sequences: 40, epochs: 3, starts: 2}'",
+    "PIECES": "--set 'data.stream={sequences: 40, epochs: 3, attempts: 2}'",
     "ROUNDED": "--set rounding=quick",
     "SOLVED": "--set solved.times=1 --set accuracy_every=20 --set restart=null",
     "EXAMPLES": "--set 'examples={train: 100, development: 40, test: 40, epochs: 10}'",

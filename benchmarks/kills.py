@@ -38,10 +38,10 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.messages import INTERRUPTED
 from stacktrans.model.checkpoint import WEIGHTS
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
+from stacktrans.training.attempt import Attempt
 from stacktrans.training.records import METRICS, SUMMARY
 from stacktrans.training.rounding import Rounding
 from stacktrans.training.saving import last_saved
-from stacktrans.training.start import Start
 
 SIZES = "hidden_size=8 memory.size=4 embedding_size=4 output_size=8 measure.strings=20"
 LENGTHS = "task.lengths.train=[1,5] task.lengths.test=[6,8]"
@@ -55,7 +55,7 @@ STREAM = "sequences: 30, steps: 12"
 ROUNDING = RoundingConfig(factor=1.3, batches=12, indecision=1e-9, most=5)
 """In the place of all others, which take too long."""
 KINDS = {
-    "strings, four starts": (
+    "strings, four attempts": (
         f"--task reverse --memory stack --set {STRINGS} {RESTARTS} restart.after=30 max_steps=100"
     ),
     "strings, rounded and pruned": (
@@ -67,13 +67,13 @@ KINDS = {
         f"--task reverse --memory queue --set {SIZES} {LENGTHS} task.parameters.symbols=3 "
         "examples={train:60,development:20,test:20,epochs:12} stop={development:{patience:5}}"
     ),
-    "stream, three starts, rounded and pruned": (
+    "stream, three attempts, rounded and pruned": (
         f"--task anbn --memory stack-rnn --recipe paper --set {COUNTING} "
-        f"data.stream={{{STREAM},epochs:3,starts:3}}"
+        f"data.stream={{{STREAM},epochs:3,attempts:3}}"
     ),
     "text": (
         "--text TEXT --memory stack-rnn --set hidden_size=8 memory.count=2 batch_size=2 "
-        "loss_every=5 data.stream={steps:6,epochs:3,starts:2}"
+        "loss_every=5 data.stream={steps:6,epochs:3,attempts:2}"
     ),
     "buffered": (
         f"--task reversal --memory stack --controller lstm --buffered --set {STRINGS} {RESTARTS} "
@@ -85,7 +85,7 @@ KINDS = {
     ),
     "stream, two processes": (
         f"--task anbn --memory stack-rnn --recipe paper --workers 2 --set {COUNTING} "
-        "data.stream={sequences:300,steps:12,epochs:3,starts:3}"
+        "data.stream={sequences:300,steps:12,epochs:3,attempts:3}"
     ),
 }
 """Arguments of `train`; words after --set are settings."""
@@ -202,14 +202,14 @@ def watched(moment: str, happen: Callable[[], None]) -> Callable[[], None]:
 
     def prepare() -> None:
         if moment == "rounding":
-            certain, train = Rounding.certain, Start.train_on_batch
+            certain, train = Rounding.certain, Attempt.train_on_batch
 
             def rounded(*arguments: Any) -> Any:
-                Start.train_on_batch = calling(train)  # type: ignore[method-assign]
+                Attempt.train_on_batch = calling(train)  # type: ignore[method-assign]
                 try:
                     return certain(*arguments)
                 finally:
-                    Start.train_on_batch = train  # type: ignore[method-assign]
+                    Attempt.train_on_batch = train  # type: ignore[method-assign]
 
             Rounding.certain = rounded  # type: ignore[method-assign, assignment]
         else:

@@ -156,7 +156,7 @@ def training_batch(which: str, kernel: str) -> Callable[[], None]:
     task, controller = which.split("/")
     model = {"memory": "stack", "controller": controller, "kernel": kernel}
     config = resolve(task=task, recipe="paper", settings={"model": model})
-    return Trainer(config, Path(), torch.device("cpu"), command="").state.start.train_on_batch
+    return Trainer(config, Path(), torch.device("cpu"), command="").state.attempt.train_on_batch
 
 
 def stack_rnn(count: int, hidden: int, kernel: str, capacity: int | None = None) -> "Transducer":

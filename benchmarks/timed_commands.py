@@ -87,7 +87,10 @@ def solutions(scale: Scale) -> Iterator[Result]:
         rows,
     )
     yield Result(
-        "Each run", "", ["task", "memory", "seed", "outcome", "starts", "seconds", "batches"], each
+        "Each run",
+        "",
+        ["task", "memory", "seed", "outcome", "attempts", "seconds", "batches"],
+        each,
     )
 
 

@@ -67,13 +67,13 @@ class StackLSTM(nn.Module):
             {
                 "memory": {"name": "stack", "size": memory_size},  # of which the size alone is used
                 "controller": {"name": "lstm", "hidden_size": hidden_size, "layers": num_layers},
-                "start": {"signal_bias": {"pop": _POP_BIAS}},
+                "initialization": {"signal_bias": {"pop": _POP_BIAS}},
             }
         )
         read_size = self.memory.reads * memory_size
         self.controller = Controller(config, input_size, read_size)
         self.operation = Operation(self.memory, hidden_size, config)
-        self.operation.start_as(config.start)
+        self.operation.initialize(config.initialization)
 
     def initial(self, batch_size: int) -> TransducerState:
         """The state before the first step: the learned one of each layer, and an empty memory."""

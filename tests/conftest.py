@@ -40,8 +40,8 @@ def brief_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The turns of a race are short."""
-    monkeypatch.setattr(race, "TURN", 10)
+    """The time slices of a race are short."""
+    monkeypatch.setattr(race, "TIME_SLICE", 10)
 
 
 @pytest.fixture

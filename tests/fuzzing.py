@@ -80,7 +80,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     "stream": (
         *("--task", "anbn", "--memory", "stack-rnn", "--recipe", "paper", "hidden_size=5"),
         *("memory.count=2", "measure.strings=4", "rounding=null"),
-        "data.stream={sequences: 6, steps: 5, starts: 1, epochs: 2}",
+        "data.stream={sequences: 6, steps: 5, attempts: 1, epochs: 2}",
         *("lengths.train=[1, 3]", "lengths.test=[4, 5]"),
     ),
     "pairs": ("--data", "pairs.tsv", "--memory", "stack", "measure.strings=4", "max_steps=4"),
@@ -223,7 +223,7 @@ _RATES = (
     *("learning_rate", "gradient_clip", "averaging", "settle", "restart", "measure"),
     *("gate_noise", "scale", "buffers", "controller", "gate_bias", "signal_bias"),
     *("curriculum", "rounding", "stop", "loss_per", "weight_decay", "length_law", "optimizer"),
-    *("start", "recipes", "description", "seed", "threads", "kernel", "lengths"),
+    *("initialization", "recipes", "description", "seed", "threads", "kernel", "lengths"),
 )
 
 

@@ -71,4 +71,4 @@ def stop_after(trainer: Trainer, step: int) -> None:
         if trainer.state.step + 1 == step:
             trainer.stop_requested = signal.SIGINT
 
-    trainer.state.start.optimizer.register_step_pre_hook(stepping)
+    trainer.state.attempt.optimizer.register_step_pre_hook(stepping)

@@ -39,7 +39,7 @@ def test_a_feature_is_another_symbol_than_what_is_written_alike(tmp_path: Path) 
     )
     # <s> ||| a b <unk>, features in order of the alphabet, the unknown one, and targets a and b.
     then = checkpoint.load(tmp_path / "run", CPU).model.state_dict()["embedding.weight"]
-    now = trainer.state.start.model.state_dict()["embedding.weight"]
+    now = trainer.state.attempt.model.state_dict()["embedding.weight"]
     places = [(0, 0), (1, 1), (2, 2), (3, 3), (4, 4), (7, 8), (8, 9), (9, 10)]
     known = trainer.config.task.parameters["known"]
     features = known["features"].split(";")

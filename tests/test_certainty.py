@@ -21,11 +21,11 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.training import rounding
+from stacktrans.training.attempt import Attempt
 from stacktrans.training.initial_weights import checksum_of, weights_from_checkpoint
 from stacktrans.training.records import Accuracy
 from stacktrans.training.rounding import Rounding, accuracies
 from stacktrans.training.sources import Source
-from stacktrans.training.start import Start
 from stacktrans.training.trainer import Interrupted, Trainer
 
 pytestmark = pytest.mark.usefixtures("brief_rounding")
@@ -52,14 +52,14 @@ def counter(*changes: str) -> RunConfig:
 def have_right(
     monkeypatch: pytest.MonkeyPatch, hard: Sequence[float] = (1.0,), soft: Accuracy = RIGHT
 ) -> None:
-    """Have answers count as right, or as told; hard ones as told for each start."""
+    """Have answers count as right, or as told; hard ones as told for each attempt."""
     monkeypatch.setattr(Source, "accuracies", lambda *_: (soft, soft))
     certain = Rounding.certain
 
-    def told(self: Rounding, start: Start, *others: Any) -> Transducer | None:
-        found = hard[min(start.moment.attempt, len(hard)) - 1]
+    def told(self: Rounding, attempt: Attempt, *others: Any) -> Transducer | None:
+        found = hard[min(attempt.moment.attempt, len(hard)) - 1]
         monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, found))
-        return certain(self, start, *others)
+        return certain(self, attempt, *others)
 
     monkeypatch.setattr(Rounding, "certain", told)
 
@@ -76,7 +76,7 @@ def assert_same_weights(one: Transducer, other: Transducer) -> None:
     assert all(torch.equal(weight, theirs[name]) for name, weight in one.state_dict().items())
 
 
-def test_a_start_that_is_wrong_when_hard_gives_way_to_the_next(
+def test_an_attempt_that_is_wrong_when_hard_gives_way_to_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch, hard=[0.5, 0.9, 1.0])
@@ -107,7 +107,7 @@ def test_a_run_that_does_not_start_again_keeps_what_is_wrong_when_hard(
         ([(1.0, 0.5), (1.0, 0.4)], 7, False),
     ],
 )
-def test_lossless_rounding_loses_nothing_and_gives_up_no_start(
+def test_lossless_rounding_loses_nothing_and_gives_up_no_attempt(
     measured: list[tuple[float, float]],
     trained: int,
     kept: bool,
@@ -157,8 +157,11 @@ def test_signals_of_a_model_that_loses_nothing_are_0_or_1(
 ) -> None:
     monkeypatch.setattr(rounding, "accuracies", lambda *_: (soft, hard))
     state = trainer_of(counter(), Path()).state
-    start, state.rounding.uncertain = state.start, copy.deepcopy(state.start.model.state_dict())
-    rounded = state.rounding.certain(start, lambda: None, may_fail=False)
+    attempt, state.rounding.uncertain = (
+        state.attempt,
+        copy.deepcopy(state.attempt.model.state_dict()),
+    )
+    rounded = state.rounding.certain(attempt, lambda: None, may_fail=False)
     assert rounded
     inputs = torch.tensor([[0, 0, 1, 1, 0, 1]])
     with torch.no_grad():
@@ -192,7 +195,7 @@ def test_a_model_without_strengths_is_not_measured_hard(tmp_path: Path) -> None:
     assert trainer_of(config, tmp_path).run(ignore).hard is None
 
 
-def test_a_start_is_given_up_after_so_many_batches(
+def test_an_attempt_is_given_up_after_so_many_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch, soft=WRONG)
@@ -209,15 +212,15 @@ def test_a_run_that_is_interrupted_while_it_is_rounded_goes_on_bit_for_bit(
     have_right(monkeypatch)
     trainer_of(counter(), tmp_path / "whole").run(ignore)
     parted = trainer_of(counter(), tmp_path / "parted")
-    original = Start.train_on_batch
+    original = Attempt.train_on_batch
 
-    def training(start: Start) -> None:
+    def training(attempt: Attempt) -> None:
         if parted.state.step + 1 == batch:
             parted.stop_requested = signal.SIGINT
-        original(start)
+        original(attempt)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Start, "train_on_batch", training)
+        patched.setattr(Attempt, "train_on_batch", training)
         with pytest.raises(Interrupted):
             parted.run(ignore)
     Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
@@ -244,16 +247,16 @@ def test_of_a_rounding_the_last_weights_are_kept_or_the_best(
     monkeypatch.setattr(rounding, "without_needless", lambda model, _: model)
     config = counter("learning_rate=1e-30")
     state = trainer_of(config, Path()).state
-    start = state.start
-    operation = start.model.operation
+    attempt = state.attempt
+    operation = attempt.model.operation
     assert operation is not None
     before = operation.signals.weight.detach().clone()
-    state.rounding.uncertain = copy.deepcopy(start.model.state_dict())
-    rounded = state.rounding.certain(start, lambda: None, may_fail=False)
+    state.rounding.uncertain = copy.deepcopy(attempt.model.state_dict())
+    rounded = state.rounding.certain(attempt, lambda: None, may_fail=False)
     assert rounded
     rounded.sharpen(1 / rounded.sharpness)
     torch.testing.assert_close(operation.signals.weight, before * 2**rounds)
-    assert_same_weights(rounded, start.model)
+    assert_same_weights(rounded, attempt.model)
     assert not hard
 
 
@@ -272,7 +275,7 @@ def test_accuracies_are_of_the_model_as_it_is_and_hard(monkeypatch: pytest.Monke
     assert not model.hard
 
 
-STREAM = "data.stream={steps: 8, sequences: 8, epochs: 1, starts: 1}"
+STREAM = "data.stream={steps: 8, sequences: 8, epochs: 1, attempts: 1}"
 
 
 def test_a_run_that_a_rule_has_ended_is_rounded_and_pruned(
@@ -292,7 +295,7 @@ def test_a_run_that_a_rule_has_ended_is_rounded_and_pruned(
     )
     # As if every answer were right, so that nothing that is done counts as harm.
     monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, 1.0))
-    assert trainer_of(config, tmp_path).run(ignore).outcome == "starts"
+    assert trainer_of(config, tmp_path).run(ignore).outcome == "attempts"
     kept = checkpoint.load(tmp_path, CPU)
     assert kept.model.config == kept.config.model
     assert kept.model.config.memory.own["count"] == 1

@@ -300,9 +300,9 @@ def test_a_damaged_training_state_is_told(trained: Path, tmp_path: Path) -> None
     copy = tmp_path / "run"
     shutil.copytree(trained, copy)
     state = torch.load(copy / "last" / "training.pt", weights_only=True)
-    state["starts"]["attempt"] = -1000000
+    state["attempts"]["number"] = -1000000
     torch.save(state, copy / "last" / "training.pt")
     reseal(copy / "last")
     done = run("train", "--resume", copy)
     assert done.returncode == 1
-    assert "training.pt: damaged (starts.attempt: -1000000)" in done.stderr.decode()
+    assert "training.pt: damaged (attempts.number: -1000000)" in done.stderr.decode()

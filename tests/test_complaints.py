@@ -65,8 +65,13 @@ def test_a_wrong_law_is_told_what_laws_there_are(law: Any, message: str, tmp_pat
 VALUES = ["x", -3, 2.5, [1], {"x": 1}, {}, None, True, [1, 2, 3], {"depth": "x"}, {"train": 3}]
 PATHS = [
     *("task.lengths", "task.lengths.train", "task.length_law", "task.recipes", "task.parameters"),
-    *("model.embedding_size", "model.output_size", "model.other_starts", "model.start"),
-    *("model.start.gate_bias", "training.curriculum", "training.examples", "training.stream"),
+    *("model.embedding_size", "model.output_size", "model.other_starts", "model.initialization"),
+    *(
+        "model.initialization.gate_bias",
+        "training.curriculum",
+        "training.examples",
+        "training.stream",
+    ),
     *("training.rounding", "training.length_law", "training.stop", "training.learning_rate"),
     *("model", "training", "task", "seed"),
 ]

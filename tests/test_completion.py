@@ -92,7 +92,9 @@ def test_settings_of_runs() -> None:
     found = offered("stacktrans train --task copy --set ")
     config = resolve(task="copy", settings={"model": {"memory": "stack"}}).model_dump()
     known = {section: config[section] for section in ("seed", "threads", "workers", "training")}
-    assert {*leaves(known), "model.controller.layers=", "model.start.weights="} <= set(found)
+    assert {*leaves(known), "model.controller.layers=", "model.initialization.weights="} <= set(
+        found
+    )
     assert {"training.data.stream.steps=", "training.curriculum.share="} <= set(found)
     assert {"task.parameters.symbols=", "task.lengths.train=", "task.length_law="} <= set(found)
     sections = ("model", "training")

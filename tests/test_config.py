@@ -52,9 +52,9 @@ def test_the_paper_s_recipe_is_the_paper_s() -> None:
     assert config.model.controller == RecurrentConfig(name="lstm", hidden_size=256)
     assert config.model.memory == VectorMemoryConfig(name="queue", size=256)
     assert config.model.embedding_size == 64
-    start = config.model.start
-    assert start.signal_bias == {"pop": -1, "push": 0}
-    assert start.scale == ScaleConfig(signals=1, values=1, reads=1)
+    initialization = config.model.initialization
+    assert initialization.signal_bias == {"pop": -1, "push": 0}
+    assert initialization.scale == ScaleConfig(signals=1, values=1, reads=1)
     training = config.training
     assert (training.optimizer, training.batch_size) == ("rmsprop", 10)
     assert training.gradient_clip == ClipConfig(norm=1)
@@ -91,17 +91,17 @@ def test_what_was_published_of_a_task_lies_over_its_paper_s_recipe(tmp_path: Pat
     task["recipes"] = {
         "paper": {
             "training": {"batch_size": 3},
-            "by_memory": {"queue": {"model": {"start": {"signal_bias": {"push": 0.25}}}}},
+            "by_memory": {"queue": {"model": {"initialization": {"signal_bias": {"push": 0.25}}}}},
         }
     }
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(task))
     config = resolve(task=str(path), recipe="paper", settings=QUEUE)
     assert config.training.batch_size == 3
-    assert config.model.start.signal_bias["push"] == 0.25
+    assert config.model.initialization.signal_bias["push"] == 0.25
     stack = {"model": {"memory": "stack"}}
     other = resolve(task=str(path), recipe="paper", settings=stack)
-    assert other.model.start.signal_bias["push"] == 0
+    assert other.model.initialization.signal_bias["push"] == 0
     assert resolve(task=str(path), settings=QUEUE).training.batch_size == 10
 
 
@@ -141,7 +141,7 @@ def test_an_option_changes_part_of_a_task() -> None:
     assert config.task.ranges.train == (2, 5)
     assert config.task.ranges.test == (65, 128)
     assert config.task.parameters == {"symbols": 4}
-    assert config.model.start.signal_bias == {"pop": -2, "push": 2}
+    assert config.model.initialization.signal_bias == {"pop": -2, "push": 2}
 
 
 def test_whole_numbers_may_have_exponents() -> None:
@@ -173,8 +173,13 @@ def test_a_paper_s_recipe_is_that_of_the_task_s_paper() -> None:
     assert model.controller == ControllerConfig(name="linear")
     assert model.memory == VectorMemoryConfig(name="stack", size=6, values="sigmoid")
     assert (model.embedding_size, model.output_size) == ("one-hot", None)
-    assert model.start.weights == "normal"
-    assert model.start.signal_bias == {"pop": -1, "push": 0, "input read": 1, "output write": 1}
+    assert model.initialization.weights == "normal"
+    assert model.initialization.signal_bias == {
+        "pop": -1,
+        "push": 0,
+        "input read": 1,
+        "output write": 1,
+    }
     assert (training.optimizer, training.learning_rate) == ("adam", 0.01)
     assert training.weight_decay == 0.01
     assert training.stop == StopConfig(development=DevelopmentConfig(patience=5))
@@ -281,7 +286,7 @@ def test_what_decides_nothing_is_no_part_of_a_run_s_identity() -> None:
         "memory.size=5",
         "lengths.test=[9, 9]",
         "source_loss=0.1",
-        "start.same_symbols=true",
+        "initialization.same_symbols=true",
     ):
         assert copy_queue(assignments=[change]).identity() != config.identity()
 

@@ -25,7 +25,9 @@ KINDS = {
     "examples": lambda *changes: small_run(
         EXAMPLES, "stop={development: {}}", "batch_size=20", "max_steps=12", *changes
     ),
-    "stream": lambda *changes: stream_run("max_steps=60", *changes, stream="epochs: 3, starts: 2"),
+    "stream": lambda *changes: stream_run(
+        "max_steps=60", *changes, stream="epochs: 3, attempts: 2"
+    ),
     "rounded": lambda *changes: counting(
         "stop={converged: {patience: 1}}", "max_steps=60", *changes
     ),
@@ -66,7 +68,7 @@ def test_the_best_weights_stay_when_a_run_diverges(tmp_path: Path) -> None:
 
     def diverge(record: object) -> None:
         with torch.no_grad():
-            trainer.state.start.optimizer.param_groups[0]["lr"] = 1e38
+            trainer.state.attempt.optimizer.param_groups[0]["lr"] = 1e38
 
     with pytest.raises(TrainingError, match="best weights so far are in"):
         trainer.run(diverge)
@@ -84,17 +86,17 @@ def test_rounding_that_diverges_is_not_kept(
     assert_readable(tmp_path / "run", config)
 
 
-def test_a_start_whose_validation_loss_is_no_number_is_none_of_the_best(
+def test_an_attempt_whose_validation_loss_is_no_number_is_none_of_the_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([float("nan"), 2.0, 1.0])
     monkeypatch.setattr("stacktrans.training.sources.cross_entropy", lambda *_: next(found))
-    config = stream_run(stream="epochs: 2, starts: 2")
+    config = stream_run(stream="epochs: 2, attempts: 2")
     trainer = trainer_in(tmp_path / "run", config)
     assert trainer.run(ignore).attempts == 2
     assert trainer.state.progress.best[0] == -1.0
 
 
 def test_weights_that_start_as_no_numbers_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"model\.start"):
-        trainer_in(tmp_path / "run", small_run("start.scale.values=1e300"))
+    with pytest.raises(UsageError, match=r"model\.initialization"):
+        trainer_in(tmp_path / "run", small_run("initialization.scale.values=1e300"))

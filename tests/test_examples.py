@@ -105,9 +105,9 @@ def test_what_the_loss_is_a_mean_over(tmp_path: Path, loss_per: str, factor: flo
     whole = trainer_of(small_run("loss_per=batch", examples), tmp_path)
     norms = []
     for each in (trainer, whole):
-        start = each.state.start
-        start.train_on_batch()
-        gradients = [weight.grad.norm() for weight in start.weights if weight.grad is not None]
+        attempt = each.state.attempt
+        attempt.train_on_batch()
+        gradients = [weight.grad.norm() for weight in attempt.weights if weight.grad is not None]
         norms.append(torch.stack(gradients).norm().item())
     assert norms[0] == pytest.approx(norms[1] * factor, rel=1e-4)
 
@@ -118,15 +118,15 @@ def test_the_penalty_of_buffer_strengths_reaches_the_gradient(
     gradients = []
     for weight in (0, 3):
         monkeypatch.setattr(
-            "stacktrans.training.start.buffer_penalty", lambda s, w=weight: w * buffer_penalty(s)
+            "stacktrans.training.attempt.buffer_penalty", lambda s, w=weight: w * buffer_penalty(s)
         )
-        start = trainer_of(small_run(buffered=True), tmp_path).state.start
-        start.train_on_batch()
-        assert start.model.operation is not None
-        gradient = start.model.operation.signals.weight.grad
+        attempt = trainer_of(small_run(buffered=True), tmp_path).state.attempt
+        attempt.train_on_batch()
+        assert attempt.model.operation is not None
+        gradient = attempt.model.operation.signals.weight.grad
         assert gradient is not None
         gradients.append(gradient.clone())
-    names = start.model.signal_names
+    names = attempt.model.signal_names
     changed = {
         name
         for name, before, after in zip(names, *gradients, strict=True)

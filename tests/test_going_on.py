@@ -21,8 +21,8 @@ from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import rounding
+from stacktrans.training.attempt import Attempt
 from stacktrans.training.saving import check_free, claim, last_saved
-from stacktrans.training.start import Start
 from stacktrans.training.trainer import Interrupted, Trainer
 
 ROUNDING = "rounding=quick"
@@ -49,7 +49,7 @@ def counting(*changes: str) -> RunConfig:
 
 SOLVED = ("solved.accuracy=1", "solved.times=1", "restart.after=1000")
 ENDED_BY = {
-    "starts": lambda: stream_run(ROUNDING, stream="epochs: 2, starts: 2"),
+    "attempts": lambda: stream_run(ROUNDING, stream="epochs: 2, attempts: 2"),
     "converged": lambda: counting("stop={converged: {patience: 2}}"),
     "development": lambda: counting(EXAMPLES, "stop={development: {patience: 1}}"),
     "epochs": lambda: counting(EXAMPLES, "stop={development: {patience: 50}}"),
@@ -97,7 +97,7 @@ def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
         yield done
 
 
-@pytest.mark.parametrize("rule", ["starts", "solved"])
+@pytest.mark.parametrize("rule", ["attempts", "solved"])
 def test_a_run_that_is_killed_on_a_file_goes_on_bit_for_bit(
     rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,9 +124,9 @@ def test_a_run_that_is_stopped_while_it_is_rounded_goes_on_bit_for_bit(
 ) -> None:
     have_right(monkeypatch)
 
-    # Not as good when hard, but the better, the longer it is trained, and good in a second start.
-    def measured(_: rounding.Rounding, __: object, start: Start) -> tuple[float, float]:
-        return 1.0, 1.0 if start.moment.attempt > 1 else start.moment.step / 1000
+    # Not as good when hard, but the better, the longer it is trained, and good in a second attempt.
+    def measured(_: rounding.Rounding, __: object, attempt: Attempt) -> tuple[float, float]:
+        return 1.0, 1.0 if attempt.moment.attempt > 1 else attempt.moment.step / 1000
 
     monkeypatch.setattr(rounding.Rounding, "_measured", measured)
     config = ENDED_BY[rule]() if rule in ENDED_BY else counting(*SOLVED, "rounding=lossless")
@@ -142,19 +142,19 @@ def test_a_run_that_is_stopped_while_it_is_rounded_goes_on_bit_for_bit(
 
 
 def stop_in_rounding(trainer: Trainer, batches: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    original, left = Start.train_on_batch, batches
+    original, left = Attempt.train_on_batch, batches
 
-    def training(start: Start) -> None:
+    def training(attempt: Attempt) -> None:
         nonlocal left
         left -= trainer.state.progress.ended is not None
         if left <= 0 and trainer.state.progress.ended:
             trainer.stop_requested = signal.SIGTERM
-        original(start)
+        original(attempt)
 
-    monkeypatch.setattr(Start, "train_on_batch", training)
+    monkeypatch.setattr(Attempt, "train_on_batch", training)
 
 
-def test_a_start_that_was_wrong_when_hard_is_not_rounded_again(
+def test_an_attempt_that_was_wrong_when_hard_is_not_rounded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch, hard=[0.5, 1.0])
@@ -164,7 +164,7 @@ def test_a_start_that_was_wrong_when_hard_is_not_rounded_again(
     parted = trainer_in(tmp_path / "parted", config)
 
     def stop(_: object) -> None:
-        if parted.state.starts.attempt == 2:
+        if parted.state.attempts.number == 2:
             parted.stop_requested = signal.SIGINT
 
     with pytest.raises(Interrupted):
@@ -177,11 +177,11 @@ def test_a_finished_run_that_is_resumed_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch)
-    config = ENDED_BY["starts"]()
+    config = ENDED_BY["attempts"]()
     whole = trainer_in(tmp_path / "run", config).run(ignore)
     before = (tmp_path / "run" / "best" / "model.safetensors").read_bytes()
     again = taken_up(tmp_path / "run", config).run(ignore)
-    assert (again.steps, again.outcome) == (whole.steps, "starts")
+    assert (again.steps, again.outcome) == (whole.steps, "attempts")
     assert (tmp_path / "run" / "best" / "model.safetensors").read_bytes() == before
 
 

@@ -79,7 +79,7 @@ CERTAIN = (
     [
         ("converged", "copy", ["stop={converged: {patience: 1}}"]),
         ("development", "copy", ["stop={development: {patience: 1}}", EXAMPLES]),
-        ("starts", "memorization", ["stream={sequences: 8, epochs: 1, starts: 1}"]),
+        ("attempts", "memorization", ["stream={sequences: 8, epochs: 1, attempts: 1}"]),
     ],
 )
 def test_no_string_that_a_run_is_reported_on_was_seen_before(
@@ -89,7 +89,7 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
     monkeypatch.setitem(ROUNDINGS, "quick", brief)
     config = resolve(
         task=task,
-        recipe="paper" if outcome == "starts" else None,
+        recipe="paper" if outcome == "attempts" else None,
         settings={"model": {"memory": {"name": "stack-rnn", "count": 2}}},
         assignments=[
             *SMALL,
@@ -127,7 +127,7 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
     monkeypatch.setattr(Layout, "examples", watched)
     monkeypatch.setattr(SavedRun, "summary", finishing)
     summary = trainer.run(lambda _: None)
-    assert (summary.outcome, trainer.state.start.settling.settled) == (outcome, True)
+    assert (summary.outcome, trainer.state.attempt.settling.settled) == (outcome, True)
     assert before
     assert summary.test
     assert summary.train
@@ -157,7 +157,7 @@ def test_what_decides_is_named() -> None:
         "100 development strings of lengths 12:12, drawn once"
     )
     stream = named(task="anbn", memory="stack-rnn", recipe="paper")
-    assert stream.startswith("the loss on ")
+    assert stream.attemptswith("the loss on ")
     assert stream.endswith(
         "; what rounding and pruning keep, 200 other fresh validation strings of either range"
     )

@@ -134,7 +134,7 @@ def test_a_run_that_solves_the_task_in_a_round_that_is_cut_off_has_won(
     found = configs(data, "solved.times=1")
     race = begin_race(found, request_of(tmp_path / "run"))
 
-    def show() -> None:  # after the first turn, the time is over
+    def show() -> None:  # after the first time slice, the time is over
         race.state.budget = 1e-9
 
     with race.opened():

@@ -250,17 +250,17 @@ def test_the_longest_of_the_development_set_count_by_themselves(tmp_path: Path) 
     train = write(tmp_path / "train.tsv", lines_of([("a" * size, "a") for size in range(1, 101)]))
     dev = write(tmp_path / "dev.tsv", lines_of([("a" * size, "a") for size in range(20, 0, -1)]))
     trainer = trainer_of(train, tmp_path / "run", dev=str(dev))
-    source, start = source_of(trainer), trainer.state.start
+    source, attempt = source_of(trainer), trainer.state.attempt
 
     def counts(share: float) -> tuple[int | None, ...]:
-        record = start.record(0.0) if start.losses.count else None
-        start.losses.note(1.0)
-        record = record or start.record(0.0)
-        source.measure(start.model, Moment(1, 0, share), record)
+        record = attempt.record(0.0) if attempt.losses.count else None
+        attempt.losses.note(1.0)
+        record = record or attempt.record(0.0)
+        source.measure(attempt.model, Moment(1, 0, share), record)
         parts = (record.train, record.test, record.development)
         return tuple(part.count if part else None for part in parts)
 
-    start.train_on_batch()
+    attempt.train_on_batch()
     assert counts(1.0) == (18, 2, 20)
     assert counts(0.1) == (10, 10, 20)  # up to 10 of 1:90
     assert counts(0.5) == (20, None, 20)
@@ -313,7 +313,7 @@ def judged(rule: Development, *accuracies: tuple[float, float]) -> list[str | No
     return found
 
 
-def test_a_start_ends_when_the_development_set_is_right_or_no_better() -> None:
+def test_an_attempt_ends_when_the_development_set_is_right_or_no_better() -> None:
     solved = Development(StopConfig.model_validate({"solved": {"times": 2}}))
     assert judged(solved, (1, 1), (0.9, 0.99), (1, 1), (1, 1)) == [None, None, None, "solved"]
     patient = Development(StopConfig.model_validate({"development": {"patience": 2}}))

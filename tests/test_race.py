@@ -29,11 +29,11 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.files import CANDIDATES
 from stacktrans.settings.candidates import candidate_configs
 from stacktrans.training import race
+from stacktrans.training.attempt import Attempt
 from stacktrans.training.race import Race, next_round
 from stacktrans.training.records import Candidate, read_race
 from stacktrans.training.requests import begin_race
 from stacktrans.training.requests import resume as taken_up
-from stacktrans.training.start import Start
 
 
 def candidates(**merits: float) -> dict[str, Candidate]:
@@ -85,8 +85,8 @@ def test_a_run_has_the_fewer_turns_the_longer_it_has_stalled() -> None:
 def test_the_best_has_no_more_turns_than_others_once_it_has_stalled() -> None:
     found = candidates(a=0.1, b=0.3, c=0.2)
     assert next_round(found, width=2)[0] == "b"
-    for turn in range(3):
-        assert next_round(found, width=1) == ["b"], turn
+    for number in range(3):
+        assert next_round(found, width=1) == ["b"], number
         had = Candidate(step=found["b"].step + 200, test=0.3, loss=1.0)
         found["b"] = had.after(found["b"])
     # In the first it has come to 0.3, and no further since.
@@ -119,14 +119,14 @@ def test_once_all_have_begun_training_lengths_count_as_much() -> None:
         for name in next_round(found, width=2):
             had[name] += 1
             found[name] = found[name].model_copy(update={"step": found[name].step + 200})
-    # Of two first places one has half of all turns, and as many as the other.
+    # Of two first places one has half of all time slices, and as many as the other.
     assert had["a"] == pytest.approx(had["c"], abs=1)
     assert had["b"] + had["d"] < had["a"] < 100
     found["d"] = Candidate(step=2000, train=0.1, test=0.06, loss=1.0)
     assert next_round(found, width=2)[0] == "d"
 
 
-def test_what_can_t_go_on_has_no_turn() -> None:
+def test_what_can_t_go_on_has_no_time_slice() -> None:
     found = candidates(a=0.1, b=0.2, c=0.3)
     found["b"] = Candidate(step=200, failed="no room")
     found["c"] = Candidate(step=200, ended="max_steps")
@@ -165,9 +165,9 @@ def test_processes_leave_the_same_weights(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """What is told of a race that was not stopped in four rounds of short turns."""
+    """What is told of a race that was not stopped in four rounds of short time slices."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(race, "TURN", 10)
+        patched.setattr(race, "TIME_SLICE", 10)
         return told(carried_on(begun(tmp_path_factory.mktemp("races") / "whole"), 4))
 
 
@@ -195,16 +195,16 @@ def test_a_race_that_is_stopped_in_its_first_round_comes_to_the_same(tmp_path: P
 def test_a_race_that_is_stopped_within_a_turn_comes_to_the_same(
     whole: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
 ) -> None:
-    found, on_batch, left = begun(tmp_path / "parts"), Start.train_on_batch, batches
+    found, on_batch, left = begun(tmp_path / "parts"), Attempt.train_on_batch, batches
 
-    def interrupted(start: Start) -> None:
+    def interrupted(attempt: Attempt) -> None:
         nonlocal left
         left -= 1
         if left == 0:
             found.stop_requested = signal.SIGINT
-        on_batch(start)
+        on_batch(attempt)
 
-    monkeypatch.setattr(Start, "train_on_batch", interrupted)
+    monkeypatch.setattr(Attempt, "train_on_batch", interrupted)
     with found.opened():
         found.run(lambda: None)
     assert left == 0

@@ -19,10 +19,10 @@ from stacktrans.common.errors import CheckpointError, StacktransError
 from stacktrans.common.files import CANDIDATES, RACE
 from stacktrans.common.processes import Pool
 from stacktrans.training import race
+from stacktrans.training.attempt import Attempt
 from stacktrans.training.race import Race
 from stacktrans.training.records import read_race
 from stacktrans.training.requests import resume as taken_up
-from stacktrans.training.start import Start
 
 
 def test_a_race_in_which_every_run_fails_says_why(tmp_path: Path) -> None:
@@ -41,14 +41,14 @@ def test_a_race_in_which_every_run_fails_says_why(tmp_path: Path) -> None:
 def test_a_run_that_fails_does_not_end_the_race(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_batch = Start.train_on_batch
+    on_batch = Attempt.train_on_batch
 
-    def large(start: Start) -> None:
-        if start.source.config.recipe == "patient":
+    def large(attempt: Attempt) -> None:
+        if attempt.source.config.recipe == "patient":
             raise MemoryError
-        on_batch(start)
+        on_batch(attempt)
 
-    monkeypatch.setattr(Start, "train_on_batch", large)
+    monkeypatch.setattr(Attempt, "train_on_batch", large)
     found = carried_on(begun(tmp_path / "run"), 2)
     assert found.state.candidates["patient"].failed == "not enough memory"
     assert found.state.candidates["wide"].step >= 10
@@ -183,7 +183,7 @@ def test_a_full_disk_ends_a_race_which_goes_on_later(
     with found.opened(), pytest.raises(CheckpointError, match="No space left on device"):
         found.run(lambda: None)
     monkeypatch.undo()
-    monkeypatch.setattr(race, "TURN", 10)
+    monkeypatch.setattr(race, "TIME_SLICE", 10)
     resumed = taken_up(tmp_path / "run", "cpu", workers=1)
     assert isinstance(resumed, Race)
     assert told(carried_on(resumed, 2)) == told(whole)

@@ -34,7 +34,7 @@ def rehearse(*assignments: str) -> None:
             ("batch_size=65536", "lengths.train=[60000,65536]", "curriculum=null"),
             "training.batch_size: 65536 strings at once need",
         ),
-        (("start.scale.reads=1e30",), "start.scale.reads"),
+        (("initialization.scale.reads=1e30",), "initialization.scale.reads"),
     ],
 )
 def test_sizes_that_multiply_beyond_the_machine_are_refused(
@@ -46,7 +46,7 @@ def test_sizes_that_multiply_beyond_the_machine_are_refused(
 
 def test_a_run_is_checked_without_making_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stacktrans.training.trainer._bytes_of_machine", lambda: 2.0**50)
-    monkeypatch.setattr("stacktrans.training.start.Transducer", None)
+    monkeypatch.setattr("stacktrans.training.attempt.Transducer", None)
     rehearse("hidden_size=60000")
 
 

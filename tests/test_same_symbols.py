@@ -12,13 +12,13 @@ from stacktrans.tasks.alphabets import SYMBOL, Role
 from stacktrans.tasks.layout import ENDING
 from stacktrans.training.initial_weights import start_tied
 
-SHARED = "start.same_symbols=true"
+SHARED = "initialization.same_symbols=true"
 A_B_C: list[Role] = [(SYMBOL, each) for each in "abc"]
 
 
 def first_model(*changes: str, directory: Path) -> Transducer:
     """The model that a run on three symbols begins with."""
-    return trainer_of(small_run(*changes), directory).state.start.model
+    return trainer_of(small_run(*changes), directory).state.attempt.model
 
 
 @torch.no_grad()

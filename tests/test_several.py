@@ -134,10 +134,10 @@ def test_biases_reach_all_of_a_kind_or_one() -> None:
 
 
 def test_a_recipe_changes_several_by_their_own_name_alone(tmp_path: Path) -> None:
-    usual = configured("stack").model.start
+    usual = configured("stack").model.initialization
     assert configured("queue+stack").training.curriculum is None
-    assert configured("2*queue").model.start.signal_bias == {"pop": -1, "push": 0}
-    assert usual.gate_bias != configured("2*stack").model.start.gate_bias
+    assert configured("2*queue").model.initialization.signal_bias == {"pop": -1, "push": 0}
+    assert usual.gate_bias != configured("2*stack").model.initialization.gate_bias
     path = tmp_path / "mine.yaml"
     path.write_text(
         "{name: mine, generator: copy, lengths: {train: [1, 2], test: [3, 4]}, "

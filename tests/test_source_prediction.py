@@ -13,7 +13,7 @@ from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.model.controllers import no_noise
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.start import SourcePrediction, Start
+from stacktrans.training.attempt import Attempt, SourcePrediction
 from stacktrans.training.trainer import Trainer
 
 PREDICTING = "source_loss=0.5"
@@ -23,26 +23,26 @@ PREDICTING = "source_loss=0.5"
 def test_each_symbol_of_a_source_is_predicted_from_those_before(
     kernel: str, tmp_path: Path
 ) -> None:
-    start = trainer_of(small_run(PREDICTING, f"kernel={kernel}"), tmp_path).state.start
-    prediction = SourcePrediction(start.model)
-    batch, unrolled = start.source.unroll(start.model, start.moment, no_noise)
+    attempt = trainer_of(small_run(PREDICTING, f"kernel={kernel}"), tmp_path).state.attempt
+    prediction = SourcePrediction(attempt.model)
+    batch, unrolled = attempt.source.unroll(attempt.model, attempt.moment, no_noise)
     costs = []
     for row, ids in enumerate(batch.inputs.tolist()):
         separator = ids.index(1)
         for place in range(separator):  # `<s>` and all of the source
-            shown = start.model.output(unrolled.hidden[row, place])
+            shown = attempt.model.output(unrolled.hidden[row, place])
             logits = prediction.classifier(shown).double()
             cost = logits.logsumexp(0) - logits[ids[place + 1]]
             costs.append(float(cost.detach()))
-    found = prediction(start.model, batch, unrolled)
+    found = prediction(attempt.model, batch, unrolled)
     assert float(found.detach()) == pytest.approx(sum(costs) / len(costs), rel=1e-5)
 
 
 def test_it_changes_what_a_model_learns_until_the_run_settles(tmp_path: Path) -> None:
-    def trained(name: str, *changes: str) -> tuple[Start, list[float]]:
+    def trained(name: str, *changes: str) -> tuple[Attempt, list[float]]:
         trainer = trainer_of(small_run("max_steps=20", *changes), tmp_path / name)
         trainer.run(ignore)
-        return trainer.state.start, [record["loss"] for record in records_of(tmp_path / name)]
+        return trainer.state.attempt, [record["loss"] for record in records_of(tmp_path / name)]
 
     never, always = "settle=null", "settle={loss: 1000, rate: 1}"
     plain, without = trained("plain", never)
@@ -51,7 +51,7 @@ def test_it_changes_what_a_model_learns_until_the_run_settles(tmp_path: Path) ->
     # What is recorded is the loss of the answers alone.
     assert all(loss < math.log(plain.source.layout.outputs) * 1.2 for loss in losses)
     settled, _ = trained("settled", always, PREDICTING)
-    states = [start.state_dict()["optimizer"]["state"] for start in (predicting, settled)]
+    states = [attempt.state_dict()["optimizer"]["state"] for attempt in (predicting, settled)]
     weights = len([*plain.model.parameters()])
     assert int(states[0][weights]["step"]) == 20
     assert int(states[1][weights]["step"]) == 1  # a run settles after a batch at the earliest
@@ -79,7 +79,7 @@ def test_a_damaged_state_is_not_taken_up(tmp_path: Path) -> None:
     trainer_of(small_run("max_steps=5", PREDICTING), tmp_path).run(ignore)
     path = tmp_path / "last" / checkpoint.TRAINING
     state = torch.load(path, weights_only=True)
-    state["start"]["prediction"]["classifier.bias"][0] = math.nan
+    state["attempt"]["prediction"]["classifier.bias"][0] = math.nan
     torch.save(state, path)
     reseal(tmp_path / "last")
     with pytest.raises(CheckpointError, match=r"prediction\.classifier\.bias: not all finite"):

@@ -86,8 +86,8 @@ def test_symbols_keep_their_weights_and_new_ones_are_drawn(old: Path, new: Path)
     trained = checkpoint.load(old, CPU)
     theirs, ours = ids_of(trained.config), ids_of(config)
     trainer = begun(config)
-    before, given = weights_of(trained.model), weights_of(trainer.state.start.model)
-    drawn = weights_of(begun(config.model_copy(update={"start_from": None})).state.start.model)
+    before, given = weights_of(trained.model), weights_of(trainer.state.attempt.model)
+    drawn = weights_of(begun(config.model_copy(update={"start_from": None})).state.attempt.model)
     by_symbol = {"embedding.weight": 0, "classifier.weight": 1, "classifier.bias": 1}
     for name, which in by_symbol.items():
         kept = {*ours[which]} & {*theirs[which]}
@@ -103,7 +103,7 @@ def test_symbols_keep_their_weights_and_new_ones_are_drawn(old: Path, new: Path)
     assert found.source_symbols == found.target_symbols
     assert found.source_symbols == CarriedConfig(carried_over=4, new=2, dropped=0)
     assert trainer.source.notes[0].endswith("symbols: 4 carried over, 2 new, 0 dropped")
-    average = weights_of(trainer.state.start.average.model)
+    average = weights_of(trainer.state.attempt.average.model)
     assert all(torch.equal(average[name], given[name]) for name in given)
 
 
@@ -122,7 +122,7 @@ def test_what_is_known_is_known_after_any_number_of_runs(
     found = stacktrans.train(from_=one, data=third, settings={"max_steps": 3}, out=two)
     assert known_by(found.config) == {"source": "abcdefgh", "target": "abcdefgh"}
     assert found.summary.notes[0].endswith("symbols: 6 carried over, 2 new, 0 dropped")
-    begins = begun(config_from(one, third)).state.start.model.state_dict()
+    begins = begun(config_from(one, third)).state.attempt.model.state_dict()
     before = checkpoint.load(one, CPU).model.state_dict()
     assert torch.equal(begins["embedding.weight"][2:8], before["embedding.weight"][2:8])
     trace = json.loads(run("inspect", two, "cdg?", "--json").stdout)
@@ -231,10 +231,10 @@ def test_its_first_weights_are_saved_before_anything_else(
     old: Path, new: Path, tmp_path: Path
 ) -> None:
     trainer = begun(config_from(old, new), tmp_path / "run")
-    given = weights_of(trainer.state.start.model)
+    given = weights_of(trainer.state.attempt.model)
     with trainer.state.opened(trainer.directory):
         pass
-    taken_up = Trainer.resume(tmp_path / "run", [], CPU).state.start
+    taken_up = Trainer.resume(tmp_path / "run", [], CPU).state.attempt
     assert taken_up.step == 0
     for found in (taken_up.model, taken_up.average.model):
         assert all(torch.equal(given[name], weight) for name, weight in weights_of(found).items())
@@ -325,7 +325,7 @@ def test_pairs_are_read_as_they_were(tmp_path: Path) -> None:
 def test_a_stream_goes_on_with_one_start_and_a_new_symbol(
     tmp_path: Path, brief_streams: None
 ) -> None:
-    stream = {"stream": {"sequences": 6, "steps": 10, "epochs": 2, "starts": 2}}
+    stream = {"stream": {"sequences": 6, "steps": 10, "epochs": 2, "attempts": 2}}
     small = {
         "hidden_size": 5, "memory.count": 2, "lengths.train": [1, 4], "lengths.test": [5, 6],
         "measure.strings": 6, "batch_size": 2, "rounding": None, "training.data": stream,
@@ -333,12 +333,12 @@ def test_a_stream_goes_on_with_one_start_and_a_new_symbol(
     place = tmp_path / "one"
     stacktrans.train("anbn", memory="stack-rnn", recipe="paper", settings=small, out=place)
     found = stacktrans.train("anbncn", from_=place, settings=small | {
-        "training.data.stream.starts": 1}, out=tmp_path / "two")  # fmt: skip
-    assert found.summary.outcome == "starts"
+        "training.data.stream.attempts": 1}, out=tmp_path / "two")  # fmt: skip
+    assert found.summary.outcome == "attempts"
     assert found.summary.attempts == 1
     assert found.summary.notes[0].endswith("symbols: 2 carried over, 1 new, 0 dropped")
     assert found.config.training.stream
-    assert found.config.training.stream.starts == 1
+    assert found.config.training.stream.attempts == 1
     assert found.config.task.parameters["pattern"] == "a^n b^n c^n"
 
 

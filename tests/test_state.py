@@ -26,7 +26,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run of strings, and one of a stream."""
     place = tmp_path_factory.mktemp("runs")
     trainer_of(small_run("max_steps=10"), place / "strings").run(ignore)
-    config = stream_run(stream="epochs: 2, starts: 2")
+    config = stream_run(stream="epochs: 2, attempts: 2")
     (place / "stream").mkdir()
     Trainer(config, place / "stream", CPU, "").run(ignore)
     return {kind: place / kind for kind in ("strings", "stream")}
@@ -66,29 +66,29 @@ def at(path: str, value: Any) -> Callable[[State], None]:
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        ("start.curriculum.share", [1, 2]),
-        ("start.curriculum.share", 1e-300),
-        ("starts.attempt", -1000000),
-        ("start.losses.step", "3"),
-        ("start.losses.step", True),
-        ("start.losses.step", 10**30),
+        ("attempt.curriculum.share", [1, 2]),
+        ("attempt.curriculum.share", 1e-300),
+        ("attempts.number", -1000000),
+        ("attempt.losses.step", "3"),
+        ("attempt.losses.step", True),
+        ("attempt.losses.step", 10**30),
         ("progress.best", {"a": 1}),
         ("progress.best", [math.nan]),
         ("progress.best_step", 11),
-        ("start.losses.running", math.nan),
+        ("attempt.losses.running", math.nan),
         ("progress.seconds", -1.0),
         ("progress.seconds", torch.tensor(1.0)),
-        ("start.settling.settled", 1),
-        ("start.stopping.in_a_row", -1),
-        ("starts.began", 1.5),
-        ("start.losses.count", 1000),
-        ("starts.judged", ["x"]),
+        ("attempt.settling.settled", 1),
+        ("attempt.stopping.in_a_row", -1),
+        ("attempts.began", 1.5),
+        ("attempt.losses.count", 1000),
+        ("attempts.judged", ["x"]),
         ("progress.metrics_size", -5),
         ("progress.metrics_size", 10**9),
         ("progress.outcome", "max_steps"),
         ("progress.ended", "never"),
-        ("start.rounding.uncertain", {}),
-        ("start.rounding.uncertain", torch.zeros(1)),
+        ("attempt.rounding.uncertain", {}),
+        ("attempt.rounding.uncertain", torch.zeros(1)),
         ("layout", "2"),
         ("command", 3),
     ],
@@ -97,7 +97,7 @@ def test_values_that_no_run_can_have_saved_are_named(
     finished: dict[str, Path], path: str, value: Any
 ) -> None:
     said = forged(finished["strings"], at(path, value))
-    name = path.removeprefix("start.")
+    name = path.removeprefix("attempt.")
     assert re.search(rf"\({re.escape(name)}(\.\w+)*: ", said)
 
 
@@ -108,9 +108,9 @@ def test_values_that_no_run_can_have_saved_are_named(
         (lambda state: state.update(more=3), "state: 'more'"),
         (lambda state: state.update(progress=3), "progress: 3"),
         (lambda state: state["progress"].pop("seconds"), "progress: 'seconds'"),
-        (lambda state: state.update(start=[]), "start: []"),
-        (lambda state: state["start"].update(source={"epoch": 1}), "source: 'epoch'"),
-        (lambda state: state["start"].update(optimizer=[]), "optimizer: "),
+        (lambda state: state.update(attempt=[]), "attempt: []"),
+        (lambda state: state["attempt"].update(source={"epoch": 1}), "source: 'epoch'"),
+        (lambda state: state["attempt"].update(optimizer=[]), "optimizer: "),
         (lambda state: of_group(state, lr=1e30), "optimizer.param_groups.0.lr: 1e+30"),
         (lambda state: of_group(state, lr=math.nan), "optimizer.param_groups.0.lr: nan"),
         (lambda state: of_group(state, params=[1]), "optimizer.param_groups.0.params"),
@@ -119,8 +119,8 @@ def test_values_that_no_run_can_have_saved_are_named(
         (lambda state: of_weight(state, math.nan), "optimizer.state.0.square_avg: not all"),
         (lambda state: of_weight(state, torch.int64), "optimizer.state.0.square_avg"),
         (lambda state: optimizer_of(state)["state"].update({99: {}}), "optimizer.state: '99'"),
-        (lambda state: state["start"]["average"].update(begun=2), "average.begun: 2"),
-        (lambda state: state["start"]["average"]["model"].popitem(), "average.model: "),
+        (lambda state: state["attempt"]["average"].update(begun=2), "average.begun: 2"),
+        (lambda state: state["attempt"]["average"]["model"].popitem(), "average.model: "),
     ],
 )
 def test_what_no_run_can_have_saved_is_named(
@@ -130,7 +130,7 @@ def test_what_no_run_can_have_saved_is_named(
 
 
 def optimizer_of(state: State) -> State:
-    found: State = state["start"]["optimizer"]
+    found: State = state["attempt"]["optimizer"]
     return found
 
 
@@ -151,14 +151,14 @@ def of_weight(state: State, change: Any) -> None:
 @pytest.mark.parametrize(
     ("forge", "said"),
     [
-        (at("starts.attempt", 3), "starts.attempt: 3"),
-        (at("starts.attempt", 10**9), "starts.attempt: 1000000000"),
-        (at("starts.judged", [1.0, 2.0, 3.0]), "starts.judged: [1.0, 2.0, 3.0]"),
-        (at("start.curriculum.share", 0.5), "curriculum.share: 0.5"),
-        (at("start.stopping.epochs", 1000), "stopping.epochs: 1000"),
-        (at("start.source.epoch", -1), "source.epoch: -1"),
-        (lambda state: state["start"]["stopping"]["kept"].update(more=torch.zeros(1)), ".kept: "),
-        (lambda state: state["start"]["stopping"].pop("kept"), "stopping: 'kept'"),
+        (at("attempts.number", 3), "attempts.number: 3"),
+        (at("attempts.number", 10**9), "attempts.number: 1000000000"),
+        (at("attempts.judged", [1.0, 2.0, 3.0]), "attempts.judged: [1.0, 2.0, 3.0]"),
+        (at("attempt.curriculum.share", 0.5), "curriculum.share: 0.5"),
+        (at("attempt.stopping.epochs", 1000), "stopping.epochs: 1000"),
+        (at("attempt.source.epoch", -1), "source.epoch: -1"),
+        (lambda state: state["attempt"]["stopping"]["kept"].update(more=torch.zeros(1)), ".kept: "),
+        (lambda state: state["attempt"]["stopping"].pop("kept"), "stopping: 'kept'"),
     ],
 )
 def test_what_no_stream_can_have_saved_is_named(
@@ -172,8 +172,8 @@ def test_what_runs_save_is_what_they_read(finished: dict[str, Path]) -> None:
         before = checkpoint.load_training(run / "last")
         state = Trainer.resume(run, [], CPU).state
         assert state.progress.state_dict() == before["progress"]
-        assert state.starts.state_dict() == before["starts"]
-        check_same_structure("start", state.start.state_dict(), before["start"])
+        assert state.attempts.state_dict() == before["attempts"]
+        check_same_structure("attempt", state.attempt.state_dict(), before["attempt"])
 
 
 def test_a_state_of_another_layout_is_named(finished: dict[str, Path], tmp_path: Path) -> None:

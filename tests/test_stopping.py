@@ -103,7 +103,7 @@ def test_a_loss_that_is_no_number_starts_again_or_is_told(tmp_path: Path) -> Non
     for changes in (("restart.after=100",), ("restart=null",)):
         trainer = trainer_of(small_run("max_steps=12", *changes), tmp_path / changes[0])
         with torch.no_grad():
-            trainer.state.start.model.classifier.bias.fill_(float("nan"))
+            trainer.state.attempt.model.classifier.bias.fill_(float("nan"))
         if changes == ("restart=null",):
             with pytest.raises(TrainingError, match="not a finite number after batch 1"):
                 trainer.run(ignore)
@@ -111,10 +111,10 @@ def test_a_loss_that_is_no_number_starts_again_or_is_told(tmp_path: Path) -> Non
             assert trainer.run(ignore).attempts == 2
 
 
-def test_patience_begins_anew_with_each_start(tmp_path: Path) -> None:
-    # No start has as many records as would end it, all together have many times more.
-    starts = ("restart={after: null, give_up_after: 10}", "learning_rate=1e-30")
-    config = small_run("stop={converged: {patience: 2}}", "max_steps=100", *starts)
+def test_patience_begins_anew_with_each_attempt(tmp_path: Path) -> None:
+    # No attempt has as many records as would end it, all together have many times more.
+    restarting = ("restart={after: null, give_up_after: 10}", "learning_rate=1e-30")
+    config = small_run("stop={converged: {patience: 2}}", "max_steps=100", *restarting)
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == ("max_steps", 10)
 

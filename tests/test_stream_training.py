@@ -20,7 +20,7 @@ from stacktrans.training.sources import Moment, Streams
 from stacktrans.training.trainer import Interrupted, Trainer, prepared
 
 CPU = torch.device("cpu")
-STREAM = "sequences: 12, steps: 10, starts: 1"
+STREAM = "sequences: 12, steps: 10, attempts: 1"
 
 pytestmark = pytest.mark.usefixtures("brief_streams")
 
@@ -104,7 +104,7 @@ def test_what_a_stream_carries_is_used_in_the_next_piece(
         trainer_of(small_run(stream=f"steps: {steps}"), tmp_path / str(steps))
         for steps in (1000, 7)
     )
-    model, moment = whole.state.start.model, Moment(1, 0)
+    model, moment = whole.state.attempt.model, Moment(1, 0)
     _, together = whole.source.unroll(model, moment, no_noise)
     assert whole.source.resumable
     parts: list[torch.Tensor] = []
@@ -122,7 +122,7 @@ def test_the_rate_falls_and_the_best_weights_come_back_when_nothing_is_gained(
     config = small_run("learning_rate=1", stream="epochs: 50")
     trainer = trainer_of(config, tmp_path)
     summary = trainer.run(ignore)
-    assert summary.outcome == "starts"
+    assert summary.outcome == "attempts"
     records = records_of(tmp_path)
     best = float("inf")
     rate = 1.0
@@ -139,26 +139,26 @@ def test_the_rate_falls_and_the_best_weights_come_back_when_nothing_is_gained(
         assert torch.equal(last[name], weight)
 
 
-def test_starts_that_are_worse_than_the_mean_so_far_are_thrown_away(tmp_path: Path) -> None:
-    config = small_run("seed=3", stream="starts: 4, epochs: 4")
+def test_attempts_that_are_worse_than_the_mean_so_far_are_thrown_away(tmp_path: Path) -> None:
+    config = small_run("seed=3", stream="attempts: 4, epochs: 4")
     trainer = trainer_of(config, tmp_path)
     summary = trainer.run(ignore)
-    assert (summary.outcome, summary.attempts) == ("starts", 4)
+    assert (summary.outcome, summary.attempts) == ("attempts", 4)
     records = records_of(tmp_path)
     judged: list[float] = []
     for attempt in range(1, 5):
         own = [record["validation"] for record in records if record["attempt"] == attempt]
         judged.append(min(own[:2]))
         assert len(own) == (2 if judged[-1] > sum(judged) / len(judged) else 4)
-    assert {sum(record["attempt"] == start for record in records) for start in (1, 2)} == {2, 4}
+    assert {sum(record["attempt"] == attempt for record in records) for attempt in (1, 2)} == {2, 4}
     assert trainer.state.progress.best[0] == -min(record["validation"] for record in records)
 
 
-def test_of_so_many_starts_the_best_stays_if_the_last_fails(tmp_path: Path) -> None:
-    config = small_run("restart={after: 8, loss: 1.0e-05}", stream="starts: 2, epochs: 3")
+def test_of_so_many_attempts_the_best_stays_if_the_last_fails(tmp_path: Path) -> None:
+    config = small_run("restart={after: 8, loss: 1.0e-05}", stream="attempts: 2, epochs: 3")
     trainer = trainer_of(config, tmp_path)
     summary = trainer.run(ignore)
-    assert (summary.outcome, summary.attempts) == ("starts", 2)
+    assert (summary.outcome, summary.attempts) == ("attempts", 2)
     assert trainer.state.progress.best
 
 
@@ -166,7 +166,7 @@ def test_of_so_many_starts_the_best_stays_if_the_last_fails(tmp_path: Path) -> N
 def test_an_interrupted_run_goes_on_from_its_last_epoch_bit_for_bit(
     tmp_path: Path, stop_at: int
 ) -> None:
-    config = small_run(stream="epochs: 3, starts: 2")
+    config = small_run(stream="epochs: 3, attempts: 2")
     trainer_of(config, tmp_path / "whole").run(ignore)
     parted = trainer_of(config, tmp_path / "parted")
     stop_after(parted, stop_at)
@@ -190,7 +190,9 @@ def test_what_can_not_be_a_stream_is_named(
         task=task,
         recipe="paper",
         settings={"model": {"memory": memory}},
-        assignments=[*("data.stream={sequences: 5, steps: 5, epochs: 1, starts: 1}", "stop=null")],
+        assignments=[
+            *("data.stream={sequences: 5, steps: 5, epochs: 1, attempts: 1}", "stop=null")
+        ],
     )
     with pytest.raises(UsageError, match=why):
         trainer_of(config, tmp_path)
@@ -199,7 +201,7 @@ def test_what_can_not_be_a_stream_is_named(
 def test_the_command_line_trains_and_looks_into_streams(tmp_path: Path) -> None:
     directory = str(tmp_path / "run")
     small = (
-        "data.stream={sequences: 20, epochs: 1, starts: 1}",
+        "data.stream={sequences: 20, epochs: 1, attempts: 1}",
         "measure.strings=5",
         "rounding=null",
     )
@@ -209,7 +211,7 @@ def test_the_command_line_trains_and_looks_into_streams(tmp_path: Path) -> None:
     task = ("--task", "anbncn", "--memory", "stack-rnn", "--recipe", "paper")
     trained = run("train", *task, *options, "--out", directory)
     assert trained.returncode == 0, trained.stderr
-    assert "starts: every start has come to its end" in trained.stdout.decode()
+    assert "attempts: every attempt has come to its end" in trained.stdout.decode()
     looked = run("inspect", directory, "aab", "--stacks", "2,7")
     assert looked.returncode == 0, looked.stderr
     header = looked.stdout.decode().splitlines()[1]

@@ -73,7 +73,7 @@ def records_of(plan: Plan) -> dict[str, Record]:
             "outcome": "solved",
             "seconds": 10.0 * seed,
             "batches": 100 * seed,
-            "starts": 1,
+            "attempts": 1,
             "parameters": 7,
             "perplexity": 2.0 if rate < 0.1 else 3.0,
             "accuracy": {"test": {"coarse": value, "fine": value}},
@@ -353,7 +353,7 @@ def test_numbers_that_the_program_wrote_stay_numbers_in_csv() -> None:
 def test_forged_records_are_none(tmp_path: Path, change: dict[str, Any]) -> None:
     plan = plan_of(tmp_path)
     record = next(iter(records_of(plan).values()))
-    whole = {"starts": 1, "parameters": 1, "outcome": "solved", "accuracy": {}, "seed": 1}
+    whole = {"attempts": 1, "parameters": 1, "outcome": "solved", "accuracy": {}, "seed": 1}
     whole |= {"version": "1", "torch": "2", "command": "train", **record}
     assert parsed_record(json.dumps(whole)) == whole
     assert parsed_record(json.dumps({**whole, **change})) is None

@@ -28,8 +28,8 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.corpus import Corpus, find_texts, read_sentences, vocabulary_of
+from stacktrans.training.attempt import Attempt
 from stacktrans.training.sources import Texts, pieces_of
-from stacktrans.training.start import Start
 from stacktrans.training.trainer import Interrupted, Trainer
 
 CPU = torch.device("cpu")
@@ -343,7 +343,7 @@ def test_each_symbol_of_a_text_is_said_once(count: int) -> None:
 @torch.no_grad()
 def test_pieces_carry_on_what_one_sequence_does(folder: Path, tmp_path: Path, memory: str) -> None:
     trainer = trainer_of(small_run(folder, memory=memory), tmp_path)
-    source, model = texts_of(trainer), trainer.state.start.model
+    source, model = texts_of(trainer), trainer.state.attempt.model
     text, total, state = source.texts["valid"], 0.0, None
     for piece in pieces_of(text, 1, 5):
         unrolled, state = model.unroll_piece(torch.from_numpy(piece.batch.inputs), state)
@@ -372,14 +372,14 @@ def test_an_interrupted_run_goes_on_from_its_last_epoch_bit_for_bit(
 def test_what_is_saved_within_an_epoch_is_said(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_batch = Start.train_on_batch
+    on_batch = Attempt.train_on_batch
 
-    def stopped(start: Start) -> None:
-        on_batch(start)
-        if start.step == 3:
+    def stopped(attempt: Attempt) -> None:
+        on_batch(attempt)
+        if attempt.step == 3:
             os.kill(os.getpid(), signal.SIGINT)
 
-    monkeypatch.setattr(Start, "train_on_batch", stopped)
+    monkeypatch.setattr(Attempt, "train_on_batch", stopped)
     out = tmp_path / "run"
     place = tmp_path / "config.yaml"
     place.write_text(small_run(folder).to_yaml())
@@ -399,12 +399,12 @@ def test_a_configuration_repeats_its_run(folder: Path, tmp_path: Path) -> None:
 def test_a_model_begins_with_the_frequencies_of_symbols(folder: Path, tmp_path: Path) -> None:
     trainer = trainer_of(small_run(folder), tmp_path)
     text = texts_of(trainer).texts["train"][1:]
-    shares = torch.softmax(trainer.state.start.model.classifier.bias, dim=0)
+    shares = torch.softmax(trainer.state.attempt.model.classifier.bias, dim=0)
     for index, share in enumerate(shares.tolist()):
         count = int((text == index).sum())
         assert share == pytest.approx((count + 1) / (len(text) + len(shares)))
     unbiased = trainer_of(small_run(folder, "biases=false"), tmp_path)
-    assert unbiased.state.start.model.classifier.bias is None
+    assert unbiased.state.attempt.model.classifier.bias is None
 
 
 def sweep_of_texts(folder: Path, place: Path, **measures: dict[str, str]) -> Path:

@@ -25,9 +25,9 @@ from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import resolve
+from stacktrans.training.attempt import gate_noise, indecision, make_optimizer
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy, Record
 from stacktrans.training.sources import Moment
-from stacktrans.training.start import gate_noise, indecision, make_optimizer
 from stacktrans.training.trainer import Interrupted, Trainer
 
 
@@ -167,12 +167,12 @@ def test_evaluated_weights_are_a_running_mean(tmp_path: Path) -> None:
     raw: list[torch.Tensor] = []
 
     trainer = trainer_of(small_run("max_steps=10", "averaging=0.5"), tmp_path)
-    start = trainer.state.start
+    attempt = trainer.state.attempt
 
     def note(*_: Any) -> None:
-        raw.append(start.model.classifier.weight.detach().clone())
+        raw.append(attempt.model.classifier.weight.detach().clone())
 
-    start.optimizer.register_step_post_hook(note)
+    attempt.optimizer.register_step_post_hook(note)
     trainer.run(ignore)
     mean = raw[0]
     for weight in raw[1:]:
@@ -184,7 +184,7 @@ def test_evaluated_weights_are_a_running_mean(tmp_path: Path) -> None:
 
 def test_gradients_that_are_no_numbers_leave_the_weights_as_they_are(tmp_path: Path) -> None:
     trainer = trainer_of(small_run("max_steps=1"), tmp_path)
-    model = trainer.state.start.model
+    model = trainer.state.attempt.model
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
     model.classifier.weight.register_hook(lambda grad: grad * torch.nan)
     assert trainer.run(ignore).attempts == 1
@@ -261,8 +261,8 @@ def test_gate_noise_disturbs_training_alone_and_comes_from_the_seed(tmp_path: Pa
 
 def measured(setting: str) -> tuple[Accuracy, Accuracy]:
     """How good a model is that has learned nothing."""
-    start = trainer_of(small_run(setting), Path()).state.start
-    return start.source.accuracies(start.model, Purpose.SUMMARY, start.moment)
+    attempt = trainer_of(small_run(setting), Path()).state.attempt
+    return attempt.source.accuracies(attempt.model, Purpose.SUMMARY, attempt.moment)
 
 
 @pytest.mark.parametrize("kernel", ["fused", "torch"])

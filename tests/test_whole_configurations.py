@@ -30,7 +30,7 @@ def other_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(packaged.recipes(), folder)
     recipe = yaml.safe_load((folder / "default.yaml").read_text())
     recipe = merged_settings(recipe, {"model": {"memory": {"depth": 1, "values": "sigmoid"}}})
-    recipe["by_memory"] = {"queue": {"model": {"start": {"gate_bias": {"forget": 7}}}}}
+    recipe["by_memory"] = {"queue": {"model": {"initialization": {"gate_bias": {"forget": 7}}}}}
     (folder / "default.yaml").write_text(yaml.safe_dump(recipe))
     shutil.rmtree(folder / "joulin2015")
     monkeypatch.setattr(packaged, "recipes", lambda: folder)
@@ -40,7 +40,7 @@ def other_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_file_of_settings_takes_the_recipe_of_today(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("task: copy\nmodel: {memory: queue}\n")
-    assert resolve(config=str(path)).model.start.gate_bias == {"forget": 7}
+    assert resolve(config=str(path)).model.initialization.gate_bias == {"forget": 7}
 
 
 def leaves(settings: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -51,7 +51,7 @@ def leaves(settings: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     ]
 
 
-FREE = {("model", "start", "gate_bias"), ("model", "start", "signal_bias")}
+FREE = {("model", "initialization", "gate_bias"), ("model", "initialization", "signal_bias")}
 """Settings whose parts are named by those who write them."""
 
 

@@ -55,7 +55,7 @@ def test_a_task_that_says_how_it_is_trained_is_refused_with_the_line(
         ({"assignments": ["lengths.train=[yes, 10]"]}, "expected numbers"),
         ({"assignments": ["length_law={mean: true, deviation: 3}"]}, "length_law"),
         ({"assignments": ["length_law={depth: yes}"]}, "length_law"),
-        ({"assignments": ["restart.starts=[{gate_bias: {forget: true}}]"]}, "expected a number"),
+        ({"assignments": ["restart.attempts=[{gate_bias: {forget: true}}]"]}, "expected a number"),
         ({"assignments": ["batch_size=25e-1"]}, "training.batch_size: .* .given: '25e-1'"),
         ({"assignments": ["task.generator=cpy"]}, "unknown generator 'cpy'; did you mean 'copy'"),
         ({"assignments": ["optimizer=lion"]}, "expected rmsprop, adam or sgd"),

@@ -22,7 +22,7 @@ from stacktrans.grammar import Grammar
 from stacktrans.settings import packaged
 from stacktrans.settings.config import RunConfig, TaskConfig
 from stacktrans.settings.layers import Settings, read_layer
-from stacktrans.settings.model_config import ControllerConfig, MemoryConfig, StartConfig
+from stacktrans.settings.model_config import ControllerConfig, InitializationConfig, MemoryConfig
 from stacktrans.settings.resolve import strategies as known_strategies
 from stacktrans.settings.schema import annotation_of, describe_type, is_block, section_classes
 from stacktrans.settings.task_files import load_task
@@ -40,7 +40,7 @@ UNLISTED = {
 """What a run's configuration and a task's file say of themselves, which are not settings."""
 TOGETHER = {
     (TaskConfig, "lengths"),
-    (StartConfig, "scale"),
+    (InitializationConfig, "scale"),
     (TrainingConfig, "gradient_clip"),
     (DataConfig, "examples"),
 }

@@ -144,7 +144,7 @@ def train(
         set_: Change one setting (see stacktrans list settings); may be repeated.
         seed: Random seed. Default: 1.
         workers: Number of processes. In a race, as many runs are trained at the same time (default:
-            one on each core). In a single run, the extra processes train the next starts in
+            one on each core). In a single run, the extra processes train the next attempts in
             advance, in case the first fails. The result is the same.
         max_steps: Stop after this many batches; in a race, of each run. Default: the recipe's.
         time_limit: Stop after this much training: 90s, 5m, 1h30m. Default: no limit. Training

@@ -17,7 +17,7 @@ from stacktrans.common.registry import CONTROLLERS
 from stacktrans.memory import Memory, MemoryState
 from stacktrans.model.units import GRU, LSTM, RNN, Linear, Sigmoid, Units
 from stacktrans.model.weights import operation_maps
-from stacktrans.settings.model_config import BUFFER_SIGNALS, ModelConfig, StartConfig
+from stacktrans.settings.model_config import BUFFER_SIGNALS, InitializationConfig, ModelConfig
 
 ControllerState = tuple[Tensor, ...]
 GateNoise = Callable[[Tensor], Tensor]
@@ -109,7 +109,7 @@ class RecurrentLayer(Layer):
 
     def __init__(self, config: ModelConfig, embedding_size: int, below_size: int) -> None:
         super().__init__(config, embedding_size, below_size)
-        start, units, hidden_size = config.start, config.units, self.hidden_size
+        initial, units, hidden_size = config.initialization, config.units, self.hidden_size
         rows = len(self.gates) * hidden_size
         zeros = {"hidden_weight": torch.zeros(rows, hidden_size), "bias": torch.zeros(rows)}
         for name, shape in self.shapes(config, embedding_size, below_size).items():
@@ -120,7 +120,7 @@ class RecurrentLayer(Layer):
         self.initial_state.requires_grad_(units.initial_state == "learned")
         weights = (self.input_weight, self.below_weight, self.hidden_weight)
         learned_weights = [weight for weight in weights if isinstance(weight, nn.Parameter)]
-        if start.weights == "normal":
+        if initial.weights == "normal":
             for weight in learned_weights:
                 nn.init.normal_(weight, std=rows**-0.5)
         else:
@@ -131,7 +131,7 @@ class RecurrentLayer(Layer):
             return
         with torch.no_grad():
             for name, bias in zip(self.gates, self.bias.split(hidden_size), strict=True):
-                bias.add_(start.gate_bias.get(name, 0.0))
+                bias.add_(initial.gate_bias.get(name, 0.0))
 
     def project(self, inputs: Tensor) -> Tensor:
         return nn.functional.linear(inputs, self.input_weight, self.bias)
@@ -213,7 +213,7 @@ class Controller(nn.Module):
         self.hidden_size = below
         with torch.no_grad():
             for weight in self.read_weights:
-                weight.mul_(config.start.scale.reads)
+                weight.mul_(config.initialization.scale.reads)
         self.state_gradient = config.units.state_gradient
 
     @property
@@ -279,15 +279,15 @@ class Operation(nn.Module):
         self.value_size = config.memory_size
         self.values = nn.Linear(*pushed, biases) if pushed else None
 
-    def start_as(self, start: StartConfig) -> None:
+    def initialize(self, initial: InitializationConfig) -> None:
         """Scale the weights, and set the biases of the signals."""
         with torch.no_grad():
-            self.signals.weight.mul_(start.scale.signals)
+            self.signals.weight.mul_(initial.scale.signals)
             if self.values is not None:
-                self.values.weight.mul_(start.scale.values)
+                self.values.weight.mul_(initial.scale.values)
             if self.signals.bias is None:
                 return
-            biases = [start.bias_of(name) for name in self.signal_names]
+            biases = [initial.bias_of(name) for name in self.signal_names]
             self.signals.bias.copy_(torch.tensor(biases, dtype=torch.float64))
 
     @torch.no_grad()

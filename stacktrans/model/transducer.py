@@ -56,7 +56,7 @@ class Transducer(nn.Module):
 
     def __init__(self, config: ModelConfig, inputs: int, outputs: int) -> None:
         super().__init__()
-        start = config.start
+        initial = config.initialization
         self.config, self.inputs = config, inputs
         self.kernel = config.kernel
         self.hard, self.sharpness = False, 1.0
@@ -74,7 +74,7 @@ class Transducer(nn.Module):
             nn.Sequential(nn.Linear(*shown, biases), nn.Tanh()) if shown else nn.Identity()
         )
         self.classifier = nn.Linear(*maps["classifier"], biases)
-        if start.weights == "normal":
+        if initial.weights == "normal":
             # What is linear in the controller's output, as the rows of a single matrix.
             parts = (self.operation, self.output if shown else self.classifier)
             heads = [
@@ -90,7 +90,7 @@ class Transducer(nn.Module):
                 if head.bias is not None:
                     nn.init.zeros_(head.bias)
         if self.operation:
-            self.operation.start_as(start)
+            self.operation.initialize(initial)
 
     @property
     def signal_names(self) -> tuple[str, ...]:

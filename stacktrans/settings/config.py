@@ -15,7 +15,7 @@ from stacktrans.common import __version__
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import GENERATORS
 from stacktrans.settings.layers import Settings, SettingsLayer, merged_settings
-from stacktrans.settings.model_config import ModelConfig, RecurrentConfig, StartConfig
+from stacktrans.settings.model_config import InitializationConfig, ModelConfig, RecurrentConfig
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.training_config import TrainingConfig
 from stacktrans.settings.values import Range, Strict
@@ -159,7 +159,7 @@ class RunConfig(Strict):
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     """threads of torch."""
     workers: Annotated[int, Field(ge=1, le=256)] = 1
-    """processes. All but one train the starts that would come next, which are used if the run
+    """processes. All but one train the attempts that would come next, which are used if the run
     restarts. Except for the time that it takes, and for what a time limit makes of that, the run is
     the same."""
     start_from: StartFromConfig | None = None
@@ -196,10 +196,10 @@ class RunConfig(Strict):
             raise ValueError("training.source_loss: not for a buffered model")
         if self.start_from and training.restart:
             raise ValueError(f"training.restart: expected null: {_NO_OTHER_WEIGHTS}")
-        if self.start_from and training.stream and training.stream.starts > 1:
-            raise ValueError(f"training.data.stream.starts: expected 1: {_NO_OTHER_WEIGHTS}")
+        if self.start_from and training.stream and training.stream.attempts > 1:
+            raise ValueError(f"training.data.stream.attempts: expected 1: {_NO_OTHER_WEIGHTS}")
         if self.training.restart:
-            for attempt in range(2, len(self.training.restart.starts) + 2):
+            for attempt in range(2, len(self.training.restart.attempts) + 2):
                 self.model_of(attempt)
         return self
 
@@ -209,13 +209,15 @@ class RunConfig(Strict):
         return f"{self.task.name}-{self.model.memory.name}-{self.seed}".replace("*", "x")
 
     def model_of(self, attempt: int) -> ModelConfig:
-        """The model as the weights start at a run's n-th attempt, from 1."""
-        changes = [{}, *(self.training.restart.starts if self.training.restart else [])]
+        """The model with the initial weights of the n-th attempt, from 1."""
+        changes = [{}, *(self.training.restart.attempts if self.training.restart else [])]
         change = changes[(attempt - 1) % len(changes)]
         if not change:
             return self.model
-        start = StartConfig.model_validate(merged_settings(self.model.start.model_dump(), change))
-        return ModelConfig.model_validate({**dict(self.model), "start": start})
+        initial = InitializationConfig.model_validate(
+            merged_settings(self.model.initialization.model_dump(), change)
+        )
+        return ModelConfig.model_validate({**dict(self.model), "initialization": initial})
 
     def make_task(self) -> Task:
         """The task, laid out as the model reads it; raises `TaskError`."""
@@ -257,7 +259,7 @@ def inherited_layer(config: RunConfig, origin: str, recipe: str | None) -> Setti
     training = settings["training"]
     training["restart"] = None
     if config.training.stream:
-        training["data"]["stream"]["starts"] = 1
+        training["data"]["stream"]["attempts"] = 1
     if recipe is not None:
         settings = {name: settings[name] for name in ("seed", "threads", "task", "model")}
         settings["training"] = {"restart": None}

@@ -89,7 +89,7 @@ class ControllerConfig(PartConfig):
     """one of `stacktrans list controllers`."""
     biases: bool = True
     """whether there are biases, those of signals, values and outputs included; if not, the biases
-    that `model.start` sets are left out."""
+    that `model.initialization` sets are left out."""
 
     @classmethod
     def config_class_of(cls, part: type) -> "type[ControllerConfig]":
@@ -152,7 +152,7 @@ class ScaleConfig(Strict):
     """factor on the weights by which the controller sees the vectors read."""
 
 
-class StartConfig(Strict):
+class InitializationConfig(Strict):
     """The initial weights of a transducer."""
 
     gate_bias: dict[str, Number] = Field(default_factory=dict)
@@ -185,9 +185,9 @@ class StartConfig(Strict):
 
 
 def _signal_keys(memories: Iterable[Any]) -> set[str]:
-    """The keys that `StartConfig.signal_bias` may have in models with some memories."""
+    """The keys that `InitializationConfig.signal_bias` may have in models with some memories."""
     signals = {*BUFFER_SIGNALS, *(name for each in memories for name in each.signal_names)}
-    return signals | {key for name in signals for key in StartConfig.keys_of(name)}
+    return signals | {key for name in signals for key in InitializationConfig.keys_of(name)}
 
 
 class ModelConfig(Strict):
@@ -209,7 +209,7 @@ class ModelConfig(Strict):
     backwards: bool = False
     """whether sources are read and answers written from the last symbol to the first, for answers
     whose first symbol depends on the end of the source. For tasks of pairs."""
-    start: StartConfig = StartConfig()
+    initialization: InitializationConfig = InitializationConfig()
     """initial weights."""
     kernel: Literal["auto", "fused", "torch"] = "auto"
     """"fused" for compiled code, "torch" for the definition step by step, "auto" for compiled code
@@ -219,15 +219,15 @@ class ModelConfig(Strict):
     def _starting_biases_exist(self) -> Self:
         gates = set(CONTROLLERS.load(self.controller.name).gates)
         signals = _signal_keys([MEMORIES.load(self.memory.name).from_config(self)])
-        start = self.start
-        if start.gate_bias.keys() <= gates and start.signal_bias.keys() <= signals:
+        initial = self.initialization
+        if initial.gate_bias.keys() <= gates and initial.signal_bias.keys() <= signals:
             return self
         # A recipe may set biases of memories and controllers other than the chosen ones.
         gates.update(*(CONTROLLERS.load(name).gates for name in CONTROLLERS.builtin))
         signals |= _signal_keys([MEMORIES.load(name)() for name in MEMORIES.builtin])
         for kind, names, existing in (
-            ("gate", start.gate_bias, gates),
-            ("signal", start.signal_bias, signals),
+            ("gate", initial.gate_bias, gates),
+            ("signal", initial.signal_bias, signals),
         ):
             for name in sorted(names.keys() - existing):
                 raise ValueError(unknown_name(kind, name, existing))

@@ -49,9 +49,9 @@ class StreamConfig(Strict):
     RATE_DECAY: ClassVar[float] = 0.5
     """What the learning rate is multiplied with."""
     LEAST_RATE: ClassVar[float] = 1e-5
-    """A start ends when its learning rate falls under this."""
+    """An attempt ends when its learning rate falls under this."""
     JUDGED_AFTER: ClassVar[int] = 20
-    """Epochs after which a start whose loss is above the mean of those so far is thrown away."""
+    """Epochs after which an attempt whose loss is above the mean of those so far is thrown away."""
     EMPTY_AFTER: ClassVar[int] = 1000
     """Sequences of a stream after which its memory is emptied; that of a text is once an epoch."""
     FIRST_LONGEST: ClassVar[int] = 3
@@ -62,9 +62,9 @@ class StreamConfig(Strict):
     sequences: Strings | None
     """sequences in an epoch, of all streams together; null for the whole of a text."""
     epochs: Count
-    """most epochs of a start."""
-    starts: Count = 1
-    """number of starts from different weights; the best is kept."""
+    """most epochs of an attempt."""
+    attempts: Count = 1
+    """number of attempts from different weights; the best is kept."""
 
 
 class DataConfig(OneOf):
@@ -117,14 +117,15 @@ class RestartConfig(Strict):
     """When a run starts again from other weights, and from which."""
 
     after: Count | None = None
-    """restart if, this many batches after a start, or after strings have grown longer, the mean of
+    """restart if, this many batches after an attempt began or strings grew longer, the mean of
     recent losses is not under `loss`; null for never."""
     loss: Loss = 1.0
     """mean of recent losses (as of training.curriculum) of a run that has taken off."""
     give_up_after: Count | None = None
-    """restart if, this many batches after a start, no rule has ended the run; null for never."""
-    starts: list[Settings] = Field(default_factory=list)
-    """changes to `model.start`, one after another for each restart."""
+    """restart if, this many batches after an attempt began, no rule has ended the run; null for
+    never."""
+    attempts: list[Settings] = Field(default_factory=list)
+    """changes to `model.initialization`, one after another for each restart."""
 
     @model_validator(mode="after")
     def _starts_again(self) -> Self:
@@ -291,7 +292,7 @@ class TrainingConfig(Strict):
     @model_validator(mode="after")
     def _data_and_stop_agree(self) -> Self:
         if self.stream and self.stop:
-            raise ValueError("stop: expected null: the epochs and starts of a stream end it")
+            raise ValueError("stop: expected null: the epochs and attempts of a stream end it")
         budget = self.stream or self.max_steps or self.time_limit
         if self.stop is None and not budget:
             raise ValueError("stop: null needs max_steps, time_limit or data.stream")

@@ -53,7 +53,7 @@ Measured = tuple[str, str, Accuracy | None]
 
 
 class RaceDisplay(ProgressDisplay):
-    """Shows who takes part and how far each has come: a live table, or a line for each turn."""
+    """The candidates of a race and their progress: a live table, or a line for each time slice."""
 
     def __init__(self, console: Console, race: Race) -> None:
         self._race, self._shown = race, race.state.latest
@@ -62,15 +62,15 @@ class RaceDisplay(ProgressDisplay):
     def _open(self) -> None:
         state = self._race.state
         self._say(
-            f"{len(state.candidates)} strategies take turns, until one has solved the task or for "
-            f"{state.budget:.0f} s; in {self._race.directory}"
+            f"{len(state.candidates)} strategies take turns in time slices, until one has solved "
+            f"the task or for {state.budget:.0f} s; in {self._race.directory}"
         )
         for note in self._race.notes:
             self._say(note)
         self._say("accuracies are those of each run's best weights so far")
 
     def show(self) -> None:
-        """Show how the runs stand after one more turn."""
+        """Show how the runs stand after one more time slice."""
         candidates = self._race.state.latest
         if self.live:
             self._refresh()
@@ -280,7 +280,11 @@ class TrainingDisplay(ProgressDisplay):
     def _quantities(self, record: Record) -> Iterator[tuple[Column, str, str]]:
         """The columns of a record's row, the cell in each, and how a plain line says it."""
         yield Column("batch", least=7), str(record.step), "batch {}"
-        yield Column("start", drop=4), str(record.attempt), "start {}" if record.attempt > 1 else ""
+        yield (
+            Column("attempt", drop=4),
+            str(record.attempt),
+            "attempt {}" if record.attempt > 1 else "",
+        )
         yield Column("lengths", drop=1), str(record.lengths), "lengths {}"
         yield Column("nats/symbol", "loss"), f"{record.loss:.4f}", "loss {} nats/symbol"
         yield Column("perplexity", drop=2), f"{record.perplexity:.3f}", "perplexity {}"
@@ -357,11 +361,11 @@ def mean_signals(record: Record) -> dict[str, float]:
 
 def summary_view(summary: Summary, config: RunConfig, directory: str) -> RenderableType:
     """How a run ended, and its accuracy, or the perplexities of its texts."""
-    starts = f", {summary.attempts} starts" if summary.attempts > 1 else ""
+    attempts = f", {summary.attempts} attempts" if summary.attempts > 1 else ""
     raced = summary.race["strategies"].items() if summary.race else ()
     candidates = {name: Candidate(**each) for name, each in raced}
     race = f"; the race took {summary.race['seconds']:.0f}" if summary.race else ""
-    ended = f"{summary.outcome}: {summary.rule}, after {summary.steps} batches{starts}"
+    ended = f"{summary.outcome}: {summary.rule}, after {summary.steps} batches{attempts}"
     return Group(
         *([race_table(candidates)] if candidates else []),
         remark(f"{ended}, {summary.seconds:.0f} seconds{race}"),

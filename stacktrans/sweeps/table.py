@@ -424,7 +424,7 @@ def _run_json(run: PlannedRun, record: dict[str, Any]) -> dict[str, Any]:
 
 def as_csv(plan: Plan, records: Records) -> str:
     """One line a run, with a column for each measure."""
-    own = ["outcome", "seconds", "batches", "starts", "parameters", "perplexity"]
+    own = ["outcome", "seconds", "batches", "attempts", "parameters", "perplexity"]
     rows = [["condition", *plan.file.grid, *own, *plan.file.measures, "error", "command"]]
     for run in plan.runs:
         if record := records.get(run.identity):

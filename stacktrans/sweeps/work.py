@@ -125,7 +125,7 @@ class _Finished(_OfARun):
     outcome: str
     seconds: float
     batches: float
-    starts: int
+    attempts: int
     parameters: int
     perplexity: float | None
     accuracy: dict[str, dict[str, float | None] | None]
@@ -172,7 +172,7 @@ def _record(job: Job, before: Record) -> Record:
         "outcome": summary["outcome"],
         "seconds": summary["seconds"],
         "batches": summary["steps"],
-        "starts": summary["attempts"],
+        "attempts": summary["attempts"],
         "parameters": summary["parameters"],
         "perplexity": min(perplexities, default=None),
         "accuracy": {part: summary[part] for part in ("train", "development", "test")},

@@ -20,7 +20,12 @@ from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, Alphabet, Role
 from stacktrans.tasks.base import Task
 
-FREE = {"model.start", "model.kernel", "model.controller.state_gradient", "model.memory.capacity"}
+FREE = {
+    "model.initialization",
+    "model.kernel",
+    "model.controller.state_gradient",
+    "model.memory.capacity",
+}
 """Settings that may be others in a model with the weights of a trained one: it has the same shape
 and computes the same. So may the numbers of its buffers, if it has any."""
 BUFFERS = "model.buffers"

@@ -91,7 +91,7 @@ def _training(config: RunConfig, summary: Mapping[str, Any]) -> str:
         *(_text(note) for note in summary.get("notes", ())),
         f"Seed: {summary['seed']}",
         f"Strategy: {config.recipe}: {strategy.idea}{won}" if strategy else "",
-        f"Ended after {summary['steps']:,} batches, in start {summary['attempts']}: "
+        f"Ended after {summary['steps']:,} batches, in attempt {summary['attempts']}: "
         f"{_text(summary['rule'])}",
         f"Versions: stacktrans {_text(summary['version'])}, torch {_text(summary['torch'])}",
     ]

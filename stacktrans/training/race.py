@@ -1,4 +1,4 @@
-"""A race: runs with different strategies that take turns, until one has solved the task.
+"""A race: runs with different strategies get time slices until one has solved the task.
 
 Who is next depends on what the runs have achieved after so many batches, and not on how long that
 took; so a race that is interrupted and resumed comes to the same, however many processes there are.
@@ -40,23 +40,23 @@ from stacktrans.training.records import (
     merit,
     read_race,
 )
-from stacktrans.training.saving import FailedStart, has_last, held_open, lock
+from stacktrans.training.saving import FailedAttempt, has_last, held_open, lock
 from stacktrans.training.trainer import Interrupted, Trainer, stopping
 
 BUDGET = 300.0
 """Seconds of a race that is given none."""
-TURN = 200
-"""Batches of a turn."""
+TIME_SLICE = 200
+"""Batches of a time slice."""
 BEGINNING = 200_000
 """Symbols that a run is trained on, once it has begun, before another begins. After fewer, hardly
 any has learned so much that it could be told from others."""
 USUAL = 500
 """About how many symbols a batch has where nothing says it."""
 WIDTH = 2
-"""Runs that have a turn in a round."""
+"""Runs that have a time slice in a round."""
 STALLED = 3
 """Turns without progress after which the first of the runs is one like the others."""
-MOST_AHEAD = 2
+MOST_PENDING = 2
 """Turns that a run may have before its round, where a process has nothing else to do."""
 LOCK = ".lock"
 DATA = ".data"
@@ -68,24 +68,24 @@ Candidates = Mapping[str, Candidate]
 def next_round(
     candidates: Candidates, width: int, sizes: Mapping[str, int] = MappingProxyType({})
 ) -> list[str]:
-    """The runs that have a turn in a round, the most promising first, of those that can go on.
+    """Choose the runs that get a time slice in a round, the most promising first.
 
     A run promises what it achieves on strings longer than those trained on, in tenths of them:
     less of a difference may be chance, and what is right by chance is soon right more often than
     what has learned nothing yet. Where that is the same its place among the strategies counts and,
     once all have begun, what it achieves on training lengths, whichever says more for it: by the
-    one alone what learns slowly would hardly have a turn, by the other what memorises would have
-    them all.
+    one alone what learns slowly would hardly get a time slice, by the other what memorises would
+    get them all.
 
-    The most promising has a turn in each round, unless it has stalled, beside those that will have
-    had the fewest batches in the middle of that turn, where each batch of the third counts three
-    times, of the fourth four times, and so on. So one after another begins, and the second need not
-    wait for the last. The first batches do not count until they have `BEGINNING` symbols; and those
-    of a run that has stalled count the more, the longer it has.
+    The most promising gets a time slice in each round, unless it has stalled, beside those that
+    will have had the fewest batches in the middle of that time slice, where each batch of the third
+    counts three times, of the fourth four times, and so on. So one after another begins, and the
+    second need not wait for the last. The first batches do not count until they have `BEGINNING`
+    symbols; and those of a run that has stalled count the more, the longer it has.
 
     Args:
         candidates: of all runs, by name, in the order of strategies.
-        width: how many have a turn in a round.
+        width: how many have a time slice in a round.
         sizes: symbols in a batch of each, where that is known.
     """
     able = [name for name, each in candidates.items() if each.can_go_on]
@@ -98,9 +98,9 @@ def next_round(
 
 
 def _counted(candidate: Candidate, size: int) -> float:
-    """The batches that count as those of a run, to the middle of its next turn."""
+    """The batches that count as those of a run, to the middle of its next time slice."""
     had = candidate.step if candidate.step * size >= BEGINNING else 0
-    return (had + TURN / 2) * max(1, candidate.stalled / STALLED)
+    return (had + TIME_SLICE / 2) * max(1, candidate.stalled / STALLED)
 
 
 def _places(candidates: Candidates, able: Sequence[str]) -> dict[str, int]:
@@ -119,10 +119,10 @@ def _tenths(candidate: Candidate) -> tuple[int, ...]:
 
 
 _trainers: dict[Path, Trainer] = {}
-"""Those that this process has had turns with, so that they need not be read again."""
+"""Those that this process has had time slices with, so that they need not be read again."""
 
 
-def take_turn(
+def train_time_slice(
     directory: Path,
     config: RunConfig,
     before: Candidate,
@@ -131,13 +131,13 @@ def take_turn(
     data: Path | None,
     unwanted: Callable[[], bool],
 ) -> Candidate:
-    """Train a run, in any process, until its turn or the run has ended, or is unwanted; save it.
+    """Train a run, in any process, until its time slice or the run ends or is unwanted; save it.
 
     Args:
-        directory: of the run, with what its turns before have left.
+        directory: of the run, with what its time slices before have left.
         config: of the run.
         before: how it stands.
-        size: batches of a turn.
+        size: batches of a time slice.
         device: where to compute.
         data: the folder of pairs that all share, for `prepared`.
         unwanted: whether it is to leave off, after one batch at least.
@@ -158,13 +158,13 @@ def take_turn(
         known = _trainers.pop(directory, None)
         if known and known.state.step == before.step:
             trainer = known
-        else:  # another process has had the last turn with it
+        else:  # another process has had the last time slice with it
             resumed = bool(before.step) or has_last(directory)
             trainer = Trainer(config, directory, find_device(device), resumed=resumed, data=data)
         trainer.run_until(is_over, records.append)
         candidate = _candidate(trainer, records).after(before)
     except Exception as error:
-        if isinstance(error, FailedStart):
+        if isinstance(error, FailedAttempt):
             return before.model_copy(update={"failed": error.reason})
         if is_out_of_memory(error):
             return before.model_copy(update={"failed": "not enough memory"})
@@ -176,11 +176,11 @@ def take_turn(
 
 
 def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
-    """How a run stands after a turn in which it had some records."""
-    state, progress, start = trainer.state, trainer.state.progress, trainer.state.start
-    now = (state.step, state.starts.attempt)
+    """How a run stands after a time slice in which it had some records."""
+    state, progress, attempt = trainer.state, trainer.state.progress, trainer.state.attempt
+    now = (state.step, state.attempts.number)
     measured = (each for each in records if (each.step, each.attempt) == now and merit(each))
-    record = next(measured, None) or _measured(trainer, start.average.model)
+    record = next(measured, None) or _measured(trainer, attempt.average.model)
     best = merit(record)
     kept = progress.best[-len(best) :]
     if len(kept) == len(best):
@@ -192,7 +192,7 @@ def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
         step=state.step,
         seconds=round(progress.seconds, 1),
         ended=progress.ended or trainer.budget_spent(),
-        loss=start.losses.running,
+        loss=attempt.losses.running,
         train=train.coarse if train else None,
         test=test.coarse if test else None,
         best=best,
@@ -200,13 +200,14 @@ def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
 
 
 def _measured(trainer: Trainer, model: Transducer) -> Record:
-    """A record of a model that was not measured in its turn, however high its loss is."""
-    source, start = trainer.source, trainer.state.start
-    loss = source.nats("100%") if start.losses.running is None else start.losses.running
-    step, attempt = trainer.state.step, trainer.state.starts.attempt
+    """A record of a model that was not measured in its time slice, however high its loss is."""
+    source, state, attempt = trainer.source, trainer.state, trainer.state.attempt
+    loss = source.nats("100%") if attempt.losses.running is None else attempt.losses.running
     # What follows the loss does not matter here.
-    record = Record(step, attempt, trainer.state.progress.seconds, loss, 0.0, start.rate, None, {})
-    source.measure(model, start.moment._replace(loss=0.0), record)
+    record = Record(
+        state.step, state.attempts.number, state.progress.seconds, loss, 0.0, attempt.rate, None, {}
+    )
+    source.measure(model, attempt.moment._replace(loss=0.0), record)
     return record
 
 
@@ -248,7 +249,7 @@ def begin(
 
 
 class Race:
-    """Runs that take turns, each in a directory of its own within that of the race.
+    """Runs that take time slices in turn, each in a directory of its own within that of the race.
 
     Attributes:
         directory: of the race, where its best run ends.
@@ -317,7 +318,7 @@ class Race:
                 yield
 
     def _check_places(self) -> None:
-        """Raise `CheckpointError` if something is missing of a run that may have another turn."""
+        """Raise `CheckpointError` if a file of a run that may get another time slice is missing."""
         for name, each in self.state.latest.items() if self.state.can_go_on else ():
             place = self.place(name)
             if each.can_go_on and not (place / CONFIG).is_file():
@@ -326,9 +327,9 @@ class Race:
                 raise CheckpointError(f"{place / 'last'}: missing; the race can't go on without it")
 
     def run(self, show: Callable[[], None]) -> None:
-        """Have all take turns until one has solved the task, or the time is over.
+        """Have all take time slices in turn until one has solved the task, or the time is over.
 
-        One has at least a batch, however short the time is. `show` is called after each turn.
+        One has at least a batch, however short the time is. `show` is called after each time slice.
 
         Raises `StacktransError` if no run can be trained, or one can't be read or written.
         """
@@ -343,7 +344,7 @@ class Race:
         finally:
             _trainers.clear()  # others may change them from now on
         if not (self._decided or self.stop_requested):  # the time is over: each has what it had
-            state.candidates, state.ahead = state.latest | self._left_off, {}
+            state.candidates, state.pending = state.latest | self._left_off, {}
             state.winner = state.best if state.candidates[state.best].solved else None
         self._save()
         failed = {name: each.failed for name, each in state.candidates.items()}
@@ -380,50 +381,52 @@ class Race:
         """Carry out a round, and note it when it is complete or nothing can change it any more."""
         state = self.state
         names = next_round(state.candidates, WIDTH, state.sizes)
-        while not self._decided and not all(map(state.ahead.get, names)):
+        while not self._decided and not all(map(state.pending.get, names)):
             self._employ(pool, names)
             if not pool.at_work:
                 return
             self._gather(pool, show)
-            self._decided = _winner(names, state.ahead) is not None
-        state.rounds, state.winner = state.rounds + 1, _winner(names, state.ahead)
-        for name in filter(state.ahead.get, names):
-            state.candidates[name] = state.ahead[name].pop(0)
+            self._decided = _winner(names, state.pending) is not None
+        state.rounds, state.winner = state.rounds + 1, _winner(names, state.pending)
+        for name in filter(state.pending.get, names):
+            state.candidates[name] = state.pending[name].pop(0)
         self._save()
 
     def _gather(self, pool: Pool, show: Callable[[], None]) -> None:
-        """Note the turns that are done next, or left off."""
+        """Note the time slices that are done next, or left off."""
         for name, found in pool.finished():
             before = self.state.latest[name]
             if found == KILLED:
                 found = before.model_copy(update={"failed": KILLED})
-            if found.can_go_on and found.step < before.step + TURN:
+            if found.can_go_on and found.step < before.step + TIME_SLICE:
                 self._left_off[name] = found
             else:
                 self._left_off.pop(name, None)
-                self.state.ahead.setdefault(name, []).append(found)
+                self.state.pending.setdefault(name, []).append(found)
                 self._save()
             show()
 
     def _employ(self, pool: Pool, names: Sequence[str]) -> None:
-        """Give work to all processes: the turns of a round, and those that are likely to come."""
+        """Give processes time slices: those of a round, then those that are likely to come."""
         state, latest = self.state, self.state.latest
         begins = self._must_begin and not pool.at_work
         while pool.is_free and (begins or not self._is_over()):
             begins, idle = False, latest.keys() - pool.at_work
-            todo = [name for name in names if name in idle and not state.ahead.get(name)]
+            todo = [name for name in names if name in idle and not state.pending.get(name)]
             todo = todo or [
                 name
                 for name in next_round(latest, len(latest), state.sizes)
-                if name in idle and len(state.ahead.get(name, ())) < MOST_AHEAD
+                if name in idle and len(state.pending.get(name, ())) < MOST_PENDING
             ]
             if not todo:
                 break
-            pool.submit({name: self._turn(name, latest[name]) for name in todo})
+            pool.submit({name: self._time_slice(name, latest[name]) for name in todo})
 
-    def _turn(self, name: str, before: Candidate) -> Callable[..., Candidate]:
+    def _time_slice(self, name: str, before: Candidate) -> Callable[..., Candidate]:
         place, config = self.place(name), self.configs[name]
-        return partial(take_turn, place, config, before, TURN, self._device, self._data)
+        return partial(
+            train_time_slice, place, config, before, TIME_SLICE, self._device, self._data
+        )
 
     def _save(self) -> None:
         self.state.seconds = self.elapsed
@@ -455,7 +458,7 @@ class Race:
         config, device = read_config(last), find_device(self._device)
         trainer = Trainer(config, self.directory, device, resumed=True, data=self._data)
         trainer.outcome, trainer.source.threads = self.outcome, self._workers
-        # It may have been left off in a turn that does not count.
+        # It may have been left off in a time slice that does not count.
         steps = None if state.winner else max(1, trainer.state.step)
         trainer.state.command = shell_text(single_run_command(state.command, name, steps))
         return trainer
@@ -466,12 +469,12 @@ class Race:
             _remove(self.directory / CANDIDATES)
 
 
-def _winner(names: Sequence[str], ahead: Mapping[str, Sequence[Candidate]]) -> str | None:
+def _winner(names: Sequence[str], pending: Mapping[str, Sequence[Candidate]]) -> str | None:
     """The best run that has solved the task in a round; None if no run has, or one is not done."""
-    if not all(map(ahead.get, names)):
+    if not all(map(pending.get, names)):
         return None
-    solved = [name for name in names if ahead[name][0].solved]
-    return max(solved, key=lambda name: ahead[name][0].merit, default=None)
+    solved = [name for name in names if pending[name][0].solved]
+    return max(solved, key=lambda name: pending[name][0].merit, default=None)
 
 
 def _remove(path: Path) -> None:

@@ -30,7 +30,7 @@ RULES = {
     "converged": "the training perplexity stopped improving",
     "development": "the accuracy on the development set stopped improving",
     "epochs": "the training set was used for the requested number of epochs",
-    "starts": "every start has come to its end",
+    "attempts": "every attempt has come to its end",
     "max_steps": "the budget of batches was spent",
     "time_limit": "the time limit was reached",
     "budget": "the race of strategies was out of time",
@@ -62,7 +62,7 @@ class Record:
 
     Attributes:
         step: batches trained on since the run began.
-        attempt: number of the start, from 1.
+        attempt: number of the attempt, from 1.
         seconds: time trained since the run began.
         loss: mean nats a scored symbol since the record before; `perplexity` is its exponential.
         lengths: shortest and longest source that is trained on next; None on a text.
@@ -123,7 +123,7 @@ class Summary:
         decided_by: what the run went by when it stopped.
         reported_on: what the accuracies here are measured on, which decided nothing.
         steps: batches trained on, all attempts together.
-        attempts: number of starts.
+        attempts: number of attempts.
         seconds: time trained.
         best_step: the batch after which the kept weights were taken.
         train: accuracy of the kept weights on training lengths, or on the training set; so are
@@ -256,7 +256,7 @@ def _set_of(config: RunConfig, part: str) -> str:
 
 
 class Candidate(BaseModel):
-    """A candidate of a race, and how far it has come in its turns.
+    """A candidate of a race, and how far it has come in its time slices.
 
     Attributes:
         step: batches that it was trained on.
@@ -264,12 +264,12 @@ class Candidate(BaseModel):
         ended: the rule or the budget that has ended its training, if one has.
         failed: why it can't continue, if it can't.
         loss: mean of its recent losses, nats a symbol; None before there is one.
-        train: coarse accuracy after its last turn, as in a `Record`; so is `test`. None before it
-            had one.
+        train: coarse accuracy after its last time slice, as in a `Record`; so is `test`. None
+            before it had one.
         best: the `records.merit` of the weights that it has saved as its best, or would save now;
-            empty before it had a turn.
-        furthest: the best `test` of all turns, and of these the best `train`.
-        stalled: turns since it has come so far.
+            empty before it had a time slice.
+        furthest: the best `test` of all time slices, and of these the best `train`.
+        stalled: time slices since it has come so far.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -286,7 +286,7 @@ class Candidate(BaseModel):
     stalled: Count = 0
 
     def after(self, before: "Candidate") -> "Candidate":
-        """This one, with what follows from how far it had come a turn before."""
+        """This one, with what follows from how far it had come a time slice before."""
         reached = (self.test or 0.0, self.train or 0.0)
         if reached > before.furthest:
             return self.model_copy(update={"furthest": reached, "stalled": 0})
@@ -300,7 +300,7 @@ class Candidate(BaseModel):
 
     @property
     def can_go_on(self) -> bool:
-        """Whether it can have another turn."""
+        """Whether it can have another time slice."""
         return not self.ended and not self.failed
 
     @property
@@ -319,7 +319,7 @@ class RaceState(BaseModel):
         rounds: number of rounds.
         winner: the run that has solved the task; None before one has.
         candidates: of all runs after the last round, by name, in the order of strategies.
-        ahead: after each turn that a run has had since.
+        pending: those after the time slices of a run that no round has counted yet.
         sizes: symbols in a batch of each run whose batches are made by these.
     """
 
@@ -331,13 +331,13 @@ class RaceState(BaseModel):
     rounds: Count = 0
     winner: str | None = None
     candidates: Annotated[dict[Name, Candidate], Field(min_length=1)]
-    ahead: dict[Name, list[Candidate]] = {}
+    pending: dict[Name, list[Candidate]] = {}
     sizes: dict[Name, Annotated[int, Field(gt=0)]] = {}
 
     @property
     def latest(self) -> dict[str, Candidate]:
-        """How each run stands after its last turn."""
-        since = {name: turns[-1] for name, turns in self.ahead.items() if turns}
+        """How each run stands after its last time slice."""
+        since = {name: results[-1] for name, results in self.pending.items() if results}
         return self.candidates | since
 
     @property

@@ -209,7 +209,7 @@ def resume(
     if budget is not None or workers is not None:
         raise UsageError(f"{directory}: no race that could go on; it is a single run")
     trainer = Trainer.resume(directory, limits, find_device(device))
-    steps, seconds = trainer.state.start.run_step, trainer.state.progress.seconds
+    steps, seconds = trainer.state.attempt.run_step, trainer.state.progress.seconds
     done = {"max_steps": (steps, "batches"), "time_limit": (seconds, "seconds")}
     for layer in limits:
         for name, value in layer.settings["training"].items():

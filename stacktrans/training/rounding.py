@@ -12,7 +12,7 @@ from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.training_config import ROUNDINGS, TrainingConfig
 from stacktrans.tasks.layout import Layout, Pair
-from stacktrans.training.start import Start, indecision
+from stacktrans.training.attempt import Attempt, indecision
 from stacktrans.training.state import StatefulPart, Weights
 
 SHARPNESS = 4096.0
@@ -43,60 +43,62 @@ class Rounding(StatefulPart):
         self._first_rate = training.settle.rate if training.settle else 1.0
         self._solved = training.solved.accuracy
 
-    def certain(self, start: Start, go_on: Callable[[], None], may_fail: bool) -> Transducer | None:
+    def certain(
+        self, attempt: Attempt, go_on: Callable[[], None], may_fail: bool
+    ) -> Transducer | None:
         """The model of the weights `uncertain`: rounded, pruned, and hard where that loses nothing.
 
         Args:
-            start: whose model is trained further; its own weights are lost.
+            attempt: whose model is trained further; its own weights are lost.
             go_on: called after each batch; may raise what is to end it.
             may_fail: whether to give None if the hard model does not solve the task.
         """
         assert self.uncertain is not None
-        best, lossless = start.new_model(), self._rounding.lossless
+        best, lossless = attempt.new_model(), self._rounding.lossless
         best.load_state_dict(self.uncertain)
         best.eval()
-        before = soft, hard = self._measured(best, start)
+        before = soft, hard = self._measured(best, attempt)
         # One that is right when hard may still not be sure of it.
         if not lossless or hard < soft:
-            self._fine_tune(start, self.uncertain, go_on)
-            after = self._measured(start.model, start)
-            if not start.is_finite():
-                start.draw()  # what is saved must be readable
-                start.model.load_state_dict(best.state_dict())
+            self._fine_tune(attempt, self.uncertain, go_on)
+            after = self._measured(attempt.model, attempt)
+            if not attempt.is_finite():
+                attempt.draw()  # what is saved must be readable
+                attempt.model.load_state_dict(best.state_dict())
             elif as_good(after, before) if lossless else min(after) >= min(before):
-                best, before = start.model, after
+                best, before = attempt.model, after
             if may_fail and not lossless and min(before) < self._solved:
                 return None
-        smaller = without_needless(best, lambda model: self._measured(model, start))
-        soft, hard = before if smaller is best else self._measured(smaller, start)
+        smaller = without_needless(best, lambda model: self._measured(model, attempt))
+        soft, hard = before if smaller is best else self._measured(smaller, attempt)
         if not hard >= soft > 0:
             return smaller
         sharp = copy.deepcopy(smaller)
         sharp.sharpen(SHARPNESS)
         return sharp
 
-    def _fine_tune(self, start: Start, weights: Weights, go_on: Callable[[], None]) -> None:
+    def _fine_tune(self, attempt: Attempt, weights: Weights, go_on: Callable[[], None]) -> None:
         """Train with signals that are ever less undecided; the last weights or the best stay."""
 
         def train(batches: int) -> None:
             for _ in range(batches):
-                start.train_on_batch()
+                attempt.train_on_batch()
                 go_on()
 
-        rounding, model = self._rounding, start.model
+        rounding, model = self._rounding, attempt.model
         model.load_state_dict(weights)
-        start.renew_optimizer()
-        start.multiply_rate(self._first_rate)
+        attempt.renew_optimizer()
+        attempt.multiply_rate(self._first_rate)
         best, kept = -1.0, weights
         signals = [*model.operation.signals.parameters()] if model.operation else []
         for _ in range(rounding.most if signals else 0):
             with torch.no_grad():
                 for weight in signals:
                     weight.mul_(rounding.factor)
-            start.multiply_rate(rounding.rate)
+            attempt.multiply_rate(rounding.rate)
             train(rounding.batches)
-            undecided = float(indecision(start.signals))
-            if rounding.best and (worse := min(self._measured(model, start))) >= best:
+            undecided = float(indecision(attempt.signals))
+            if rounding.best and (worse := min(self._measured(model, attempt))) >= best:
                 best, kept = worse, copy.deepcopy(model.state_dict())
             if undecided < rounding.indecision:
                 break
@@ -105,19 +107,19 @@ class Rounding(StatefulPart):
         if rounding.lossless:
             # Each of the last weights may be a little wrong, where their mean is not.
             train(SETTLED_AFTER)
-            model.load_state_dict(start.average.model.state_dict())
+            model.load_state_dict(attempt.average.model.state_dict())
 
-    def _measured(self, model: Transducer, start: Start) -> Accuracies:
+    def _measured(self, model: Transducer, attempt: Attempt) -> Accuracies:
         """As `accuracies`; if lossless, on fewer strings if some of the first are wrong."""
-        source = start.source
+        source = attempt.source
 
         def worst() -> float:
-            found = source.accuracies(model, Purpose.VALIDATION, start.moment)
+            found = source.accuracies(model, Purpose.VALIDATION, attempt.moment)
             return min(each.coarse for each in found)
 
         with computing_with(source.threads):
             if not self._rounding.lossless:
-                return accuracies(model, source.layout, source.validation(start.moment))
+                return accuracies(model, source.layout, source.validation(attempt.moment))
             soft = worst()
             with model.hard_signals():
                 return soft, worst()

@@ -31,6 +31,7 @@ from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import load_weights
 from stacktrans.settings.config import RunConfig
+from stacktrans.training.attempt import Attempt, Attempts
 from stacktrans.training.initial_weights import FirstWeights
 from stacktrans.training.records import (
     BUDGETS,
@@ -45,7 +46,6 @@ from stacktrans.training.records import (
 )
 from stacktrans.training.rounding import Rounding
 from stacktrans.training.sources import Source
-from stacktrans.training.start import Start, Starts
 from stacktrans.training.state import Count, Merit, Number, StatefulPart, check_keys, check_value
 
 LAYOUT = 2
@@ -56,8 +56,8 @@ class TrainingError(StacktransError):
     """Training can't continue."""
 
 
-class FailedStart(TrainingError):
-    """A start has failed, for some reason, and no other may follow."""
+class FailedAttempt(TrainingError):
+    """An attempt has failed, for some reason, and no other may follow."""
 
     def __init__(self, reason: str, directory: Path, *, measured: bool) -> None:
         kept = f"the best weights so far are in {directory}"
@@ -162,7 +162,7 @@ def lock(stream: IO[Any], directory: Path) -> None:
 
 
 class Progress(StatefulPart):
-    """How far a run is, all starts together.
+    """How far a run is, all attempts together.
 
     Attributes:
         best: how good the best weights are; empty if there are none.
@@ -191,35 +191,35 @@ class Progress(StatefulPart):
 
 
 class SavedRun:
-    """A run between two batches, at its n-th start, and what it writes into its directory."""
+    """A run between two batches, at its n-th attempt, and what it writes into its directory."""
 
     def __init__(
         self,
         source: Source,
         device: torch.device,
         command: str,
-        attempt: int,
+        number: int,
         first: FirstWeights | None = None,
     ) -> None:
         self.config, self.source, self.device, self.command = source.config, source, device, command
         self._first = first
-        self.progress, self.starts = Progress(), Starts(source.config, attempt)
+        self.progress, self.attempts = Progress(), Attempts(source.config, number)
         self.rounding = Rounding(source.config.training)
 
     @functools.cached_property
-    def start(self) -> Start:
-        """The start that learns now; its weights are drawn when it is first asked for."""
-        return Start(self.source, self.device, self.starts, self.rounding, self._first)
+    def attempt(self) -> Attempt:
+        """The attempt that learns now; its weights are drawn when it is first asked for."""
+        return Attempt(self.source, self.device, self.attempts, self.rounding, self._first)
 
     @property
     def step(self) -> int:
-        """Batches trained on, all starts together."""
-        return self.start.run_step
+        """Batches trained on, all attempts together."""
+        return self.attempt.run_step
 
     @property
     def parameter_count(self) -> int:
         """Number of parameters of the model."""
-        return sum(weight.numel() for weight in self.start.model.parameters())
+        return sum(weight.numel() for weight in self.attempt.model.parameters())
 
     @contextmanager
     def opened(self, directory: Path) -> Iterator[None]:
@@ -267,7 +267,7 @@ class SavedRun:
             decided_by=decided_by(self.config),
             reported_on=reported_on(self.config),
             steps=self.step,
-            attempts=self.starts.attempt,
+            attempts=self.attempts.number,
             seconds=round(self.progress.seconds, 1),
             best_step=self.progress.best_step,
             parameters=self.parameter_count,
@@ -281,22 +281,22 @@ class SavedRun:
 
     @property
     def needs_others(self) -> bool:
-        """Whether it can't continue without other starts, to be compared with or to follow it."""
-        compared = self.source.resumable and self.start.rule.compares_next
-        return self.starts.failed or self.progress.ended is not None or compared
+        """Whether it can't continue without other attempts, to be compared with or to follow it."""
+        compared = self.source.resumable and self.attempt.rule.compares_next
+        return self.attempts.failed or self.progress.ended is not None or compared
 
     def judge(self, record: Record) -> str | None:
         """Keep the weights if they are the best so far; a rule's name if it ends the run."""
-        progress, starts, rule = self.progress, self.starts, self.start.rule
+        progress, attempts, rule = self.progress, self.attempts, self.attempt.rule
         merit = rule.merit(record)
         if not merit:
             return None
         if merit >= progress.best:
             progress.best, progress.best_step = merit, self.step
             self.save_best(accuracy=achieved(record))
-        ended_by = rule.judge(record, merit, self.start)
-        starts.failed = bool(ended_by) and starts.more_wanted
-        return None if starts.failed else ended_by
+        ended_by = rule.judge(record, merit, self.attempt)
+        attempts.failed = bool(ended_by) and attempts.more_wanted
+        return None if attempts.failed else ended_by
 
     def end(self, rule: str) -> None:
         """Note that a rule has ended the training."""
@@ -313,7 +313,7 @@ class SavedRun:
         self, model: Transducer | None = None, config: RunConfig | None = None, **described: Any
     ) -> None:
         """Keep a model, or the running mean of the weights; see `checkpoint.save`."""
-        model = model or self.start.average.model
+        model = model or self.attempt.average.model
         config = config or self.config.model_copy(update={"model": model.config})
         described = {"sharpness": model.sharpness, **described}
         with self._staying():
@@ -329,11 +329,11 @@ class SavedRun:
             "layout": LAYOUT,
             "command": self.command,
             "progress": self.progress.state_dict(),
-            "starts": self.starts.state_dict(),
-            "start": self.start.state_dict(),
+            "attempts": self.attempts.state_dict(),
+            "attempt": self.attempt.state_dict(),
         }
         with self._staying():
-            weights = self.start.model.state_dict()
+            weights = self.attempt.model.state_dict()
             checkpoint.save(self._directory / "last", self.config, weights, state)
 
     def load(self, directory: Path) -> None:
@@ -362,28 +362,28 @@ class SavedRun:
             self._take(saved, metrics.stat().st_size if metrics.exists() else 0)
         except ValueError as error:
             raise CheckpointError(f"{path}: damaged ({error})") from error
-        load_weights(self.start.model, last / checkpoint.WEIGHTS)
+        load_weights(self.attempt.model, last / checkpoint.WEIGHTS)
 
     def _take(self, saved: dict[str, Any], written: int) -> None:
-        check_keys("state", saved, ("layout", "command", "progress", "starts", "start"))
+        check_keys("state", saved, ("layout", "command", "progress", "attempts", "attempt"))
         check_value("layout", saved["layout"], type(saved["layout"]) is int)
         check_value("command", saved["command"], isinstance(saved["command"], str))
-        self.command, progress, starts = saved["command"], self.progress, self.starts
+        self.command, progress, attempts = saved["command"], self.progress, self.attempts
         progress.load_state_dict(saved["progress"])
-        starts.load_state_dict(saved["starts"])
-        self.start.load_state_dict(saved["start"])
+        attempts.load_state_dict(saved["attempts"])
+        self.attempt.load_state_dict(saved["attempt"])
         size, best_step = progress.metrics_size, progress.best_step
         check_value("progress.metrics_size", size, size <= written)
         check_value("progress.best_step", best_step, best_step <= self.step)
-        check_value("starts.failed", starts.failed, not (starts.failed and progress.ended))
+        check_value("attempts.failed", attempts.failed, not (attempts.failed and progress.ended))
 
     def take_over(self, directory: Path, most: int | None) -> None:
-        """Take up a start that has not begun as far as another process has saved it.
+        """Take up an attempt that has not begun as far as another process has saved it.
 
-        If that can't be read, or is more than the `most` batches of the run, the start begins here.
+        If that can't be read or exceeds the `most` batches of the run, the attempt begins anew.
         """
-        ours, began, best = self.progress, self.starts.began, None
-        other = SavedRun(self.source, self.device, "", self.starts.attempt)
+        ours, began, best = self.progress, self.attempts.began, None
+        other = SavedRun(self.source, self.device, "", self.attempts.number)
         theirs = other.progress
         try:
             other.load(directory)
@@ -395,8 +395,8 @@ class SavedRun:
             return
         if most is not None and began + other.step > most:
             return
-        other.starts.began, other.starts.judged = began, self.starts.judged
-        self.starts, self.start, ours.ended = other.starts, other.start, theirs.ended
+        other.attempts.began, other.attempts.judged = began, self.attempts.judged
+        self.attempts, self.attempt, ours.ended = other.attempts, other.attempt, theirs.ended
         self.rounding = other.rounding
         for record in records:
             moved = {"step": record["step"] + began, "seconds": round(ours.seconds, 3)}

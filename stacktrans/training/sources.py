@@ -55,7 +55,7 @@ class Moment(NamedTuple):
     """A point in a run.
 
     Attributes:
-        attempt: number of the start, from 1.
+        attempt: number of the attempt, from 1.
         step: number of its batches that are done.
         share: of the training lengths, from the shortest on, that it is time for.
         loss: mean of recent losses, nats a symbol; None before there is one.
@@ -68,7 +68,7 @@ class Moment(NamedTuple):
 
 
 class Source(StatefulPart, ABC):
-    """What a run is trained on, start after start, and measured by: drawn strings by default.
+    """What a run is trained on, attempt after attempt, and measured by: drawn strings by default.
 
     What it gives depends on the run's seed and on the moment alone, so that a run that is
     interrupted and resumed comes to the same. What it must remember besides is its state.
@@ -117,7 +117,7 @@ class Source(StatefulPart, ABC):
         return task.law_of(lengths if lengths == self.ranges.test else self.ranges.train)
 
     def begin(self, model: Transducer) -> None:
-        """Go to the first batch of a start; its model has just been drawn, and may be changed."""
+        """Go to the first batch of an attempt; its newly drawn model may be changed."""
 
     @abstractmethod
     def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
@@ -431,7 +431,7 @@ class Pieces(Source):
     """
 
     epoch: Count = 0
-    """The epoch of the start that begins next, from 0."""
+    """The epoch of the attempt that begins next, from 0."""
 
     def __init__(self, config: RunConfig, task: Task) -> None:
         super().__init__(config, task)
@@ -439,7 +439,7 @@ class Pieces(Source):
 
     @abstractmethod
     def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
-        """The pieces of an epoch of a start."""
+        """The pieces of an epoch of an attempt."""
 
     def check(self) -> None:
         make_memory(self.config.model).check_carries()

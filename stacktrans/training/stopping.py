@@ -1,4 +1,4 @@
-"""When weights are better than others, and when a start has learned what it can."""
+"""When weights are better than others, and when an attempt has learned what it can."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from stacktrans.training.state import Count, Merit, StatefulPart, Weights, check
 
 
 class Learner(Protocol):
-    """What a rule may change of a start."""
+    """What a rule may change of an attempt."""
 
     model: Transducer
 
@@ -32,13 +32,13 @@ class Learner(Protocol):
 
 
 class StoppingRule(StatefulPart, ABC):
-    """What ends a start by its records."""
+    """What ends an attempt by its records."""
 
     name = "stopping"
 
     @property
     def compares_next(self) -> bool:
-        """Whether the next measurement compares the start with those before."""
+        """Whether the next measurement compares the attempt with those before."""
         return False
 
     def merit(self, record: Record) -> list[float]:
@@ -46,19 +46,19 @@ class StoppingRule(StatefulPart, ABC):
         return [*merit(record).values()]
 
     @abstractmethod
-    def judge(self, record: Record, merit: list[float], start: Learner) -> str | None:
-        """Go by a record and its merit; the key of `RULES` by which the start ends, if it does."""
+    def judge(self, record: Record, merit: list[float], attempt: Learner) -> str | None:
+        """Note a record and its merit; return the key of `RULES` that ends the attempt, if any."""
 
 
 class Solved(StoppingRule):
-    """Ends a start when the task is solved in so many measurements in a row, or never."""
+    """Ends an attempt when the task is solved in so many measurements in a row, or never."""
 
     in_a_row: Count = 0
 
     def __init__(self, training: TrainingConfig) -> None:
         self._solved = training.stop.solved if training.stop else None
 
-    def judge(self, record: Record, merit: list[float], start: Learner) -> str | None:
+    def judge(self, record: Record, merit: list[float], attempt: Learner) -> str | None:
         if self._solved is None:
             return None
         also = record.train if self._solved.ranges == "both" else record.test
@@ -68,7 +68,7 @@ class Solved(StoppingRule):
 
 
 class Patience(StoppingRule):
-    """Ends a start when for so many records nothing has become better, or at its last epoch.
+    """Ends an attempt when for so many records nothing has become better, or at its last epoch.
 
     The training perplexity is to become better; with sets of examples, the accuracy on
     the development set, which is measured once an epoch.
@@ -92,7 +92,7 @@ class Patience(StoppingRule):
             return [-record.loss, *super().merit(record)]
         return [record.development.symbols, *super().merit(record)] if record.development else []
 
-    def judge(self, record: Record, merit: list[float], start: Learner) -> str | None:
+    def judge(self, record: Record, merit: list[float], attempt: Learner) -> str | None:
         own = merit[:1]
         self.since += 1
         self.count += 1
@@ -104,7 +104,7 @@ class Patience(StoppingRule):
 
 
 class Development(StoppingRule):
-    """Ends a start when the development set is right so often in a row, or no better; or never.
+    """Ends an attempt when the development set is right so often in a row, or no better; or never.
 
     Attributes:
         best: the best accuracy, coarse and fine; empty before there is one.
@@ -122,7 +122,7 @@ class Development(StoppingRule):
         self._patience = given.patience if given else usual
         self.best = []
 
-    def judge(self, record: Record, merit: list[float], start: Learner) -> str | None:
+    def judge(self, record: Record, merit: list[float], attempt: Learner) -> str | None:
         assert record.development  # as there is a merit
         reached = [record.development.coarse, record.development.fine]
         self.since += 1
@@ -139,7 +139,7 @@ class Development(StoppingRule):
 class Falling(StoppingRule):
     """Returns to the best weights with a lower rate after each epoch in which nothing is gained.
 
-    It ends a start when the rate is too low, or after so many epochs, or when it is worse than
+    It ends an attempt when the rate is too low, or after so many epochs, or when it is worse than
     those before (joulin2015, section 4).
 
     Attributes:
@@ -165,28 +165,28 @@ class Falling(StoppingRule):
     def merit(self, record: Record) -> list[float]:
         return [] if record.validation is None else [-record.validation, *super().merit(record)]
 
-    def judge(self, record: Record, merit: list[float], start: Learner) -> str | None:
+    def judge(self, record: Record, merit: list[float], attempt: Learner) -> str | None:
         if (own := merit[:1]) > self.best:
-            self.best, self.kept = own, deepcopy(start.model.state_dict())
+            self.best, self.kept = own, deepcopy(attempt.model.state_dict())
         else:
-            start.model.load_state_dict(self.kept)
-            start.multiply_rate(self._stream.RATE_DECAY)
+            attempt.model.load_state_dict(self.kept)
+            attempt.multiply_rate(self._stream.RATE_DECAY)
         compared, self.epochs = self.compares_next, self.epochs + 1
         worse = compared and self._is_worse(-self.best[0])
-        over = start.rate < self._stream.LEAST_RATE or self.epochs >= self._stream.epochs
-        return "starts" if over or worse else None
+        over = attempt.rate < self._stream.LEAST_RATE or self.epochs >= self._stream.epochs
+        return "attempts" if over or worse else None
 
     def check_state(self) -> None:
         check_value("stopping.epochs", self.epochs, self.epochs <= self._stream.epochs)
 
 
 def rule_of(config: RunConfig, is_worse: Callable[[float], bool], weights: Weights) -> StoppingRule:
-    """What ends a start of a run.
+    """What ends an attempt of a run.
 
     Args:
         config: of the run.
-        is_worse: whether a validation loss is worse than those of the starts before.
-        weights: that the start has begun with.
+        is_worse: whether a validation loss is worse than those of the attempts before.
+        weights: that the attempt has begun with.
     """
     training = config.training
     if training.stream:

@@ -1,4 +1,4 @@
-"""The loop of training: what a run is trained on, batches, records, starts, and its end."""
+"""The loop of training: what a run is trained on, batches, records, attempts, and its end."""
 
 import contextlib
 import json
@@ -40,7 +40,7 @@ from stacktrans.training.records import (
     raced,
     started_from,
 )
-from stacktrans.training.saving import FailedStart, SavedRun, has_last
+from stacktrans.training.saving import FailedAttempt, SavedRun, has_last
 from stacktrans.training.sources import Examples, Files, Source, Streams, Strings, Texts
 
 WITHOUT = 200
@@ -59,7 +59,7 @@ class Interrupted(Exception):
 
 
 class Trainer:
-    """Runs one training run, in a directory of its own, from its n-th start on.
+    """Runs one training run, in a directory of its own, from its n-th attempt on.
 
     One that is `resumed` takes up what its directory has, and needs no checkpoint that it has
     started from. `data` is the folder of pairs that `prepared` takes.
@@ -79,7 +79,7 @@ class Trainer:
         directory: Path,
         device: torch.device,
         command: str = "",
-        attempt: int = 1,
+        number: int = 1,
         resumed: bool = False,
         data: Path | None = None,
     ) -> None:
@@ -94,7 +94,7 @@ class Trainer:
         self.config = source.config
         self.directory, self.stop_requested = directory, 0
         self.outcome: str | None = None
-        self.state = SavedRun(source, device, command, attempt, first)
+        self.state = SavedRun(source, device, command, number, first)
         self._max_steps, self._time_limit = config.training.max_steps, config.training.time_limit
         if resumed:
             self.state.load(directory)
@@ -139,7 +139,7 @@ class Trainer:
         self._report, state = report, self.state
         with (
             state.opened(self.directory),
-            Ahead(self.config, self.directory, state.device) as self._ahead,
+            SpeculativeAttempts(self.config, self.directory, state.device) as self._speculative,
         ):
             while not (state.progress.ended or self.budget_spent() or is_over()):
                 began = time.monotonic()
@@ -152,11 +152,13 @@ class Trainer:
         """Train until a rule or a budget ends the run, and say which."""
         progress = self.state.progress
         outcome = progress.outcome or self.outcome or self.budget_spent()
-        with Ahead(self.config, self.directory, self.state.device) as self._ahead:
+        with SpeculativeAttempts(
+            self.config, self.directory, self.state.device
+        ) as self._speculative:
             while not outcome and not self.stop_requested:
                 began = time.monotonic()
                 if progress.ended is None:
-                    self._ahead.train(self.state.starts.needed(self.state.start.step))
+                    self._speculative.train(self.state.attempts.needed(self.state.attempt.step))
                     self._advance()
                 elif self._made_certain():
                     outcome = progress.ended
@@ -172,29 +174,29 @@ class Trainer:
         """The budget that is spent, if one is."""
         if self.state.progress.ended:  # what a rule has ended is made certain, whatever the budget
             return None
-        if self._max_steps is not None and self.state.start.run_step >= self._max_steps:
+        if self._max_steps is not None and self.state.attempt.run_step >= self._max_steps:
             return "max_steps"
         limit, seconds = self._time_limit, self.state.progress.seconds
         return "time_limit" if limit is not None and seconds >= limit else None
 
     def _advance(self) -> None:
-        """One batch and what is due after it; or a new start, if the last one has failed."""
-        start, starts = self.state.start, self.state.starts
-        if starts.failed:
+        """One batch and what is due after it; or a new attempt, if the last one has failed."""
+        attempt, attempts = self.state.attempt, self.state.attempts
+        if attempts.failed:
             self._restart()
             return
-        start.train_on_batch()
-        if not math.isfinite(start.losses.running or 0.0):
+        attempt.train_on_batch()
+        if not math.isfinite(attempt.losses.running or 0.0):
             self._diverge()
             return
-        rule, (measured, recorded) = None, self.source.due(start.step)
+        rule, (measured, recorded) = None, self.source.due(attempt.step)
         if recorded:
             self._check_weights()
-        if recorded and not starts.failed:
+        if recorded and not attempts.failed:
             rule = self._record(measured)
         if rule:
             self.state.end(rule)
-        elif reason := starts.failure(start):
+        elif reason := attempts.failure(attempt):
             self._fail(reason)
         # Last, so that a resumed run finds every decision taken.
         if measured or rule:
@@ -202,10 +204,10 @@ class Trainer:
 
     def _record(self, measured: bool) -> str | None:
         """Write and report a record; a rule's name if it ends the run."""
-        start = self.state.start
-        record = start.record(round(self.state.progress.seconds, 3))
+        attempt = self.state.attempt
+        record = attempt.record(round(self.state.progress.seconds, 3))
         if measured:
-            self.source.measure(start.average.model, start.moment, record)
+            self.source.measure(attempt.average.model, attempt.moment, record)
         if not math.isfinite(record.validation or 0.0):
             self._diverge()
             return None
@@ -215,7 +217,7 @@ class Trainer:
 
     def _made_certain(self) -> bool:
         """Round and prune the kept weights, if asked for; whether the run ends so."""
-        start, may_fail = self.state.start, self.state.starts.another_allowed
+        attempt, may_fail = self.state.attempt, self.state.attempts.another_allowed
         if self.state.rounding.uncertain is None:
             return True
 
@@ -223,7 +225,7 @@ class Trainer:
             if self.stop_requested:
                 raise Interrupted(self.stop_requested)
 
-        best = self.state.rounding.certain(start, go_on, may_fail)
+        best = self.state.rounding.certain(attempt, go_on, may_fail)
         if best is None:
             self._fail("the model is wrong when it is hard")
             return False
@@ -231,37 +233,37 @@ class Trainer:
         return True
 
     def _check_weights(self) -> None:
-        """Have the start end if its weights are not finite, and so must not be saved."""
-        if not self.state.start.is_finite():
+        """Have the attempt end if its weights are not finite, and so must not be saved."""
+        if not self.state.attempt.is_finite():
             self._diverge()
 
     def _diverge(self) -> None:
-        """Have a start end whose loss or weights are not finite."""
-        # What is saved must be readable; nothing of this start is needed any more.
-        self.state.start.losses.forget()
-        self.state.start.draw()
+        """Have an attempt end whose loss or weights are not finite."""
+        # What is saved must be readable; nothing of this attempt is needed any more.
+        self.state.attempt.losses.forget()
+        self.state.attempt.draw()
         self._fail(f"the loss is not a finite number after batch {self.state.step}")
 
     def _fail(self, reason: str) -> None:
-        """Have the run start again, if another start is allowed."""
+        """Have the run attempt again, if another attempt is allowed."""
         state = self.state
-        if not state.starts.another_allowed:
-            if self.config.training.stream and state.progress.best:  # of the starts before
-                state.end("starts")
+        if not state.attempts.another_allowed:
+            if self.config.training.stream and state.progress.best:  # of the attempts before
+                state.end("attempts")
                 return
-            raise FailedStart(reason, self.directory, measured=bool(state.progress.best))
-        state.starts.failed, state.progress.ended = True, None
+            raise FailedAttempt(reason, self.directory, measured=bool(state.progress.best))
+        state.attempts.failed, state.progress.ended = True, None
         state.rounding.uncertain = None
 
     def _restart(self) -> None:
         state = self.state
-        state.starts.begin_next(state.step)
-        del state.start
-        if trained := self._ahead.take(state.starts.attempt):
+        state.attempts.begin_next(state.step)
+        del state.attempt
+        if trained := self._speculative.take(state.attempts.number):
             state.take_over(trained, self._max_steps)
         if state.progress.ended:
             state.end(state.progress.ended)
-        if state.start.step:
+        if state.attempt.step:
             state.save_last()
 
     def _finish(self, outcome: str) -> Summary:
@@ -277,13 +279,13 @@ class Trainer:
         summary = state.summary(outcome)
         summary.race = raced(self.directory)
         with computing_with(self.source.threads):
-            self.source.report(kept.model, state.start.moment, summary)
+            self.source.report(kept.model, state.attempt.moment, summary)
             if self.config.is_rounded:
                 with kept.model.hard_signals():
-                    summary.hard = self.source.tested(kept.model, state.start.moment)
+                    summary.hard = self.source.tested(kept.model, state.attempt.moment)
             if self.config.task.lengths is not None:
                 summary.without = {
-                    part: self.source.tested(left.model, state.start.moment, WITHOUT)
+                    part: self.source.tested(left.model, state.attempt.moment, WITHOUT)
                     for part, left in ablations(kept)
                 }
         card = model_card(kept, asdict(summary), self.directory)
@@ -322,15 +324,15 @@ def stopping(run: Stoppable) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-class Ahead:
-    """The starts that a run may need next, trained by other processes meanwhile.
+class SpeculativeAttempts:
+    """The attempts that a run may need next, trained by other processes meanwhile.
 
-    A start depends on nothing but the seed and its number, so it can be trained before it is known
-    whether it will be needed. The run takes over its result. There are none with one worker, or
-    where nothing restarts.
+    An attempt depends on nothing but the seed and its number, so it can be trained before it is
+    known whether it will be needed. The run takes over its result. There are none with one worker,
+    or where nothing restarts.
     """
 
-    FOLDER = ".ahead"
+    FOLDER = ".speculative"
     """Where in the run's directory they are."""
 
     def __init__(self, config: RunConfig, directory: Path, device: torch.device) -> None:
@@ -344,24 +346,24 @@ class Ahead:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def train(self, attempts: Sequence[int]) -> None:
-        """Train these starts, if they are not being trained; end all others if there are none."""
-        if not attempts and self.running:
+    def train(self, numbers: Sequence[int]) -> None:
+        """Train these attempts, if they are not being trained; end all others if there are none."""
+        if not numbers and self.running:
             self.stop()
-        for attempt in attempts:
-            if attempt not in self.running:
-                self.running[attempt] = self._begin(attempt)
+        for number in numbers:
+            if number not in self.running:
+                self.running[number] = self._begin(number)
 
-    def _begin(self, attempt: int) -> tuple[Process, Future[None]]:
-        place, process = self.folder / str(attempt), Process(self.config.workers)
+    def _begin(self, number: int) -> tuple[Process, Future[None]]:
+        place, process = self.folder / str(number), Process(self.config.workers)
         place.mkdir(parents=True, exist_ok=True)
-        return process, process.submit(train_ahead, self.config, place, self.device, attempt)
+        return process, process.submit(train_speculatively, self.config, place, self.device, number)
 
-    def take(self, attempt: int) -> Path | None:
-        """The run of a start as far as it was trained ahead; None if it was not."""
-        if attempt not in self.running:
+    def take(self, number: int) -> Path | None:
+        """The directory of an attempt as far as it was trained; None if it was not."""
+        if number not in self.running:
             return None
-        (process, done), place = self.running.pop(attempt), self.folder / str(attempt)
+        (process, done), place = self.running.pop(number), self.folder / str(number)
         if has_last(place):  # if it has not begun, there is nothing to wait for
             process.leave_off()
             wait([done])
@@ -376,16 +378,16 @@ class Ahead:
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def train_ahead(
+def train_speculatively(
     config: RunConfig,
     directory: Path,
     device: torch.device,
-    attempt: int,
+    number: int,
     unwanted: Callable[[], bool],
 ) -> None:
-    """Train a start until it is unwanted, ends, or can't go on without others, and save it."""
+    """Train an attempt until it is unwanted, ends, or can't go on without others, and save it."""
     with contextlib.suppress(StacktransError):  # which the run itself will meet
-        trainer = Trainer(config, directory, device, attempt=attempt)
+        trainer = Trainer(config, directory, device, number=number)
         trainer.run_until(lambda: unwanted() or trainer.state.needs_others)
 
 

@@ -1,4 +1,4 @@
-"""Starts trained ahead by other processes: they change nothing but the time it takes."""
+"""Speculative attempts, trained by other processes: they change nothing but the time it takes."""
 
 import signal
 import subprocess
@@ -17,7 +17,7 @@ from stacktrans.common.processes import Here, Process
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.records import Summary
-from stacktrans.training.trainer import Ahead, Trainer, train_ahead
+from stacktrans.training.trainer import SpeculativeAttempts, Trainer, train_speculatively
 
 SOON_FAILED = ("restart.after=20", "restart.loss=0.0001")
 
@@ -32,11 +32,11 @@ def train(directory: Path, *changes: str) -> Summary:
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Has what was trained ahead waited for, and tells how often it was taken over."""
+    """Has speculative attempts waited for, and tells how often it was taken over."""
     taken: list[int] = []
-    original = Ahead.take
+    original = SpeculativeAttempts.take
 
-    def patient(self: Ahead, attempt: int) -> Path | None:
+    def patient(self: SpeculativeAttempts, attempt: int) -> Path | None:
         if attempt in self.running:
             self.running[attempt][1].result(timeout=120)
         place = original(self, attempt)
@@ -44,19 +44,19 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             taken.append(attempt)
         return place
 
-    monkeypatch.setattr(Ahead, "take", patient)
+    monkeypatch.setattr(SpeculativeAttempts, "take", patient)
     return taken
 
 
-@pytest.mark.parametrize(("steps", "starts"), [(40, 2), (50, 3)])
+@pytest.mark.parametrize(("steps", "attempts"), [(40, 2), (50, 3)])
 def test_what_comes_out_is_the_same(
-    tmp_path: Path, patience: list[int], steps: int, starts: int
+    tmp_path: Path, patience: list[int], steps: int, attempts: int
 ) -> None:
     alone = train(tmp_path / "alone", f"max_steps={steps}")
     assert patience == []
     helped = train(tmp_path / "helped", f"max_steps={steps}", "workers=3")
-    assert patience == list(range(2, starts + 1))
-    assert (alone.attempts, alone.steps) == (helped.attempts, helped.steps) == (starts, steps)
+    assert patience == list(range(2, attempts + 1))
+    assert (alone.attempts, alone.steps) == (helped.attempts, helped.steps) == (attempts, steps)
     assert records_of(tmp_path / "alone") == records_of(tmp_path / "helped")
     assert alone.best_step == helped.best_step
     for kind in ("best", "last"):
@@ -65,24 +65,26 @@ def test_what_comes_out_is_the_same(
             weights_of(tmp_path / "helped" / kind),
         )
         assert all(torch.equal(weights[name], others[name]) for name in weights)
-    assert not (tmp_path / "helped" / Ahead.FOLDER).exists()
+    assert not (tmp_path / "helped" / SpeculativeAttempts.FOLDER).exists()
 
 
-def test_a_start_that_solved_the_task_ahead_ends_the_run(
+def test_an_attempt_that_solved_the_task_early_ends_the_run(
     tmp_path: Path, patience: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What is asked of the second start is so little that it has solved the task at once, before
+    # What is asked of the second attempt is so little that it has solved the task at once, before
     # the first has failed.
     place = tmp_path / "run"
-    original = Ahead._begin
+    original = SpeculativeAttempts._begin
 
-    def begin(self: Ahead, attempt: int) -> tuple[Process, Future[None]]:
+    def begin(self: SpeculativeAttempts, attempt: int) -> tuple[Process, Future[None]]:
         easy = soon_failed("solved.accuracy=0.001", "restart=null", "learning_rate=0.02")
-        process, done = original(Ahead(easy, self.folder.parent, self.device), attempt)
+        process, done = original(
+            SpeculativeAttempts(easy, self.folder.parent, self.device), attempt
+        )
         done.result()
         return process, done
 
-    monkeypatch.setattr(Ahead, "_begin", begin)
+    monkeypatch.setattr(SpeculativeAttempts, "_begin", begin)
     summary = train(place, "workers=2", "learning_rate=0.02", "max_steps=2000")
     assert (summary.outcome, summary.attempts) == ("solved", 2)
     steps = [record["step"] for record in records_of(place)]
@@ -94,13 +96,13 @@ def test_a_start_that_solved_the_task_ahead_ends_the_run(
 def test_nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(soon_failed("workers=3", "restart.after=1000"), tmp_path / "run")
     started: list[Future[None]] = []
-    original = Ahead.train
+    original = SpeculativeAttempts.train
 
-    def noted(self: Ahead, attempts: range) -> None:
+    def noted(self: SpeculativeAttempts, attempts: range) -> None:
         original(self, attempts)
         started[:] = [done for _, done in self.running.values()]
 
-    monkeypatch.setattr(Ahead, "train", noted)
+    monkeypatch.setattr(SpeculativeAttempts, "train", noted)
 
     def report(_: Any) -> None:
         raise KeyboardInterrupt
@@ -113,7 +115,7 @@ def test_nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Has starts trained ahead in this process, whole, and tells which they were."""
+    """Has attempts trained speculatively in this process, whole, and tells which they were."""
     begun: list[int] = []
 
     def here(of: int) -> Here:
@@ -121,27 +123,27 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noted(*arguments: Any) -> None:
         begun.append(arguments[3])
-        train_ahead(*arguments)
+        train_speculatively(*arguments)
 
     monkeypatch.setattr("stacktrans.training.trainer.Process", here)
-    monkeypatch.setattr("stacktrans.training.trainer.train_ahead", noted)
+    monkeypatch.setattr("stacktrans.training.trainer.train_speculatively", noted)
     return begun
 
 
-def test_a_start_that_was_killed_is_taken_over_as_far_as_it_was_saved(
+def test_an_attempt_that_was_killed_is_taken_over_as_far_as_it_was_saved(
     tmp_path: Path, at_once: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = train(tmp_path / "alone", "max_steps=40", "restart.after=25")
-    original = Ahead.take
+    original = SpeculativeAttempts.take
 
-    def killed(self: Ahead, attempt: int) -> Path | None:
+    def killed(self: SpeculativeAttempts, attempt: int) -> Path | None:
         place = original(self, attempt)
         assert place is not None
         with (place / "metrics.jsonl").open("a") as metrics:
             metrics.write('{"step": 17, "att')
         return place
 
-    monkeypatch.setattr(Ahead, "take", killed)
+    monkeypatch.setattr(SpeculativeAttempts, "take", killed)
     helped = train(tmp_path / "helped", "max_steps=60", "restart.after=25", "workers=2")
     assert helped.attempts == 3
     count = len(records_of(tmp_path / "alone"))
@@ -150,7 +152,7 @@ def test_a_start_that_was_killed_is_taken_over_as_far_as_it_was_saved(
     assert at_once == [2, 3, 4]
 
 
-def test_a_start_that_diverges_ahead_is_left_for_the_next(
+def test_an_attempt_that_diverges_early_is_left_for_the_next(
     tmp_path: Path, at_once: list[int]
 ) -> None:
     changes = ("learning_rate=1e30", "gradient_clip={norm: 1e30}", "max_steps=8")
@@ -162,7 +164,7 @@ def test_a_start_that_diverges_ahead_is_left_for_the_next(
 
 
 def assert_same_with_help(directory: Path, config: RunConfig) -> None:
-    """A run is the same if its starts are trained ahead."""
+    """A run is the same if its attempts are trained speculatively."""
     summaries = []
     for workers in (1, 2):
         own = config.model_copy(update={"workers": workers})
@@ -173,7 +175,7 @@ def assert_same_with_help(directory: Path, config: RunConfig) -> None:
     assert_same_run(directory / "1", directory / "2")
 
 
-STREAM = "sequences: 4, steps: 20, epochs: 22, starts: 3"
+STREAM = "sequences: 4, steps: 20, epochs: 22, attempts: 3"
 STREAMS = {
     "stream": lambda *changes: stream_run("rounding=published", *changes, stream=STREAM),
     "stream that restarts": lambda *changes: stream_run(
@@ -184,14 +186,14 @@ STREAMS = {
 
 @pytest.mark.usefixtures("brief_rounding")
 @pytest.mark.parametrize("kind", STREAMS)
-def test_starts_on_streams_are_trained_ahead_until_they_are_judged(
+def test_attempts_on_streams_are_speculative_until_they_are_judged(
     tmp_path: Path, at_once: list[int], kind: str
 ) -> None:
     assert_same_with_help(tmp_path, STREAMS[kind]())
     assert at_once == [2, 3]
 
 
-def test_starts_on_a_text_are_trained_ahead(tmp_path: Path, at_once: list[int]) -> None:
+def test_attempts_on_a_text_are_speculative(tmp_path: Path, at_once: list[int]) -> None:
     parts = {"train": 20, "valid": 4, "test": 4}
     for part, lines in parts.items():
         (tmp_path / f"{part}.txt").write_text("the owl sees the sea\n" * lines)
@@ -202,7 +204,7 @@ def test_starts_on_a_text_are_trained_ahead(tmp_path: Path, at_once: list[int]) 
             *(f"task.parameters.{part}={tmp_path / part}.txt" for part in parts),
             "hidden_size=4",
             "batch_size=2",
-            "data.stream={steps: 6, epochs: 3, starts: 2}",
+            "data.stream={steps: 6, epochs: 3, attempts: 2}",
         ],
     )
     assert_same_with_help(tmp_path, config)
@@ -210,7 +212,7 @@ def test_starts_on_a_text_are_trained_ahead(tmp_path: Path, at_once: list[int]) 
 
 
 @pytest.mark.parametrize("limit", ["restart.after=20", "give_up_after=20"])
-def test_starts_on_examples_are_trained_ahead(
+def test_attempts_on_examples_are_speculative(
     tmp_path: Path, at_once: list[int], limit: str
 ) -> None:
     examples = "examples={train: 40, development: 5, test: 5, epochs: 20}"
@@ -219,35 +221,35 @@ def test_starts_on_examples_are_trained_ahead(
     assert at_once == [2, 3, 4]
 
 
-def test_a_start_that_left_damage_is_trained_by_the_run_itself(
+def test_an_attempt_that_left_damage_is_trained_by_the_run_itself(
     tmp_path: Path, at_once: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original = Ahead.take
+    original = SpeculativeAttempts.take
 
-    def damaged(self: Ahead, attempt: int) -> Path | None:
+    def damaged(self: SpeculativeAttempts, attempt: int) -> Path | None:
         place = original(self, attempt)
         if place is not None:
             file = "training.pt" if attempt == 2 else "model.safetensors"
             (place / "last" / file).write_text("x")
         return place
 
-    monkeypatch.setattr(Ahead, "take", damaged)
+    monkeypatch.setattr(SpeculativeAttempts, "take", damaged)
     assert_same_with_help(tmp_path, soon_failed("max_steps=45"))
     assert at_once == [2, 3, 4]
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-def test_a_start_ends_with_the_run_that_was_killed(tmp_path: Path) -> None:
+def test_an_attempt_ends_with_the_run_that_was_killed(tmp_path: Path) -> None:
     program = (
         "import os, signal, sys, time\n"
         "from pathlib import Path\n"
         "from small_runs import CPU, small_run\n"
-        "from stacktrans.training.trainer import Ahead\n"
+        "from stacktrans.training.trainer import SpeculativeAttempts\n"
         "place = Path(sys.argv[1])\n"
-        "ahead = Ahead(small_run('workers=2'), place, CPU)\n"
-        "ahead.train([2])\n"
-        "_, done = ahead.running[2]\n"
-        "while not (place / '.ahead' / '2' / 'last').exists():\n"
+        "speculative = SpeculativeAttempts(small_run('workers=2'), place, CPU)\n"
+        "speculative.train([2])\n"
+        "_, done = speculative.running[2]\n"
+        "while not (place / '.speculative' / '2' / 'last').exists():\n"
         "    assert not done.done(), done.exception()\n"
         "    time.sleep(0.1)\n"
         "print(Path(f'/proc/{os.getpid()}/task/{os.getpid()}/children').read_text(), flush=True)\n"

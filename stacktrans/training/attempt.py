@@ -1,4 +1,4 @@
-"""A start of a run: a model that learns, its loss and its updates, and when the next begins."""
+"""An attempt of a run: a model that learns, its loss and its updates, and when the next begins."""
 
 import copy
 import inspect
@@ -223,7 +223,7 @@ RUNNING_DECAY = 0.95
 
 
 class Losses(StatefulPart):
-    """The losses of a start's batches, nats a symbol.
+    """The losses of an attempt's batches, nats a symbol.
 
     Attributes:
         step: number of all of them.
@@ -266,20 +266,20 @@ class Losses(StatefulPart):
 
 
 class Curriculum(StatefulPart):
-    """Has the strings of a start grow longer.
+    """Has the strings of an attempt grow longer.
 
     Attributes:
         share: of the training lengths, from the shortest on, that is trained on.
-        since: the batches that the start had when these lengths began.
+        since: the batches that the attempt had when these lengths began.
     """
 
     name = "curriculum"
     share: Annotated[Number, Field(gt=0, le=1)]
     since: Count = 0
 
-    def __init__(self, settings: CurriculumConfig | None, source: Source, attempt: int) -> None:
+    def __init__(self, settings: CurriculumConfig | None, source: Source, number: int) -> None:
         self._settings, self._source = settings, source
-        self._first = self.share = source.first_share(attempt)
+        self._first = self.share = source.first_share(number)
 
     def lengthen(self, losses: Losses) -> None:
         """Train on longer strings if those so far are learned well enough."""
@@ -300,51 +300,53 @@ class Settling(StatefulPart):
     settled: StrictBool = False
 
 
-class Starts(StatefulPart):
-    """The starts of a run: one after another until one takes off, or as many as asked for.
+class Attempts(StatefulPart):
+    """The attempts of a run: one after another until one takes off, or as many as asked for.
 
     Attributes:
-        attempt: number of the start, from 1.
+        number: number of the attempt, from 1.
         began: the batches of those before.
         failed: whether it has come to its end, so that the next begins.
         judged: the loss of each that was compared with those before.
     """
 
-    name = "starts"
-    attempt: Annotated[Count, Field(ge=1)]
+    name = "attempts"
+    number: Annotated[Count, Field(ge=1)]
     began: Count = 0
     failed: StrictBool = False
     judged: list[Number]
 
-    def __init__(self, config: RunConfig, attempt: int = 1) -> None:
+    def __init__(self, config: RunConfig, number: int = 1) -> None:
         training = config.training
         self._restart, self._workers = training.restart, config.workers
-        self._most = training.stream.starts if training.stream else None
-        self.attempt, self.judged = attempt, []
+        self._most = training.stream.attempts if training.stream else None
+        self.number, self.judged = number, []
 
     @property
     def more_wanted(self) -> bool:
-        """Whether starts come after this one even if it comes to its end."""
-        return self._most is not None and self.attempt < self._most
+        """Whether attempts come after this one even if it comes to its end."""
+        return self._most is not None and self.number < self._most
 
     @property
     def another_allowed(self) -> bool:
         """Whether another may begin if this one fails."""
         return self._restart is not None if self._most is None else self.more_wanted
 
-    def failure(self, start: "Start") -> str | None:
-        """Why a start is to be given up after a batch, if it is."""
+    def failure(self, attempt: "Attempt") -> str | None:
+        """Why an attempt is to be given up after a batch, if it is."""
         if self._restart is None:
             return None
-        low = (start.losses.running or 0.0) <= start.source.nats(self._restart.loss)
-        if start.step - start.curriculum.since == self._restart.after and not low:
-            return "the run has not taken off" if not start.curriculum.since else "the run is stuck"
-        over = start.step == self._restart.give_up_after
-        return "the start has not ended the run" if over else None
+        low = (attempt.losses.running or 0.0) <= attempt.source.nats(self._restart.loss)
+        if attempt.step - attempt.curriculum.since == self._restart.after and not low:
+            return (
+                "the run has not taken off" if not attempt.curriculum.since else "the run is stuck"
+            )
+        over = attempt.step == self._restart.give_up_after
+        return "the attempt has not ended the run" if over else None
 
     def needed(self, step: int) -> range:
-        """The next starts that may be needed after `step` batches, one for each other worker."""
-        first, restart = self.attempt + 1, self._restart
+        """The next attempts that may be needed after `step` batches, one for each other worker."""
+        first, restart = self.number + 1, self._restart
         after = first + self._workers - 1
         if self._most is not None:  # all are needed, as far as they don't depend on this one
             return range(first, min(after, self._most + 1))
@@ -353,18 +355,18 @@ class Starts(StatefulPart):
         return range(first, first if over else after)
 
     def worse_than_before(self, loss: float) -> bool:
-        """Whether a start with this loss is worse than the mean so far."""
+        """Whether an attempt with this loss is worse than the mean so far."""
         self.judged = [*self.judged, loss]
         return loss > sum(self.judged) / len(self.judged)
 
     def begin_next(self, step: int) -> None:
-        """Go to the next start, after so many batches of the run."""
-        self.attempt, self.began, self.failed = self.attempt + 1, step, False
+        """Go to the next attempt, after so many batches of the run."""
+        self.number, self.began, self.failed = self.number + 1, step, False
 
     def check_state(self) -> None:
-        allowed = self._most is None or self.attempt <= self._most
-        check_value("starts.attempt", self.attempt, allowed)
-        check_value("starts.judged", self.judged, len(self.judged) <= self.attempt)
+        allowed = self._most is None or self.number <= self._most
+        check_value("attempts.number", self.number, allowed)
+        check_value("attempts.judged", self.judged, len(self.judged) <= self.number)
 
 
 def gate_noise(config: RunConfig, moment: Moment) -> GateNoise:
@@ -383,13 +385,13 @@ def gate_noise(config: RunConfig, moment: Moment) -> GateNoise:
     return noisy
 
 
-class Start:
+class Attempt:
     """A model that has learned nothing yet in this run, and all that is to change it.
 
     Args:
         source: of what is learned.
         device: where to compute.
-        starts: of the run, of which this is the latest.
+        attempts: of the run, of which this is the latest.
         rounding: what is saved with it of how it will be rounded.
         first: gives the weights to begin with; None for those that are drawn.
 
@@ -402,15 +404,15 @@ class Start:
         self,
         source: Source,
         device: torch.device,
-        starts: Starts,
+        attempts: Attempts,
         rounding: StatefulPart,
         first: FirstWeights | None = None,
     ) -> None:
         self._config, self._training = source.config, source.config.training
-        self._starts, self._attempt, self.source = starts, starts.attempt, source
+        self._attempts, self._number, self.source = attempts, attempts.number, source
         self._device, self._clip = device, self._training.gradient_clip
         self.losses, self.settling = Losses(), Settling()
-        self.curriculum = Curriculum(self._training.curriculum, source, self._attempt)
+        self.curriculum = Curriculum(self._training.curriculum, source, self._number)
         self._rounding = rounding
         self.draw()
         if first:
@@ -418,11 +420,11 @@ class Start:
                 first(model)
             if not self._training.stream:  # which has sequences grow longer by itself
                 self._pass_over_what_is_learned()
-        self.rule = rule_of(self._config, starts.worse_than_before, self.model.state_dict())
+        self.rule = rule_of(self._config, attempts.worse_than_before, self.model.state_dict())
 
     def draw(self) -> None:
         """Begin with the weights that the seed and the attempt say, and with the first batch."""
-        rng = generator(self._config.seed, Purpose.WEIGHTS, self._attempt)
+        rng = generator(self._config.seed, Purpose.WEIGHTS, self._number)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**62)))
             self.model = self.new_model()
@@ -438,9 +440,9 @@ class Start:
     def new_model(self) -> Transducer:
         """A model of this shape, with other weights."""
         layout = self.source.layout
-        own = self._config.model_of(self._attempt)
+        own = self._config.model_of(self._number)
         model = Transducer(own, layout.inputs, layout.outputs)
-        if own.start.same_symbols:
+        if own.initialization.same_symbols:
             start_tied(model, *layout.roles(self.source.task.source, self.source.task.target))
         model.config = self._config.model  # how its weights started is not what it is
         return model.to(self._device)
@@ -467,13 +469,13 @@ class Start:
 
     @property
     def run_step(self) -> int:
-        """Batches that the run was trained on, those of the starts before included."""
-        return self._starts.began + self.step
+        """Batches that the run was trained on, those of the attempts before included."""
+        return self._attempts.began + self.step
 
     @property
     def moment(self) -> Moment:
         """Where it is."""
-        return Moment(self._attempt, self.step, self.curriculum.share, self.losses.running)
+        return Moment(self._number, self.step, self.curriculum.share, self.losses.running)
 
     def train_on_batch(self) -> None:
         """One update of the weights, and what follows from its loss."""
@@ -533,7 +535,7 @@ class Start:
         loss, means = self.losses.taken(), self.signals.mean(dim=0).tolist()
         return Record(
             step=self.run_step,
-            attempt=self._attempt,
+            attempt=self._number,
             seconds=seconds,
             loss=loss,
             perplexity=math.exp(min(loss, 700.0)),
@@ -565,7 +567,7 @@ class Start:
 
     def load_state_dict(self, found: Any) -> None:
         """Take up a state; raises `ValueError` naming what it can't have been."""
-        check_keys("start", found, self.state_dict())
+        check_keys("attempt", found, self.state_dict())
         for part in self._parts:
             part.load_state_dict(found[part.name], self.model.state_dict())
         self.average.load_state_dict(found["average"])
