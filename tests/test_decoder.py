@@ -98,7 +98,7 @@ def test_strings_are_answered_side_by_side_as_each_alone(
     alone = [decode(model, layout, [source], LIMIT)[0] for source in sources]
     same(decode(model, layout, sources, LIMIT), alone)
     monkeypatch.setattr(decoder, "STEPS_AT_ONCE", 200)
-    monkeypatch.setattr(decoder, "STEPS_IN_A_PIECE", 30)
+    monkeypatch.setattr(decoder, "STEPS_PER_CHUNK", 30)
     same(decode(model, layout, sources, LIMIT), alone)
 
 

@@ -58,7 +58,7 @@ def test_many_and_long_strings_are_scored_in_parts(
     whole = score(predictor_of(model), LAYOUT, pairs).fine
     assert 0 < whole.mean() < 1
     monkeypatch.setattr(decoder, "STEPS_AT_ONCE", most)
-    monkeypatch.setattr(decoder, "STEPS_IN_A_PIECE", most)
+    monkeypatch.setattr(decoder, "STEPS_PER_CHUNK", most)
     assert score(predictor_of(model), LAYOUT, pairs).fine.tolist() == whole.tolist()
 
 

@@ -190,7 +190,7 @@ def test_outputs_that_are_asked_for_are_those_of_all(
 def test_room_is_made_as_answers_grow(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     layout = LAYOUTS["stream"]
     model = drawn("deque", "lstm", layout)
-    monkeypatch.setattr(decoder, "EXPECTED", 2)
+    monkeypatch.setattr(decoder, "EXPECTED_SYMBOLS", 2)
     given = [np.array([1, 2, 3]), np.array([2] * 13), np.array([3])]
     expected = decode(TorchModel(model), layout, given, limit)
     alike(decode(to_numpy(model), layout, given, limit), expected)
@@ -203,7 +203,7 @@ def test_a_string_that_is_too_long_is_not_kept_whole(monkeypatch: pytest.MonkeyP
     strings = [rng.integers(4, size=length) for length in (5, 12, 1)]
     whole = predict(model, strings)
     monkeypatch.setattr(decoder, "STEPS_AT_ONCE", 4)
-    monkeypatch.setattr(decoder, "STEPS_IN_A_PIECE", 4)
+    monkeypatch.setattr(decoder, "STEPS_PER_CHUNK", 4)
     parts = predict(model, strings)
     assert parts.symbols.values.tolist() == whole.symbols.values.tolist()
     assert parts.log_probs

@@ -1,14 +1,14 @@
-"""The decoder: how the outputs of any model become answers in any layout.
+"""Greedy decoding: the answers of any model in any layout.
 
-It feeds outputs back, stops, and keeps the buffers. Strings of similar length are run side by side.
+The decoder feeds outputs back as inputs, stops at the end of an answer, and keeps the buffers of
+buffered models. Strings of similar length are decoded in one batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -19,52 +19,53 @@ from stacktrans.decoding.model import Buffers, Model, Numbers, SoftInput
 from stacktrans.tasks.alphabets import NO_OUTPUT, Ids, Mask
 from stacktrans.tasks.layout import Layout
 
-STEPS_IN_A_PIECE = 2**15
-"""Steps of all strings of a batch that are taken at once: what comes of them takes some room."""
-EXPECTED = 64
-"""Symbols of an answer that are expected besides two for each that is read, if so many may be."""
+STEPS_PER_CHUNK = 2**15
+"""The most steps, of all strings of a batch together, whose logits are computed at once."""
+EXPECTED_SYMBOLS = 64
+"""The expected length of an answer beyond twice that of its prompt, unless its limit is less."""
 NONE = -1
-"""The index of no answer symbol."""
+"""The position of an output that is not part of an answer."""
 
 
 def log_softmax(logits: Numbers) -> Numbers:
-    """The logarithms of probabilities, [..., n], by logits; NaN where numbers overflow."""
+    """The log-probabilities [..., n] of logits; NaN where numbers overflow."""
     with np.errstate(all="ignore"):
-        lower = logits - logits.max(axis=-1, keepdims=True)
-        found: Numbers = lower - np.log(np.exp(lower).sum(axis=-1, keepdims=True))
-    return found
+        shifted = logits - logits.max(axis=-1, keepdims=True)
+        log_probs: Numbers = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return log_probs
 
 
 def most_probable(logits: Numbers) -> tuple[Ids, Numbers]:
-    """The most probable outputs [n] and the logarithms of their probabilities, of [n, outputs].
+    """The most probable outputs [n] and their log-probabilities, by logits [n, outputs].
 
-    Where numbers overflow the output is -1, and the logarithm NaN; where no output is possible, as
-    every logit is -inf, it is `NO_OUTPUT` and 0.
+    Where numbers overflow the output is -1, and its log-probability NaN; where every logit is -inf,
+    so that no output is possible, they are `NO_OUTPUT` and 0.
     """
-    chosen = most_probable_ids(logits)
-    share = np.take_along_axis(log_softmax(logits), np.maximum(chosen, 0)[:, None], axis=1)[:, 0]
-    share[chosen == NO_OUTPUT] = 0
-    found: Ids = np.where(np.isnan(share), -1, chosen)
-    return found, share
+    outputs = most_probable_ids(logits)
+    best = np.maximum(outputs, 0)[:, None]
+    log_probs = np.take_along_axis(log_softmax(logits), best, axis=1)[:, 0]
+    log_probs[outputs == NO_OUTPUT] = 0
+    outputs[np.isnan(log_probs)] = -1
+    return outputs, log_probs
 
 
 def most_probable_ids(logits: Numbers) -> Ids:
-    """The most probable outputs alone; see `most_probable`."""
-    chosen: Ids = logits.argmax(axis=1)
-    highest = logits[np.arange(len(chosen)), chosen]
+    """The most probable outputs [n] without their log-probabilities; see `most_probable`."""
+    outputs: Ids = logits.argmax(axis=1)
+    highest = logits[np.arange(len(outputs)), outputs]
     if not np.isfinite(highest).all():
-        chosen[~np.isfinite(highest)] = -1
-        chosen[highest == -np.inf] = NO_OUTPUT
-    return chosen
+        outputs[~np.isfinite(highest)] = -1
+        outputs[highest == -np.inf] = NO_OUTPUT
+    return outputs
 
 
 class Answer(NamedTuple):
     """A model's answer to a source.
 
     Attributes:
-        target: the target symbols' ids.
-        log_probability: of the whole answer, its end included, in nats; NaN where the model has no
-            answer, and otherwise 0 if it was not asked for.
+        target: the ids of its target symbols.
+        log_probability: in nats, of the whole answer with its end; NaN where the model has no
+            answer, and otherwise 0 if probabilities were not requested.
         ended: whether the model ended it; otherwise it was cut off.
     """
 
@@ -74,7 +75,7 @@ class Answer(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether the model has no answer; see `Model.failure`."""
+        """Whether the model has no answer; `Model.failure` says why."""
         return self.log_probability != self.log_probability
 
 
@@ -83,8 +84,8 @@ class Answers(Sequence[Answer]):
     """The answers to n sources.
 
     Attributes:
-        targets: the target symbols' ids.
-        log_probs: [n] as `Answer` has them.
+        targets: the ids of their target symbols.
+        log_probs: [n] their log-probabilities, as in `Answer`.
         ended: [n] whether the model ended each.
     """
 
@@ -104,8 +105,8 @@ class Outputs(NamedTuple):
     """The most probable outputs for n strings.
 
     Attributes:
-        symbols: outputs; -1 where the model has none.
-        log_probs: the logarithms of their probabilities; None if they were not asked for.
+        symbols: their ids; -1 where the model has none.
+        log_probs: their log-probabilities; None if they were not requested.
     """
 
     symbols: Ragged
@@ -113,14 +114,14 @@ class Outputs(NamedTuple):
 
 
 class DecodingStep(NamedTuple):
-    """A step of B of the strings.
+    """One step of B of the strings that are decoded.
 
     Attributes:
-        items: [B] which of the strings that were given.
-        ids: [B] what was read, or most of it.
+        items: [B] the indices of the strings.
+        ids: [B] what was read; of a buffer, the first of the two symbols read.
         logits: [B, outputs].
         positions: [B] the index in its answer of each output, from 0; `NONE` before the answer.
-        state: the model's, after the step.
+        state: of the model, after the step.
     """
 
     items: Ids
@@ -132,6 +133,20 @@ class DecodingStep(NamedTuple):
 
 Observer = Callable[[DecodingStep], None]
 """Is called after each step."""
+
+
+class _Feedback(NamedTuple):
+    """How outputs become inputs.
+
+    Attributes:
+        first_target: the input id of output 0.
+        ends: the outputs after which an answer is complete.
+        limits: [n] the most symbols of each answer; an end may follow.
+    """
+
+    first_target: int
+    ends: tuple[int, ...]
+    limits: Ids
 
 
 def decode(
@@ -147,23 +162,27 @@ def decode(
     Args:
         model: what answers.
         layout: of its task.
-        sources: ids of source symbols.
-        limit: the most symbols of an answer; None for the layout's. It is ignored where outputs
-            are synchronous.
-        log_probs: whether probabilities are asked for.
+        sources: the ids of source symbols.
+        limit: the most symbols of an answer; None for the layout's limit. It is ignored where
+            outputs are synchronous.
+        log_probs: whether log-probabilities are computed.
         observe: is called with each step.
     """
     given = Ragged.of(sources)
     prompts = layout.prompts(given)
-    if not layout.feeds_back:
+    if layout.first_target is None:
         outputs = predict(model, prompts, None, log_probs, observe)
         targets, ended = layout.decode(outputs.symbols)
     else:
         limits = layout.limit(given.lengths, limit)
-        run = partial(_follow, model, layout, prompts, limits, log_probs, observe)
-        outputs = _in_groups(run, _expected(prompts, limits), model.threads)
+        ends = tuple(mark for mark in (layout.end, layout.last) if mark is not None)
+        last = np.zeros(len(prompts.values), np.bool_)
+        last[prompts.starts[1:] - 1] = True
+        feedback = _Feedback(layout.first_target, ends, limits)
+        requested = Ragged(last, prompts.starts)
+        outputs = _outputs(model, prompts, requested, feedback, log_probs, observe)
         targets, ended = layout.decode(outputs.symbols, limits)
-    return Answers(targets, _totals(layout, outputs, targets), ended)
+    return Answers(targets, _answer_log_probs(layout, outputs, targets), ended)
 
 
 def predict(
@@ -173,267 +192,261 @@ def predict(
     log_probs: bool = True,
     observe: Observer | None = None,
 ) -> Outputs:
-    """The outputs for symbols that are given, one for each.
+    """The outputs for given strings, one for each symbol.
 
     Args:
         model: what predicts; with buffers, it writes an output for each symbol.
-        strings: ids of what is read.
-        asked: of each symbol, whether its output is asked for; None for all.
-        log_probs: whether probabilities are asked for.
+        strings: the ids of what is read.
+        requested: which symbols' outputs are returned; None for all.
+        log_probs: whether log-probabilities are computed.
         observe: is called with each step.
     """
     given = Ragged.of(strings)
-    where = None if requested is None else Ragged.of(requested)
-    steps = steps_over(model.buffers, given.lengths) if model.buffers else given.lengths
-
-    def run(group: Ids) -> Outputs:
-        own, found = given.take(group), _Collected(log_probs)
-        wanted = np.arange(own.lengths.max()) < own.lengths[:, None]
-        if where is not None:
-            wanted &= where.take(group).padded()
-        (_written if model.buffers else _synchronous)(model, own, wanted, found, observe, group)
-        return found.outputs(len(group))
-
-    return _in_groups(run, steps, model.threads)
+    if requested is None:
+        requested = Ragged(np.ones(len(given.values), np.bool_), given.starts)
+    return _outputs(model, given, Ragged.of(requested), None, log_probs, observe)
 
 
 def steps_over(buffers: Buffers, lengths: Ids) -> Ids:
-    """How many steps are taken over inputs of some lengths."""
+    """The number of steps that a buffered model takes over inputs of some lengths."""
     return buffers.steps_per_symbol * lengths + buffers.extra_steps
 
 
-class _Collected:
-    """Outputs of the strings of a group, as they come.
+def advance_in_chunks(
+    model: Model, state: Any, ids: Ids, requested: Mask
+) -> Iterator[tuple[slice, Numbers]]:
+    """Advance a model by symbols [B, T] in chunks of up to `STEPS_PER_CHUNK` steps.
+
+    Yields the columns of each chunk and the logits of the outputs requested in it, [n, outputs].
+    """
+    size = max(1, STEPS_PER_CHUNK // len(ids))
+    for start in range(0, ids.shape[1], size):
+        columns = slice(start, min(start + size, ids.shape[1]))
+        yield columns, model.advance(state, ids[:, columns], requested[:, columns])
+
+
+class _Batch:
+    """Strings that are decoded side by side, with the outputs so far.
 
     Args:
-        log_probs: whether their probabilities are asked for.
+        indices: of the strings among all that are decoded.
+        strings: what is read of each.
+        requested: [B, T] which symbols' outputs are returned; padded like what is read.
+        steps: the most steps that are expected of any.
+        log_probs: whether log-probabilities are computed.
+        observe: is called with each step.
     """
 
-    def __init__(self, log_probs: bool) -> None:
-        self._logs = log_probs
-        self._strings = [np.empty(0, np.int64)]
+    def __init__(
+        self,
+        indices: Ids,
+        strings: Ragged,
+        requested: Mask,
+        steps: int,
+        log_probs: bool,
+        observe: Observer | None,
+    ) -> None:
+        self.indices, self.strings, self.requested = indices, strings, requested
+        self.steps, self._log_probs, self.observe = steps, log_probs, observe
+        self._rows = [np.empty(0, np.int64)]
         self._symbols = [np.empty(0, np.int64)]
-        self._shares: list[Numbers] = [np.empty(0)]
+        self._scores: list[Numbers] = [np.empty(0)]
 
-    def add(self, strings: Ids, logits: Numbers) -> Ids:
-        """Add the most probable outputs for some strings, and give them back."""
-        if not len(strings):
-            return strings
-        if self._logs:
-            symbols, shares = most_probable(logits)
-            self._shares.append(shares)
+    def add(self, rows: Ids, logits: Numbers) -> Ids:
+        """Add the most probable outputs for some of the strings, and return them."""
+        if not len(rows):
+            return rows
+        if self._log_probs:
+            symbols, scores = most_probable(logits)
+            self._scores.append(scores)
         else:
             symbols = most_probable_ids(logits)
-        self._strings.append(strings)
+        self._rows.append(rows)
         self._symbols.append(symbols)
         return symbols
 
-    def outputs(self, count: int) -> Outputs:
-        """Those for so many strings, in their order."""
-        strings = np.concatenate(self._strings)
-        order = np.argsort(strings, kind="stable")
-        starts = row_starts(np.bincount(strings, minlength=count))
+    def outputs(self) -> Outputs:
+        """All outputs, string by string."""
+        rows = np.concatenate(self._rows)
+        order = np.argsort(rows, kind="stable")
+        starts = row_starts(np.bincount(rows, minlength=len(self.indices)))
         symbols = Ragged(np.concatenate(self._symbols)[order], starts)
-        shares = Ragged(np.concatenate(self._shares)[order], starts) if self._logs else None
-        return Outputs(symbols, shares)
+        scores = Ragged(np.concatenate(self._scores)[order], starts) if self._log_probs else None
+        return Outputs(symbols, scores)
 
 
-def _in_groups(run: Callable[[Ids], Outputs], steps: Ids, threads: int) -> Outputs:
-    """Run strings in groups, and put the outputs in their order.
+def _outputs(
+    model: Model,
+    strings: Ragged,
+    requested: Ragged,
+    feedback: _Feedback | None,
+    log_probs: bool,
+    observe: Observer | None,
+) -> Outputs:
+    """The outputs for n strings, which are decoded in batches of similar length.
 
     Args:
-        run: gives the outputs for a group of strings, by their indices.
-        steps: [n] the most steps that each takes.
-        threads: how many groups are run at the same time.
+        model: what predicts.
+        strings: what is read of each.
+        requested: which symbols' outputs are returned.
+        feedback: how outputs are read after each string; None if they are not.
+        log_probs: whether log-probabilities are computed.
+        observe: is called with each step.
     """
-    # The longest first.
+    steps = strings.lengths
+    if model.buffers:
+        steps = steps_over(model.buffers, steps)
+    elif feedback:  # limits may be far above what answers take
+        steps = steps + np.minimum(feedback.limits, 2 * steps + EXPECTED_SYMBOLS)
+
+    def run(indices: Ids) -> Outputs:
+        mask = requested.take(indices).padded(feedback is not None)
+        room = int(steps[indices].max())
+        batch = _Batch(indices, strings.take(indices), mask, room, log_probs, observe)
+        if model.buffers:
+            _decode_buffered(model, batch)
+        else:
+            _decode_batch(model, batch, feedback)
+        return batch.outputs()
+
+    # The longest string of a batch comes first.
     groups = [np.array(group[::-1]) for group in batches_of(steps.tolist(), STEPS_AT_ONCE)]
-    if threads > 1 and len(groups) > 1:
-        with ThreadPoolExecutor(threads) as pool:
+    if model.threads > 1 and len(groups) > 1:
+        with ThreadPoolExecutor(model.threads) as pool:
             parts = [*pool.map(run, groups)]
     else:
         parts = [*map(run, groups)]
     if not parts:
         return Outputs(Ragged.of([]), None)
-    back = np.argsort(np.concatenate(groups))
-    log_probs = [part.log_probs for part in parts if part.log_probs is not None]
-    symbols = concatenate([part.symbols for part in parts]).take(back)
-    return Outputs(symbols, concatenate(log_probs).take(back) if log_probs else None)
+    order = np.argsort(np.concatenate(groups))
+    scores = [part.log_probs for part in parts if part.log_probs is not None]
+    symbols = concatenate([part.symbols for part in parts]).take(order)
+    return Outputs(symbols, concatenate(scores).take(order) if scores else None)
 
 
-def _totals(layout: Layout, outputs: Outputs, targets: Ragged) -> Numbers:
-    """[n] the logarithms of the probabilities of answers, as `Answer` has them."""
+def _answer_log_probs(layout: Layout, outputs: Outputs, targets: Ragged) -> Numbers:
+    """[n] the log-probabilities of answers, as `Answer` has them."""
     symbols, lengths = outputs.symbols, targets.lengths
     if layout.end is not None:  # which is counted, too
         after = symbols.truncate(np.minimum(lengths + 1, symbols.lengths))
         lengths = lengths + (after.lengths > lengths) * (after.last(-1) == layout.end)
     counted = symbols.truncate(lengths)
     missing = counted.values == -1
-    if layout.feeds_back or layout.ends_answers:  # otherwise what is not scored need not be known
+    if layout.feeds_back or layout.ends_answers:  # otherwise some outputs may be undefined
         missing |= counted.values == NO_OUTPUT
-    shares = (
-        outputs.log_probs.truncate(lengths).values
-        if outputs.log_probs
-        else np.zeros(len(counted.values))
-    )
-    weights = np.where(missing, np.nan, shares)
+    scores = outputs.log_probs.truncate(lengths).values if outputs.log_probs else 0.0
+    weights = np.where(missing, np.nan, scores)
     return np.bincount(counted.rows, weights, minlength=len(targets))
 
 
-def _expected(prompts: Ragged, limits: Ids) -> Ids:
-    """About how many steps each prompt and its answer take; limits may be far from that."""
-    lengths = prompts.lengths
-    return lengths + np.minimum(limits, 2 * lengths + EXPECTED)
+def _decode_batch(model: Model, batch: _Batch, feedback: _Feedback | None) -> None:
+    """Collect the outputs requested of strings that are read and, with feedback, those after them.
 
-
-def _follow(
-    model: Model,
-    layout: Layout,
-    prompts: Ragged,
-    limits: Ids,
-    log_probs: bool,
-    observe: Observer | None,
-    group: Ids,
-) -> Outputs:
-    """The outputs after prompts, each of which is the next input."""
-    assert layout.first_target is not None
-    prompts, limits = prompts.take(group), limits[group]
-    lengths, found = prompts.lengths, _Collected(log_probs)
-    ids, longest = prompts.padded(), int(lengths.max())
-    # The step after which there is room for one symbol more than the limit.
-    final = lengths + limits - 1
-    state = model.start(len(group), int(_expected(prompts, limits).max()))
-    first = 0 if observe else int(lengths.min()) - 1
-    size = max(1, STEPS_IN_A_PIECE // len(group))
-    for start in range(0, first, size):
-        piece = ids[:, start : min(start + size, first)]
-        model.advance(state, piece, np.zeros(piece.shape, np.bool_))
-    strings, going = np.arange(len(group)), np.ones(len(group), np.bool_)
-    chosen = np.zeros_like(strings)
-    for step in count(first):
-        read = chosen + layout.first_target
-        if step < longest:
-            read = np.where(step < lengths, ids[:, min(step, longest - 1)], read)
-        requested = going & (step >= lengths - 1)
-        logits = model.advance(state, read[:, None], None if observe else requested[:, None])
-        if observe:
-            answers = np.where(requested, step + 1 - lengths, NONE)
-            observe(DecodingStep(group[strings], read, logits, answers, state))
-            logits = logits[requested]
-        symbols = found.add(strings[requested], logits)
-        ends = (symbols < 0) | (step >= final[requested])
-        for mark in (layout.end, layout.last):
-            if mark is not None:
-                ends |= symbols == mark
-        chosen[requested] = np.where(ends, 0, symbols)
-        going[requested] = ~ends
-        if not going.any():
-            break
-        if _to_select(going, observe):
-            kept = np.flatnonzero(going)
-            state = model.select(state, kept)
-            ids, strings, going = ids[kept], strings[kept], going[kept]
-            lengths, final, chosen = lengths[kept], final[kept], chosen[kept]
-    return found.outputs(len(group))
-
-
-def _synchronous(
-    model: Model,
-    strings: Ragged,
-    requested: Mask,
-    found: _Collected,
-    observe: Observer | None,
-    group: Ids,
-) -> None:
-    """Collect the outputs asked for, [strings, symbols], one for each symbol that is read."""
-    ids, lengths = strings.padded(), strings.lengths
-    state = model.start(len(group), ids.shape[1])
-    size = 1 if observe else max(1, STEPS_IN_A_PIECE // len(group))
-    for start in range(0, ids.shape[1], size):
-        piece, own = ids[:, start : start + size], requested[:, start : start + size]
-        if not observe:
-            found.add(np.nonzero(own)[0], model.advance(state, piece, own))
-            continue
-        left = np.count_nonzero(lengths > start)  # the longest come first
-        if left < len(state.signals):
-            state = model.select(state, np.arange(left))
-        piece, own = piece[:left, 0], own[:left, 0]
-        logits = model.advance(state, piece[:, None])
-        observe(DecodingStep(group[:left], piece, logits, np.where(own, start, NONE), state))
-        found.add(np.flatnonzero(own), logits[own])
-
-
-def _to_select(going: Mask, observe: Observer | None) -> bool:
-    """Whether strings that have ended are left out; otherwise they go on reading, whatever it is.
-
-    What is left has to be copied, so this waits until only half of them go on, but for an observer,
-    who is to see no other.
+    Steps over given symbols are taken together, but one at a time for an observer.
     """
-    left = int(np.count_nonzero(going))
-    return 2 * left <= len(going) or (observe is not None and left < len(going))
+    observe, requested, lengths = batch.observe, batch.requested, batch.strings.lengths
+    ids, longest = batch.strings.padded(), int(lengths.max())
+    state = model.start(len(ids), batch.steps)
+    together = 0 if observe else int(lengths.min()) - 1 if feedback else longest
+    given = ids[:, :together], requested[:, :together]
+    for columns, logits in advance_in_chunks(model, state, *given):
+        batch.add(np.nonzero(requested[:, columns])[0], logits)
+    # The first output belongs to the last symbol of a string; one more than the limit may be its
+    # end.
+    before = lengths - 1 if feedback else np.zeros_like(lengths)
+    final = lengths - 1 + (feedback.limits[batch.indices] if feedback else 0)
+    rows, active, outputs = np.arange(len(ids)), np.ones(len(ids), np.bool_), np.zeros_like(lengths)
+    for step in count(together):
+        active &= step <= final
+        if not active.any():
+            return
+        if _to_select(active, observe):
+            kept = np.flatnonzero(active)
+            state, ids, requested = model.select(state, kept), ids[kept], requested[kept]
+            rows, active, outputs = rows[kept], active[kept], outputs[kept]
+            lengths, before, final = lengths[kept], before[kept], final[kept]
+        inputs = outputs + (feedback.first_target if feedback else 0)
+        wanted = active
+        if step < longest:
+            inputs = np.where(step < lengths, ids[:, step], inputs)
+            wanted = active & requested[:, step]
+        logits = model.advance(state, inputs[:, None], None if observe else wanted[:, None])
+        if observe:
+            positions = np.where(wanted, step - before, NONE)
+            observe(DecodingStep(batch.indices[rows], inputs, logits, positions, state))
+            logits = logits[wanted]
+        symbols = batch.add(rows[wanted], logits)
+        if feedback:
+            ended = symbols < 0
+            for end in feedback.ends:
+                ended |= symbols == end
+            outputs[wanted] = np.where(ended, 0, symbols)
+            active[wanted] = ~ended
 
 
-def _written(
-    model: Model,
-    strings: Ragged,
-    requested: Mask,
-    found: _Collected,
-    observe: Observer | None,
-    group: Ids,
-) -> None:
+def _to_select(active: Mask, observe: Observer | None) -> bool:
+    """Whether strings that have ended are left out; otherwise the model reads on, for nothing.
+
+    Selecting strings copies their states, so it waits until no more than half of them are active;
+    but an observer is shown active strings alone.
+    """
+    left = int(np.count_nonzero(active))
+    return 2 * left <= len(active) or (observe is not None and left < len(active))
+
+
+def _decode_buffered(model: Model, batch: _Batch) -> None:
     """Collect outputs that are written to a buffer, as many as there are inputs (hao2018, 3.2).
 
-    The input buffer is popped with the strength of reading on at the step before, and then read
-    with strength 1. The n-th output is read with strength 1 after n - 1 has been popped: it is
-    made of the logits of all steps that have a part in it.
+    The input buffer is popped with the read strength of the step before, and then read with
+    strength 1. The n-th output is read with strength 1 after n - 1 has been popped: its logits are
+    a mean of those of all steps that wrote a part of it.
     """
     assert model.buffers is not None
-    lengths, every = strings.lengths, np.arange(len(group))
-    steps = steps_over(model.buffers, lengths)
-    state = model.start(len(group), int(steps.max()))
-    buffers = _OutputBuffers(model, lengths, state.signals.dtype)
+    observe, lengths = batch.observe, batch.strings.lengths
+    steps, rows = steps_over(model.buffers, lengths), np.arange(len(lengths))
+    state = model.start(len(rows), batch.steps)
+    buffers = _OutputBuffers(model.buffers, lengths, state.signals.dtype)
     # After the last input nothing is read.
-    ids = np.pad(strings.padded(NONE), ((0, 0), (0, 2)), constant_values=NONE)
-    starts, position = every * ids.shape[1], np.zeros(len(group), state.signals.dtype)
-    for step in range(int(steps.max())):
-        place = starts + np.fmin(position, lengths).astype(np.int64)
-        first = ids.take(place)
-        mixed = SoftInput(first, ids.take(place + 1), position - np.floor(position))
-        logits = model.advance(state, mixed)
+    ids = np.pad(batch.strings.padded(NONE), ((0, 0), (0, 2)), constant_values=NONE)
+    starts, position = rows * ids.shape[1], np.zeros(len(rows), state.signals.dtype)
+    for step in range(batch.steps):
+        index = starts + np.fmin(position, lengths).astype(np.int64)
+        first = ids.take(index)
+        inputs = SoftInput(first, ids.take(index + 1), position - np.floor(position))
+        logits = model.advance(state, inputs)
         position = position + state.signals[:, -2]
-        # What is done after the answer does not matter: a machine may have no rule for it.
+        # Nothing is written after the answer, where a machine may have no rule.
         writing = (step < steps) & ~buffers.full
-        answers = buffers.write(np.where(writing, state.signals[:, -1], 0), logits)
-        going = step + 1 < steps
+        positions = buffers.write(np.where(writing, state.signals[:, -1], 0), logits)
+        active = step + 1 < steps
         if observe:
-            observe(DecodingStep(group[every], first, logits, answers, state))
-        else:  # what follows does not matter
-            going &= ~buffers.full
-        if not going.any():
+            observe(DecodingStep(batch.indices[rows], first, logits, positions, state))
+        else:  # which may see the steps after an answer
+            active &= ~buffers.full
+        if not active.any():
             break
-        if _to_select(going, observe):
-            kept = np.flatnonzero(going)
-            state, every, position = model.select(state, kept), every[kept], position[kept]
+        if _to_select(active, observe):
+            kept = np.flatnonzero(active)
+            state, rows, position = model.select(state, kept), rows[kept], position[kept]
             starts, lengths, steps = starts[kept], lengths[kept], steps[kept]
             buffers.select(kept)
-    found.add(np.nonzero(requested)[0], buffers.read()[requested])
+    batch.add(np.nonzero(batch.requested)[0], buffers.read()[batch.requested])
 
 
 class _OutputBuffers:
-    """The output buffers of B strings, of which each symbol is kept as a sum of logits.
+    """The output buffers of B strings, each symbol of which is a weighted sum of logits.
 
     Args:
-        model: what writes.
-        lengths: [B] how many symbols are read of each.
-        dtype: of what is written.
+        buffers: of the model that writes.
+        lengths: [B] the number of symbols of each answer.
+        dtype: of strengths and logits.
     """
 
-    def __init__(self, model: Model, lengths: Ids, dtype: np.dtype[Any]) -> None:
-        assert model.buffers is not None
-        self._skip, self._lengths = model.buffers.output_skip, lengths
+    def __init__(self, buffers: Buffers, lengths: Ids, dtype: np.dtype[Any]) -> None:
+        self._skip, self._lengths = buffers.output_skip, lengths
         self._shape = len(lengths), int(lengths.max())
+        # All symbols of a string, then those of the next; rows of as many as the longest has.
         self._sums: Numbers = np.zeros((0, 0), dtype)
-        # Where in it the symbols of each string start; strings of a batch have as much room.
         self._starts = np.arange(len(lengths)) * self._shape[1]
         # Strengths are added up in double precision, as torch does it.
         self._totals = np.zeros(len(lengths))
@@ -441,12 +454,12 @@ class _OutputBuffers:
 
     @property
     def full(self) -> Mask:
-        """Whether all symbols of each of the strings that are written to are written."""
-        found: Mask = self._written >= self._lengths
-        return found
+        """Whether all symbols are written, of each of the strings still selected."""
+        full: Mask = self._written >= self._lengths
+        return full
 
     def select(self, items: Ids) -> None:
-        """Write to some of those written to alone, by their indices."""
+        """Write to some of the strings selected alone, by their indices."""
         self._mark_overflow()
         self._starts, self._lengths = self._starts[items], self._lengths[items]
         self._totals, self._written = self._totals[items], self._written[items]
@@ -455,28 +468,27 @@ class _OutputBuffers:
         """Write logits with strengths.
 
         Args:
-            strengths: [n] 0 to 1, for the strings that are written to.
+            strengths: [n] from 0 to 1, of the strings selected.
             logits: [n, outputs].
 
         Returns:
-            [n] the symbol that each is part of, the first of two; `NONE` for none.
+            [n] the position of the first symbol that each is part of; `NONE` for none.
         """
         if not len(self._sums):
-            shape = np.prod(self._shape), logits.shape[1]
-            self._sums = np.zeros(shape, self._sums.dtype)
+            self._sums = np.zeros((np.prod(self._shape), logits.shape[1]), self._sums.dtype)
         before, lengths = self._written, self._lengths
         self._totals += strengths
         after = self._written = np.maximum(self._totals.astype(before.dtype) - self._skip, 0)
-        number = np.floor(before)
-        places = np.fmin(number, lengths).astype(np.int64)
-        shares = np.minimum(after - number, 1) - (before - number)
-        for later, share in enumerate((shares, after - number - 1)):
-            (rows,) = ((share > 0) & (places + later < lengths)).nonzero()
+        whole = np.floor(before)
+        positions = np.fmin(whole, lengths).astype(np.int64)
+        weights = np.minimum(after - whole, 1) - (before - whole)
+        for offset, weight in enumerate((weights, after - whole - 1)):
+            (rows,) = ((weight > 0) & (positions + offset < lengths)).nonzero()
             if len(rows):
-                own = (self._starts + places + later).take(rows)
-                more = share.take(rows)[:, None] * logits.take(rows, axis=0)
-                self._sums[own] = self._sums.take(own, axis=0) + more
-        return np.where((shares > 0) & (places < lengths), places, NONE)
+                symbols = (self._starts + positions + offset).take(rows)
+                added = weight.take(rows)[:, None] * logits.take(rows, axis=0)
+                self._sums[symbols] = self._sums.take(symbols, axis=0) + added
+        return np.where((weights > 0) & (positions < lengths), positions, NONE)
 
     def read(self) -> Numbers:
         """[B, symbols, outputs] the logits of all symbols; NaN where strengths overflow."""

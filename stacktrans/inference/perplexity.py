@@ -10,7 +10,7 @@ import numpy as np
 
 from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.common.ragged import STEPS_AT_ONCE, batches_of
-from stacktrans.decoding.decoder import STEPS_IN_A_PIECE, log_softmax
+from stacktrans.decoding.decoder import advance_in_chunks, log_softmax
 from stacktrans.decoding.model import Model, Numbers, Predictor
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids
@@ -32,12 +32,10 @@ def cross_entropy(model: Predictor, layout: Layout, pairs: Sequence[Pair]) -> fl
     total, count = 0.0, 0
     for group in batches_of(sizes, STEPS_AT_ONCE):
         batch = layout.batch([rows[index] for index in group], everything=True)
-        state, steps = model.start(len(batch.inputs)), batch.inputs.shape[1]
-        size = max(1, STEPS_IN_A_PIECE // len(batch.inputs))
-        for piece in (np.s_[:, start : start + size] for start in range(0, steps, size)):
-            mask = batch.mask[piece]
-            logits = model.advance(state, batch.inputs[piece], mask)
-            total += negative_log_likelihood(logits, batch.targets[piece][mask])
+        state = model.start(len(batch.inputs))
+        for columns, logits in advance_in_chunks(model, state, batch.inputs, batch.mask):
+            targets = batch.targets[:, columns][batch.mask[:, columns]]
+            total += negative_log_likelihood(logits, targets)
             count += len(logits)
     return total / max(count, 1)
 
