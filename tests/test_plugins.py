@@ -136,7 +136,7 @@ def registry(place: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
         "tape": "installed_tape:Tape",
         "hollow": "installed_hollow:Hollow",
         "absent": "not_installed:Tape",
-        "no-memory": "installed_tape:Written",
+        "no-memory": "installed_tape:TapeState",
         "no-class": "installed_tape:Missing",
     }
     (place / "installed_tape.py").write_text(TAPE.read_text())
@@ -159,7 +159,7 @@ def test_installed_packages_have_memories(registry: Registry) -> None:
     [
         ("hollow", "memory hollow: memory Hollow lacks initial"),
         ("absent", "memory absent: ModuleNotFoundError: No module named 'not_installed'"),
-        ("no-memory", "installed_tape:Written does not extend stacktrans.memory.base:Memory"),
+        ("no-memory", "installed_tape:TapeState does not extend stacktrans.memory.base:Memory"),
         ("no-class", "memory no-class: AttributeError: "),
     ],
 )
