@@ -23,7 +23,7 @@ class TapeState(MemoryState):
 
 
 class Tape(Memory[TapeState]):
-    """A differentiable tape: written at its head, which then moves, and read at its new position."""
+    """A differentiable tape: written at its head, which moves, and read at the new position."""
 
     name = "tape"
     signal_names = ("left", "stay", "right", "write")
