@@ -7,16 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from stacktrans.automata.machine import (
-    CONSTANT,
-    Buffers,
-    Machine,
-    Rule,
-    Runner,
-    Series,
-    Term,
-    Things,
-)
+from stacktrans.automata.machine import Machine, Runner
+from stacktrans.automata.rules import CONSTANT, Buffers, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
 from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.tasks.base import NotASource, Task
@@ -24,7 +16,7 @@ from stacktrans.tasks.layout import Layout
 
 SYMBOL, TOP, STATE = 0, 1, 2
 """The places of machines with one memory."""
-ONE = Things((Series("state 1"),))
+ONE = SymbolTable((Family("state 1"),))
 SAME = Term(CONSTANT, 0)
 STACK = Ends(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push"))
 QUEUE = Ends(("queue",), ((0, 1),), ((1, 0),), (1,), ("pop", "push"))
@@ -47,7 +39,7 @@ def rule(
 def rearranging(task: Task, memories: Ends) -> Machine:
     """Pushes symbols, and pops them after the separator: reverses with a stack."""
     size = len(task.source)
-    series = Series("symbol", tuple(range(size)))
+    series = Family("symbol", tuple(range(size)))
     source, after, full = (
         range(2, 2 + size),
         [1, *range(2 + size, 2 + 2 * size)],
@@ -55,8 +47,9 @@ def rearranging(task: Task, memories: Ends) -> Machine:
     )
     return Machine(
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
-        Things((Series("begin"), Series("separator"), series, series)),
-        Things((series, Series("end"))), (Things((Series("empty"), series)),), ONE, memories,
+        SymbolTable((Family("begin"), Family("separator"), series, series)),
+        SymbolTable((series, Family("end"))), (SymbolTable((Family("empty"), series)),), ONE,
+        memories,
         None, Layout.joint(size, size),
         (
             rule(when([0], None, None), (0, 0)),
@@ -112,7 +105,7 @@ def marking(task: Task) -> Machine:
     """Copies with a queue, and pushes a mark whenever it does not push a symbol."""
     machine, size = rearranging(task, QUEUE), len(task.source)
     mark = size + 1
-    series = Series("symbol", tuple(range(size)))
+    series = Family("symbol", tuple(range(size)))
     source, after, full = (
         range(2, 2 + size),
         [1, *range(2 + size, 2 + 2 * size)],
@@ -120,7 +113,7 @@ def marking(task: Task) -> Machine:
     )
     marked = (Term(CONSTANT, mark),)
     return replace(
-        machine, stack_symbols=(Things((Series("empty"), series, Series("mark"))),),
+        machine, stack_symbols=(SymbolTable((Family("empty"), series, Family("mark"))),),
         rules=(
             rule(when([0], None, None), (0, 1), None, marked),
             rule(when(source, [mark], None), (1, 1), None, (Term(SYMBOL, 1),)),
@@ -145,7 +138,7 @@ def with_queue(task: Task) -> Machine:
             signals = (*own.signals, own.signals[0], own.signals[1])
             places = (symbol, top, frozenset(front), state)
             rules.append(own._replace(when=places, signals=signals, pushed=kept))
-    stack_symbols = Things((Series("empty"), Series("mark 1"), Series("mark 2")))
+    stack_symbols = SymbolTable((Family("empty"), Family("mark 1"), Family("mark 2")))
     return replace(
         machine,
         memories=memories,
@@ -165,7 +158,7 @@ def flipping(task: Task) -> Machine:
     state = [Term(CONSTANT, number) for number in range(4)]
     return replace(
         machine, memories=memories, stack_symbols=(*machine.stack_symbols, *machine.stack_symbols),
-        states=Things(tuple(map(Series, ("odd next", "even next", "say even", "say odd")))),
+        states=SymbolTable(tuple(map(Family, ("odd next", "even next", "say even", "say odd")))),
         rules=(
             rule(when([0], None, None, None), (0, 0, 0, 0), None, none, state[0]),
             rule(when(source, None, None, [0]), (0, 1, 0, 0), None, (it, None), state[1]),
@@ -180,8 +173,8 @@ def flipping(task: Task) -> Machine:
 
 def wrong_when_deep(task: Task, depth: int) -> Machine:
     """Reverses two symbols, but says the first instead of any that lies so deep or deeper."""
-    machine, symbols = rearranging(task, STACK), Series("symbol", (0, 1))
-    stack_symbols = Things((Series("empty"), *[symbols] * depth))
+    machine, symbols = rearranging(task, STACK), Family("symbol", (0, 1))
+    stack_symbols = SymbolTable((Family("empty"), *[symbols] * depth))
     levels = [[0], *([1 + 2 * level, 2 + 2 * level] for level in range(depth))]
     rules = [
         rule(when([2, 3], level, None), (0, 1), None, (Term(SYMBOL, min(at + 1, depth)),))
@@ -196,11 +189,12 @@ def wrong_when_deep(task: Task, depth: int) -> Machine:
 def waiting(task: Task) -> Machine:
     """Reverses while it reads marks."""
     size = len(task.source) - 1
-    symbols = Series("symbol", tuple(range(size)))
-    everything = Series("symbol", tuple(range(size + 1)))
+    symbols = Family("symbol", tuple(range(size)))
+    everything = Family("symbol", tuple(range(size + 1)))
     return Machine(
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
-        Things((everything,)), Things((everything,)), (Things((Series("empty"), symbols)),), ONE,
+        SymbolTable((everything,)), SymbolTable((everything,)),
+        (SymbolTable((Family("empty"), symbols)),), ONE,
         STACK, None, Layout.synchronous(size + 1, size + 1),
         (
             rule(when(range(size), None, None), (0, 1), None, (Term(SYMBOL, 1),)),
@@ -211,11 +205,12 @@ def waiting(task: Task) -> Machine:
 
 def odd(task: Task) -> Machine:
     """Keeps the parity on top of its stack, below what was there before."""
-    bits = Series("symbol", (0, 1))
+    bits = Family("symbol", (0, 1))
     zero, one = Term(CONSTANT, 0), Term(CONSTANT, 1)
     return Machine(
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
-        Things((bits,)), Things((bits,)), (Things((Series("empty"), bits)),), ONE, STACK, None,
+        SymbolTable((bits,)), SymbolTable((bits,)), (SymbolTable((Family("empty"), bits)),), ONE,
+        STACK, None,
         Layout.synchronous(2, 2),
         (
             rule(when([0], [0, 1], None), (0, 0), zero),
@@ -228,13 +223,16 @@ def odd(task: Task) -> Machine:
 
 def buffered_odd(task: Task) -> Machine:
     """The same with two steps for a symbol: it reads at the first and writes at the second."""
-    bits = Series("symbol", (0, 1))
-    states = Things((Series("even"), Series("odd"), Series("even, to write"), Series("odd, too")))
+    bits = Family("symbol", (0, 1))
+    states = SymbolTable(
+        (Family("even"), Family("odd"), Family("even, to write"), Family("odd, too"))
+    )
     none: tuple[Term | None, ...] = (None,)
     signals = ("pop", "push", "input read", "output write")
     return Machine(
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
-        Things((bits, Series("nothing"))), Things((bits,)), (Things((Series("empty"),)),), states,
+        SymbolTable((bits, Family("nothing"))), SymbolTable((bits,)),
+        (SymbolTable((Family("empty"),)),), states,
         STACK._replace(signal_names=signals), Buffers(2, 0, 0),
         Layout.synchronous(2, 2),
         (
@@ -250,9 +248,9 @@ def buffered_odd(task: Task) -> Machine:
 
 def brackets(task: Task) -> Machine:
     """Pushes opening brackets, each as another stack symbol where the other one is below."""
-    symbols = Series("symbol", (0, 1, 2, 3))
-    opening = Series("symbol", (0, 2))
-    stack_symbols = Things((Series("empty"), opening, opening))
+    symbols = Family("symbol", (0, 1, 2, 3))
+    opening = Family("symbol", (0, 2))
+    stack_symbols = SymbolTable((Family("empty"), opening, opening))
     closing = {0: 1, 2: 3}
     rules = []
     for own, stack_symbol in ((0, 1), (2, 2)):
@@ -271,7 +269,7 @@ def brackets(task: Task) -> Machine:
         ]
     return Machine(
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
-        Things((symbols,)), Things((symbols,)), (stack_symbols,), ONE, STACK, None,
+        SymbolTable((symbols,)), SymbolTable((symbols,)), (stack_symbols,), ONE, STACK, None,
         Layout.synchronous(4, 4), tuple(rules),
     )  # fmt: skip
 
@@ -306,22 +304,22 @@ def is_wrong(runner: Runner, task: Task, source: Sequence[int]) -> bool:
 
 def mutant(machine: Machine, drawn: random.Random) -> Machine:
     """A machine with two more states, one of whose rules is changed."""
-    states = Things((*machine.states.series, Series("other"), Series("another")))
+    states = SymbolTable((*machine.states.families, Family("other"), Family("another")))
     machine = replace(machine, states=states)
     rules, memories = [*machine.rules], machine.memories
     at = drawn.randrange(len(rules))
     own = rules[at]
 
-    def term(things: Things) -> Term:
+    def term(table: SymbolTable) -> Term:
         if drawn.random() < 0.5:
-            return Term(CONSTANT, drawn.randrange(things.size))
-        place = drawn.randrange(len(machine.places))
-        return Term(place, drawn.randrange(len(things.series)))
+            return Term(CONSTANT, drawn.randrange(table.size))
+        place = drawn.randrange(len(machine.components))
+        return Term(place, drawn.randrange(len(table.families)))
 
     stack_symbols = [machine.stack_symbols[end // 2] for _, end in memories.pushes]
     after = Term(CONSTANT, drawn.randrange(states.size))
     place = drawn.randrange(len(own.when))
-    size = machine.places[place].size
+    size = machine.components[place].size
     there = own.when[place] or frozenset(range(size))
     changed = frozenset(each for each in range(size) if (each in there) != (drawn.random() < 0.25))
     places = (*own.when[:place], changed, *own.when[place + 1 :])
@@ -330,14 +328,14 @@ def mutant(machine: Machine, drawn: random.Random) -> Machine:
             turned = drawn.randrange(len(own.signals))
             signals = tuple(each ^ (at == turned) for at, each in enumerate(own.signals))
             pushed = [
-                each or term(things) for each, things in zip(own.pushed, stack_symbols, strict=True)
+                each or term(table) for each, table in zip(own.pushed, stack_symbols, strict=True)
             ]
             rules[at] = own._replace(signals=signals, pushed=tuple(pushed))
         case 1:
             rules[at] = own._replace(output=term(machine.outputs))
         case 2:
             terms = zip(own.pushed, stack_symbols, strict=True)
-            changed_terms = tuple(each and term(things) for each, things in terms)
+            changed_terms = tuple(each and term(table) for each, table in terms)
             rules[at] = own._replace(pushed=changed_terms)
         case 3:
             rules[at] = own._replace(next_state=after)

@@ -12,7 +12,8 @@ from own_machines import STACK, rule, when
 from test_text import small_run, write
 
 import stacktrans
-from stacktrans.automata.machine import CONSTANT, Machine, Rule, Series, Term, Things
+from stacktrans.automata.machine import Machine
+from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
@@ -40,7 +41,7 @@ def tripling(directory: Path, *, endless: bool = False) -> Path:
     task: Any = {"name": "tripled", "generator": "pairs", "parameters": files}
     config = resolve(settings={"task": task, "model": {"memory": "stack"}})
     reading, target, stacked = [2, 3, 4], [5, 6], [1, 2, 3]
-    top, symbols = Term(1, 0), Series("symbol", (0, 1, 2))
+    top, symbols = Term(1, 0), Family("symbol", (0, 1, 2))
     after = [Term(CONSTANT, state) for state in range(3)]
     ending = Term(CONSTANT, 0 if endless else 2)
     rules: list[Rule] = [
@@ -54,10 +55,10 @@ def tripling(directory: Path, *, endless: bool = False) -> Path:
     known = ("a", "b")
     machine = Machine(
         "tripled", (*known, "<unk>"), known, (False, False), (*known, "<unk>"),
-        Things((Series("begin"), Series("separator"), symbols, Series("symbol", (0, 1)))),
-        Things((Series("symbol", (0, 1)), Series("end"))),
-        (Things((Series("empty"), symbols)),),
-        Things(tuple(Series(f"q{number}") for number in range(3))), STACK, None,
+        SymbolTable((Family("begin"), Family("separator"), symbols, Family("symbol", (0, 1)))),
+        SymbolTable((Family("symbol", (0, 1)), Family("end"))),
+        (SymbolTable((Family("empty"), symbols)),),
+        SymbolTable(tuple(Family(f"q{number}") for number in range(3))), STACK, None,
         Layout.joint(3, 2), tuple(rules),
     )  # fmt: skip
     checkpoint.save_machine(directory / "machine", config, machine, "")

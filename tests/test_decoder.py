@@ -10,7 +10,8 @@ from own_machines import STACK, answered, buffered_odd, rule, when
 from test_predictors import LAYOUTS, drawn, to_numpy
 from test_proofs import TASKS
 
-from stacktrans.automata.machine import CONSTANT, Buffers, Machine, Runner, Series, Term, Things
+from stacktrans.automata.machine import Machine, Runner
+from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.common.ragged import Ragged
 from stacktrans.decoding import decoder
 from stacktrans.decoding.decoder import NONE, Answer, DecodingStep, decode, predict
@@ -221,10 +222,10 @@ def test_every_step_of_buffers_is_observed_once(make: Making) -> None:
 
 def odd_one_out() -> Machine:
     """Copies a's with a stack; where it reads b it has no rule, and after c no output."""
-    symbols = Series("symbol", (0, 1, 2))
+    symbols = Family("symbol", (0, 1, 2))
     stack_symbols, one, same = (
-        Things((Series("empty"), Series("mark"))),
-        Things((Series("q"),)),
+        SymbolTable((Family("empty"), Family("mark"))),
+        SymbolTable((Family("q"),)),
         (None,),
     )
     rules = (
@@ -237,8 +238,8 @@ def odd_one_out() -> Machine:
     )
     return Machine(
         "own", ("a", "b", "c"), ("a", "b", "c"), (False, False), ("a", "b", "c"),
-        Things((Series("begin"), Series("separator"), symbols, symbols)),
-        Things((symbols, Series("end"))), (stack_symbols,), one, STACK, None,
+        SymbolTable((Family("begin"), Family("separator"), symbols, symbols)),
+        SymbolTable((symbols, Family("end"))), (stack_symbols,), one, STACK, None,
         Layout.joint(3, 3), rules,
     )  # fmt: skip
 

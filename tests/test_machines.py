@@ -17,8 +17,8 @@ from command_line import run
 from own_machines import answered
 
 import stacktrans
-from stacktrans.automata.files import read_machine, written
-from stacktrans.automata.machine import CONSTANT, Machine, Rule, Runner, Series, Term, Things
+from stacktrans.automata.machine import Machine, Runner, read_machine
+from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.automata.words import sentence
 from stacktrans.common.ends import Ends
 from stacktrans.common.errors import StacktransError
@@ -33,7 +33,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.proofs.proof import prove
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.showing.machines import dot, svg
+from stacktrans.showing.machines import svg
 from stacktrans.tasks.layout import Layout
 
 LETTERS = 8
@@ -328,7 +328,7 @@ def test_unknown_symbols_are_named(saved: Path) -> None:
 def test_a_machine_is_read_as_it_was_written(saved: Path, extracted: Extracted) -> None:
     machine = read_machine(saved / MACHINE)
     assert machine == extracted.machine
-    assert written(machine) == (saved / MACHINE).read_text()
+    assert machine.to_json() == (saved / MACHINE).read_text()
 
 
 def test_damage_is_found(saved: Path, tmp_path: Path) -> None:
@@ -394,20 +394,20 @@ def test_what_is_no_machine_is_refused(saved: Path, tmp_path: Path, old: str, ne
 def test_pictures_name_all_states_and_rules(extracted: Extracted) -> None:
     machine = extracted.machine
     assert svg(machine).count("<circle") == machine.states.size
-    assert dot(machine).count("->") >= 2
+    assert machine.to_dot().count("->") >= 2
     for number in range(1, len(machine.rules) + 1):
         assert f">{number}</text>" in svg(machine)
 
 
 def counting() -> Machine:
     """Says a symbol for each that it has read, and has no rule for the second symbol."""
-    symbols = Series("symbol", (0, 1))
-    inputs = Things((Series("begin"), Series("separator"), symbols, symbols))
-    stack_symbols = Things((Series("empty"), Series("mark 1")))
+    symbols = Family("symbol", (0, 1))
+    inputs = SymbolTable((Family("begin"), Family("separator"), symbols, symbols))
+    stack_symbols = SymbolTable((Family("empty"), Family("mark 1")))
     same = Term(CONSTANT, 0)
     return Machine(
         "count", ("a", "b"), ("a", "b"), (False, False), ("a", "b"), inputs,
-        Things((symbols, Series("end"))), (stack_symbols,), Things((Series("state 1"),)),
+        SymbolTable((symbols, Family("end"))), (stack_symbols,), SymbolTable((Family("state 1"),)),
         Ends(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push")), None,
         Layout.joint(2, 2),
         (

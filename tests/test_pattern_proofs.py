@@ -13,16 +13,8 @@ import pytest
 from command_line import run
 from own_machines import mutant, when
 
-from stacktrans.automata.machine import (
-    CONSTANT,
-    Machine,
-    Rule,
-    Series,
-    Stepper,
-    Term,
-    Things,
-    Transitions,
-)
+from stacktrans.automata.machine import Configuration, Machine
+from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
 from stacktrans.model.checkpoint import save_machine
 from stacktrans.proofs.proof import prove
@@ -51,8 +43,8 @@ def counter(written: str, rules: Sequence[tuple[Any, ...]], states: int = 1) -> 
     said, and the states before and after if there are several.
     """
     task, stacks = pattern(written), len(rules[0][2])
-    symbols = Things((Series("symbol", tuple(range(len(task.source)))),))
-    stack_symbols = Things((Series("empty"), Series("mark 1"), Series("mark 2")))
+    symbols = SymbolTable((Family("symbol", tuple(range(len(task.source)))),))
+    stack_symbols = SymbolTable((Family("empty"), Family("mark 1"), Family("mark 2")))
     found = []
     for symbol, places, actions, says, *around in rules:
         state, after = around or (0, 0)
@@ -73,7 +65,7 @@ def counter(written: str, rules: Sequence[tuple[Any, ...]], states: int = 1) -> 
     return Machine(
         "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
         symbols, symbols, (stack_symbols,) * stacks,
-        Things(tuple(Series(f"q{number}") for number in range(states))),
+        SymbolTable(tuple(Family(f"q{number}") for number in range(states))),
         memories, None, Layout.stream(symbols.size, follow=0), tuple(found),
     )  # fmt: skip
 
@@ -228,9 +220,9 @@ def answered(task: Counting, source: Sequence[str]) -> list[str | None] | None:
 def is_wrong(machine: Machine, row: Sequence[tuple[str, str]]) -> bool:
     """Whether a machine goes on otherwise with a row, where it is known how it goes on."""
     symbols = "".join(prompt + answer for prompt, answer in row) + machine.source[0]
-    stepper = Stepper(Transitions(machine))
-    said = [stepper.step(machine.source.index(each)) for each in symbols[:-1]]
-    if stepper.lost:
+    configuration = Configuration(machine)
+    said = [configuration.step(machine.source.index(each)) for each in symbols[:-1]]
+    if configuration.stuck:
         return True
     place = 0
     for prompt, answer in row:
@@ -305,8 +297,8 @@ def test_lists_that_count_are_proved() -> None:
     """a^n b^n: a list inserts at each a, and its head moves left at each b."""
     task, one = pattern("a^n b^n"), Term(CONSTANT, 1)
     symbols, stack_symbols = (
-        Things((Series("symbol", (0, 1)),)),
-        Things((Series("empty"), Series("mark"))),
+        SymbolTable((Family("symbol", (0, 1)),)),
+        SymbolTable((Family("empty"), Family("mark"))),
     )
     memories = Ends(
         ("list", "list right of its head"), (), ((0, 0),), (0, 0), ("insert", "left"), (0, 1),
@@ -319,7 +311,7 @@ def test_lists_that_count_are_proved() -> None:
     )
     machine = Machine(
         "own", ("a", "b"), ("a", "b"), (False, False), ("a", "b"), symbols, symbols,
-        (stack_symbols, stack_symbols), Things((Series("q0"),)), memories, None,
+        (stack_symbols, stack_symbols), SymbolTable((Family("q0"),)), memories, None,
         Layout.stream(2, follow=0), rules,
     )  # fmt: skip
     assert prove(machine, task).proved

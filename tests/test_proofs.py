@@ -16,7 +16,8 @@ from command_line import run
 from own_machines import QUEUE, STACK, answered, is_wrong, mutant, rearranging, rule, sources, when
 from shipped_tasks import task_of
 
-from stacktrans.automata.machine import CONSTANT, Buffers, Machine, Runner, Series, Term, Things
+from stacktrans.automata.machine import Machine, Runner
+from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.decoding.decoder import decode
 from stacktrans.inference.trace import trace
 from stacktrans.model.checkpoint import load, save_machine
@@ -210,7 +211,7 @@ def test_what_goes_wrong_when_deep_is_found() -> None:
     assert is_wrong(Runner(own_machines.wrong_when_deep(task, 12)), task, found.wrong)
     # What only goes on after so many symbols in another state goes wrong nowhere.
     deep = own_machines.wrong_when_deep(task, 12)
-    kept = [own for own in deep.rules if own.output is None or own.output.place != -1]
+    kept = [own for own in deep.rules if own.output is None or own.output.component != -1]
     end = deep.rules[-1]
     assert prove(replace(deep, rules=(*kept, end)), task).proved
 
@@ -260,10 +261,10 @@ def test_a_trace_of_a_buffered_machine_ends_where_it_has_no_rule(tmp_path: Path)
 def test_copies_of_a_symbol_are_not_taken_for_one() -> None:
     task = make_task("reverse", "reverse", {"symbols": 3})
     machine = rearranging(task, STACK)
-    twice = Series("symbol", (0, 1, 2, 0, 1, 2))
+    twice = Family("symbol", (0, 1, 2, 0, 1, 2))
     begin, push, pop, end = machine.rules
     machine = replace(
-        machine, inputs=Things((Series("begin"), Series("separator"), twice)),
+        machine, inputs=SymbolTable((Family("begin"), Family("separator"), twice)),
         # Of the first symbol, once it was written, another is said.
         rules=(begin, push, rule(when([5], [1], None), (1, 0), Term(CONSTANT, 1)), pop, end),
     )  # fmt: skip
@@ -301,12 +302,12 @@ def test_verify_shows_what_disproves_a_machine(tmp_path: Path) -> None:
 
 def _counting(machine: Machine, most: int) -> Machine:
     """A machine that has a state for each number of symbols that it has read, as far as `most`."""
-    states = Things(tuple(Series(f"state {number}") for number in range(1, most + 1)))
+    states = SymbolTable(tuple(Family(f"state {number}") for number in range(1, most + 1)))
     start, push, *others = machine.rules
     counted = [
         push._replace(
             when=(*push.when[:-1], frozenset([number])),
-            next_state=push.next_state._replace(thing=number + 1),
+            next_state=push.next_state._replace(entry=number + 1),
         )
         for number in range(most - 1)
     ]

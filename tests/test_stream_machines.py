@@ -12,17 +12,8 @@ import torch
 from command_line import run
 from test_machines import counting
 
-from stacktrans.automata.files import read_machine
-from stacktrans.automata.machine import (
-    CONSTANT,
-    Machine,
-    Rule,
-    Series,
-    Stepper,
-    Term,
-    Things,
-    Transitions,
-)
+from stacktrans.automata.machine import Configuration, Machine, read_machine
+from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.automata.words import sentence
 from stacktrans.commands.terminal import print_out
 from stacktrans.common.ends import Ends
@@ -139,8 +130,8 @@ def test_it_is_said_that_there_was_no_time() -> None:
 
 def moving() -> Machine:
     """A list: a inserts, b moves left, c moves right; says which symbol is at the head."""
-    symbols, state = Series("symbol", (0, 1, 2)), Things((Series("q0"),))
-    stack_symbols = Things((Series("empty"), symbols))
+    symbols, state = Family("symbol", (0, 1, 2)), SymbolTable((Family("q0"),))
+    stack_symbols = SymbolTable((Family("empty"), symbols))
     same = Term(CONSTANT, 0)
     said = Term(1, 0)
     rules = [
@@ -160,18 +151,18 @@ def moving() -> Machine:
     )  # fmt: skip
     return Machine(
         "moving", ("a", "b", "c"), ("a", "b", "c"), (False, False), ("a", "b", "c"),
-        Things((symbols,)), Things((symbols,)), (stack_symbols,) * 2, state,
+        SymbolTable((symbols,)), SymbolTable((symbols,)), (stack_symbols,) * 2, state,
         memories, None, Layout.synchronous(3, 3), tuple(rules),
     )  # fmt: skip
 
 
 def test_heads_of_lists_move() -> None:
     machine = moving()
-    stepper = Stepper(Transitions(machine))
+    configuration = Configuration(machine)
     held = []
     for symbol in (0, 0, 1, 1, 1, 2, 2, 2):
-        stepper.step(symbol)
-        held.append([list(each) for each in stepper.held])
+        configuration.step(symbol)
+        held.append([list(each) for each in configuration.contents])
     assert held[1] == [[1, 1], []]
     assert held[2] == [[1], [1]]
     assert held[4] == [[], [1, 1, 0]]  # beyond the last is what is empty
@@ -184,7 +175,7 @@ def test_the_state_has_a_column_of_its_own_if_there_are_several(
 ) -> None:
     machine = counting()
     rule = machine.rules[0]._replace(when=(frozenset([2]), None, frozenset([1])))
-    two = Things((Series("q0"), Series("q1")))
+    two = SymbolTable((Family("q0"), Family("q1")))
     several = Machine(**{**vars(machine), "states": two, "rules": (rule, *machine.rules[1:])})
     print_out(rules_table(several))
     shown = capsys.readouterr().out

@@ -1,168 +1,47 @@
-"""Deterministic automata with stacks, queues, deques or lists: their rules, and how they are run.
-
-A step depends on its places: the input (place 0), the stack symbol that is read from each end of a
-memory (the next places), and the state (the last). All of these, and outputs, come in series: a
-series has one member for each of some symbols, or a single member without a symbol. So one rule can
-cover all symbols: it pushes the stack symbol of the one that is read.
-"""
+"""Deterministic automata with stacks, queues, deques or lists: transitions, runs and formats."""
 
 from __future__ import annotations
 
 import functools
+import itertools
+import json
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+from pydantic import TypeAdapter
 
-from stacktrans.common.ends import Ends
+from stacktrans.automata.rules import (
+    CONSTANT,
+    EMPTY,
+    START,
+    Rule,
+    Signature,
+    SymbolTable,
+    Term,
+    check,
+    in_ranges,
+    ranges,
+)
+from stacktrans.automata.words import entry_name, sentence
+from stacktrans.common.errors import CheckpointError
+from stacktrans.common.files import verify_checksum
+from stacktrans.common.visible import visible
+from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.decoding.model import Numbers, SoftInput
 from stacktrans.tasks.alphabets import Ids, Mask
-from stacktrans.tasks.layout import Layout
 
-EMPTY = 0
-"""The stack symbol that is read from an empty memory."""
-START = 0
-"""The state before the first step."""
-CONSTANT = -1
-"""The place of what does not depend on any."""
 NO_OUTPUT = -1
-"""The output where a machine has learned none, since nobody asked for it."""
-LOST = -2
-"""The output where no rule fits, and after it."""
+"""The output where a machine has learned none, since no output is scored there."""
+NO_RULE = -2
+"""The output where no rule applies, and after it."""
 UNLIKELY = -1e9
-"""The logit of what a machine does not output."""
-
-
-class Series(NamedTuple):
-    """Inputs, stack symbols, states or outputs that differ only in their symbol.
-
-    Attributes:
-        name: what they are called.
-        symbols: the number of the symbol of each; None for a single thing without a symbol.
-    """
-
-    name: str
-    symbols: tuple[int, ...] | None = None
-
-
-@dataclass(frozen=True)
-class Things:
-    """All inputs, outputs, states, or stack symbols of a memory, numbered series by series."""
-
-    series: tuple[Series, ...]
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        return len(self.each)
-
-    @functools.cached_property
-    def each(self) -> list[tuple[int, int | None]]:
-        """The series and the symbol of each."""
-        return [
-            (number, symbol)
-            for number, series in enumerate(self.series)
-            for symbol in (series.symbols if series.symbols is not None else (None,))
-        ]
-
-    @functools.cached_property
-    def numbers(self) -> dict[tuple[int, int | None], int]:
-        """The number of each, by its series and its symbol."""
-        return {each: number for number, each in enumerate(self.each)}
-
-
-class Term(NamedTuple):
-    """Which thing: of a series, the one with the symbol of what stands in a place.
-
-    Attributes:
-        place: of what has the symbol; `CONSTANT` for a thing that is always the same.
-        thing: the series, or the number of that thing.
-    """
-
-    place: int
-    thing: int
-
-
-class Rule(NamedTuple):
-    """What is done in some steps.
-
-    Attributes:
-        when: for each place, the things that may stand there; None for any.
-        equal: pairs of places, and whether what stands there has the same symbol.
-        signals: of the memories and buffers, 0 or 1.
-        output: what is written; None where no output is scored.
-        pushed: what each push pushes; None where nothing is pushed.
-        next_state: the state after it.
-    """
-
-    when: tuple[frozenset[int] | None, ...]
-    equal: tuple[tuple[int, int, bool], ...]
-    signals: tuple[int, ...]
-    output: Term | None
-    pushed: tuple[Term | None, ...]
-    next_state: Term
-
-
-class Buffers(NamedTuple):
-    """An input buffer that is read from, and an output buffer that is written to.
-
-    Attributes:
-        steps_per_symbol: steps for each symbol of the input.
-        extra_steps: further steps.
-        output_skip: how many of the outputs that are written are dropped.
-    """
-
-    steps_per_symbol: int
-    extra_steps: int
-    output_skip: int
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A finite control over memories.
-
-    Attributes:
-        task: the name of its task.
-        source: the symbols of sources.
-        target: the symbols of targets.
-        words: whether strings of sources, and of targets, are words separated by spaces.
-        symbols: those of sources and targets, each once; what things of a series differ in.
-        inputs: what can be read.
-        outputs: what can be written.
-        stack_symbols: of each memory, what it can hold; the first is read when it is empty.
-        states: the states; the first is the one before the first step.
-        memories: the ends of its memories; each row of cells counts as a memory.
-        buffers: None without.
-        layout: how sources are read, and answers output.
-        rules: the first that fits holds.
-    """
-
-    task: str
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    words: tuple[bool, bool]
-    symbols: tuple[str, ...]
-    inputs: Things
-    outputs: Things
-    stack_symbols: tuple[Things, ...]
-    states: Things
-    memories: Ends
-    buffers: Buffers | None
-    layout: Layout
-    rules: tuple[Rule, ...]
-
-    @functools.cached_property
-    def places(self) -> list[Things]:
-        """What can stand in each place."""
-        stack_symbols = [self.stack_symbols[end // 2] for end in self.memories.reads]
-        return [self.inputs, *stack_symbols, self.states]
-
-    @property
-    def nothing(self) -> int:
-        """The symbol that is read after the last of an input buffer."""
-        return self.inputs.size - 1
+"""The logit of outputs that a machine does not write."""
+FORMAT = 1
+"""The version of the format of machines in files."""
 
 
 class Transition(NamedTuple):
@@ -184,183 +63,393 @@ class Transition(NamedTuple):
     moves: tuple[tuple[int, int], ...]
     next_state: int
 
-    def apply(self, held: Sequence[Any], mark: int | None = None) -> None:
-        """Change what memories hold, `MemoryRow`s or the like; pushes can push a mark instead."""
+    def apply(self, contents: Sequence[Any], mark: int | None = None) -> None:
+        """Change the contents of memories, `Row`s or the like; pushes can push a mark instead."""
         for end in self.pops:
-            held[end // 2].take(end % 2)
+            contents[end // 2].take(end % 2)
         for end, stack_symbol in self.pushes:
-            held[end // 2].put(end % 2, stack_symbol if mark is None else mark)
+            contents[end // 2].put(end % 2, stack_symbol if mark is None else mark)
         for taken, put in self.moves:
-            held[put // 2].put(put % 2, held[taken // 2].take(taken % 2))
+            contents[put // 2].put(put % 2, contents[taken // 2].take(taken % 2))
 
 
-class Transitions:
-    """The transition function of a machine: what it does, by what stands in its places.
+class Edge(NamedTuple):
+    """The rules that lead from one state to another, by their numbers from 1."""
 
-    Args:
-        machine: the machine.
+    source: int
+    target: int
+    rules: list[int]
+
+
+@dataclass(frozen=True)
+class Machine(Signature):
+    """A deterministic transducer: a finite control over memories, whose rules are tried in order.
+
+    With one stack it is a pushdown transducer, without memory a finite-state transducer.
 
     Attributes:
-        relevant: the places that some rule depends on.
-        step: what is done for what stands in the places; None if no rule applies. What stands in
-            places that are not relevant has to be the same each time, as `EMPTY`.
+        rules: the first that applies is carried out.
     """
 
-    def __init__(self, machine: Machine) -> None:
-        self.machine = machine
-        self.step = functools.cache(self._step)
-        self._symbols = [[symbol for _, symbol in things.each] for things in machine.places]
-        self.relevant = set[int]()
-        for rule in machine.rules:
-            terms = (rule.output, *rule.pushed, rule.next_state)
-            self.relevant |= {term.place for term in terms if term}
-            self.relevant |= {place for *pair, _ in rule.equal for place in pair}
-            sets = zip(machine.places, rule.when, strict=True)
-            self.relevant |= {
-                place
-                for place, (things, own) in enumerate(sets)
-                if own is not None and 0 < len(own) < things.size
-            }
+    rules: tuple[Rule, ...] = ()
 
-    def _step(self, places: tuple[int, ...]) -> Transition | None:
-        machine, memories = self.machine, self.machine.memories
-        symbols = [own[thing] for own, thing in zip(self._symbols, places, strict=True)]
-        rule = next((rule for rule in machine.rules if _applies(rule, places, symbols)), None)
+    @functools.cached_property
+    def relevant(self) -> frozenset[int]:
+        """The components of observations that some rule depends on."""
+        components = set[int]()
+        for rule in self.rules:
+            terms = (rule.output, *rule.pushed, rule.next_state)
+            components |= {term.component for term in terms if term}
+            components |= {component for *pair, _ in rule.equal for component in pair}
+            components |= {
+                component
+                for component, (table, entries) in enumerate(
+                    zip(self.components, rule.when, strict=True)
+                )
+                if entries is not None and 0 < len(entries) < table.size
+            }
+        return frozenset(components)
+
+    @functools.cached_property
+    def _transitions(self) -> dict[tuple[int, ...], Transition | None]:
+        return {}
+
+    def transition(self, observation: tuple[int, ...]) -> Transition | None:
+        """The transition at an observation; None if no rule applies.
+
+        Args:
+            observation: an entry of each component; `EMPTY` of those that are not relevant.
+        """
+        if observation not in self._transitions:
+            self._transitions[observation] = self._first_rule(observation)
+        return self._transitions[observation]
+
+    def _first_rule(self, observation: tuple[int, ...]) -> Transition | None:
+        entries = zip(self.components, observation, strict=True)
+        symbols = [table.entries[entry][1] for table, entry in entries]
+        rule = next((rule for rule in self.rules if rule.applies(observation, symbols)), None)
         if rule is None:
             return None
 
-        def number(term: Term, things: Things) -> int:
-            """The number of a thing; -1 if there is none with the symbol that is wanted."""
-            if term.place == CONSTANT:
-                return term.thing
-            symbol = symbols[term.place]
-            return -1 if symbol is None else things.numbers.get((term.thing, symbol), -1)
+        def value(term: Term, table: SymbolTable) -> int:
+            """The number of an entry; -1 if its family has none with the symbol."""
+            if term.component == CONSTANT:
+                return term.entry
+            symbol = symbols[term.component]
+            return -1 if symbol is None else table.numbers.get((term.entry, symbol), -1)
 
-        signals = rule.signals
+        memories, signals = self.memories, rule.signals
         pushes = tuple(
-            (end, number(term, machine.stack_symbols[end // 2]))
+            (end, value(term, self.stack_symbols[end // 2]))
             for (signal, end), term in zip(memories.pushes, rule.pushed, strict=True)
             if signals[signal] and term is not None
         )
-        next_state = number(rule.next_state, machine.states)
+        next_state = value(rule.next_state, self.states)
         if next_state < 0 or any(stack_symbol < 0 for _, stack_symbol in pushes):
             return None
-        output = NO_OUTPUT if rule.output is None else number(rule.output, machine.outputs)
+        output = NO_OUTPUT if rule.output is None else value(rule.output, self.outputs)
         pops = tuple(end for signal, end in memories.pops if signals[signal])
         moves = tuple((taken, put) for signal, taken, put in memories.moves if signals[signal])
         return Transition(signals, output, pops, pushes, moves, next_state)
 
+    def run(self, source: Sequence[int], limit: int | None = None) -> Answer:
+        """The answer to a source; not of streams, which are predicted symbol by symbol.
 
-def _applies(rule: Rule, places: Sequence[int], symbols: Sequence[int | None]) -> bool:
-    """Whether a rule applies to what stands in the places, and to its symbols."""
-    for own, thing in zip(rule.when, places, strict=True):
-        if own is not None and thing not in own:
+        Args:
+            source: its symbols, by their numbers.
+            limit: the most symbols of the answer; None for the layout's.
+        """
+        ids = np.array(source, np.int64)
+        answer: Answer = decode(Runner(self), self.layout, [ids], limit, log_probs=False)[0]
+        return answer
+
+    def edges(self) -> list[Edge]:
+        """The edges of the graph of states."""
+        rules: dict[tuple[int, int], list[int]] = {}
+        states = range(self.states.size)
+        for number, rule in enumerate(self.rules, start=1):
+            sources = states if rule.when[-1] is None else sorted(rule.when[-1])
+            component, state = rule.next_state
+            targets = [state] if component == CONSTANT else states
+            for pair in itertools.product(sources, targets):
+                rules.setdefault(pair, []).append(number)
+        return [Edge(*pair, numbers) for pair, numbers in sorted(rules.items())]
+
+    def minimize(self) -> Machine:
+        """Merge states in which the same rules lead to equivalent states (Moore 1956).
+
+        States that cannot be reached are dropped. Rules are compared as they are written, so that
+        states may remain whose rules differ but do the same; states with symbols are left alone.
+        """
+        symbols = [family.symbols for family in self.states.families]
+        components = [rule.next_state.component for rule in self.rules]
+        if any(own is not None for own in symbols) or {*components} - {CONSTANT}:
+            return self
+        reachable = {START}
+        for _ in range(self.states.size):
+            reachable |= {edge.target for edge in self.edges() if edge.source in reachable}
+        order, blocks = sorted(reachable), [0] * self.states.size
+        while True:
+            known: dict[Any, int] = {}
+            refined = [0] * self.states.size
+            for state in order:
+                behaviour = blocks[state], tuple(self._rules_in(state, blocks))
+                refined[state] = known.setdefault(behaviour, len(known))
+            if refined == blocks:
+                break
+            blocks = refined
+        firsts = {blocks[state]: state for state in reversed(order)}
+        families = tuple(self.states.families[firsts[block]] for block in sorted(firsts))
+        rules = [
+            rule._replace(
+                when=(*rule.when[:-1], sources),
+                next_state=Term(CONSTANT, blocks[rule.next_state.entry]),
+            )
+            for rule in self.rules
+            if (sources := _blocks_of(rule.when[-1], firsts)) is None or sources
+        ]
+        return replace(self, states=SymbolTable(families), rules=tuple(rules))
+
+    def _rules_in(self, state: int, blocks: Sequence[int]) -> Iterator[Rule]:
+        """The rules that apply in a state, which lead to blocks of states."""
+        for rule in self.rules:
+            if rule.when[-1] is None or state in rule.when[-1]:
+                target = Term(CONSTANT, blocks[rule.next_state.entry])
+                yield rule._replace(when=rule.when[:-1], next_state=target)
+
+    def equivalent(self, other: Machine) -> bool:
+        """Whether the finite controls of two machines are bisimilar (Hopcroft & Karp 1971).
+
+        They do the same then at all observations, even those that never occur, and so give the same
+        answers. `stacktrans.proofs.proof.prove` compares a machine with the automaton of its task.
+        """
+        if replace(self, states=other.states, rules=()) != replace(other, rules=()):
             return False
-    return all(
-        (symbols[one] is not None and symbols[one] == symbols[other]) == same
-        for one, other, same in rule.equal
+        relevant = self.relevant | other.relevant
+        observed = [
+            range(table.size) if component in relevant else (EMPTY,)
+            for component, table in enumerate(self.components[:-1])
+        ]
+        known, pending = {(START, START)}, [(START, START)]
+        while pending:
+            state, other_state = pending.pop()
+            for observation in itertools.product(*observed):
+                one = self.transition((*observation, state))
+                two = other.transition((*observation, other_state))
+                if one is None or two is None:
+                    if one is not two:
+                        return False
+                    continue
+                if one._replace(next_state=two.next_state) != two:
+                    return False
+                pair = one.next_state, two.next_state
+                if pair not in known:
+                    known.add(pair)
+                    pending.append(pair)
+        return True
+
+    def to_dot(self) -> str:
+        """The graph of states in DOT, for Graphviz, with rules at the edges that they take."""
+        lines = ["digraph machine {", "  rankdir=LR;"]
+        lines.append('  node [shape=circle, fontname="sans-serif"];')
+        lines.append('  edge [fontname="sans-serif", fontsize=10];')
+        lines += ["  start [shape=point];", "  start -> 0;"]
+        for state in range(self.states.size):
+            lines.append(f'  {state} [label="{_escaped(entry_name(self, self.states, state))}"];')
+        for edge in self.edges():
+            rules = (f"{number}  {sentence(self, self.rules[number - 1])}" for number in edge.rules)
+            label = "".join(f"{_escaped(rule)}\\l" for rule in rules)
+            lines.append(f'  {edge.source} -> {edge.target} [label="{label}"];')
+        return "\n".join([*lines, "}"]) + "\n"
+
+    def to_json(self) -> str:
+        """A machine as JSON, all things by their numbers, with a line and a sentence for a rule."""
+        layout = self.layout
+        parts = {
+            "format": FORMAT,
+            "task": self.task,
+            "source": self.source,
+            "target": self.target,
+            "words": self.words,
+            "layout": {
+                field.name: getattr(layout, field.name) for field in fields(layout) if field.compare
+            },
+            "buffers": self.buffers and self.buffers._asdict(),
+            "memories": self.memories._asdict(),
+            "inputs": self.inputs.as_json(),
+            "outputs": self.outputs.as_json(),
+            "stack_symbols": [table.as_json() for table in self.stack_symbols],
+            "states": self.states.as_json(),
+        }
+        lines = [f" {_json(name)}: {_json(part)}" for name, part in parts.items()]
+        rules = []
+        for rule in self.rules:
+            when = [None if own is None else ranges(sorted(own)) for own in rule.when]
+            rules.append(_json({"rule": sentence(self, rule), **rule._asdict(), "when": when}))
+        of_rules = ",\n  ".join(rules)
+        return "{\n" + ",\n".join([*lines, f' "rules": [\n  {of_rules}\n ]']) + "\n}\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Machine:
+        """The machine of `to_json`; raises `ValueError`, `TypeError` and the like if it is none."""
+        parts = json.loads(text)
+        check(type(parts["format"]) is int and parts["format"] == FORMAT)
+        symbols = tuple(dict.fromkeys([*parts["source"], *parts["target"]]))
+        tables = {
+            name: SymbolTable.from_json(parts[name], len(symbols))
+            for name in ("inputs", "outputs", "states")
+        }
+        memories = tuple(
+            SymbolTable.from_json(each, len(symbols)) for each in parts["stack_symbols"]
+        )
+        parts |= tables | {"symbols": symbols, "stack_symbols": memories}
+        rules, parts["rules"] = parts["rules"], ()
+        machine: Machine = TypeAdapter(cls).validate_python(parts)
+        machine.check_tables()
+        sizes = [table.size for table in machine.components]
+        return replace(
+            machine, rules=tuple(machine.checked(_read_rule(rule, sizes)) for rule in rules)
+        )
+
+
+def _read_rule(parts: dict[str, Any], sizes: list[int]) -> Rule:
+    """A rule over components of some sizes."""
+    signals = parts["signals"]  # which are neither true nor 1.0
+    check(all(type(signal) is int and signal in (0, 1) for signal in signals))
+    when = [
+        None if own is None else frozenset(in_ranges(own, size))
+        for own, size in zip(parts["when"], sizes, strict=True)
+    ]
+    rule: Rule = TypeAdapter(Rule).validate_python(
+        {name: parts[name] for name in Rule._fields} | {"when": when}
     )
+    return rule
 
 
-class MemoryRow(deque[int]):
-    """The stack symbols that a memory holds, the bottom first; sides are `TOP` and `BOTTOM`."""
+def _blocks_of(states: frozenset[int] | None, firsts: dict[int, int]) -> frozenset[int] | None:
+    """The blocks whose first states are among some states; None of all."""
+    if states is None:
+        return None
+    return frozenset(block for block, state in firsts.items() if state in states)
+
+
+def _escaped(text: str) -> str:
+    return visible(text).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def read_machine(path: Path) -> Machine:
+    """The machine in a file; raises `CheckpointError` if it is damaged or of another format."""
+    verify_checksum(path)
+    try:
+        text = path.read_bytes()
+        number = json.loads(text)["format"]
+        if type(number) is int and number == FORMAT:
+            return Machine.from_json(text)
+    except OSError as error:
+        raise CheckpointError(f"{path}: {error.strerror}") from error
+    except (ArithmeticError, ValueError, TypeError, LookupError, RecursionError) as error:
+        raise CheckpointError(f"{path}: damaged: not a machine that extract writes") from error
+    raise CheckpointError(f"{path}: format {number}; this stacktrans reads format {FORMAT}")
+
+
+class Row(deque[int]):
+    """The stack symbols of a memory, the bottom first; sides are `TOP` and `BOTTOM`."""
 
     def peek(self, side: int, depth: int) -> int:
-        """The stack symbol at a side, or so deep under it; `EMPTY` if there is none."""
+        """The stack symbol so deep under a side, from 0; `EMPTY` if there is none."""
         return self[depth if side else -1 - depth] if len(self) > depth else EMPTY
 
     def take(self, side: int) -> int:
-        """Take the cell at a side; `EMPTY` if there is none."""
+        """Remove and return the stack symbol at a side; `EMPTY` if there is none."""
         if not self:
             return EMPTY
         return self.popleft() if side else self.pop()
 
     def put(self, side: int, stack_symbol: int) -> None:
-        """Put a cell at a side."""
+        """Add a stack symbol at a side."""
         self.appendleft(stack_symbol) if side else self.append(stack_symbol)
 
 
-class Stepper:
-    """A run of a machine, step by step.
+class Configuration:
+    """A configuration of a machine, its state and the contents of its memories, step by step.
 
     Args:
-        transitions: of the machine.
-        held: what each memory holds, in the place of a `MemoryRow`; None for empty ones.
+        machine: the machine.
+        contents: of each memory, a `Row` or the like; None for empty ones.
         state: the state that it begins in.
 
     Attributes:
-        last: what was done in the last step that a rule fitted.
-        held: what each memory holds.
+        contents: of each memory.
         state: the state after the last step.
-        lost: whether no rule fitted a step; from then on none does.
+        last: the last transition.
+        stuck: whether no rule applied in some step; from then on none does.
     """
 
     def __init__(
-        self, transitions: Transitions, held: Sequence[Any] | None = None, state: int = START
+        self, machine: Machine, contents: Sequence[Any] | None = None, state: int = START
     ) -> None:
-        self._transitions, self.state, machine = transitions, state, transitions.machine
-        self.lost = False
-        self.held: Sequence[Any] = (
-            [MemoryRow() for _ in machine.stack_symbols] if held is None else held
+        self._machine, self.state, self.stuck = machine, state, False
+        self.contents: Sequence[Any] = (
+            [Row() for _ in machine.stack_symbols] if contents is None else contents
         )
         self.last = Transition((), NO_OUTPUT, (), (), (), state)
-        # What is not relevant is always read as empty.
+        positions = enumerate(machine.memories.read_positions, start=1)
         self._reads = [
-            read if place in transitions.relevant else None
-            for place, read in enumerate(machine.memories.places, start=1)
+            position if component in machine.relevant else None for component, position in positions
         ]
 
-    def copy(self) -> Stepper:
-        """Another run in the same configuration."""
-        other = Stepper(self._transitions, [*map(MemoryRow, self.held)], self.state)
-        other.last, other.lost = self.last, self.lost
+    def copy(self) -> Configuration:
+        """The same configuration, for a run of its own."""
+        other = Configuration(self._machine, [*map(Row, self.contents)], self.state)
+        other.last, other.stuck = self.last, self.stuck
         return other
 
     def peek(self, end: int, depth: int) -> int:
-        """What is held under an end, so deep, from 0; `EMPTY` if there is nothing."""
-        stack_symbol: int = self.held[end // 2].peek(end % 2, depth)
+        """The stack symbol so deep under an end, from 0; `EMPTY` if there is none."""
+        stack_symbol: int = self.contents[end // 2].peek(end % 2, depth)
         return stack_symbol
 
     def step(self, symbol: int) -> int:
-        """The output for a symbol; `NO_OUTPUT` where the machine has none, or `LOST`."""
-        if self.lost:
-            return LOST
-        stack_symbols = [self.peek(*read) if read else EMPTY for read in self._reads]
-        done = self._transitions.step((symbol, *stack_symbols, self.state))
-        if done is None:
-            self.lost = True
-            return LOST
-        done.apply(self.held)
-        self.last, self.state = done, done.next_state
-        return done.output
+        """The output for an input; `NO_OUTPUT` if there is none, `NO_RULE` if no rule applies."""
+        if self.stuck:
+            return NO_RULE
+        read = [self.peek(*position) if position else EMPTY for position in self._reads]
+        transition = self._machine.transition((symbol, *read, self.state))
+        if transition is None:
+            self.stuck = True
+            return NO_RULE
+        transition.apply(self.contents)
+        self.last, self.state = transition, transition.next_state
+        return transition.output
 
 
 @dataclass
 class Configurations:
-    """Runs of a machine over B strings.
+    """The configurations of a machine over B strings.
 
     Attributes:
-        steppers: of each.
-        signals: [B, signals] of the last step; NaN where there was no rule.
-        origins: what each memory of the first string holds, as the steps that pushed it, if each
-            step was noted; see `MachineModel`.
-        steps: how many were noted.
+        of: each string's.
+        signals: [B, signals] of the last step; NaN where no rule applied.
+        origins: the contents of each memory of the first string, as the steps that pushed them, if
+            the steps were recorded; see `MachineModel`.
+        steps: the number of recorded steps.
     """
 
-    steppers: list[Stepper]
+    of: list[Configuration]
     signals: Numbers
-    origins: list[MemoryRow]
+    origins: list[Row]
     steps: int = 0
 
 
 class Runner:
-    """What the decoder runs of a machine: each output has the probability 1.
+    """A machine as a model that the decoder runs: each output has the probability 1.
 
     Args:
-        machine: itself.
-
-    Attributes:
-        transitions: its transition function.
+        machine: the machine.
     """
 
     failure: ClassVar[str] = "the machine has no rule for what it reads here"
@@ -369,32 +458,31 @@ class Runner:
 
     def __init__(self, machine: Machine) -> None:
         self.machine, self.buffers = machine, machine.buffers
-        self.transitions = Transitions(machine)
 
     def start(self, batch: int, steps: int = 0) -> Configurations:
         """See `Model.start`."""
         signals = np.zeros((batch, len(self.machine.memories.signal_names)))
-        steppers = [Stepper(self.transitions) for _ in range(batch)]
-        return Configurations(steppers, signals, [MemoryRow() for _ in self.machine.stack_symbols])
+        configurations = [Configuration(self.machine) for _ in range(batch)]
+        return Configurations(configurations, signals, [Row() for _ in self.machine.stack_symbols])
 
     def advance(
         self, state: Configurations, ids: Ids | SoftInput, requested: Mask | None = None
     ) -> Numbers:
-        """See `Model.advance`; logits are NaN where no rule fits, -inf where there is no output."""
+        """See `Model.advance`; logits are NaN if no rule applies, -inf where there is no output."""
         if isinstance(ids, SoftInput):
-            ids = np.where(ids.ids < 0, self.machine.nothing, ids.ids)[:, None]
+            ids = np.where(ids.ids < 0, self.machine.no_input, ids.ids)[:, None]
         outputs = np.empty(ids.shape, np.int64)
-        for item, (stepper, row) in enumerate(zip(state.steppers, ids.tolist(), strict=True)):
-            outputs[item] = [*map(stepper.step, row)]
-            state.signals[item] = np.nan if stepper.lost else stepper.last.signals
+        for item, (configuration, row) in enumerate(zip(state.of, ids.tolist(), strict=True)):
+            outputs[item] = [*map(configuration.step, row)]
+            state.signals[item] = np.nan if configuration.stuck else configuration.last.signals
         chosen = outputs.ravel() if requested is None else outputs[requested]
         logits = np.full((len(chosen), self.machine.outputs.size), UNLIKELY)
         logits[np.arange(len(chosen)), np.maximum(chosen, 0)] = 0
         logits[chosen == NO_OUTPUT] = -np.inf
-        logits[chosen == LOST] = np.nan
+        logits[chosen == NO_RULE] = np.nan
         return logits
 
     def select(self, state: Configurations, items: Ids) -> Configurations:
         """See `Model.select`."""
-        steppers = [state.steppers[item].copy() for item in items.tolist()]
-        return Configurations(steppers, state.signals[items], state.origins)
+        configurations = [state.of[item].copy() for item in items.tolist()]
+        return Configurations(configurations, state.signals[items], state.origins)

@@ -1,61 +1,61 @@
-"""Rules in words: "reading a symbol: push it"; "writing: pop, write it"."""
+"""Rules in words: "reading a symbol: push it"; "stack has a symbol: pop, write what is read"."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from stacktrans.automata.machine import CONSTANT, EMPTY, Machine, Rule, Term, Things
+from stacktrans.automata.rules import CONSTANT, EMPTY, Rule, Signature, SymbolTable, Term
 from stacktrans.common.visible import listed
 
 MOST_NAMED = 6
-"""How many things are named one by one."""
+"""The most entries that are named one by one."""
 _MARKS = {"begin": "<s>", "separator": "|||", "end": "</s>", "blank": "#", "nothing": "no input"}
-"""How inputs and outputs that are no symbols of the task are shown."""
+"""Names of inputs and outputs that are no symbols of the task."""
 
 
-def thing(machine: Machine, things: Things, number: int) -> str:
-    """What a thing is called."""
-    series, symbol = things.each[number]
-    name = things.series[series].name
+def entry_name(machine: Signature, table: SymbolTable, number: int) -> str:
+    """The name of an entry of a table."""
+    family, symbol = table.entries[number]
+    name = table.families[family].name
     if symbol is None:
         return _MARKS.get(name, name)
     return machine.symbols[symbol] + (_suffix(name) or "")
 
 
-def _suffix(name: str) -> str | None:
-    """What follows a symbol by the name of its series: '2 for "symbol 2"; None for another name."""
-    return name.removeprefix("symbol").replace(" ", "'") if name.startswith("symbol") else None
+def _suffix(family: str) -> str | None:
+    """The suffix of symbols by their family: '2 for "symbol 2"; None for other families."""
+    return family.removeprefix("symbol").replace(" ", "'") if family.startswith("symbol") else None
 
 
-def some(machine: Machine, things: Things, numbers: Iterable[int]) -> str:
-    """Several things in few words: all of a series by its name, with what it lacks."""
+def entry_names(machine: Signature, table: SymbolTable, numbers: Iterable[int]) -> str:
+    """Several entries in few words: families by their names, with the entries that they lack."""
     wanted, parts = set(numbers), []
-    for index, series in enumerate(things.series):
-        own = {number for number, (of, _) in enumerate(things.each) if of == index}
-        there, lacking = own & wanted, sorted(own - wanted)
+    for index, family in enumerate(table.families):
+        members = {number for number, (of, _) in enumerate(table.entries) if of == index}
+        there, lacking = sorted(members & wanted), sorted(members - wanted)
         if not there:
             continue
-        if series.symbols is not None and len(own) > 1 and len(lacking) < len(there):
-            named = [thing(machine, things, each) for each in lacking]
-            but = f" but {listed(named)}" if len(named) <= MOST_NAMED else f" but {len(named)}"
-            parts.append(f"a {series.name}{but if named else ''}")
+        if family.symbols is not None and len(members) > 1 and len(lacking) < len(there):
+            names = [entry_name(machine, table, number) for number in lacking]
+            but = f" but {listed(names)}" if len(names) <= MOST_NAMED else f" but {len(names)}"
+            parts.append(f"a {family.name}{but if names else ''}")
         else:
-            named = [thing(machine, things, each) for each in sorted(there)]
-            parts += named if len(named) <= MOST_NAMED else [f"{len(named)} of {series.name}s"]
+            names = [entry_name(machine, table, number) for number in there]
+            parts += names if len(names) <= MOST_NAMED else [f"{len(names)} of {family.name}s"]
     return listed(parts, "or")
 
 
-def _end_name(machine: Machine, end: int) -> str:
-    """What an end of a memory is called: by the memory, and the end if several of it are used."""
+def _end_name(machine: Signature, end: int) -> str:
+    """The name of a memory, with that of its end if several of its ends are used."""
     memories = machine.memories
     used, name = {*memories.reads, *(own for _, own in memories.pops)}, memories.names[end // 2]
     return f"{name} {'bottom' if end % 2 else 'top'}" if {end, end ^ 1} <= used else name
 
 
-def place_names(machine: Machine) -> list[str]:
-    """What the places of rules are called."""
+def component_names(machine: Signature) -> list[str]:
+    """The names of the components of observations."""
     reads = []
-    for end, depth in machine.memories.places:
+    for end, depth in machine.memories.read_positions:
         under = f" under {'its top' if depth == 1 else f'{depth} more'}"
         if machine.memories.moves:
             under = f" {depth} left of its head"
@@ -63,95 +63,98 @@ def place_names(machine: Machine) -> list[str]:
     return ["symbol", *reads, "state"]
 
 
-def _held(machine: Machine, things: Things, own: frozenset[int]) -> str:
+def _contents(machine: Signature, table: SymbolTable, entries: frozenset[int]) -> str:
     """What may be read of a memory: "is empty", "has a symbol", "is empty or has a symbol"."""
-    stack_symbols, parts = own - {EMPTY}, ["is empty"] if EMPTY in own else []
+    stack_symbols, parts = entries - {EMPTY}, ["is empty"] if EMPTY in entries else []
     if stack_symbols:
-        every = len(stack_symbols) == things.size - 1
-        parts.append(f"has {'anything' if every else some(machine, things, stack_symbols)}")
+        every = len(stack_symbols) == table.size - 1
+        parts.append(f"has {'anything' if every else entry_names(machine, table, stack_symbols)}")
     return listed(parts, "or")
 
 
-def _said(machine: Machine, term: Term, things: Things) -> str:
-    if term.place == CONSTANT:
-        return thing(machine, things, term.thing)
-    name = things.series[term.thing].name
-    suffix = _suffix(name)
-    if term.place == 0:
-        what = "it"
+def _term(machine: Signature, term: Term, table: SymbolTable) -> str:
+    if term.component == CONSTANT:
+        return entry_name(machine, table, term.entry)
+    if term.component == 0:
+        same = "it"
     elif len(machine.memories.reads) == 1:
-        what = "what is read"
+        same = "what is read"
     else:
-        what = f"that of {place_names(machine)[term.place]}"
-    return what + (f" as {name}" if suffix is None else suffix)
+        same = f"that of {component_names(machine)[term.component]}"
+    family = table.families[term.entry].name
+    suffix = _suffix(family)
+    return same + (f" as {family}" if suffix is None else suffix)
 
 
-def actions(machine: Machine, rule: Rule) -> list[str]:
-    """What a rule does, in order."""
-    memories, signals, found = machine.memories, rule.signals, []
+def actions(machine: Signature, rule: Rule) -> str:
+    """What a rule does, in order; "nothing" if it does nothing."""
+    memories, signals = machine.memories, rule.signals
 
-    def at(end: int, word: str) -> str:
-        """An end, after a word, unless it is that of the only memory."""
+    def at(end: int, preposition: str) -> str:
+        """An end, unless it is that of the only memory."""
         name = _end_name(machine, end)
-        return "" if memories.names == (name,) else f"{word} {name}"
+        return "" if memories.names == (name,) else f"{preposition} {name}"
 
-    found += [f"pop{at(end, '')}" for signal, end in memories.pops if signals[signal]]
+    parts = [f"pop{at(end, '')}" for signal, end in memories.pops if signals[signal]]
     for (signal, end), term in zip(memories.pushes, rule.pushed, strict=True):
         if signals[signal] and term is not None:
-            found.append(
-                f"push {_said(machine, term, machine.stack_symbols[end // 2])}{at(end, ' on')}"
-            )
+            pushed = _term(machine, term, machine.stack_symbols[end // 2])
+            parts.append(f"push {pushed}{at(end, ' on')}")
     for signal, taken, _ in memories.moves:
         if signals[signal]:
             left = taken // 2 % 2 == 0
             name = memories.names[taken // 2 - (not left)]
             of_list = "" if len(memories.names) == 1 else f" in {name}"
-            found.append(f"move {'left' if left else 'right'}{of_list}")
+            parts.append(f"move {'left' if left else 'right'}{of_list}")
     if machine.buffers and signals[-2]:
-        found.append("read on")
+        parts.append("read on")
     if rule.output is not None and (not machine.buffers or signals[-1]):
-        found.append(f"write {_said(machine, rule.output, machine.outputs)}")
-    next_state = rule.next_state.thing
-    if (
-        machine.states.size > 1
-        and rule.next_state.place == CONSTANT
-        and rule.when[-1] != frozenset([next_state])
-    ):
-        found.append(f"go to {thing(machine, machine.states, next_state)}")
-    return found
+        parts.append(f"write {_term(machine, rule.output, machine.outputs)}")
+    component, state = rule.next_state
+    if machine.states.size > 1 and component == CONSTANT and rule.when[-1] != frozenset([state]):
+        parts.append(f"go to {entry_name(machine, machine.states, state)}")
+    return ", ".join(parts) or "nothing"
 
 
-def starts(machine: Machine, rule: Rule) -> str:
-    """The states that a rule holds in; all of many but a few by those few."""
-    own = rule.when[-1]
-    if own is None:
+def state_names(machine: Signature, rule: Rule) -> str:
+    """The states that a rule applies in; of many, the few in which it does not."""
+    states = rule.when[-1]
+    if states is None:
         return "any"
-    lacking = sorted(set(range(machine.states.size)) - own)
-    if machine.states.size > MOST_NAMED and len(lacking) < len(own):
-        return f"any but {listed([thing(machine, machine.states, each) for each in lacking])}"
-    return listed([thing(machine, machine.states, each) for each in sorted(own)], "or")
+
+    def names(numbers: Sequence[int], last: str) -> str:
+        return listed([entry_name(machine, machine.states, each) for each in numbers], last)
+
+    others = sorted(set(range(machine.states.size)) - states)
+    if machine.states.size > MOST_NAMED and len(others) < len(states):
+        return f"any but {names(others, 'and')}"
+    return names(sorted(states), "or")
 
 
-def conditions(machine: Machine, rule: Rule) -> list[str]:
-    """When a rule holds, but for the state."""
-    names, found = place_names(machine), []
-    for place, (things, own) in enumerate(zip(machine.places[:-1], rule.when[:-1], strict=True)):
-        if own is not None and place:
-            found.append(f"{names[place]} {_held(machine, things, own)}")
-        elif own is not None:
-            found.append(f"reading {some(machine, things, own)}")
+def conditions(machine: Signature, rule: Rule) -> str:
+    """When a rule applies, but for the state; "always" if it always does."""
+    names, parts = component_names(machine), []
+    tables = zip(machine.components[:-1], rule.when[:-1], strict=True)
+    for component, (table, entries) in enumerate(tables):
+        if entries is not None and component:
+            parts.append(f"{names[component]} {_contents(machine, table, entries)}")
+        elif entries is not None:
+            parts.append(f"reading {entry_names(machine, table, entries)}")
     for one, other, same in rule.equal:
-        found.append(f"{names[one]} and {names[other]} {'agree' if same else 'differ'}")
-    return found
+        parts.append(f"{names[one]} and {names[other]} {'agree' if same else 'differ'}")
+    return ", ".join(parts) or "always"
 
 
-def situation(machine: Machine, rule: Rule) -> str:
-    """When a rule holds, in words, the state included if there are several."""
-    several = machine.states.size > 1 and rule.when[-1] is not None
-    state = [f"in {starts(machine, rule)}"] if several else []
-    return ", ".join([*state, *conditions(machine, rule)]) or "always"
+def condition(machine: Signature, rule: Rule) -> str:
+    """When a rule applies, with the states if there are several."""
+    others = conditions(machine, rule)
+    if machine.states.size == 1 or rule.when[-1] is None:
+        return others
+    state = f"in {state_names(machine, rule)}"
+    return state if others == "always" else f"{state}, {others}"
 
 
-def sentence(machine: Machine, rule: Rule) -> str:
+def sentence(machine: Signature, rule: Rule) -> str:
     """A rule in words."""
-    return f"{situation(machine, rule)}: {', '.join(actions(machine, rule)) or 'do nothing'}"
+    done = actions(machine, rule)
+    return f"{condition(machine, rule)}: {'do nothing' if done == 'nothing' else done}"

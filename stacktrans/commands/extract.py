@@ -66,7 +66,6 @@ def extract(
         lengths: The lengths of these strings.
         time_limit: Stop learning rules after this time, such as 30s or 5m.
     """
-    from stacktrans.automata.files import written
     from stacktrans.common.errors import UsageError
     from stacktrans.extraction import extracting
     from stacktrans.model.checkpoint import save_machine
@@ -91,13 +90,13 @@ def extract(
     if out:
         save_machine(out, loaded.config, found.machine, machines.card(found, checkpoint))
     if dot:
-        write_atomically(dot, machines.dot(found.machine))
+        write_atomically(dot, found.machine.to_dot())
     if svg:
         write_atomically(svg, machines.svg(found.machine))
     if as_json:
         import json
 
-        print_json({**_facts(found), "machine": json.loads(written(found.machine))})
+        print_json({**_facts(found), "machine": json.loads(found.machine.to_json())})
     else:
         _print(found)
 
@@ -105,7 +104,7 @@ def extract(
 def _facts(found: "Extracted") -> dict[str, Any]:
     return {
         "states": found.machine.states.size,
-        "stack_symbols": [things.size - 1 for things in found.machine.stack_symbols],
+        "stack_symbols": [table.size - 1 for table in found.machine.stack_symbols],
         "rules": len(found.machine.rules),
         "agreement": [each._asdict() for each in found.agreement],
         "differing": found.differing,

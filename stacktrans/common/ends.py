@@ -37,8 +37,8 @@ class Ends(NamedTuple):
     moves: tuple[tuple[int, int, int], ...] = ()
 
     @property
-    def places(self) -> list[tuple[int, int]]:
-        """What is read: ends, and how deep under each."""
+    def read_positions(self) -> list[tuple[int, int]]:
+        """The end of each read, and its depth under the end."""
         return [*zip(self.reads, self.depths or (0,) * len(self.reads), strict=True)]
 
     @property
@@ -77,7 +77,7 @@ def side_by_side(
         placed.append(part.after(len(rows), signals))
         rows += [f"{name}{row.removeprefix(part.names[0])}" for row in part.names]
         signals += len(part.signal_names)
-    depths = tuple(depth for part in parts for _, depth in part.places)
+    depths = tuple(depth for part in parts for _, depth in part.read_positions)
     return Ends(
         tuple(rows),
         pops=tuple(pop for part in placed for pop in part.pops),

@@ -5,7 +5,7 @@ of all that have one. An input has the symbol that it is written as, whether it 
 or of an answer, and so has an output. A stack symbol has the symbol of the inputs at which it is
 pushed, or else of the outputs that are written when it is read.
 
-Things of a series begin as one sort. Steps that are equivalent up to sorts should do the same,
+SymbolTable of a series begin as one sort. Steps that are equivalent up to sorts should do the same,
 where the same may be the thing with the symbol of what is read. Where they do not, the things that
 deviate become a sort of their own, or it has to be asked whether two symbols are the same. In the
 end rules are made as general as the steps that were met allow.
@@ -20,7 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.automata.machine import CONSTANT, Machine, Rule, Series, Term, Things
+from stacktrans.automata.machine import Machine
+from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.extraction.network import EMPTY, GRACE, NOTHING
 from stacktrans.extraction.partition import Classes, Partition
 from stacktrans.model.checkpoint import Checkpoint
@@ -57,16 +58,16 @@ def named(checkpoint: Checkpoint, partition: Partition) -> NamedMachine:
     task, layout = checkpoint.task, checkpoint.layout
     symbols = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
     number = {symbol: index for index, symbol in enumerate(symbols)}
-    source = Series("symbol", tuple(number[symbol] for symbol in task.source.symbols))
-    target = Series("symbol", tuple(number[symbol] for symbol in task.target.symbols))
+    source = Family("symbol", tuple(number[symbol] for symbol in task.source.symbols))
+    target = Family("symbol", tuple(number[symbol] for symbol in task.target.symbols))
     symbols_read = {SOURCE: source, TARGET: target._replace(name="written symbol")}
-    series = [symbols_read.get(section) or Series(section) for section, _ in layout.sections]
-    series += [Series("nothing")] * bool(checkpoint.config.model.buffers)
-    inputs = Things(tuple(series))
-    outputs = Things((target, *[Series("end")] * (layout.outputs > len(task.target))))
+    series = [symbols_read.get(section) or Family(section) for section, _ in layout.sections]
+    series += [Family("nothing")] * bool(checkpoint.config.model.buffers)
+    inputs = SymbolTable(tuple(series))
+    outputs = SymbolTable((target, *[Family("end")] * (layout.outputs > len(task.target))))
     if 1 < len(there := partition.states.there) <= MOST_COMPARED:  # nothing may tell some apart
         partition.merge(partition.states, itertools.combinations(there, 2))
-    stack_symbols: list[Things] = []
+    stack_symbols: list[SymbolTable] = []
     numbers: list[Ids] = []
     for ring, classes in enumerate(partition.stack_symbols):
         if (alphabet := partition.ends.alphabets[ring]) != ring:
@@ -81,12 +82,15 @@ def named(checkpoint: Checkpoint, partition: Partition) -> NamedMachine:
                 classes, _symbols_of_stack_symbols(partition, ring, read, said)
             )
         else:
-            things, of_stack_symbols = Things((Series("empty"),)), np.zeros(classes.count, np.int64)
+            things, of_stack_symbols = (
+                SymbolTable((Family("empty"),)),
+                np.zeros(classes.count, np.int64),
+            )
         stack_symbols.append(things)
         numbers.append(of_stack_symbols)
     first = int(partition.states.of[0])
     order = [first, *(each for each in partition.states.there if each != first)]
-    states = Things(tuple(Series(f"q{index}") for index in range(len(order))))
+    states = SymbolTable(tuple(Family(f"q{index}") for index in range(len(order))))
     of_states = np.zeros(partition.states.count, np.int64)
     of_states[order] = np.arange(len(order))
     machine = Machine(
@@ -113,9 +117,9 @@ def _equivalent_pairs(classes: Classes, symbols: dict[int, int]) -> Iterator[tup
         yield from itertools.combinations(same, 2)
 
 
-def symbols_of(things: Things) -> Ids:
+def symbols_of(things: SymbolTable) -> Ids:
     """The symbol of each thing; -1 for none."""
-    return np.array([NOTHING if symbol is None else symbol for _, symbol in things.each])
+    return np.array([NOTHING if symbol is None else symbol for _, symbol in things.entries])
 
 
 def _symbols_of_stack_symbols(
@@ -153,7 +157,7 @@ def _symbols_of_stack_symbols(
     return symbols
 
 
-def _series(classes: Classes, symbols: dict[int, int]) -> tuple[Things, Ids]:
+def _series(classes: Classes, symbols: dict[int, int]) -> tuple[SymbolTable, Ids]:
     """Series of stack symbols: of those of the same symbol, the most frequent comes first."""
     sizes = np.bincount(classes.of, minlength=classes.count)
     by_series: list[dict[int, int]] = []
@@ -162,21 +166,21 @@ def _series(classes: Classes, symbols: dict[int, int]) -> tuple[Things, Ids]:
         if all(symbol in own for own in by_series):
             by_series.append({})
         next(own for own in by_series if symbol not in own)[symbol] = stack_symbol
-    series, order = [Series("empty")], [EMPTY]
+    series, order = [Family("empty")], [EMPTY]
     for index, own in enumerate(by_series):
         name = "symbol" if not index else f"symbol {index + 1}"
-        series.append(Series(name, tuple(sorted(own))))
+        series.append(Family(name, tuple(sorted(own))))
         order += [own[symbol] for symbol in sorted(own)]
     others = [
         stack_symbol
         for stack_symbol in classes.there
         if stack_symbol != EMPTY and stack_symbol not in symbols
     ]
-    series += [Series(f"mark {index}") for index in range(1, len(others) + 1)]
+    series += [Family(f"mark {index}") for index in range(1, len(others) + 1)]
     order += others
     numbers = np.zeros(classes.count, np.int64)
     numbers[order] = np.arange(len(order))
-    return Things(tuple(series)), numbers
+    return SymbolTable(tuple(series)), numbers
 
 
 @dataclass
@@ -192,7 +196,7 @@ class _Slot:
 
     values: Ids
     likely: Ids
-    things: Things | None
+    things: SymbolTable | None
     needed: bool = True
 
 
@@ -267,7 +271,7 @@ class RuleLearner:
         columns = [column for slot in slots for column in (slot.values, slot.likely)]
         table = np.column_stack([steps.inputs, *reads, states, *columns])
         table, self.counts = np.unique(table, axis=0, return_counts=True)
-        self.things = names.machine.places
+        self.things = names.machine.components
         self.places, done = np.split(table, [len(self.things)], axis=1)
         self.slots = [
             replace(slot, values=values, likely=likely)
@@ -334,7 +338,7 @@ class RuleLearner:
             return found
         symbols, series = symbols_of(slot.things), _series_of(slot.things)
         own = int(np.bincount(series[values[relevant]]).argmax())
-        own_symbols = slot.things.series[own].symbols
+        own_symbols = slot.things.families[own].symbols
         if own_symbols is None:
             return found
         for place, of_place in enumerate(self._symbols):
@@ -516,7 +520,7 @@ class _Generalizing:
             if own is not None
         )
         signals = len([slot for slot in learner.slots if slot.things is None])
-        numbers = tuple(0 if term is None else term.thing for term in chosen[:signals])
+        numbers = tuple(0 if term is None else term.entry for term in chosen[:signals])
         output, *pushed, after = chosen[signals:]
         done = [
             term if numbers[signal] else None
@@ -527,15 +531,15 @@ class _Generalizing:
 
 def _preferred(terms: frozenset[Term]) -> Term:
     """The term that says most simply what is done: of what is read, or else always the same."""
-    return min(terms, key=lambda term: (term.place == CONSTANT, term.place, term.thing))
+    return min(terms, key=lambda term: (term.component == CONSTANT, term.component, term.entry))
 
 
-def _is_known(term: Term, things: Things, group: Group) -> bool:
+def _is_known(term: Term, things: SymbolTable, group: Group) -> bool:
     """Whether there is a thing with each symbol that stands in the place of a term."""
-    if term.place == CONSTANT:
+    if term.component == CONSTANT:
         return True
-    return group.symbols[term.place] <= frozenset(things.series[term.thing].symbols or ())
+    return group.symbols[term.component] <= frozenset(things.families[term.entry].symbols or ())
 
 
-def _series_of(things: Things) -> Ids:
-    return np.array([series for series, _ in things.each])
+def _series_of(things: SymbolTable) -> Ids:
+    return np.array([series for series, _ in things.entries])

@@ -309,7 +309,7 @@ def load(
 
 def _load_machine(path: Path, threads: int) -> Checkpoint:
     """Read a checkpoint that is a machine; raises as `load` does."""
-    from stacktrans.automata.files import read_machine  # of few checkpoints
+    from stacktrans.automata.machine import read_machine  # of few checkpoints
 
     machine = read_machine(path / MACHINE)
     _check_whole(path)
@@ -348,9 +348,7 @@ def _named_parts(value: Any) -> dict[Any, Any]:
 
 def save_machine(directory: Path, config: RunConfig, machine: Machine, card: str) -> None:
     """Write a checkpoint that is a machine; raises `CheckpointError` as `save` does."""
-    from stacktrans.automata.files import written  # of few checkpoints
-
-    contents = {CONFIG: config.to_yaml().encode(), MACHINE: written(machine).encode()}
+    contents = {CONFIG: config.to_yaml().encode(), MACHINE: machine.to_json().encode()}
     contents[SUMS] = checksum_lines(contents).encode()
     contents[CARD] = card.encode()
     write_whole(directory.resolve(), contents)

@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from stacktrans.automata.machine import EMPTY, Buffers, Configurations, Machine, Runner, Stepper
+from stacktrans.automata.machine import Configuration, Configurations, Machine, Runner
+from stacktrans.automata.rules import EMPTY, Buffers
 from stacktrans.common.ends import Ends
 from stacktrans.decoding.model import Numbers, SoftInput
 from stacktrans.memory import CellContents, Memory, MemorySnapshot, RowContents, make_memory
@@ -66,20 +67,20 @@ class MachineModel(Runner):
 
     def _track(self, state: Configurations) -> None:
         """Note at which steps was pushed what the memories of the first string hold."""
-        if not state.steppers[0].lost:
-            state.steppers[0].last.apply(state.origins, state.steps)
+        if not state.of[0].stuck:
+            state.of[0].last.apply(state.origins, state.steps)
             state.steps += 1
 
     def pushed_vectors(self, state: Configurations) -> Numbers:
         """See `Predictor.pushed_vectors`; vectors are stack symbols, by their numbers."""
-        pushed = dict(state.steppers[0].last.pushes)
+        pushed = dict(state.of[0].last.pushes)
         stack_symbols = [pushed.get(end, EMPTY) for _, end in self.machine.memories.pushes]
         return np.array(stack_symbols, np.float64).reshape(-1, 1)
 
     def snapshot(self, state: Configurations, contents: bool = True) -> MemorySnapshot:
         """See `Predictor.snapshot`."""
         if self.memory.takes_actions:
-            return self._cells(state.steppers[0])
+            return self._cells(state.of[0])
         parts, origins = {}, state.origins
         ends = self.machine.memories.reads
         for end, name in zip(ends, self.memory.push_names, strict=True):
@@ -93,18 +94,18 @@ class MachineModel(Runner):
         }
         return MemorySnapshot(float(sum(map(len, origins))), parts, rows=rows)
 
-    def _cells(self, stepper: Stepper) -> MemorySnapshot:
+    def _cells(self, configuration: Configuration) -> MemorySnapshot:
         """What stacks or lists with actions hold: stack symbols, by their numbers."""
-        names, places = self.memory.push_names, self.machine.memories.places
-        depth, rings = len(places) // len(names), len(self.machine.stack_symbols) // len(names)
+        names, positions = self.memory.push_names, self.machine.memories.read_positions
+        depth, rings = len(positions) // len(names), len(self.machine.stack_symbols) // len(names)
         read_cells, cells = {}, {}
         for number, name in enumerate(names):
             read = (
-                stepper.peek(end, deep)
-                for end, deep in places[number * depth : (number + 1) * depth]
+                configuration.peek(end, deep)
+                for end, deep in positions[number * depth : (number + 1) * depth]
             )
             read_cells[name] = _as_cells(read)
-            held, *right = stepper.held[number * rings : (number + 1) * rings]
+            held, *right = configuration.contents[number * rings : (number + 1) * rings]
             rest = [stack_symbol for ring in right for stack_symbol in reversed(ring)]
             head = len(held) - 1 if right and held else None
             cells[name] = CellContents(_as_cells([*held, *rest]), head)

@@ -19,7 +19,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stacktrans.automata.machine import EMPTY, LOST, START, Stepper, Transitions
+from stacktrans.automata.machine import NO_RULE, Configuration, Machine
+from stacktrans.automata.rules import EMPTY, START
 from stacktrans.proofs.product import Unproved
 from stacktrans.tasks.streams import Counting
 
@@ -132,7 +133,7 @@ Runs = tuple[CellRun, ...]
 
 
 class CountedStack:
-    """A stack that is worked on, in the place of a `MemoryRow` of a machine, at its top alone.
+    """A stack that is worked on, in the place of a `Row` of a machine, at its top alone.
 
     Its methods raise `Undecided` where what they find depends on unknowns.
 
@@ -336,18 +337,18 @@ class Induction:
     """An induction over the counts of sequences, any number of which follow one another.
 
     Args:
-        transitions: of the machine, which works at the tops of its memories.
+        machine: it works at the tops of its memories.
         parts: of a sequence.
 
     Raises:
         Unproved: the machine works at bottoms.
     """
 
-    def __init__(self, transitions: Transitions, parts: Sequence[Segment]) -> None:
-        self._transitions, self._parts = transitions, parts
-        memories = transitions.machine.memories
-        places = enumerate(memories.reads, start=1)
-        reads = [end for place, end in places if place in transitions.relevant]
+    def __init__(self, machine: Machine, parts: Sequence[Segment]) -> None:
+        self._machine, self._parts = machine, parts
+        memories = machine.memories
+        components = enumerate(memories.reads, start=1)
+        reads = [end for component, end in components if component in machine.relevant]
         # The memories that something is ever read of, or taken from for one of them.
         self._relevant = {end // 2 for end in reads}
         for _ in memories.moves:
@@ -362,7 +363,7 @@ class Induction:
 
     def go(self) -> Counted:
         """Follow all sequences; raises `Wrong` and `Unproved`."""
-        first = SequenceStart(START, ((),) * len(self._transitions.machine.stack_symbols))
+        first = SequenceStart(START, ((),) * len(self._machine.stack_symbols))
         known: dict[SequenceStart, tuple[Counts, ...]] = {first: ()}
         coming = deque([first])
         while coming:
@@ -410,27 +411,27 @@ class Induction:
 
         return SequenceStart(place.state, tuple(tuple(map(kept, runs)) for runs in place.held))
 
-    def _stepper(self, place: Place) -> Stepper:
+    def _configuration(self, place: Place) -> Configuration:
         """A run of the machine from a place, over stacks."""
         stacks = [
             (CountedStack if number in self._relevant else Unread)(held)
             for number, held in enumerate(place.held)
         ]
-        return Stepper(self._transitions, stacks, place.state)
+        return Configuration(self._machine, stacks, place.state)
 
-    def _step(self, stepper: Stepper, part: Segment) -> int:
+    def _step(self, configuration: Configuration, part: Segment) -> int:
         """The output for a symbol of a run."""
         self.found.steps += 1
-        return stepper.step(part.symbol)
+        return configuration.step(part.symbol)
 
     def _on(self, place: Place, before: tuple[Counts, ...]) -> Place:
         """A step on; raises `Undecided` and `Wrong`."""
         part, last = self._parts[place.part], not at_least(place.left, 2)
-        stepper, expected = self._stepper(place), part.last if last else part.inner
-        if not _is_right(self._step(stepper, part), expected):
+        configuration, expected = self._configuration(place), part.last if last else part.inner
+        if not _is_right(self._step(configuration, part), expected):
             raise Wrong(place.first_counts, before)
-        held = tuple(stack.held for stack in stepper.held)
-        place = place._replace(left=place.left - 1, state=stepper.state, held=held)
+        held = tuple(stack.held for stack in configuration.contents)
+        place = place._replace(left=place.left - 1, state=configuration.state, held=held)
         if not last:
             return place
         following = self._parts[place.part + 1 : place.part + 2]
@@ -439,17 +440,19 @@ class Induction:
 
     def _again(self, place: Place) -> Place | None:
         """As far on as the same is done again and again from here; None if it is not."""
-        part, stepper = self._parts[place.part], self._stepper(place)
+        part, configuration = self._parts[place.part], self._configuration(place)
         for length in range(1, LONGEST_CYCLE + 1):
             try:
                 enough = at_least(place.left, length + 1)
-                right = enough and _is_right(self._step(stepper, part), part.inner)
+                right = enough and _is_right(self._step(configuration, part), part.inner)
             except Undecided:
                 return None
             if not right:
                 return None
-            if stepper.state == place.state and all(own.growth is not None for own in stepper.held):
-                return self._repeated(place, length, stepper.held)
+            if configuration.state == place.state and all(
+                own.growth is not None for own in configuration.contents
+            ):
+                return self._repeated(place, length, configuration.contents)
         return None
 
     def _repeated(self, place: Place, length: int, stacks: Sequence[CountedStack]) -> Place:
@@ -481,18 +484,16 @@ def sequence(parts: Sequence[Segment], counts: Sequence[int]) -> list[Step]:
 
 def _is_right(output: int, expected: int | None) -> bool:
     """Whether there is an output, and it is what is expected, if anything is."""
-    return output != LOST and expected in (None, output)
+    return output != NO_RULE and expected in (None, output)
 
 
-def goes_wrong(transitions: Transitions, row: Sequence[Step]) -> bool:
+def goes_wrong(machine: Machine, row: Sequence[Step]) -> bool:
     """Whether a machine, run as always, gives a wrong output for symbols in a row."""
-    stepper = Stepper(transitions)
-    return not all(_is_right(stepper.step(symbol), expected) for symbol, expected in row)
+    configuration = Configuration(machine)
+    return not all(_is_right(configuration.step(symbol), expected) for symbol, expected in row)
 
 
-def shortest_wrong(
-    transitions: Transitions, parts: Sequence[Segment], counts: Counts
-) -> tuple[int, ...]:
+def shortest_wrong(machine: Machine, parts: Sequence[Segment], counts: Counts) -> tuple[int, ...]:
     """The prompt of the shortest sequence that goes wrong, if it is found soon.
 
     Otherwise that of the sequence with the given counts, which does.
@@ -503,7 +504,7 @@ def shortest_wrong(
         for cuts in itertools.combinations(range(1, size), len(counts) - 1)
     )
     tried = itertools.islice(smaller, MOST_TRIED)
-    wrong = (each for each in tried if goes_wrong(transitions, sequence(parts, each)))
+    wrong = (each for each in tried if goes_wrong(machine, sequence(parts, each)))
     counts = next(wrong, counts)
     known = next(index for index, part in enumerate(parts) if part.inner is not None)
     return (*(symbol for symbol, _ in sequence(parts, counts) if symbol < known), known)

@@ -16,7 +16,8 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from stacktrans.automata.machine import EMPTY, START, Machine, Transition, Transitions
+from stacktrans.automata.machine import Machine, Transition
+from stacktrans.automata.rules import EMPTY, START
 from stacktrans.common.ends import BOTTOM, TOP
 from stacktrans.proofs.references import QUEUE, Continuation, Reference
 from stacktrans.proofs.tapes import BACK, FRONT, UNKNOWN, Block, Contents, Lacking, Tape
@@ -165,7 +166,7 @@ class BufferedProduct(Product):
 
     def moves(self, state: Waits, top: Hashable | None) -> Iterator[Move]:
         if state.over:
-            yield Move(self.machine.nothing, None, None, state)
+            yield Move(self.machine.no_input, None, None, state)
         elif state.current >= 0:
             yield Move(state.current, None, None, state)
         else:
@@ -174,7 +175,7 @@ class BufferedProduct(Product):
                 after = state._replace(own=step.after, current=symbol, due=due, left=left)
                 yield Move(symbol, step, None, self._capped(after))
             if self.reference.ends(state.own, top):
-                yield Move(self.machine.nothing, None, None, state._replace(over=True))
+                yield Move(self.machine.no_input, None, None, state._replace(over=True))
 
     def looks(self, state: Waits) -> bool:
         return state.current < 0 and not state.over
@@ -269,22 +270,16 @@ class Explorer:
     """An exploration.
 
     Args:
-        transitions: of the machine.
-        product: its product with the task's own.
+        product: of the machine with the task's own.
         tape: how the memories are described that go with the task's own.
         along: these memories, by their numbers: at which end of the tape their top is.
         apart: what is assumed of other memories; of those that are neither, nothing is read.
     """
 
     def __init__(
-        self,
-        transitions: Transitions,
-        product: Product,
-        tape: Tape,
-        along: Mapping[int, int],
-        apart: Mapping[int, Contents],
+        self, product: Product, tape: Tape, along: Mapping[int, int], apart: Mapping[int, Contents]
     ) -> None:
-        self._transitions, self._product = transitions, product
+        self._product = product
         self._tape, self._along, self._apart = tape, along, apart
         self._places = {number: place for place, number in enumerate(apart)}
         self._pop_end = FRONT if product.reference.memory == QUEUE else BACK
@@ -341,17 +336,19 @@ class Explorer:
         if product.reference.memory and product.looks(situation.product):
             top = self._tape.read(situation.tape, 0, self._pop_end)
         stack_symbols = [
-            self._read(situation, place, end, depth)
-            for place, (end, depth) in enumerate(product.machine.memories.places, start=1)
+            self._read(situation, component, end, depth)
+            for component, (end, depth) in enumerate(
+                product.machine.memories.read_positions, start=1
+            )
         ]
         for move in product.moves(situation.product, top):
-            done = self._transitions.step((move.symbol, *stack_symbols, situation.state))
+            done = product.machine.transition((move.symbol, *stack_symbols, situation.state))
             self._take(situation, move, done, length)
 
-    def _read(self, situation: Situation, place: int, end: int, depth: int) -> int:
-        """The stack symbol that is read in a place; raises `Lacking` and `Broke`."""
+    def _read(self, situation: Situation, component: int, end: int, depth: int) -> int:
+        """The stack symbol that is read, a component; raises `Lacking` and `Broke`."""
         number, side = divmod(end, 2)
-        if place not in self._transitions.relevant:
+        if component not in self._product.machine.relevant:
             return EMPTY
         if number in self._along:
             stack_symbol = self._tape.read(situation.tape, number + 1, self._end(end), depth)

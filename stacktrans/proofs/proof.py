@@ -11,10 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from stacktrans.automata.machine import Machine, Runner, Transitions
-from stacktrans.decoding.decoder import decode
+from stacktrans.automata.machine import Machine
 from stacktrans.proofs.induction import (
     Counted,
     Induction,
@@ -118,20 +115,19 @@ def _by_induction(machine: Machine, task: Counting) -> Result:
     Where the induction finds counts of a sequence that goes wrong, it is run to see whether it
     does.
     """
-    transitions = Transitions(machine)
     try:
         parts = parts_of(task)
-        return Result(None, counted=Induction(transitions, parts).go())
+        return Result(None, counted=Induction(machine, parts).go())
     except Unproved as problem:
         return Result(str(problem))
     except Wrong as wrong:
         found = wrong
     row = [step for counts in (*found.before, found.counts) for step in sequence(parts, counts)]
-    if not goes_wrong(transitions, row):
+    if not goes_wrong(machine, row):
         return Result("what sequences leave behind in memories is not known well enough")
     if found.before:
         return Result(_WRONG_IN_A_ROW, row=tuple(symbol for symbol, _ in row))
-    return Result(_WRONG, shortest_wrong(transitions, parts, found.counts))
+    return Result(_WRONG, shortest_wrong(machine, parts, found.counts))
 
 
 class _Attempt:
@@ -139,15 +135,14 @@ class _Attempt:
 
     def __init__(self, machine: Machine, task: Task, reference: Reference) -> None:
         self._machine, self._task, self._reference = machine, task, reference
-        self._runner = Runner(machine)
         self._classes = tuple(classes_of(machine, reference))
         symbols = frozenset(each for own in self._classes for each in own[:STANDING])
         self._product = product_of(machine, reference, symbols)
         self._filled = set[tuple[Block, int]]()
         # Of each memory, the ends that some rule looks at.
         self._reads: list[list[int]] = [[] for _ in machine.stack_symbols]
-        for place, end in enumerate(machine.memories.reads, start=1):
-            if place in self._runner.transitions.relevant:
+        for component, end in enumerate(machine.memories.reads, start=1):
+            if component in machine.relevant:
                 self._reads[end // 2].append(end % 2)
 
     def result(self) -> Result:
@@ -196,8 +191,7 @@ class _Attempt:
             elif each != UNREAD:
                 apart[number] = _CONTENTS[each](number + 1, self._reads[number])
         tape = QueueTapes(self._filled) if self._reference.memory == QUEUE else Piles()
-        transitions = self._runner.transitions
-        return Explorer(transitions, self._product, tape, along, apart).explore()
+        return Explorer(self._product, tape, along, apart).explore()
 
     def _look_closer(self, assumed: list[str]) -> None:
         """Have one more memory go with the task's own; raises `Unproved` if none is left.
@@ -215,8 +209,7 @@ class _Attempt:
             right = self._task.answer([self._machine.source[each] for each in source])
         except NotASource:
             return False
-        ids = np.array(source, np.int64)
-        (answer,) = decode(self._runner, self._machine.layout, [ids], len(right), log_probs=False)
+        answer = self._machine.run(source, len(right))
         written = [self._machine.target[each] if each >= 0 else "" for each in answer.target]
         if answer.failed or len(written) != len(right) or not answer.ended:
             return True
@@ -226,8 +219,7 @@ class _Attempt:
         """The shortest source that is answered wrongly, if it is not too long to be found."""
         along = {number: BACK for number, reads in enumerate(self._reads) if reads}
         try:
-            transitions = self._runner.transitions
-            found = Explorer(transitions, self._product, Whole(), along, {}).explore().wrong
+            found = Explorer(self._product, Whole(), along, {}).explore().wrong
         except Unproved:
             return None
         whole = None if found is None else self._reference.whole(found)

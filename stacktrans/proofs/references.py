@@ -10,7 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from stacktrans.automata.machine import CONSTANT, EMPTY, START, Machine
+from stacktrans.automata.machine import Machine
+from stacktrans.automata.rules import CONSTANT, EMPTY, START
 from stacktrans.grammar import Bracketing
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.computed import (
@@ -254,7 +255,7 @@ def classes_of(machine: Machine, reference: Reference) -> list[tuple[int, ...]]:
     all.
     """
     fixed, layout = {*_fixed(machine)}, machine.layout
-    inputs, outputs = machine.inputs.each, machine.outputs.each
+    inputs, outputs = machine.inputs.entries, machine.outputs.entries
     firsts = [first for first in (layout.first_source, layout.first_target) if first is not None]
     found: dict[object, list[int]] = {}
     for number, symbol in enumerate(machine.source):
@@ -262,43 +263,45 @@ def classes_of(machine: Machine, reference: Reference) -> list[tuple[int, ...]]:
         group = next((each for each in reference.alike if number in each), None)
         if group is not None and machine.target[number : number + 1] == (symbol,):
             index = machine.symbols.index(symbol)
-            things = [*(inputs[first + number] for first in firsts), outputs[number]]
-            if index not in fixed and all(own == index for _, own in things):
-                series = tuple(each for each, _ in things)
-                key = group, series, _treatment(machine, index)
+            entries = [*(inputs[first + number] for first in firsts), outputs[number]]
+            if index not in fixed and all(own == index for _, own in entries):
+                families = tuple(family for family, _ in entries)
+                key = group, families, _treatment(machine, index)
         found.setdefault(key, []).append(number)
     return [tuple(each) for each in found.values()]
 
 
 def _fixed(machine: Machine) -> Iterator[int | None]:
-    """The symbols of things that are always the same; all, if a rule compares symbols."""
+    """The symbols of entries that are constant; all symbols, if a rule compares symbols."""
     layout = machine.layout
     read = (*layout.before, *layout.after, layout.blank)
     always = [(machine.inputs, each) for each in read if each is not None]
     if machine.buffers:
-        always += [(machine.inputs, machine.nothing), (machine.outputs, 0)]
-    always += [*((things, EMPTY) for things in machine.stack_symbols), (machine.states, START)]
+        always += [(machine.inputs, machine.no_input), (machine.outputs, 0)]
+    always += [*((table, EMPTY) for table in machine.stack_symbols), (machine.states, START)]
     pushed = (machine.stack_symbols[end // 2] for _, end in machine.memories.pushes)
     done = (machine.outputs, machine.states, *pushed)
     for rule in machine.rules:
         terms = zip(done, (rule.output, rule.next_state, *rule.pushed), strict=True)
-        always += [(own, term.thing) for own, term in terms if term and term.place == CONSTANT]
-    yield from (things.each[number][1] for things, number in always)
+        always += [
+            (table, term.entry) for table, term in terms if term and term.component == CONSTANT
+        ]
+    yield from (table.entries[number][1] for table, number in always)
     if any(rule.equal for rule in machine.rules):
         yield from range(len(machine.symbols))
 
 
 def _treatment(machine: Machine, symbol: int) -> tuple[tuple[int, ...], ...]:
-    """What tells symbols apart: the series that have them, and the rules that hold for them."""
-    every = (*machine.places, machine.outputs, *machine.stack_symbols)
-    having = [tuple(series for series, own in things.each if own == symbol) for things in every]
-    places = [
-        [number for number, (_, own) in enumerate(things.each) if own == symbol]
-        for things in machine.places
+    """What tells symbols apart: the families that have them, and the rules that hold for them."""
+    every = (*machine.components, machine.outputs, *machine.stack_symbols)
+    having = [tuple(family for family, own in table.entries if own == symbol) for table in every]
+    numbers = [
+        [number for number, (_, own) in enumerate(table.entries) if own == symbol]
+        for table in machine.components
     ]
     rules = [
         tuple(own is None or number in own for number in there)
         for rule in machine.rules
-        for own, there in zip(rule.when, places, strict=True)
+        for own, there in zip(rule.when, numbers, strict=True)
     ]
     return (*having, *rules)

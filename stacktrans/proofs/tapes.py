@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple
 
-from stacktrans.automata.machine import EMPTY
+from stacktrans.automata.rules import EMPTY
 from stacktrans.common.ends import TOP
 
 Block = tuple[tuple[Hashable, ...], ...]

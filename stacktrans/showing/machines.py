@@ -1,13 +1,12 @@
-"""Machines as tables, as graphs in DOT, as pictures, and as a page of Markdown."""
+"""Machines as tables, as pictures, and as a page of Markdown."""
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import NamedTuple
 
-from stacktrans.automata.machine import CONSTANT, Machine, Rule
-from stacktrans.automata.words import actions, conditions, situation, starts, thing
+from stacktrans.automata.machine import Edge, Machine
+from stacktrans.automata.rules import ranges
+from stacktrans.automata.words import actions, condition, conditions, entry_name, state_names
 from stacktrans.common.visible import counted, visible
 from stacktrans.extraction.extracting import Extracted
 from stacktrans.showing.tables import Column, Table
@@ -26,9 +25,9 @@ MOST_RULES = 60
 def machine_line(machine: Machine) -> str:
     """A machine in a line: its task, states, memories with their stack symbols, and rules."""
     memories = ", ".join(
-        f"{name} of {counted(things.size - 1, 'symbol')}"
-        for name, things in zip(machine.memories.names, machine.stack_symbols, strict=True)
-        if things.size > 1
+        f"{name} of {counted(table.size - 1, 'symbol')}"
+        for name, table in zip(machine.memories.names, machine.stack_symbols, strict=True)
+        if table.size > 1
     )
     states = counted(machine.states.size, "state")
     with_memories = f", {memories}" if memories else ""
@@ -47,15 +46,9 @@ def rules_table(machine: Machine) -> Table:
         Column("what is done", left=True, fold=", "),
     )
     for number, rule in enumerate(machine.rules, start=1):
-        state = [starts(machine, rule)] if several else []
-        when = ", ".join(conditions(machine, rule)) or "always"
-        table.add_row(number, *state, when, done(machine, rule))
+        state = [state_names(machine, rule)] if several else []
+        table.add_row(number, *state, conditions(machine, rule), actions(machine, rule))
     return table
-
-
-def done(machine: Machine, rule: Rule) -> str:
-    """What a rule does, in words."""
-    return ", ".join(actions(machine, rule)) or "nothing"
 
 
 def agreement_table(extracted: Extracted) -> Table:
@@ -64,50 +57,6 @@ def agreement_table(extracted: Extracted) -> Table:
     for each in extracted.agreement:
         table.add_row(*each)
     return table
-
-
-class Edge(NamedTuple):
-    """Rules that lead from one state to another, by their numbers from 1."""
-
-    start: int
-    end: int
-    rules: list[int]
-
-
-def edges(machine: Machine) -> list[Edge]:
-    """The ways from state to state."""
-    found: dict[tuple[int, int], list[int]] = {}
-    states = range(machine.states.size)
-    for number, rule in enumerate(machine.rules, start=1):
-        starts = rule.when[-1]
-        ends = [rule.next_state.thing] if rule.next_state.place == CONSTANT else states
-        for pair in itertools.product(states if starts is None else sorted(starts), ends):
-            found.setdefault(pair, []).append(number)
-    return [Edge(*pair, numbers) for pair, numbers in sorted(found.items())]
-
-
-def dot(machine: Machine) -> str:
-    """A machine as a graph for Graphviz: rules at the edges that they take."""
-    lines = ["digraph machine {", "  rankdir=LR;", '  node [shape=circle, fontname="sans-serif"];']
-    lines.append('  edge [fontname="sans-serif", fontsize=10];')
-    lines += ["  start [shape=point];", "  start -> 0;"]
-    for state in range(machine.states.size):
-        lines.append(f'  {state} [label="{_escaped(thing(machine, machine.states, state))}"];')
-    rules = [f"{number}  {when}: {what}" for number, when, what in numbered_rules(machine)]
-    for edge in edges(machine):
-        label = "".join(f"{_escaped(rules[number - 1])}\\l" for number in edge.rules)
-        lines.append(f'  {edge.start} -> {edge.end} [label="{label}"];')
-    return "\n".join([*lines, "}"]) + "\n"
-
-
-def _escaped(text: str) -> str:
-    return visible(text).replace("\\", "\\\\").replace('"', '\\"')
-
-
-def numbered_rules(machine: Machine) -> Iterator[tuple[int, str, str]]:
-    """The number of each rule from 1, when it holds, and what it does."""
-    for number, rule in enumerate(machine.rules, start=1):
-        yield number, situation(machine, rule), done(machine, rule)
 
 
 def card(extracted: Extracted, source: str) -> str:
@@ -120,7 +69,7 @@ def card(extracted: Extracted, source: str) -> str:
     machine = extracted.machine
     rules = "\n".join(
         f"| {number} | {_cell(when)} | {_cell(done)} |"
-        for number, when, done in numbered_rules(machine)
+        for number, when, done in _numbered_rules(machine)
     )
     agreement = "\n".join(
         f"| {each.what} | {each.strings} | {each.agreeing} |" for each in extracted.agreement
@@ -146,14 +95,20 @@ def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
+def _numbered_rules(machine: Machine) -> Iterator[tuple[int, str, str]]:
+    """The number of each rule from 1, when it applies, and what it does."""
+    for number, rule in enumerate(machine.rules, start=1):
+        yield number, condition(machine, rule), actions(machine, rule)
+
+
 def svg(machine: Machine) -> str:
     """A machine as a picture."""
-    ways = edges(machine)
+    ways = machine.edges()
     places = _places(machine, ways)
-    rules = [*numbered_rules(machine)]
+    rules = [*_numbered_rules(machine)]
     shown = rules[:MOST_RULES]
     left = max(x for x, _ in places) + RADIUS + MARGIN + 60
-    longest = max((len(condition) for _, condition, _ in shown), default=0)
+    longest = max((len(when) for _, when, _ in shown), default=0)
     middle = left + 44 + int(longest * SMALL * WIDE) + 24
     width = middle + int(max((len(done) for *_, done in shown), default=0) * SMALL * WIDE) + MARGIN
     top = 2 * MARGIN + LARGE
@@ -175,7 +130,7 @@ def svg(machine: Machine) -> str:
     parts += [
         part
         for state, place in enumerate(places)
-        for part in _state(thing(machine, machine.states, state), place, first=not state)
+        for part in _state(entry_name(machine, machine.states, state), place, first=not state)
     ]
     parts += _rules(shown, (left, middle, top))
     for line in more:
@@ -187,7 +142,7 @@ def _places(machine: Machine, ways: Sequence[Edge]) -> list[tuple[int, int]]:
     """Where states stand: in layers, by how many steps it takes to come to them."""
     layers, left = [{0}], {*range(1, machine.states.size)}
     while layers[-1]:
-        layers.append({way.end for way in ways if way.start in layers[-1]} & left)
+        layers.append({way.target for way in ways if way.source in layers[-1]} & left)
         left -= layers[-1]
     layers[-1] = left  # to which no way leads
     tallest = max(map(len, layers))
@@ -212,9 +167,9 @@ def _state(name: str, place: tuple[int, int], first: bool) -> Iterator[str]:
 
 def _way(way: Edge, places: Sequence[tuple[int, int]]) -> Iterator[str]:
     """An arrow with the numbers of its rules."""
-    (x, y), (to_x, to_y) = places[way.start], places[way.end]
+    (x, y), (to_x, to_y) = places[way.source], places[way.target]
     label = _numbers(way.rules)
-    if way.start == way.end:
+    if way.source == way.target:
         yield _path(
             f"M{x - 14} {y - RADIUS + 2} C{x - 52} {y - 105} {x + 52} {y - 105} "
             f"{x + 14} {y - RADIUS + 2}"
@@ -242,16 +197,10 @@ def _towards(x: float, y: float, to_x: float, to_y: float) -> str:
 
 
 def _numbers(numbers: Sequence[int]) -> str:
-    """Numbers, those that follow one another as a range."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and parts[-1][1] == number - 1:
-            parts[-1][1] = number
-        else:
-            parts.append([number, number])
+    """Numbers, consecutive ones as a range."""
     named = [
         str(first) if first == last else f"{first}{', ' if last == first + 1 else '–'}{last}"
-        for first, last in parts
+        for first, last in ranges(numbers)
     ]
     return ", ".join(named[:4]) + (", ..." if len(named) > 4 else "")
 
@@ -269,10 +218,10 @@ def _rules(rules: Sequence[tuple[int, str, str]], at: tuple[int, int, int]) -> I
     left, middle, top = at
     yield _text(left + 44, top - 4, "when", colour=SOFT)
     yield _text(middle, top - 4, "what is done", colour=SOFT)
-    for row, (number, condition, done) in enumerate(rules, start=1):
+    for row, (number, when, done) in enumerate(rules, start=1):
         y = top + LINE * row
         yield _text(left + 28, y, str(number), colour=SPOT, anchor="end", weight="bold")
-        yield _text(left + 44, y, condition)
+        yield _text(left + 44, y, when)
         yield _text(middle, y, done)
 
 

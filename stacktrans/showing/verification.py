@@ -6,8 +6,9 @@ from typing import Any
 
 from rich.console import Group, RenderableType
 
-from stacktrans.automata.machine import Machine, Things
-from stacktrans.automata.words import thing
+from stacktrans.automata.machine import Machine
+from stacktrans.automata.rules import SymbolTable
+from stacktrans.automata.words import entry_name
 from stacktrans.common.errors import clipped
 from stacktrans.common.visible import counted, listed, shell_text
 from stacktrans.inference.scores import Prediction
@@ -167,22 +168,22 @@ def _cells(proof: Result, machine: Machine) -> dict[str, list[Cells]]:
             for cell in block[0]
         )
         for number in along:
-            part, things = block[number + 1], machine.stack_symbols[number]
+            part, table = block[number + 1], machine.stack_symbols[number]
             stack_symbols = tuple(
-                _stack_symbol(machine, things, int(str(each)), many) for each in part
+                _stack_symbol(machine, table, int(str(each)), many) for each in part
             )
             if own or stack_symbols:
                 found[number][own, stack_symbols] = None
     return {machine.memories.names[number]: [*cells] for number, cells in found.items()}
 
 
-def _stack_symbol(machine: Machine, things: Things, number: int, many: set[int]) -> str:
+def _stack_symbol(machine: Machine, table: SymbolTable, number: int, many: set[int]) -> str:
     """A stack symbol; one of several equivalent symbols by the name of its series."""
-    series, symbol = things.each[number]
+    family, symbol = table.entries[number]
     equivalent = {machine.source[each] for each in many}
     if symbol is not None and machine.symbols[symbol] in equivalent:
-        return f"a {things.series[series].name}"
-    return thing(machine, things, number)
+        return f"a {table.families[family].name}"
+    return entry_name(machine, table, number)
 
 
 def _states(proof: Result, machine: Machine) -> list[tuple[str, list[str]]]:
@@ -190,7 +191,9 @@ def _states(proof: Result, machine: Machine) -> list[tuple[str, list[str]]]:
     assert proof.explored is not None
     found: dict[str, list[str]] = {}
     for own, state in sorted(proof.explored.states, key=lambda pair: (pair[1], str(pair[0]))):
-        found.setdefault(thing(machine, machine.states, state), []).append(_state(own, machine))
+        found.setdefault(entry_name(machine, machine.states, state), []).append(
+            _state(own, machine)
+        )
     return [*found.items()]
 
 

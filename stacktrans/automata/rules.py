@@ -1,0 +1,236 @@
+"""Rules of machines, and the symbols, stack symbols and states that they are about.
+
+A rule depends on an observation, whose components are the input (component 0), the stack symbol
+that is read at each end of a memory (the next components), and the state (the last). The entries
+of a component, and outputs, come in families: a family has an entry for each of some symbols, or a
+single entry without a symbol. So one rule can cover all symbols: it pushes the stack symbol of the
+symbol that is read.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from stacktrans.common.ends import Ends
+from stacktrans.common.reading import LONGEST
+from stacktrans.tasks.layout import Layout
+
+EMPTY = 0
+"""The stack symbol that is read from an empty memory."""
+START = 0
+"""The state before the first step."""
+CONSTANT = -1
+"""The component of terms that do not depend on the observation."""
+
+
+class Family(NamedTuple):
+    """Inputs, outputs, stack symbols or states that differ only in their symbol.
+
+    Attributes:
+        name: what they are called.
+        symbols: the symbol of each, by its index; None for a single entry without a symbol.
+    """
+
+    name: str
+    symbols: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class SymbolTable:
+    """The inputs, outputs, states, or stack symbols of a memory, numbered family by family."""
+
+    families: tuple[Family, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of entries."""
+        return len(self.entries)
+
+    @functools.cached_property
+    def entries(self) -> list[tuple[int, int | None]]:
+        """The family and the symbol of each entry."""
+        return [
+            (number, symbol)
+            for number, family in enumerate(self.families)
+            for symbol in (family.symbols if family.symbols is not None else (None,))
+        ]
+
+    @functools.cached_property
+    def numbers(self) -> dict[tuple[int, int | None], int]:
+        """The number of each entry, by its family and its symbol."""
+        return {entry: number for number, entry in enumerate(self.entries)}
+
+    def as_json(self) -> list[Any]:
+        """The name of each family, with ranges of symbols."""
+        return [
+            [name, None if symbols is None else ranges(symbols)] for name, symbols in self.families
+        ]
+
+    @classmethod
+    def from_json(cls, families: list[Any], symbols: int) -> SymbolTable:
+        """The table of `as_json` over so many symbols; raises `ValueError` and the like."""
+        read = []
+        for name, own in families:
+            numbers = None if own is None else tuple(in_ranges(own, symbols))
+            check(numbers is None or len({*numbers}) == len(numbers))
+            read.append(Family(str(name), numbers))
+        check(bool(read))
+        return cls(tuple(read))
+
+
+class Term(NamedTuple):
+    """An entry of a table, as a function of an observation.
+
+    Attributes:
+        component: of the observation, whose symbol the entry has; `CONSTANT` for a given entry.
+        entry: the family of the entry; if it is constant, its number.
+    """
+
+    component: int
+    entry: int
+
+
+class Rule(NamedTuple):
+    """What is done for some observations.
+
+    Attributes:
+        when: for each component, the entries that it may be; None for any.
+        equal: pairs of components, and whether they have the same symbol.
+        signals: of the memories and buffers, 0 or 1.
+        output: what is written; None where no output is scored.
+        pushed: what each push pushes; None where nothing is pushed.
+        next_state: the state after it.
+    """
+
+    when: tuple[frozenset[int] | None, ...]
+    equal: tuple[tuple[int, int, bool], ...]
+    signals: tuple[int, ...]
+    output: Term | None
+    pushed: tuple[Term | None, ...]
+    next_state: Term
+
+    def applies(self, observation: tuple[int, ...], symbols: list[int | None]) -> bool:
+        """Whether it applies to an observation, whose components have some symbols."""
+        for entries, entry in zip(self.when, observation, strict=True):
+            if entries is not None and entry not in entries:
+                return False
+        return all(
+            (symbols[one] is not None and symbols[one] == symbols[other]) == same
+            for one, other, same in self.equal
+        )
+
+
+class Buffers(NamedTuple):
+    """An input buffer that is read from, and an output buffer that is written to.
+
+    Attributes:
+        steps_per_symbol: steps for each symbol of the input.
+        extra_steps: further steps.
+        output_skip: the number of first outputs that are dropped.
+    """
+
+    steps_per_symbol: int
+    extra_steps: int
+    output_skip: int
+
+
+@dataclass(frozen=True)
+class Signature:
+    """The alphabets, states and memories of a machine: all that its rules are about.
+
+    Attributes:
+        task: the name of its task.
+        source: the symbols of sources.
+        target: the symbols of targets.
+        words: whether strings of sources, and of targets, are words separated by spaces.
+        symbols: those of sources and targets, without repetition.
+        inputs: what can be read; after the last symbol of an input buffer, the last of them.
+        outputs: what can be written.
+        stack_symbols: of each memory; the first is read when it is empty.
+        states: the states; the first is the one before the first step.
+        memories: the ends of its memories; each row of cells counts as a memory.
+        buffers: None without.
+        layout: how sources are read, and answers written.
+    """
+
+    task: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    words: tuple[bool, bool]
+    symbols: tuple[str, ...]
+    inputs: SymbolTable
+    outputs: SymbolTable
+    stack_symbols: tuple[SymbolTable, ...]
+    states: SymbolTable
+    memories: Ends
+    buffers: Buffers | None
+    layout: Layout
+
+    @functools.cached_property
+    def components(self) -> list[SymbolTable]:
+        """The tables of the components of observations."""
+        read = [self.stack_symbols[end // 2] for end in self.memories.reads]
+        return [self.inputs, *read, self.states]
+
+    @property
+    def no_input(self) -> int:
+        """The input that is read after the last symbol of an input buffer."""
+        return self.inputs.size - 1
+
+    def check_tables(self) -> None:
+        """Raise `ValueError` if alphabets, memories and layout do not fit one another.
+
+        What the signals of its memories do is compared with the configuration where a checkpoint is
+        loaded.
+        """
+        memories, layout = self.memories, self.layout
+        check(len(memories.names) == len(self.stack_symbols))
+        for _, taken, put in memories.moves:
+            check(self.stack_symbols[taken // 2] == self.stack_symbols[put // 2])
+        check(self.inputs.size == layout.inputs + (self.buffers is not None))
+        check(self.outputs.size == layout.outputs)
+        if self.buffers:
+            check(min(self.buffers) >= 0 and max(self.buffers) <= LONGEST)
+
+    def checked(self, rule: Rule) -> Rule:
+        """A rule; raises `ValueError` if it is about anything that does not exist."""
+        components, memories = len(self.components), self.memories
+        check(len(rule.signals) == len(memories.signal_names))
+        for (signal, _), term in zip(memories.pushes, rule.pushed, strict=True):
+            check(term is not None or not rule.signals[signal])
+        for one, other, _ in rule.equal:
+            check(0 <= one < components and 0 <= other < components)
+        pushed = [self.stack_symbols[end // 2] for _, end in memories.pushes]
+        terms = (rule.output, *rule.pushed, rule.next_state)
+        for term, table in zip(terms, (self.outputs, *pushed, self.states), strict=True):
+            if term is not None:
+                size = table.size if term.component == CONSTANT else len(table.families)
+                check(CONSTANT <= term.component < components and 0 <= term.entry < size)
+        return rule
+
+
+def ranges(numbers: Iterable[int]) -> list[list[int]]:
+    """Ranges of consecutive numbers, both ends included."""
+    found: list[list[int]] = []
+    for number in numbers:
+        if found and found[-1][1] == number - 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return found
+
+
+def in_ranges(ranges: list[Any], limit: int) -> Iterator[int]:
+    """The numbers in ranges; raises `ValueError` if one is not below a limit."""
+    for first, last in ranges:
+        check(0 <= first <= last < limit)
+        yield from range(first, last + 1)
+
+
+def check(valid: bool) -> None:
+    """Raise `ValueError` if a part of a machine is not valid."""
+    if not valid:
+        raise ValueError("not a machine")

@@ -1,0 +1,79 @@
+"""Operations on machines: minimisation, equivalence and answers."""
+
+import itertools
+import random
+from dataclasses import replace
+
+import own_machines
+import pytest
+from own_machines import answered, mutant, rearranging
+
+from stacktrans.automata.machine import Machine, Runner
+from stacktrans.automata.rules import CONSTANT, Family, SymbolTable, Term
+from stacktrans.tasks import make_task
+
+REVERSE = make_task("reverse", "reverse", {"symbols": 2})
+PARITY = make_task("parity", "parity", {})
+STRINGS = [list(each) for size in range(1, 6) for each in itertools.product((0, 1), repeat=size)]
+
+
+def unrolled(machine: Machine, copies: int) -> Machine:
+    """A machine of one state with copies of it, each of which leads to the next."""
+    names = tuple(Family(f"q{number}") for number in range(copies))
+    rules = [
+        rule._replace(
+            when=(*rule.when[:-1], frozenset([number])),
+            next_state=Term(CONSTANT, (number + 1) % copies),
+        )
+        for rule in machine.rules
+        for number in range(copies)
+    ]
+    return replace(machine, states=SymbolTable(names), rules=tuple(rules))
+
+
+def test_equivalent_states_are_merged() -> None:
+    machine = rearranging(REVERSE, own_machines.STACK)
+    several = unrolled(machine, 5)
+    assert several.minimize().states.size == 1
+    assert several.equivalent(machine)
+    assert several.minimize().equivalent(machine)
+
+
+def test_unreachable_states_are_dropped() -> None:
+    machine = rearranging(REVERSE, own_machines.STACK)
+    several = replace(machine, states=SymbolTable((*machine.states.families, Family("q1"))))
+    assert several.minimize() == machine
+
+
+def test_states_that_differ_remain() -> None:
+    machine = own_machines.buffered_odd(PARITY)
+    assert machine.states.size == 4
+    assert machine.minimize() == machine
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_a_minimal_machine_gives_the_same_answers(seed: int) -> None:
+    drawn = random.Random(seed)
+    machine = mutant(mutant(rearranging(REVERSE, own_machines.STACK), drawn), drawn)
+    minimal = machine.minimize()
+    assert machine.equivalent(minimal)
+    runners = Runner(machine), Runner(minimal)
+    for string in STRINGS:
+        one, other = (answered(runner, string) for runner in runners)
+        assert one[::2] == other[::2]
+        assert machine.run(string)[::2] == one[::2]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_machines_with_different_answers_are_not_equivalent(seed: int) -> None:
+    machine = rearranging(REVERSE, own_machines.STACK)
+    other = mutant(machine, random.Random(seed))
+    if any(machine.run(string)[::2] != other.run(string)[::2] for string in STRINGS):
+        assert not machine.equivalent(other)
+        assert not other.equivalent(machine)
+
+
+def test_machines_of_other_tasks_are_not_equivalent() -> None:
+    reverse = rearranging(REVERSE, own_machines.STACK)
+    assert not reverse.equivalent(own_machines.odd(PARITY))
+    assert not reverse.equivalent(replace(reverse, rules=()))
