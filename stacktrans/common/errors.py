@@ -45,6 +45,12 @@ def check_positive(**given: int | None) -> None:
             raise UsageError(f"{name} {value}: expected a number of at least 1")
 
 
+def check_parameter(valid: bool, name: str, value: object, expected: str) -> None:
+    """Raise `ValueError` for a wrong value of a parameter."""
+    if not valid:
+        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
+
+
 def clipped(text: str, most: int = LONGEST_SHOWN) -> str:
     """A text, without the end of one that is longer than `most` characters."""
     return text if len(text) <= most else f"{text[:most]}..."

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stacktrans.common.errors import StacktransError
+from stacktrans.common.errors import StacktransError, check_parameter
 from stacktrans.common.ragged import Ragged
 from stacktrans.common.reading import split_words
 
@@ -148,8 +148,8 @@ def meaningless_symbols(count: int, characters: str, marks: Sequence[str] = ()) 
     Raises:
         ValueError: the count is out of range.
     """
-    if type(count) is not int or not 1 <= count <= MAX_SYMBOLS:
-        raise ValueError(f"symbols is {count!r}; expected a number from 1 to {MAX_SYMBOLS}")
+    in_range = type(count) is int and 1 <= count <= MAX_SYMBOLS
+    check_parameter(in_range, "symbols", count, f"a number from 1 to {MAX_SYMBOLS}")
     words = count > len(characters)
     symbols = [f"s{number}" for number in range(1, count + 1)] if words else characters[:count]
     return Alphabet([*symbols, *marks], words=words)

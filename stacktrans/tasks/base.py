@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from stacktrans.common.errors import StacktransError, UsageError, shown
+from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as generator_of
 from stacktrans.common.reading import DEEPEST, LONGEST
@@ -63,12 +63,6 @@ def checked_lengths(shortest: int, longest: int, argument: str) -> Lengths:
     if not 1 <= shortest <= longest <= LONGEST:
         raise UsageError(f"{argument}: expected 1 <= shortest <= longest <= {LONGEST}")
     return Lengths(shortest, longest)
-
-
-def check_parameter(valid: bool, name: str, value: object, expected: str) -> None:
-    """Raise `ValueError` for a wrong value of a generator's parameter."""
-    if not valid:
-        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
 
 
 SAMPLED, SAMPLE = Lengths(1, 64), 200
@@ -125,11 +119,11 @@ class Task(ABC):
         if self.same_length:
             return Layout.synchronous(*sizes)
         if self.padded:
-            return Layout.padded(*sizes, self.steps, self.backwards)
-        return Layout.joint(*sizes, lambda: self.steps, self.backwards)
+            return Layout.padded(*sizes, self.output_bound, self.backwards)
+        return Layout.joint(*sizes, lambda: self.output_bound, self.backwards)
 
     @property
-    def steps(self) -> OutputBound:
+    def output_bound(self) -> OutputBound:
         """A bound on the length of targets with their end, estimated from a sample of pairs."""
         try:
             pairs = self.sample(np.random.default_rng(0), SAMPLED, SAMPLE, "uniform")

@@ -1,13 +1,13 @@
-"""The columns of a file of pairs, and the symbols that their fields are made of."""
+"""The columns of a file of pairs: headings, detection, tokenization, and their alphabets."""
 
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.common.errors import StacktransError, UsageError, clipped, shown
+from stacktrans.common.errors import StacktransError, UsageError, check_parameter, clipped, shown
 from stacktrans.common.reading import split_words
 from stacktrans.tasks.alphabets import (
     FEATURE,
@@ -26,26 +26,28 @@ HEADINGS = {
     **dict.fromkeys(("target", "tgt", "output", "form", "phonemes", "pronunciation"), "target"),
     **dict.fromkeys(("features", "feats", "feature", "tags", "tag", "msd"), "features"),
 }
-"""Names that columns have in files of pairs, and which column each of them means."""
+"""Column headings in files of pairs, and the column that each denotes."""
 SEPARATORS = (";", "|")
-"""What may stand between features, unless a separator is given; the first is the default."""
+"""Separators of features that are detected; the first is the default."""
 FEWER = 4
-"""A column with so many times fewer different values than each other one may hold features."""
+"""A column may hold features if every other has at least so many times as many distinct values."""
 
 UNKNOWN_SYMBOL = "<unk>"
-"""How a symbol is written that is not in the training set."""
+"""The notation of a symbol outside the training set."""
 UNITS = ("characters", "words")
 FORMS = ("nfc", "nfd", "nfkc", "none")
-"""The normalization forms of Unicode that strings can be brought into; none leaves them alone."""
-MOSTLY, RATHER, LOOKED_AT = 0.9, 0.75, 100_000
-"""Strings are of words if so many of those with several characters, or of the different ones of
-these, have a space in them or are among the words of others; and perhaps if it is rather many."""
+"""The Unicode normalization forms of strings; "none" leaves them unchanged."""
+MOSTLY, RATHER = 0.9, 0.75
+"""Strings consist of words if this share of those with several characters, or of the distinct ones,
+contains a space or is a word of another string; with the lower share that is uncertain."""
+MAX_INSPECTED = 100_000
+"""The most lines of which columns and symbols are detected."""
 SHORT = 2.5
-"""Words with a shorter mean length seem to be symbols, such as phonemes."""
+"""Words with a shorter mean length are probably symbols, such as phonemes."""
 
 
 def columns_of(text: object) -> tuple[str, ...]:
-    """The columns in a text with commas; raises `ValueError` for others than there can be."""
+    """The columns in a list with commas; raises `ValueError` for unknown or missing ones."""
     names = text.split(",") if isinstance(text, str) else ()
     columns = columns_of_header(names)
     if columns is None or not {name.strip().lower() for name in names} <= HEADINGS.keys():
@@ -55,9 +57,9 @@ def columns_of(text: object) -> tuple[str, ...]:
 
 
 def columns_of_header(names: Sequence[str]) -> tuple[str, ...] | None:
-    """The columns that names stand for, of which one of three may be unknown.
+    """The columns that headings denote; one of three headings may be unknown.
 
-    None unless there is one of each kind that is needed.
+    None unless source and target are among them, and none occurs twice.
     """
     columns = [HEADINGS.get(name.strip().lower(), "") for name in names]
     missing = {*COLUMNS} - {*columns}
@@ -68,41 +70,40 @@ def columns_of_header(names: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def detect_separator(features: Sequence[str]) -> str:
-    """What stands between the features of a column."""
-    return next(
-        (each for each in SEPARATORS if any(each in text for text in features)), SEPARATORS[0]
-    )
+    """The separator in the fields of the column of features."""
+    used = (each for each in SEPARATORS if any(each in text for text in features))
+    return next(used, SEPARATORS[0])
 
 
 def detect_columns(
-    name: str, rows: Sequence[Sequence[str]], separator: str | None, usual: tuple[str, ...]
+    name: str, rows: Sequence[Sequence[str]], separator: str | None, default: tuple[str, ...]
 ) -> tuple[str, ...]:
-    """The columns of rows with three fields.
+    """Detect which of three columns holds the features.
 
-    Features are in the only column whose fields mostly contain a separator. If there is no such
-    column, they are in the one that has far fewer different values than the others, if these are
-    more similar to each other than to it.
+    It is the only column whose fields mostly contain a separator. If there is no such column, it
+    is the one that has far fewer distinct values than the others, provided that these are more
+    similar to each other than to it.
 
     Args:
-        name: of the file, for messages.
-        rows: what stands in its lines.
-        separator: of features; None for any of `SEPARATORS`.
-        usual: the columns if it is unclear; empty if that is an error.
+        name: the file, for messages.
+        rows: the three fields of each line.
+        separator: separator of features; None for any of `SEPARATORS`.
+        default: the columns if the detection fails; empty if that is an error.
 
     Raises:
-        UsageError: it is unclear which of three columns holds the features.
+        UsageError: the detection failed.
     """
     fields = [*zip(*rows, strict=True)]
     separators = (separator,) if separator else SEPARATORS
-    separated = [place for place in range(3) if _is_separated(fields[place], separators)]
+    separated = [index for index in range(3) if _is_separated(fields[index], separators)]
     values = [len({*column}) for column in fields]
     fewest, second, _ = sorted(range(3), key=values.__getitem__)
     if len(separated) == 1:
-        place = separated[0]
+        features = separated[0]
     elif FEWER * values[fewest] <= values[second] and _odd_one_out(fields) == fewest:
-        place = fewest
-    elif usual:
-        return usual
+        features = fewest
+    elif default:
+        return default
     else:
         readings = ((*COLUMNS,), ("source", "features", "target"))
         raise UsageError(
@@ -111,42 +112,42 @@ def detect_columns(
             *(_reading(columns, rows[0]) for columns in readings),
         )
     columns = [*COLUMNS[:2]]
-    columns.insert(place, "features")
+    columns.insert(features, "features")
     return tuple(columns)
 
 
 def _is_separated(fields: Sequence[str], separators: Sequence[str]) -> bool:
-    """Whether at least half of some fields contain one of some separators of features."""
+    """Whether at least half of the fields of a column contain the same separator."""
     counts = (sum(each in field for field in fields) for each in separators)
     return 2 * max(counts) >= len(fields)
 
 
 def _odd_one_out(fields: Sequence[Sequence[str]]) -> int:
-    """The place of the column without which the two others share the most characters in a row."""
+    """The index of the column without which the two others share the most characters per row."""
 
-    def similarity(place: int) -> float:
-        one, other = (column for index, column in enumerate(fields) if index != place)
+    def similarity_of_others(odd: int) -> float:
+        one, other = (column for index, column in enumerate(fields) if index != odd)
         rows = zip(map(set, one), map(set, other), strict=True)
         return sum(len(a & b) / max(1, len(a | b)) for a, b in rows)
 
-    return max(range(3), key=similarity)
+    return max(range(3), key=similarity_of_others)
 
 
 def _reading(columns: Sequence[str], row: Sequence[str]) -> str:
-    """What the first line of a file means with such columns."""
-    meant = (f"{column} {clipped(field)!r}" for column, field in zip(columns, row, strict=True))
-    return f"  --columns {','.join(columns)}: {', '.join(meant)}"
+    """The option for columns, with the first line of the file read by it."""
+    fields = (f"{column} {clipped(field)!r}" for column, field in zip(columns, row, strict=True))
+    return f"  --columns {','.join(columns)}: {', '.join(fields)}"
 
 
 class Tokenizer(NamedTuple):
-    """How strings are written in files.
+    """Tokenization of the fields of files into symbols, and back.
 
     Attributes:
-        source: what sources are made of, "characters" or "words"; so is `target`.
+        source: the unit of sources, "characters" or "words".
+        target: the unit of targets.
         features: whether sources have features.
-        separator: what stands between features.
-        form: the Unicode normalization form that what is read is brought into, one of `FORMS`;
-            None to leave it as it is, as "none" does.
+        separator: the separator of features.
+        form: the Unicode normalization form of all strings, one of `FORMS`; None as "none".
     """
 
     source: str
@@ -156,90 +157,96 @@ class Tokenizer(NamedTuple):
     form: str | None
 
     @classmethod
-    def of(cls, units: object, features: bool, separator: object, form: Any) -> "Tokenizer":
-        """The one of some units: one of `UNITS`, or two with a comma; raises `ValueError`."""
+    def of(cls, units: str, features: bool, separator: str, form: str | None) -> "Tokenizer":
+        """Check the parameters of a task of files, of any type; raises `ValueError`.
+
+        Args:
+            units: one of `UNITS`, or those of sources and of targets with a comma.
+            features: as the attribute.
+            separator: as the attribute.
+            form: as the attribute.
+        """
         given = units.split(",") if isinstance(units, str) else []
-        if not 1 <= len(given) <= 2 or not {*given} <= {*UNITS}:
-            raise ValueError(f"symbols is {shown(units)}; expected {' or '.join(UNITS)}")
-        if not isinstance(separator, str) or not separator or {*separator} & {*"\t\r\n"}:
-            raise ValueError(f"separator is {shown(separator)}; expected what separates features")
-        if form is not None and str(form).lower() not in FORMS:
-            raise ValueError(f"normalize is {shown(form)}; expected {', '.join(FORMS)}")
+        known = 1 <= len(given) <= 2 and {*given} <= {*UNITS}
+        check_parameter(known, "symbols", units, " or ".join(UNITS))
+        within_field = isinstance(separator, str) and separator and not {*separator} & {*"\t\r\n"}
+        check_parameter(bool(within_field), "separator", separator, "a separator of features")
+        known = form is None or str(form).lower() in FORMS
+        check_parameter(known, "normalize", form, ", ".join(FORMS))
         return cls(given[0], given[-1], features, separator, form)
 
     @property
     def units(self) -> str:
-        """The units as `of` takes them."""
+        """The units in the notation of `of`."""
         return self.source if self.source == self.target else f"{self.source},{self.target}"
 
     @property
     def columns(self) -> list[str]:
-        """The columns that hold symbols."""
+        """The columns of a pair."""
         return ["source", "target", *(["features"] if self.features else [])]
 
     def splitter(self, column: str) -> Callable[[str], Sequence[str]]:
-        """How what stands in a column is split into symbols."""
+        """The function that splits a field of a column into symbols."""
         if column == "features":
             return self.split_features
         return split_words if getattr(self, column) == "words" else str
 
     def joined(self, column: str, symbols: Sequence[str]) -> str:
-        """Symbols as they are written in a column."""
+        """Symbols as a field of a column."""
         if column == "features":
             return self.separator.join(symbols)
         return (" " if getattr(self, column) == "words" else "").join(symbols)
 
     def split_features(self, text: str) -> list[str]:
-        """The features in a column, without the white space around them."""
+        """The features in a field, without the white space around them."""
         return [*filter(None, map(str.strip, text.split(self.separator)))]
 
 
 def normalized(text: str, form: str | None) -> str:
-    """A text in one of `FORMS`; as it is with "none" or None."""
+    """A text in a normalization form of Unicode; unchanged with "none" or None."""
     if form is None or form.lower() == "none":
         return text
     return unicodedata.normalize(form.upper(), text)  # type: ignore[arg-type]
 
 
 def detect_unit(strings: Iterable[str]) -> tuple[str | None, list[int]]:
-    """What strings seem to be made of, and the indices of those that contradict it.
+    """Detect the unit of strings, and the indices of strings that contradict it.
 
-    The unit is None if all of them are too short to tell. What contradicts words is a string
-    without a space that is no word of the others; what contradicts characters are spaces between
-    short words, or in rather many of the strings.
+    The unit is None if all strings are too short. Words are contradicted by a string without a
+    space that is no word of another string; characters, by spaces between short words, or by
+    spaces in a large share of the strings.
     """
-    stripped = enumerate(map(str.strip, islice(strings, LOOKED_AT)))
+    stripped = enumerate(map(str.strip, islice(strings, MAX_INSPECTED)))
     longer = {index: text for index, text in stripped if len(text) > 1}
     if not longer:
         return None, []
-    spaced, different = [n for n, text in longer.items() if " " in text], {*longer.values()}
+    spaced, distinct = [n for n, text in longer.items() if " " in text], {*longer.values()}
     tokens = [word for n in spaced for word in split_words(longer[n])]
-    # A word may stand alone, too, but not only so.
-    alone = {text for text in different.difference(tokens) if " " not in text}
-    joined = [n for n, text in longer.items() if text in alone]
-    if min(len(joined) / len(longer), len(alone) / len(different)) <= 1 - MOSTLY:
-        return "words", joined
+    # A string may be a single word, if that occurs in another string.
+    unsplit = {text for text in distinct.difference(tokens) if " " not in text}
+    contradicting = [n for n, text in longer.items() if text in unsplit]
+    if min(len(contradicting) / len(longer), len(unsplit) / len(distinct)) <= 1 - MOSTLY:
+        return "words", contradicting
     short = sum(map(len, tokens)) < SHORT * len(tokens)
     return "characters", spaced if short or len(spaced) > RATHER * len(longer) else []
 
 
 class Feature(str):
-    """A feature of a source, which is another symbol than what is written alike in a string."""
+    """A feature of a source, distinct from the symbol of a string with the same spelling."""
 
     __slots__ = ()
 
 
 class SourceAlphabet(Alphabet):
-    """The symbols that a model can read of a source, and its features.
+    """The source alphabet of pairs in files: symbols and features, and an unknown one of each.
 
-    If there are features, a written source has a tab between them and the string. Those that are
-    not known are read as `UNKNOWN_SYMBOL`; there is one of symbols and one of features.
+    If there are features, a written source has a tab between them and the string.
 
     Args:
-        symbols: of strings.
-        features: of sources; None if they have none.
-        columns: of lines, in the order in which they are written; those of sources are kept.
-        writing: how they are written.
+        symbols: the known symbols of strings.
+        features: the known features; None if sources have none.
+        columns: the columns of a line in their order.
+        tokenizer: tokenization of the fields.
     """
 
     def __init__(
@@ -258,7 +265,7 @@ class SourceAlphabet(Alphabet):
 
     @property
     def unknown_feature(self) -> int:
-        """The id of the unknown feature, if there are features."""
+        """The id of the unknown feature; only if there are features."""
         return len(self) - 1
 
     def roles(self) -> list[Role]:
@@ -273,16 +280,16 @@ class SourceAlphabet(Alphabet):
             count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
             raise StacktransError(f"expected {', a tab, '.join(self.columns)}; found {count}")
         by_column = dict(zip(self.columns, fields, strict=True))
-        marked = self.tokenizer.split_features(by_column.get("features", ""))
-        features: list[str] = [*map(Feature, marked)]
-        # First, so that they are known when the symbols are read.
+        names = self.tokenizer.split_features(by_column.get("features", ""))
+        features: list[str] = [*map(Feature, names)]
+        # Features come first, so that a model knows them when it reads the string.
         return features + super().split(by_column["source"])
 
     def join(self, symbols: Sequence[str]) -> str:
-        own = [symbol for symbol in symbols if not isinstance(symbol, Feature)]
+        string = [symbol for symbol in symbols if not isinstance(symbol, Feature)]
         features = [symbol for symbol in symbols if isinstance(symbol, Feature)]
-        written = {"source": super().join(own), "features": self.tokenizer.separator.join(features)}
-        return "\t".join(written[column] for column in self.columns)
+        fields: dict[str, list[str]] = {"source": string, "features": [*features]}
+        return "\t".join(self.tokenizer.joined(name, fields[name]) for name in self.columns)
 
     def encode(self, symbols: Sequence[str]) -> Ids:
         ids = [
@@ -294,23 +301,23 @@ class SourceAlphabet(Alphabet):
         return np.array(ids, dtype=np.int64)
 
     def ids_of(self, column: str) -> tuple[Mapping[str, int], int]:
-        """The ids of what stands in a column, and that of what is not known."""
+        """The ids of the symbols in a column, and that of unknown ones."""
         if column == "features":
             return self.feature_ids, self.unknown_feature
         return self.string_ids, self.unknown
 
     def unknowns(self) -> Ids:
-        """[m] of each symbol's id that of the unknown one of its kind."""
+        """[m] for each id, that of the unknown symbol or the unknown feature."""
         ids = np.arange(len(self))
         return np.where(ids <= self.unknown, self.unknown, self.unknown_feature)
 
 
 class TargetAlphabet(Alphabet):
-    """The symbols that a model can say; all others are `OUT_OF_VOCABULARY`.
+    """The target alphabet of pairs in files; other symbols are `OUT_OF_VOCABULARY`.
 
     Args:
-        symbols: of strings.
-        writing: how they are written.
+        symbols: the known symbols.
+        tokenizer: tokenization of the fields.
     """
 
     def __init__(self, symbols: Sequence[str], tokenizer: Tokenizer) -> None:
@@ -324,9 +331,9 @@ class TargetAlphabet(Alphabet):
         return self.encode_known(symbols)
 
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
-        named = {OUT_OF_VOCABULARY: UNKNOWN_SYMBOL, NO_OUTPUT: UNSCORED_MARK}
-        return [named[index] if index in named else self.symbols[index] for index in ids]
+        marks = {OUT_OF_VOCABULARY: UNKNOWN_SYMBOL, NO_OUTPUT: UNSCORED_MARK}
+        return [marks[index] if index in marks else self.symbols[index] for index in ids]
 
     def ids_of(self, column: str) -> tuple[Mapping[str, int], int]:
-        """The ids of symbols, and that of what is not known."""
+        """The ids of the symbols, and that of unknown ones."""
         return self._ids, OUT_OF_VOCABULARY

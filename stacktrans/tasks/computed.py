@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from stacktrans.common.errors import check_parameter
 from stacktrans.tasks.alphabets import DIGITS, PRINTABLE, Alphabet, Ids, meaningless_symbols
 from stacktrans.tasks.base import (
     LengthLaw,
@@ -14,7 +15,6 @@ from stacktrans.tasks.base import (
     NoSuchLength,
     NotASource,
     Task,
-    check_parameter,
     draw_strings,
 )
 from stacktrans.tasks.layout import Pair

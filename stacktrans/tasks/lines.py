@@ -1,4 +1,4 @@
-"""Pairs of strings in files and pipes: lines in, pairs in and out; files of pairs read whole."""
+"""Files of pairs: their lines, formats and headers, and the pairs that a task makes of them."""
 
 import gzip
 import hashlib
@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from stacktrans.common.errors import StacktransError, clipped, shown
+from stacktrans.common.errors import StacktransError, check_parameter, clipped
 from stacktrans.common.files import write_atomically
 from stacktrans.common.messages import print_message
 from stacktrans.common.reading import (
@@ -28,7 +28,7 @@ from stacktrans.tasks.alphabets import Ids, UnknownSymbol
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.columns import (
     COLUMNS,
-    LOOKED_AT,
+    MAX_INSPECTED,
     columns_of,
     columns_of_header,
     detect_columns,
@@ -41,48 +41,49 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 PARTS = ("train", "dev", "test")
-SET_NAMES = {"train": "training", "dev": "development", "test": "test"}
-"""The sets, as people call them."""
 TRAIN, DEV, TEST = range(3)
-NAMED = 3
-"""How many of some lines are named."""
+"""The index of each set."""
+SET_NAMES = ("training", "development", "test")
+"""The name of each set in messages."""
+MAX_LISTED = 3
+"""The most lines that a message lists."""
 
 READING = ("columns", "symbols", "separator", "normalize", "header")
-"""How files are read, of what is in a request."""
+"""The fields of `PairFiles` that say how files are read."""
 
 
 def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
-    """A pair as a line, without its end."""
+    """A pair as a line, without a line end."""
     fields = dict(zip(task.columns, written_fields(task, pair), strict=True))
     return "\t".join(fields.values()) if form == "tsv" else json_text(fields)
 
 
 def written_fields(task: Task, pair: Pair) -> tuple[str, ...]:
-    """What stands in the columns of a pair: as it stands in its file, if it comes from one."""
+    """The fields of a pair in the order of the task's columns; unchanged for a pair of a file."""
     if pair.written is not None:
         return pair.written
     source = task.source.join(task.source.decode(pair.source))
     target = task.target.join(task.target.decode(pair.target))
-    read = [column for column in task.columns if column != "target"]
-    found = {"target": target, **dict(zip(read, source.split("\t", len(read) - 1), strict=True))}
-    return tuple(found[column] for column in task.columns)
+    inputs = [column for column in task.columns if column != "target"]
+    fields = dict(zip(inputs, source.split("\t", len(inputs) - 1), strict=True), target=target)
+    return tuple(fields[column] for column in task.columns)
 
 
 def pair_format_of(path: Path) -> PairFormat:
-    """How pairs are written in a file, as its name says."""
+    """The format of pairs that a file's name stands for."""
     unpacked = path.with_suffix("") if path.suffix == PACKED else path
     return "jsonl" if unpacked.suffix in {".jsonl", ".json"} else "tsv"
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a file of lines whole or not at all, packed if its name says so; raises `OSError`."""
+    """Write a file atomically, compressed if its name ends with .gz; raises `OSError`."""
     content = "".join(f"{line}\n" for line in lines).encode()
-    # Without the time, the same lines are the same file.
+    # Without the time of writing, equal lines make equal files.
     write_atomically(path, gzip.compress(content, mtime=0) if path.suffix == PACKED else content)
 
 
 def read_pairs(path: Path, task: Task) -> list[Pair]:
-    """Read pairs as `format_pair` writes them, of a file or of standard input; see `RawLines`.
+    """Read pairs in the formats of `format_pair`, from a file or standard input; see `RawLines`.
 
     A header line that names the columns is not a pair, and is reported on stderr.
 
@@ -100,10 +101,10 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
 def read_numbered(
     prefix: str, numbered: Iterable[tuple[int, Item]], read: Callable[[Item], Result]
 ) -> Iterator[tuple[int, Result]]:
-    """What is read of numbered lines, or the like.
+    """Read numbered lines, or other numbered items.
 
     Raises:
-        StacktransError: as `read` does; the message begins with the prefix and the number.
+        StacktransError: an error of `read`, with the prefix and the number before its message.
     """
     for number, item in numbered:
         try:
@@ -115,85 +116,84 @@ def read_numbered(
 class RawLines(NamedTuple):
     """The lines of a file of pairs.
 
-    They are JSON lines if the file's name ends with .jsonl or .json, or if the first line with
-    anything on it begins with { or [ and has no tab; TSV otherwise, whose lines all have one.
+    They are JSON lines if the file's name ends with .jsonl or .json, or if the first line that is
+    not blank begins with { or [ and has no tab. Otherwise they are TSV, whose lines all have tabs.
 
     Attributes:
-        name: of the file, in messages.
-        lines: without their ends.
+        name: the file, in messages.
+        lines: the lines without their ends.
         as_json: whether they are JSON lines.
-        header: the columns that the first line with anything on it names, which then is not a pair;
-            None if it is one.
+        header: the columns in the first line that is not blank; None if that is a pair.
     """
 
     name: str
     lines: list[bytes]
     as_json: bool
-    header: tuple[str, ...] | None = None
+    header: tuple[str, ...] | None
 
     @classmethod
     def of(cls, path: Path, content: bytes) -> "RawLines":
-        """Those of the content of a file; raises `StacktransError` for a JSON array."""
-        found = cls(name_of(path), content.split(b"\n"), pair_format_of(path) == "jsonl")
-        number, first = next(found.numbered(), (1, b""))
+        """Split the content of a file; raises `StacktransError` for a JSON array."""
+        name, lines = name_of(path), content.split(b"\n")
+        number, first = next(_numbered(lines), (1, b""))
         first = first.lstrip(b" ")
-        if first.startswith((b"{", b"[")) and b"\t" not in first:
-            found = found._replace(as_json=True)
-        if not found.as_json:
-            return found._replace(
-                header=columns_of_header(first.decode("utf-8", "replace").split("\t"))
-            )
+        is_json = first.startswith((b"{", b"[")) and b"\t" not in first
+        if not is_json and pair_format_of(path) == "tsv":
+            header = columns_of_header(first.decode("utf-8", "replace").split("\t"))
+            return cls(name, lines, False, header)
         if first.startswith(b"["):
             expected = "expected a JSON object on each line"
-            raise StacktransError(f"{found.name}:{number}: {expected}; found a JSON array")
-        return found
+            raise StacktransError(f"{name}:{number}: {expected}; found a JSON array")
+        return cls(name, lines, True, None)
 
     @property
     def header_note(self) -> str:
-        """What to report of the header."""
+        """The report of a header."""
         return f"{self.name}: the first line names the columns: {','.join(self.header or ())}"
 
     def fields(
-        self, columns: Sequence[str], own: Sequence[str] = ()
+        self, columns: Sequence[str], without_header: Sequence[str] = ()
     ) -> Iterator[tuple[int, list[str]]]:
-        """The number of each line with something on it, from 1, and what stands in its columns.
+        """The number, from 1, and the fields of each line that is not blank, without the header.
 
-        A header is left out, and tells the order of columns; without one it is `own`, if given.
-        Raises `StacktransError` for a line without these columns, or if there is no line.
+        Args:
+            columns: the columns of the fields that are given.
+            without_header: the columns of a file without a header; by default these.
+
+        Raises:
+            StacktransError: a line does not have these columns, or all lines are blank.
         """
-        own = self.header or own or columns
-        if not {*columns} <= {*own}:
+        there = self.header or without_header or columns
+        if not {*columns} <= {*there}:
             expected = f"expected {', '.join(columns)}"
-            raise StacktransError(f"{self.name}: has columns {', '.join(own)}; {expected}")
-        order = [own.index(column) for column in columns]
+            raise StacktransError(f"{self.name}: has columns {', '.join(there)}; {expected}")
+        order = [there.index(column) for column in columns]
         number, lines = 0, islice(self.decoded(), bool(self.header), None)
-        read = partial(_fields, columns=own, as_json=self.as_json)
+        read = partial(_fields, columns=there, as_json=self.as_json)
         for number, fields in read_numbered(f"{self.name}:", lines, read):
-            yield number, [fields[place] for place in order]
+            yield number, [fields[index] for index in order]
         if not number:
             raise StacktransError(f"{self.name}: holds no pairs")
 
     def decoded(self) -> Iterator[tuple[int, str]]:
-        """The lines of `numbered` as text; raises `StacktransError` for one that is not."""
-        return read_numbered(f"{self.name}:", self.numbered(), decode_line)
+        """The numbers and texts of lines that are not blank; raises `StacktransError`."""
+        return read_numbered(f"{self.name}:", _numbered(self.lines), decode_line)
 
-    def numbered(self) -> Iterator[tuple[int, bytes]]:
-        """The lines with something on them, and their numbers from 1.
 
-        A tab is something: what stands before and after it may be empty, or spaces.
-        """
-        numbered = enumerate(self.lines, start=1)
-        return ((number, line) for number, line in numbered if line.strip(b" \r"))
+def _numbered(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The lines that are not blank, with their numbers from 1; a tab separates empty fields."""
+    numbered = enumerate(lines, start=1)
+    return ((number, line) for number, line in numbered if line.strip(b" \r"))
 
 
 def pairs_of_strings(pairs: Iterable[tuple[str, ...]], task: Task) -> list[Pair]:
-    """Pairs of strings as written; raises `StacktransError` for one that is not the task's."""
+    """Read pairs of written strings; raises `StacktransError` for one that is not of the task."""
     rows = enumerate(pairs, start=1)
     return [pair for _, pair in read_numbered("pair ", rows, partial(_pair, task))]
 
 
 def _pair(task: Task, fields: Sequence[str]) -> Pair:
-    """The pair of what stands in the task's columns, whether its symbols are known or not."""
+    """The pair of fields of the task's columns, whose symbols may be unknown."""
     if len(fields) != len(task.columns):
         expected = ", ".join(task.columns)
         raise StacktransError(f"expected {expected}; found {len(fields)} strings")
@@ -215,11 +215,11 @@ def _pair(task: Task, fields: Sequence[str]) -> Pair:
 
 
 _NO_FIELD = re.compile("[\t\n\r\ud800-\udfff]")
-"""What a string in JSON can hold, but no column of a line."""
+"""Characters that a string in JSON can contain, but no field of a line."""
 
 
 def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
-    """What stands in a line's columns; raises `StacktransError` if it has others."""
+    """The fields of a line; raises `StacktransError` if it has other columns."""
     if not as_json:
         fields = line.split("\t")
         if len(fields) == len(columns):
@@ -228,13 +228,12 @@ def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
         count = f" {len(fields)} columns:" if len(fields) > 1 else ""
         raise StacktransError(f"expected {form} found{count} {clipped(line)!r}")
     try:
-        found = parsed_json(line)
+        value = parsed_json(line)
     except ValueError as error:
-        raise StacktransError(
-            f"expected a JSON object: {error}; found {clipped(line)!r}"
-        ) from error
-    held = [found.get(column) for column in columns] if isinstance(found, dict) else []
-    texts = [field for field in held if isinstance(field, str)]
+        message = f"expected a JSON object: {error}; found {clipped(line)!r}"
+        raise StacktransError(message) from error
+    values = [value.get(column) for column in columns] if isinstance(value, dict) else []
+    texts = [field for field in values if isinstance(field, str)]
     if len(texts) < len(columns):
         form = f"a JSON object with texts called {' and '.join(columns)},"
         raise StacktransError(f"expected {form} found {clipped(line)!r}")
@@ -246,19 +245,21 @@ def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
 
 
 class PairFiles(NamedTuple):
-    """Which files are read, and how.
+    """Paths of the sets of pairs, and how the files are read.
 
     Attributes:
-        train: the file to train on; so are `dev`, to choose by, and `test`, to test on, if any.
-        columns: what stands in the columns of a line, by commas; None to be found out.
-        symbols: "characters" or "words", or both, of sources and of targets, by commas; None to be
-            found out.
-        split: the random seed by which pairs are kept apart.
-        separator: what stands between features; None to be found out.
-        normalize: the Unicode normalization form of all strings, or "none"; None to leave them as
-            they are, with a warning if they are mixed.
+        train: the training set.
+        dev: the development set; None to hold out a part of the training set.
+        test: the test set; None to hold out a part of the training set.
+        columns: the columns of a line, with commas; None to detect them.
+        symbols: "characters" or "words", or the units of sources and of targets with a comma; None
+            to detect them.
+        split: the random seed by which pairs are held out.
+        separator: the separator of features; None to detect it.
+        normalize: the Unicode normalization form of all strings, or "none"; None to leave them
+            unchanged, with a warning if forms are mixed.
         header: whether a first line that names the columns is not a pair.
-        kept: symbols to be known whether the files have them or not, each after its column.
+        kept: symbols of the alphabets besides those of the files, as pairs of column and symbol.
     """
 
     train: str | None
@@ -273,53 +274,53 @@ class PairFiles(NamedTuple):
     kept: frozenset[tuple[str, str]] = frozenset()
 
     def paths(self) -> Iterator[tuple[int, Path]]:
-        """The files that there are, by their sets."""
-        named = (self.train, self.dev, self.test)
-        return ((part, Path(file)) for part, file in enumerate(named) if file is not None)
+        """The index of each set that has a file, and the file's path."""
+        files = (self.train, self.dev, self.test)
+        return ((part, Path(file)) for part, file in enumerate(files) if file is not None)
 
 
 @dataclass
 class PairLines:
-    """n lines of pairs, of all files, in their order.
+    """The n lines of all files of pairs, in their order.
 
     Attributes:
-        columns: what stood in the columns.
-        digests: SHA-256 of what is in each file, by its set.
-        names: of the files.
-        files: [n] which of these each line is of.
-        numbers: [n] its number there, from 1.
-        parts: [n] the set that it is in.
-        strings: [n] what stood in each column.
-        notes: what was found out about the columns, a sentence each.
+        columns: the columns of all files.
+        digests: SHA-256 of each file, by the key of its set.
+        names: the name of each file, by the index of its set.
+        files: [n] the index of the set whose file a line is from.
+        numbers: [n] the number of a line in its file, from 1.
+        parts: [n] the index of the set that a line belongs to.
+        strings: for each column, [n] fields.
+        notes: sentences on what was detected.
     """
 
     columns: tuple[str, ...]
     digests: dict[str, str] = field(default_factory=dict)
-    names: list[str] = field(default_factory=list)
+    names: dict[int, str] = field(default_factory=dict)
     files: Ids = field(init=False)
     numbers: Ids = field(init=False)
     parts: Ids = field(init=False)
     strings: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    def place(self, index: int) -> str:
-        """Where a line stands, as `file:line`."""
+    def location(self, index: int) -> str:
+        """The origin of a line, as `file:line`."""
         return f"{self.names[self.files[index]]}:{self.numbers[index]}"
 
-    def places(self, indices: Sequence[int] | Ids) -> str:
-        """Where the first of some lines stand."""
-        more = ", ..." if len(indices) > NAMED else ""
-        return ", ".join(map(self.place, indices[:NAMED])) + more
+    def locations(self, indices: Sequence[int] | Ids) -> str:
+        """The origins of the first of some lines."""
+        more = ", ..." if len(indices) > MAX_LISTED else ""
+        return ", ".join(map(self.location, indices[:MAX_LISTED])) + more
 
 
 def read_files(request: PairFiles) -> PairLines:
-    """All lines of some files; raises `UsageError`, and `StacktransError` for a wrong line.
+    """All lines of files of pairs; raises `UsageError`, and `StacktransError` for a wrong line.
 
-    The columns of all of them are those that are asked for, or those of the first. Unless columns
-    are asked for, each may have them in an order of its own.
+    The columns are the requested ones, or else those of the first file; then the other files may
+    have them in another order.
     """
     lines = PairLines(columns_of(request.columns) if request.columns else ())
-    parts, numbers = [], []
+    numbers = []
     for part, path in request.paths():
         content = read_content(path)
         lines.digests[PARTS[part]] = hashlib.sha256(content).hexdigest()
@@ -330,34 +331,30 @@ def read_files(request: PairFiles) -> PairLines:
             lines.notes.append(raw.header_note + as_pair)
         if not request.header:
             raw = raw._replace(header=None)
-        own = raw.header or _detect_columns(raw, request, lines)
-        lines.columns = lines.columns or own
-        lines.names.append(raw.name)
-        parts.append(part)
-        numbers.append(_added(lines, raw.fields(lines.columns, own), request.normalize))
-    sizes = [*map(len, numbers)]
+        there = raw.header or _detect_columns(raw, request, lines)
+        lines.columns = lines.columns or there
+        lines.names[part] = raw.name
+        numbers.append(_append_fields(lines, raw.fields(lines.columns, there), request.normalize))
     lines.numbers = np.concatenate(numbers)
-    lines.files, lines.parts = np.repeat(range(len(sizes)), sizes), np.repeat(parts, sizes)
+    lines.files = np.repeat([*lines.names], [*map(len, numbers)])
+    lines.parts = lines.files.copy()
     return lines
 
 
 def _detect_columns(raw: RawLines, request: PairFiles, lines: PairLines) -> tuple[str, ...]:
-    """The columns of a file without a header; of JSON, those of any line.
-
-    Where they can't be found out, they are those of the files before.
-    """
-    usual = lines.columns
+    """The columns of a file without a header; by default those of the files before."""
+    default = lines.columns
     if raw.as_json:
-        return usual or (COLUMNS if any(map(_has_features, raw.lines)) else COLUMNS[:2])
-    if len(usual) == 2 or (usual and not request.header):
-        return usual
+        return default or (COLUMNS if any(map(_has_features, raw.lines)) else COLUMNS[:2])
+    if len(default) == 2 or (default and not request.header):
+        return default
     rows: list[list[str]] = []
-    for number, text in islice(raw.decoded(), LOOKED_AT):
+    for number, text in islice(raw.decoded(), MAX_INSPECTED):
         fields = text.split("\t")
         if not rows and len(fields) not in (2, 3):
             form = "expected source, a tab, target, and perhaps a tab and features"
-            of = f"{len(fields)} columns: " if len(fields) > 1 else ""
-            raise StacktransError(f"{raw.name}:{number}: {form}; found {of}{clipped(text)!r}")
+            count = f"{len(fields)} columns: " if len(fields) > 1 else ""
+            raise StacktransError(f"{raw.name}:{number}: {form}; found {count}{clipped(text)!r}")
         if len(fields) == 2 and not rows:
             break
         if len(fields) != 3:
@@ -365,39 +362,41 @@ def _detect_columns(raw: RawLines, request: PairFiles, lines: PairLines) -> tupl
             raise StacktransError(f"{raw.name}:{number}: expected 3 columns, as before; {found}")
         rows.append(fields)
     if not rows:
-        return usual or COLUMNS[:2]
-    columns = detect_columns(raw.name, rows, request.separator, usual)
-    place = columns.index("features") + 1
-    lines.notes.append(f"{raw.name}: column {place} of 3 seems to hold features; see --columns")
+        return default or COLUMNS[:2]
+    columns = detect_columns(raw.name, rows, request.separator, default)
+    number = columns.index("features") + 1
+    lines.notes.append(f"{raw.name}: column {number} of 3 seems to hold features; see --columns")
     return columns
 
 
 def _has_features(line: bytes) -> bool:
-    if b'"features"' not in line:  # nearly always, and quickly known
+    """Whether a JSON line is an object with a field "features"."""
+    if b'"features"' not in line:  # nearly always, and much faster than parsing
         return False
     try:
-        found = parsed_json(line.decode("utf-8"))
-    except ValueError:  # which will be said when all of the line is read
+        value = parsed_json(line.decode("utf-8"))
+    except ValueError:  # which is reported when all fields are read
         return False
-    return isinstance(found, dict) and "features" in found
+    return isinstance(value, dict) and "features" in value
 
 
-def _added(lines: PairLines, rows: Iterable[tuple[int, list[str]]], form: str | None) -> Ids:
-    """The numbers of the rows of a file, whose strings are added to the others."""
-    adders = [lines.strings.setdefault(column, []).append for column in lines.columns]
+def _append_fields(
+    lines: PairLines, rows: Iterable[tuple[int, list[str]]], form: str | None
+) -> Ids:
+    """Append the normalized fields of a file to the others; returns the numbers of its lines."""
+    appenders = [lines.strings.setdefault(column, []).append for column in lines.columns]
     numbers = []
     for number, fields in rows:
         numbers.append(number)
-        for add, text in zip(adders, fields, strict=True):
-            add(normalized(text, form))
+        for append, text in zip(appenders, fields, strict=True):
+            append(normalized(text, form))
     return np.array(numbers, dtype=np.int64)
 
 
 def check_file(part: str, file: object) -> None:
-    """Raise `ValueError` unless something is the name of a file, or None."""
-    if not isinstance(file, str | None):
-        raise ValueError(f"{part} is {shown(file)}; expected the name of a file")
+    """Raise `ValueError` unless a parameter is the name of a file, or None."""
+    check_parameter(isinstance(file, str | None), part, file, "the name of a file")
     try:
         str(file).encode()
     except UnicodeEncodeError:
-        raise ValueError(f"{part} is {shown(file)}; expected a name in UTF-8") from None
+        check_parameter(False, part, file, "a name in UTF-8")

@@ -1,4 +1,4 @@
-"""The sets of pairs in files: what is trained on, chosen by and tested on, and what is odd."""
+"""Training, development and test set of pairs in files: encoding, splits and warnings."""
 
 import json
 import unicodedata
@@ -16,9 +16,11 @@ from stacktrans.common.errors import CheckpointError, StacktransError, UsageErro
 from stacktrans.common.ragged import Ragged, concatenate_pairwise, row_starts
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import LONGEST, file_version
+from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import MAX_SYMBOLS, OUT_OF_VOCABULARY, Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import (
+    SEPARATORS,
     UNITS,
     SourceAlphabet,
     TargetAlphabet,
@@ -29,7 +31,7 @@ from stacktrans.tasks.columns import (
 from stacktrans.tasks.layout import OutputBound, Pair
 from stacktrans.tasks.lines import (
     DEV,
-    NAMED,
+    MAX_LISTED,
     PARTS,
     SET_NAMES,
     TEST,
@@ -40,27 +42,27 @@ from stacktrans.tasks.lines import (
 )
 
 ALMOST_NONE = 0.25
-"""A first line with so small a share of symbols that come again is odd."""
+"""A first line of whose symbols so small a share occurs again is suspicious."""
 
-SHARE_APART = 10
-"""One pair in so many is kept apart for a set that has no file."""
+HELD_OUT = 10
+"""One pair in so many is held out for a set without a file."""
 REPLACED = 0.25
-"""A symbol that comes n times in the training set is read as unknown with probability a / (a + n),
-and this is a (Kiperwasser and Goldberg 2016, section 4.2)."""
+"""The a in a / (a + n), the probability that a symbol with n occurrences in the training set is
+replaced by the unknown symbol (Kiperwasser and Goldberg 2016, section 4.2)."""
 Probabilities = npt.NDArray[np.float64]
-AT_ONCE = 1 << 16
-"""Strings that are split into symbols at once."""
+BLOCK = 1 << 16
+"""Strings, or symbols, that are processed in one block, which bounds the memory needed."""
 
 
 @dataclass(frozen=True)
 class SymbolColumn:
-    """What stands in a column of n lines.
+    """The strings of a column, encoded by numbers in the order of first appearance.
 
     Attributes:
-        name: of the column.
-        writing: how symbols are written.
-        strings: [n] the numbers of the symbols of each.
-        symbols: what each number stands for, in the order in which they come first.
+        name: the column.
+        tokenizer: tokenization of its fields.
+        strings: [n] the numbers of each string's symbols.
+        symbols: the symbol of each number.
     """
 
     name: str
@@ -70,96 +72,100 @@ class SymbolColumn:
 
     @classmethod
     def of(cls, texts: Sequence[str], name: str, tokenizer: Tokenizer) -> Self:
-        """The column of some written strings."""
+        """Encode the fields of a column."""
         split, numbers = tokenizer.splitter(name), defaultdict[str, int]()
         numbers.default_factory = numbers.__len__
-        lengths, parts = [], [np.empty(0, np.uint8)]
-        for start in range(0, len(texts), AT_ONCE):
-            found = [*map(split, texts[start : start + AT_ONCE])]
-            lengths.append([*map(len, found)])
-            codes = map(numbers.__getitem__, chain.from_iterable(found))
-            parts.append(_small(np.fromiter(codes, dtype=np.int32)))
-        strings = Ragged(np.concatenate(parts), row_starts(np.concatenate(lengths)))
-        return cls(name, tokenizer, strings, [*numbers])
+        lengths, blocks = [], [np.empty(0, np.uint8)]
+        for start in range(0, len(texts), BLOCK):
+            strings = [*map(split, texts[start : start + BLOCK])]
+            lengths += [*map(len, strings)]
+            codes = map(numbers.__getitem__, chain.from_iterable(strings))
+            blocks.append(_in_fewest_bytes(np.fromiter(codes, dtype=np.int32)))
+        return cls(name, tokenizer, Ragged(np.concatenate(blocks), row_starts(lengths)), [*numbers])
 
     def __getitem__(self, index: int) -> str:
         symbols = [self.symbols[number] for number in self.strings[index]]
         return self.tokenizer.joined(self.name, symbols)
 
     def select(self, mask: Mask) -> "SymbolColumn":
-        """Those of the lines that a mask [n] tells."""
+        """The lines at which a mask [n] is true."""
         return replace(self, strings=self.strings.compress(mask))
 
     def used(self) -> list[str]:
-        """The symbols in the strings."""
-        used = np.zeros(len(self.symbols), dtype=np.bool_)
-        used[self.strings.values] = True
-        return [*compress(self.symbols, used)]
+        """The symbols that occur in the strings."""
+        counts = np.bincount(self.strings.values, minlength=len(self.symbols))
+        return [*compress(self.symbols, counts)]
 
     def as_ids(self, known: Mapping[str, int], unknown: int) -> Ragged:
-        """The strings as ids of symbols; one stands for those that are not known."""
+        """The strings as ids of an alphabet; `unknown` is the id of symbols that it lacks."""
         ids = np.array([known.get(symbol, unknown) for symbol in self.symbols], dtype=np.int32)
-        small, codes = _small(ids), self.strings.values
-        parts = (small[codes[at : at + AT_ONCE]] for at in range(0, len(codes), AT_ONCE))
-        return Ragged(np.concatenate([small[:0], *parts]), self.strings.starts)
+        small, codes = _in_fewest_bytes(ids), self.strings.values
+        blocks = (small[codes[at : at + BLOCK]] for at in range(0, len(codes), BLOCK))
+        return Ragged(np.concatenate([small[:0], *blocks]), self.strings.starts)
 
 
-def keys(columns: Iterable[SymbolColumn]) -> Ids:
-    """[n] a number for what is in n lines of some columns, the same only where all of it is."""
-    rows = zip(*(_contents(column.strings) for column in columns), strict=True)
-    return np.fromiter(map(hash, rows), dtype=np.int64)
-
-
-def _contents(strings: Ragged) -> Iterator[bytes]:
-    """What is in each string, as bytes."""
-    content, size = strings.values.tobytes(), strings.values.itemsize
-    return (content[begin:end] for begin, end in pairwise((strings.starts * size).tolist()))
-
-
-def _small(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same numbers in as few bytes each as they need."""
+def _in_fewest_bytes(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The same numbers in the smallest integer type that has all of them."""
     low, high = numbers.min(initial=0), numbers.max(initial=0)
-    kinds = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
-    bounds = ((kind, np.iinfo(kind)) for kind in kinds)
-    return numbers.astype(next(kind for kind, of in bounds if of.min <= low and high <= of.max))
-
-
-def check_sizes(lines: PairLines, column: str, sizes: Ids) -> None:
-    """Raise `StacktransError` for a source without symbols, or a string with too many."""
-    least = 1 if column == "source" else 0
-    if len(wrong := np.flatnonzero((sizes < least) | (sizes > LONGEST))):
-        place, size = lines.place(wrong[0]), sizes[wrong[0]]
-        expected = f"at least {least}" if size < least else f"at most {LONGEST}"
-        raise StacktransError(f"{place}: a {column} of {size} symbols; expected {expected}")
+    types = [np.iinfo(each) for each in (np.uint8, np.int8, np.uint16, np.int16, np.int32)]
+    fitting = (each.dtype for each in types if each.min <= low and high <= each.max)
+    return numbers.astype(next(fitting))
 
 
 class Keys(NamedTuple):
-    """Numbers for what is the same: [n] for sources with their features, and for whole pairs."""
+    """Hashes by which lines are compared: [n] of sources with their features, and of pairs."""
 
     source: Ids
     pair: Ids
 
 
-def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> list[str]:
-    """Take what has no file of its own from the training pairs; says what, a sentence for each.
+def hashes_of(columns: Iterable[SymbolColumn]) -> Ids:
+    """[n] hashes of the strings of each line in some columns."""
+    rows = zip(*(_contents(column.strings) for column in columns), strict=True)
+    return np.fromiter(map(hash, rows), dtype=np.int64)
 
-    The longest sources are to be tested on, others at random to choose by. Lines with the same
-    source stay together.
+
+def _contents(strings: Ragged) -> Iterator[bytes]:
+    """The numbers of each string as bytes."""
+    content, size = strings.values.tobytes(), strings.values.itemsize
+    return (content[begin:end] for begin, end in pairwise((strings.starts * size).tolist()))
+
+
+def check_sizes(lines: PairLines, column: str, sizes: Ids) -> None:
+    """Raise `StacktransError` for an empty source, or a string that is too long."""
+    least = 1 if column == "source" else 0
+    if len(wrong := np.flatnonzero((sizes < least) | (sizes > LONGEST))):
+        line, size = lines.location(wrong[0]), sizes[wrong[0]]
+        expected = f"at least {least}" if size < least else f"at most {LONGEST}"
+        raise StacktransError(f"{line}: a {column} of {size} symbols; expected {expected}")
+
+
+def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> list[str]:
+    """Move pairs of the training set to each set without a file: a tenth of the distinct sources.
+
+    The test set gets the longest sources, the development set random ones. Lines with equal sources
+    stay together.
 
     Args:
+        lines: all lines, whose `parts` are changed.
+        keys: hashes of the lines.
         sizes: [n] the length of each source.
+        request: the sets that have files, and the random seed.
+
+    Returns:
+        A sentence on each set.
 
     Raises:
-        UsageError: there are too few different sources.
+        UsageError: there are too few distinct sources.
     """
-    said = []
-    name, all_training = lines.names[0], int((lines.parts == TRAIN).sum())
-    wanted = max(1, all_training // SHARE_APART)
+    notes = []
+    name, all_training = lines.names[TRAIN], int((lines.parts == TRAIN).sum())
+    wanted = max(1, all_training // HELD_OUT)
     for part, file in ((TEST, request.test), (DEV, request.dev)):
         if file is not None:
             continue
         rows = np.flatnonzero(lines.parts == TRAIN)
-        group = _numbered(keys.source[rows])
+        group = _numbered_by_first_appearance(keys.source[rows])
         if part == TEST:
             order = np.lexsort((group, -sizes[rows]))
         else:
@@ -178,16 +184,16 @@ def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> li
         lines.parts[taken] = part
         how = "the longest" if part == TEST else f"at random (seed {request.split})"
         lengths = f"{sizes[taken].min()}:{sizes[taken].max()}"
-        said.append(
+        notes.append(
             f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, are kept apart as the "
-            f"{SET_NAMES[PARTS[part]]} set (lengths {lengths})"
+            f"{SET_NAMES[part]} set (lengths {lengths})"
         )
-    return said
+    return notes
 
 
-def _numbered(keys: Ids) -> Ids:
-    """[n] for each of some keys its number, in the order in which they come first."""
-    # That of the keys themselves is another in every process.
+def _numbered_by_first_appearance(keys: Ids) -> Ids:
+    """[n] for each key the number of distinct keys before its first appearance."""
+    # The order of the keys themselves, which are hashes, differs between processes.
     _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     numbers = np.empty(len(first), dtype=np.int64)
     numbers[np.argsort(first)] = np.arange(len(first))
@@ -195,8 +201,8 @@ def _numbered(keys: Ids) -> Ids:
 
 
 def odd_first_lines(lines: PairLines, columns: Mapping[str, SymbolColumn]) -> Iterator[str]:
-    """Which files begin with a line almost all of whose symbols come nowhere else in them."""
-    for file in range(len(lines.names)):
+    """A warning for each file whose first line shares almost no symbols with the others."""
+    for file in lines.names:
         rows = lines.files == file
         shared = distinct = known = total = 0
         for column in ("source", "target"):
@@ -206,15 +212,15 @@ def odd_first_lines(lines: PairLines, columns: Mapping[str, SymbolColumn]) -> It
             again = counts > first
             shared, distinct = shared + (again & (first > 0)).sum(), distinct + (first > 0).sum()
             known, total = known + again.sum(), total + (counts - first).sum()
-        # Where few symbols come twice, as in a list of words, this is nothing special.
+        # In a file of which few symbols occur twice, such as a list of words, this is no sign.
         if shared <= ALMOST_NONE * distinct and 0 < 2 * known <= total:
-            place = lines.place(int(rows.argmax()))
+            line = lines.location(int(rows.argmax()))
             why = "the first line shares almost no symbols with the others"
-            yield f"{place}: {why}; is it a header?"
+            yield f"{line}: {why}; is it a header?"
 
 
 def mixed_forms(lines: PairLines, request: PairFiles) -> Iterator[str]:
-    """Whether some strings are decomposed in Unicode and others composed, if any form is fine."""
+    """A warning if some strings are decomposed in Unicode and others composed."""
     if request.normalize is not None:
         return
     others = [
@@ -223,52 +229,50 @@ def mixed_forms(lines: PairLines, request: PairFiles) -> Iterator[str]:
         for row, text in enumerate(strings)
         if not text.isascii()
     ]
-    # Some characters are decomposed in both forms, and so longer in NFC.
+    # A decomposed string is longer than its NFC, which decomposes some characters, too.
     decomposed = [
-        each for each in others if len(unicodedata.normalize("NFC", each[1])) < len(each[1])
+        (row, text) for row, text in others if len(unicodedata.normalize("NFC", text)) < len(text)
     ]
     if decomposed and not all(unicodedata.is_normalized("NFD", text) for _, text in others):
         row, text = decomposed[0]
         yield (
             f"{len(decomposed):,} strings have letters in decomposed form (NFD), such as "
-            f"{shown(text)} ({lines.place(row)}), others in composed form (NFC), which are "
+            f"{shown(text)} ({lines.location(row)}), others in composed form (NFC), which are "
             "different symbols; see --normalize"
         )
 
 
 def oddities(lines: PairLines, keys: Keys) -> Iterator[str]:
-    """What is odd about some pairs, a sentence for each kind: repeated ones, and other answers."""
+    """Warnings of repeated pairs, sources in several sets, and sources with several targets."""
     training = np.flatnonzero(lines.parts == TRAIN)
     if len(again := _again(keys.pair[training])):
-        verb = "pair repeats" if len(again) == 1 else "pairs repeat"
-        where = lines.places(training[again])
-        yield f"{len(again):,} {verb} an earlier one of the training set ({where})"
+        many = counted(len(again), "pair repeats", "pairs repeat")
+        yield f"{many} an earlier one of the training set ({lines.locations(training[again])})"
     for part, others in ((DEV, [TRAIN]), (TEST, [TRAIN, DEV])):
         rows = np.flatnonzero(lines.parts == part)
         for other in others:
-            known = keys.source[lines.parts == other]
-            seen = rows[np.isin(keys.source[rows], known)]
+            seen = rows[np.isin(keys.source[rows], keys.source[lines.parts == other])]
             if len(seen):
-                called, elsewhere = SET_NAMES[PARTS[part]], SET_NAMES[PARTS[other]]
-                inflated = ", so that accuracy on it tells less" if other == TRAIN else ""
                 verb = "is" if len(seen) == 1 else "are"
+                inflated = ", so that accuracy on it tells less" if other == TRAIN else ""
                 yield (
-                    f"{len(seen):,} of {len(rows):,} sources of the {called} set {verb} in the "
-                    f"{elsewhere} set, too{inflated} ({lines.places(seen)})"
+                    f"{len(seen):,} of {len(rows):,} sources of the {SET_NAMES[part]} set {verb} "
+                    f"in the {SET_NAMES[other]} set, too{inflated} ({lines.locations(seen)})"
                 )
     several, examples = _several_answers(keys)
     if several:
-        pairs = "; ".join(f"{lines.place(one)} and {lines.place(other)}" for one, other in examples)
+        pairs = "; ".join(" and ".join(map(lines.location, rows)) for rows in examples)
         more = "; ..." if several > len(examples) else ""
-        verb = "source has" if several == 1 else "sources have"
-        yield f"{several:,} {verb} more than one answer ({pairs}{more})"
+        many = counted(several, "source has", "sources have")
+        yield f"{many} more than one answer ({pairs}{more})"
 
 
-def unsayable(lines: PairLines, targets: Ragged) -> Iterator[str]:
-    """Which targets to choose by or to test on no answer can match, a sentence for each set.
+def unknown_targets(lines: PairLines, targets: Ragged) -> Iterator[str]:
+    """A warning for each set with targets that the target alphabet does not cover.
 
     Args:
-        targets: [n] the ids of each.
+        lines: all lines.
+        targets: [n] the ids of each target.
     """
     lost = np.zeros(len(targets), dtype=np.bool_)
     lost[targets.rows[targets.values == OUT_OF_VOCABULARY]] = True
@@ -277,39 +281,38 @@ def unsayable(lines: PairLines, targets: Ragged) -> Iterator[str]:
         if len(rows := np.flatnonzero(lost & of_part)):
             has, counts = ("has", "counts") if len(rows) == 1 else ("have", "count")
             yield (
-                f"{len(rows):,} of {of_part.sum():,} targets of the {SET_NAMES[PARTS[part]]} set "
+                f"{len(rows):,} of {of_part.sum():,} targets of the {SET_NAMES[part]} set "
                 f"{has} symbols that no target to train on has, and {counts} as wrong "
-                f"({lines.places(rows)})"
+                f"({lines.locations(rows)})"
             )
 
 
 def _again(keys: Ids) -> Ids:
-    """The indices of numbers that have come before."""
+    """The indices of keys that repeat an earlier one."""
     _, first = np.unique(keys, return_index=True)
     return np.setdiff1d(np.arange(len(keys)), first, assume_unique=True)
 
 
-def _several_answers(keys: Keys) -> tuple[int, list[tuple[int, int]]]:
-    """How many sources have several answers, and two lines of each of the first ones."""
+def _several_answers(keys: Keys) -> tuple[int, list[Ids]]:
+    """How many sources have several targets, and two lines of each of the first ones."""
     _, distinct = np.unique(keys.pair, return_index=True)
     rows = np.sort(distinct)
     _, first, group, counts = np.unique(
         keys.source[rows], return_index=True, return_inverse=True, return_counts=True
     )
     several = np.flatnonzero(counts > 1)
-    earliest = several[np.argsort(first[several])][:NAMED]
-    found = [rows[np.flatnonzero(group == each)[:2]] for each in earliest]
-    return len(several), [(int(one), int(other)) for one, other in found]
+    earliest = several[np.argsort(first[several])][:MAX_LISTED]
+    return len(several), [rows[np.flatnonzero(group == each)[:2]] for each in earliest]
 
 
 class PairSet(Sequence[Pair]):
-    """Pairs of strings that are held in few arrays, and put together when they are asked for.
+    """A sequence of n pairs whose strings are stored in a few arrays.
 
     Args:
-        sources: ids of what is read of each source.
-        sizes: [n] the length of each, without features.
+        sources: ids of each source, features included.
+        sizes: [n] the length of each source without features.
         targets: ids of each target.
-        columns: what stands in the columns of their lines, unless that is not to be told.
+        columns: the columns of their lines; empty if the fields are not needed.
     """
 
     def __init__(
@@ -330,62 +333,67 @@ class PairSet(Sequence[Pair]):
 
     def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
         if isinstance(index, slice):
-            return [self[place] for place in range(*index.indices(len(self)))]
+            return [self[row] for row in range(*index.indices(len(self)))]
         source, target = (each[index].astype(np.int64) for each in (self.sources, self.targets))
         written = tuple(column[index] for column in self.columns) or None
         return Pair(source, target, None, int(self.sizes[index]), written)
 
     @property
     def lengths(self) -> Lengths:
-        """The shortest and the longest source."""
+        """The range of source lengths."""
         return Lengths(int(self._ordered[0]), int(self._ordered[-1]))
 
     @property
-    def steps(self) -> OutputBound:
-        """How many steps a source needs for its answer in step with it."""
+    def output_bound(self) -> OutputBound:
+        """A bound on the length of targets with their end."""
         lengths = np.stack([self.sources.lengths, self.targets.lengths], axis=1)
         return OutputBound.for_pairs(np.unique(lengths, axis=0))
 
     def of_lengths(self, lengths: Lengths) -> Ids:
-        """The indices of pairs whose sources have these lengths, the shortest first."""
+        """Indices of the pairs whose source lengths lie in a range, in the order of length."""
         begin = np.searchsorted(self._ordered, lengths.shortest, "left")
         return self._order[begin : np.searchsorted(self._ordered, lengths.longest, "right")]
 
     def draw(
         self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        """`count` of the pairs of these lengths, each perhaps several times.
+        """Draw pairs of a range of lengths, with replacement.
+
+        Args:
+            rng: the random generator.
+            lengths: the range.
+            count: number of pairs.
+            law: "task" for uniform pairs, or "uniform" for uniform lengths among the existing ones.
 
         Raises:
-            NoSuchLength: there is none.
-            NoSuchLaw: the law is neither "task", by which all pairs are equally likely, nor
-                "uniform", by which all lengths are that there are.
+            NoSuchLength: no source has a length in the range.
+            NoSuchLaw: another distribution is requested.
         """
         possible = self.of_lengths(lengths)
         if not len(possible):
             raise NoSuchLength(f"no source of the files has a length in {lengths}")
         if law == "task":
-            places = rng.integers(len(possible), size=count)
+            indices = rng.integers(len(possible), size=count)
         elif law == "uniform":
             sizes = self.sizes[possible]
             drawn = rng.choice(np.unique(sizes), size=count)
             begin, end = (np.searchsorted(sizes, drawn, side) for side in ("left", "right"))
-            places = rng.integers(begin, end)
+            indices = rng.integers(begin, end)
         else:
             raise NoSuchLaw("pairs in files have the lengths that they have")
-        return [self[index] for index in possible[places].tolist()]
+        return [self[index] for index in possible[indices].tolist()]
 
 
 @dataclass(frozen=True)
 class PairSets:
-    """All that files of pairs say.
+    """The contents of files of pairs.
 
     Attributes:
-        request: which they are, with what was found out.
-        known: symbols and checksums, as `Pairs` takes them.
-        notes: what is to be said of them, a sentence each.
-        sets: training, development and test set, the last two with what stands in their lines, but
-            not after `load_sets`.
+        request: the files, with all that was detected about them.
+        known: symbols and checksums, as the parameter of `Pairs`.
+        notes: sentences on what was detected, and warnings.
+        sets: training, development and test set. The last two have the fields of their lines,
+            unless they come from `load_sets`.
     """
 
     request: PairFiles
@@ -396,22 +404,22 @@ class PairSets:
 
 NOTES = "notes.json"
 ARRAYS = ("source-ids", "source-starts", "sizes", "target-ids", "target-starts")
-"""What `save_sets` writes of each set, a file each."""
+"""The arrays of a set, each of which `save_sets` writes to a file."""
 
 
-def save_sets(found: PairSets, folder: Path) -> None:
-    """Write ids and notes to a new folder, from which any number of processes share them."""
+def save_sets(contents: PairSets, folder: Path) -> None:
+    """Write ids and notes to a new folder, from which processes can map them into memory."""
     folder.mkdir()
-    for part, pairs in zip(PARTS, found.sets, strict=True):
+    for part, pairs in zip(PARTS, contents.sets, strict=True):
         sources, targets = pairs.sources, pairs.targets
         arrays = sources.values, sources.starts, pairs.sizes, targets.values, targets.starts
         for name, array in zip(ARRAYS, arrays, strict=True):
             np.save(folder / f"{part}-{name}.npy", array)
-    (folder / NOTES).write_text(json.dumps(found.notes))
+    (folder / NOTES).write_text(json.dumps(contents.notes))
 
 
 def load_sets(folder: Path, request: PairFiles, known: Mapping[str, Any]) -> PairSets:
-    """Memory-map what `save_sets` has written; raises `CheckpointError` if it is damaged."""
+    """Memory-map the files of `save_sets`; raises `CheckpointError` if they are damaged."""
     sets = []
     try:
         notes = json.loads((folder / NOTES).read_text())
@@ -424,64 +432,62 @@ def load_sets(folder: Path, request: PairFiles, known: Mapping[str, Any]) -> Pai
     return PairSets(request, known, notes, sets)
 
 
-_kept: dict[Any, PairSets] = {}
-"""What was read last, and when its files were changed."""
+_last_read: dict[Any, PairSets] = {}
+"""The contents that were read last, by the requests for them and the versions of the files."""
 
 
 def read_sets(request: PairFiles) -> PairSets:
-    """What is in some files, which are read again only if they have changed.
+    """Read files of pairs; those of the last request are only read again if they have changed.
 
     Raises:
-        UsageError: a file can't be read, or has too few pairs to keep some apart.
+        UsageError: a file can't be read, or has too few pairs to hold some out.
         StacktransError: a line is not a pair.
     """
-    stamps = tuple(file_version(path) for _, path in request.paths())
-    if (request, stamps) not in _kept:
-        found = _read_sets(request)
-        _kept.clear()
-        _kept[request, stamps] = _kept[found.request, stamps] = found
-    return _kept[request, stamps]
+    versions = tuple(file_version(path) for _, path in request.paths())
+    if (request, versions) not in _last_read:
+        contents = _read_sets(request)
+        _last_read.clear()
+        _last_read[request, versions] = _last_read[contents.request, versions] = contents
+    return _last_read[request, versions]
 
 
 def _read_sets(request: PairFiles) -> PairSets:
     lines = read_files(request)
     separator = request.separator or detect_separator(lines.strings.get("features", ()))
     request = request._replace(separator=separator)
-    tokenizer, unit_notes = _writing_of(lines, request)
-    notes = [*lines.notes, *unit_notes, *mixed_forms(lines, request)]
+    tokenizer, unit_notes = _detect_tokenizer(lines, request)
     request = request._replace(columns=",".join(lines.columns), symbols=tokenizer.units)
-    columns = {  # the texts of each are forgotten as soon as they are in numbers
+    form_notes = [*mixed_forms(lines, request)]
+    columns = {  # the fields of each column are deleted as soon as they are encoded
         name: SymbolColumn.of(lines.strings.pop(name), name, tokenizer) for name in lines.columns
     }
     for name, column in columns.items():
         check_sizes(lines, name, column.strings.lengths)
     sizes = columns["source"].strings.lengths
-    # As they are read: that there are more spaces between words makes no difference.
-    read = [column for name, column in columns.items() if name != "target"]
-    same = Keys(keys(read), keys(columns.values()))
-    said = f"{lines.names[0]}: columns {request.columns}; symbols are {tokenizer.units}"
-    said += f"; features are separated by {separator}" if tokenizer.features else ""
-    notes = [said, *notes, *odd_first_lines(lines, columns)]
-    notes += [*hold_out(lines, same, sizes, request), *oddities(lines, same)]
+    # Of the encoded strings, so that the number of spaces between words makes no difference.
+    inputs = [column for name, column in columns.items() if name != "target"]
+    keys = Keys(hashes_of(inputs), hashes_of(columns.values()))
+    format_note = f"{lines.names[TRAIN]}: columns {request.columns}; symbols are {tokenizer.units}"
+    if tokenizer.features:
+        format_note += f"; features are separated by {separator}"
+    notes = [format_note, *lines.notes, *unit_notes, *form_notes, *odd_first_lines(lines, columns)]
+    notes += [*hold_out(lines, keys, sizes, request), *oddities(lines, keys)]
 
     masks = [lines.parts == part for part in (TRAIN, DEV, TEST)]
-    symbols = {}
-    for name, column in columns.items():
-        split = tokenizer.splitter(name)
-        # Where strings are of characters, a word is not a symbol.
-        kept = {each for of, each in request.kept if of == name and len(split(each)) == 1}
-        symbols[name] = sorted(kept.union(column.select(masks[TRAIN]).used()))
-    _check_symbols(symbols, lines.names[0])
-    # The model will ask for the files with all of these.
-    every = frozenset((column, each) for column, found in symbols.items() for each in found)
-    known: dict[str, SourceAlphabet | TargetAlphabet] = {
-        "target": TargetAlphabet(symbols["target"], tokenizer)
+    symbols = {
+        name: _known_symbols(column.select(masks[TRAIN]), request)
+        for name, column in columns.items()
     }
-    known["source"] = known["features"] = SourceAlphabet(
-        symbols["source"], symbols.get("features"), lines.columns, tokenizer
-    )
-    ids = {name: each.as_ids(*known[name].ids_of(name)) for name, each in columns.items()}
-    notes += unsayable(lines, ids["target"])
+    _check_symbols(symbols, lines.names[TRAIN])
+    # A model that knows these symbols requests the files with all of them kept.
+    kept = frozenset((name, symbol) for name, known in symbols.items() for symbol in known)
+    source = SourceAlphabet(symbols["source"], symbols.get("features"), lines.columns, tokenizer)
+    target = TargetAlphabet(symbols["target"], tokenizer)
+    ids = {
+        name: column.as_ids(*(target if name == "target" else source).ids_of(name))
+        for name, column in columns.items()
+    }
+    notes += unknown_targets(lines, ids["target"])
     sources, targets = ids["source"], ids["target"]
     if tokenizer.features:
         sources = concatenate_pairwise(ids["features"], sources)
@@ -489,50 +495,59 @@ def _read_sets(request: PairFiles) -> PairSets:
     for part, mask in enumerate(masks):
         written = [] if part == TRAIN else [column.select(mask) for column in columns.values()]
         sets.append(PairSet(sources.compress(mask), sizes[mask], targets.compress(mask), written))
-    told = {name: tokenizer.joined(name, symbols[name]) for name in tokenizer.columns}
-    further = {"steps": [*sets[TRAIN].steps], "digests": lines.digests}
-    return PairSets(request._replace(kept=every), {**told, **further}, notes, sets)
+    known = {
+        **{name: tokenizer.joined(name, symbols[name]) for name in tokenizer.columns},
+        "steps": [*sets[TRAIN].output_bound],
+        "digests": lines.digests,
+    }
+    return PairSets(request._replace(kept=kept), known, notes, sets)
 
 
-def _writing_of(lines: PairLines, request: PairFiles) -> tuple[Tokenizer, list[str]]:
-    """How strings are written, and a note for each unit that some strings contradict.
+def _detect_tokenizer(lines: PairLines, request: PairFiles) -> tuple[Tokenizer, list[str]]:
+    """The tokenizer of the requested units, or of those that are detected in the training set.
 
-    That is as was asked for, or as the strings to train on seem to be.
+    Returns:
+        The tokenizer, and a note on each column some of whose strings contradict its unit.
     """
     notes, units = [], request.symbols
     if units is None:
-        rows, found = np.flatnonzero(lines.parts == TRAIN), dict[str, str | None]()
+        rows, detected = np.flatnonzero(lines.parts == TRAIN), dict[str, str | None]()
         for column in ("source", "target"):
             strings = lines.strings[column]
-            found[column], odd = detect_unit(strings[row] for row in rows.tolist())
+            detected[column], odd = detect_unit(strings[row] for row in rows.tolist())
             if odd:
-                example = f"{shown(strings[rows[odd[0]]])}, {lines.place(rows[odd[0]])}"
-                has = "no spaces" if found[column] == "words" else "spaces"
+                example = f"{shown(strings[rows[odd[0]]])}, {lines.location(rows[odd[0]])}"
+                has = "no spaces" if detected[column] == "words" else "spaces"
                 many = f"{len(odd):,} of {len(rows):,} {column}s have {has} ({example})"
-                notes.append(f"{many}, but all are read as {found[column]}; see --symbols")
-        # Of strings of one character nothing can be found out; then they are like the others.
-        source, target = found["source"], found["target"]
+                notes.append(f"{many}, but all are read as {detected[column]}; see --symbols")
+        # A column of single characters, whose unit is unknown, has the unit of the other.
+        source, target = detected["source"], detected["target"]
         units = f"{source or target or UNITS[0]},{target or source or UNITS[0]}"
-    features = "features" in lines.columns
-    return Tokenizer.of(units, features, request.separator, request.normalize), notes
+    separator, features = request.separator or SEPARATORS[0], "features" in lines.columns
+    return Tokenizer.of(units, features, separator, request.normalize), notes
+
+
+def _known_symbols(column: SymbolColumn, request: PairFiles) -> list[str]:
+    """The symbols of a column of the training set, and those kept from another model, sorted."""
+    split = column.tokenizer.splitter(column.name)
+    # A kept symbol must still be one symbol: a word is none where strings are characters.
+    kept = {symbol for name, symbol in request.kept if name == column.name}
+    return sorted({symbol for symbol in kept if len(split(symbol)) == 1}.union(column.used()))
 
 
 def _check_symbols(symbols: Mapping[str, Sequence[str]], name: str) -> None:
-    """Raise `StacktransError` for too many different symbols to know, or none to say."""
-    for column, found in symbols.items():
-        if len(found) > MAX_SYMBOLS:
-            many = f"{len(found)} different symbols in the column {column}"
+    """Raise `StacktransError` for too many distinct symbols, or for empty targets only."""
+    for column, known in symbols.items():
+        if len(known) > MAX_SYMBOLS:
+            many = f"{len(known)} different symbols in the column {column}"
             raise StacktransError(f"{name}: {many}; expected at most {MAX_SYMBOLS}")
     if not symbols["target"]:
         raise StacktransError(
-            f"{name}: all targets to train on are empty; expected some with symbols to say"
+            f"{name}: all targets to train on are empty; expected some with symbols"
         )
 
 
 def unknown_probabilities(pairs: PairSet, count: int) -> Probabilities:
-    """[count] for each id that is read, how probably it is read as unknown in training."""
-    counts = np.zeros(count, dtype=np.int64)
-    codes = pairs.sources.values
-    for start in range(0, len(codes), 1 << 20):
-        counts += np.bincount(codes[start : start + (1 << 20)], minlength=count)
+    """[count] for each source id, the probability that training replaces it by the unknown one."""
+    counts = np.bincount(pairs.sources.values, minlength=count)
     return REPLACED / (REPLACED + counts.astype(np.float64))

@@ -12,7 +12,7 @@ from stacktrans.common.files import RACE, write_atomically
 from stacktrans.common.reading import MOST_BYTES, name_of, read_bytes
 from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.tasks.base import Lengths
-from stacktrans.tasks.lines import SET_NAMES
+from stacktrans.tasks.lines import PARTS, SET_NAMES
 from stacktrans.training.state import Count, Number
 
 if TYPE_CHECKING:
@@ -247,7 +247,7 @@ def reported_on(config: RunConfig) -> str:
 def _set_of(config: RunConfig, part: str) -> str:
     """What a set of pairs is, in words."""
     files = config.task.parameters
-    called = f"the {SET_NAMES[part]} set"
+    called = f"the {SET_NAMES[PARTS.index(part)]} set"
     if files[part] is not None:
         return f"{called}, {name_of(Path(files[part]))}"
     train = name_of(Path(files["train"]))
