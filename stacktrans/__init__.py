@@ -5,14 +5,15 @@
     model = stacktrans.load("reverse-stack")
     model.transduce(["hello"])
 
-Nothing heavy is imported before it is used.
+Names are imported when they are first used.
 """
 
 import importlib
 
 from stacktrans.common import __version__
 
-# Type checkers take it for true. While `typing` was imported, Ctrl-C would show a traceback.
+# Type checkers assume that it is true. To import it from `typing` takes so long that Ctrl-C could
+# show a traceback.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -34,15 +35,15 @@ if TYPE_CHECKING:
     from stacktrans.common.registry import use_plugins as use_plugins
 
 
-_PLACES = {
+_NAMES = {
     "stacktrans.api.models": ("Answer", "Evaluation", "Model", "Trace", "load"),
     "stacktrans.api.runs": ("Run", "resume", "train"),
     "stacktrans.api.tasks": ("TaskStrings", "task"),
     "stacktrans.common.errors": ("CheckpointError", "StacktransError", "UsageError"),
     "stacktrans.common.registry": ("use_plugins",),
 }
-_MODULES = {name: module for module, names in _PLACES.items() for name in names}
-"""Where the public names are, but for the module `nn`."""
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
+"""The modules of the public names, except for the module `nn`."""
 __all__ = ["__version__", "nn", *sorted(_MODULES)]
 
 

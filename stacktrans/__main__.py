@@ -1,6 +1,6 @@
-"""The entry point: `stacktrans`, or `python -m stacktrans`.
+"""The entry point of `stacktrans` and `python -m stacktrans`.
 
-All else is imported where an interrupt ends it without a traceback.
+All imports are in a function that handles interrupts.
 """
 
 

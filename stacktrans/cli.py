@@ -1,6 +1,6 @@
-"""The command line.
+"""The command line: the group of commands, their common options, errors and exit codes.
 
-Nothing heavy is imported at the top of a command's file: `--help` must answer at once.
+Files of commands import nothing slow at the top, so that `--help` answers at once.
 """
 
 import atexit
@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperGroup
 
 from stacktrans.commands import completion
-from stacktrans.commands.options import items, option_of
+from stacktrans.commands.options import items, with_help
 from stacktrans.commands.terminal import open_standard_streams
 from stacktrans.common import __version__
 from stacktrans.common.errors import StacktransError, is_out_of_memory
@@ -32,7 +32,7 @@ __all__ = ["app", "main"]
 
 @contextlib.contextmanager
 def _escaped() -> Iterator[None]:
-    """Escape what can't be seen in error messages that quote arguments."""
+    """Escape unprintable characters in the error messages of Typer, which quote arguments."""
     try:
         yield
     except Exception as error:
@@ -42,7 +42,7 @@ def _escaped() -> Iterator[None]:
 
 
 class Commands(TyperGroup):
-    """The commands; arguments are quoted safely in messages about them."""
+    """The group of commands, with unprintable characters escaped in error messages."""
 
     make_context = _escaped()(TyperGroup.make_context)
     invoke = _escaped()(TyperGroup.invoke)
@@ -62,15 +62,15 @@ PluginOption = Annotated[
     typer.Option(
         "--plugin",
         metavar="FILE",
-        help="Use the memories, controllers and generators of this Python file; may be repeated.",
+        help="Load memories, controllers and generators from this Python file; may be repeated.",
     ),
 ]
 
 
 def command(function: Callable[..., None]) -> None:
-    """Register a command, with `--plugin`, and with messages and exit codes for its errors.
+    """Register a command, add `--plugin` to it, and turn its errors into messages and exit codes.
 
-    The help of its options is what its docstring says of them under "Args".
+    The help of its options is taken from the section "Args" of its docstring.
     """
 
     @functools.wraps(function)
@@ -80,17 +80,14 @@ def command(function: Callable[..., None]) -> None:
             function(**options)
             sys.stdout.flush()
         except (Exception, KeyboardInterrupt) as error:
-            code, problems = _ending(error)
-            if problems:
-                print_message(*problems)
+            code, messages = _exit_of(error)
+            if messages:
+                print_message(*messages)
             raise typer.Exit(code) from None
 
     declared, meanings = signature(function), items(function)
     plugin_option = Parameter("plugin", Parameter.KEYWORD_ONLY, annotation=PluginOption)
-    parameters = [
-        each.replace(annotation=option_of(each, meanings.get(each.name)))
-        for each in declared.parameters.values()
-    ]
+    parameters = [with_help(each, meanings.get(each.name)) for each in declared.parameters.values()]
     parameters.append(plugin_option.replace(default=None))
     guarded.__doc__ = (getdoc(function) or "").partition("\nArgs:\n")[0]
     guarded.__signature__ = declared.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -98,8 +95,8 @@ def command(function: Callable[..., None]) -> None:
     app.command()(guarded)
 
 
-def _ending(error: BaseException) -> tuple[int, Sequence[str]]:
-    """The exit code and messages of a command that failed; raises the error if it is a bug."""
+def _exit_of(error: BaseException) -> tuple[int, Sequence[str]]:
+    """The exit code and messages for an error of a command; raises it again if it is a bug."""
     if isinstance(error, typer.Exit):
         raise error
     if isinstance(error, StacktransError):
@@ -108,11 +105,11 @@ def _ending(error: BaseException) -> tuple[int, Sequence[str]]:
         return INTERRUPTED, []
     if isinstance(error, OSError):
         discard_output(sys.stdout)
-        where = f"{error.filename}: " if error.filename else "standard output: "
-        closed = isinstance(error, BrokenPipeError)
-        return (0, []) if closed else (1, [f"{where}{error.strerror}"])
-    if said := plugin_error(error):
-        return 1, [said]
+        if isinstance(error, BrokenPipeError):
+            return 0, []
+        return 1, [f"{error.filename or 'standard output'}: {error.strerror}"]
+    if message := plugin_error(error):
+        return 1, [message]
     if is_out_of_memory(error):
         return 1, ["not enough memory for sizes, lengths or batches as large as these"]
     raise error
@@ -132,9 +129,9 @@ def stacktrans(
 ) -> None:
     """Train, evaluate and inspect stack-augmented transducers.
 
-    Recurrent networks that learn to operate a differentiable stack, queue,
-    double-ended queue or list, and so learn string-to-string algorithms that
-    work far beyond the lengths they were trained on.
+    These are recurrent networks that learn to operate a differentiable stack,
+    queue, double-ended queue or list. The string-to-string algorithms that they
+    learn work far beyond the lengths that they were trained on.
 
         stacktrans list tasks
         stacktrans train --task copy --memory queue
@@ -155,42 +152,41 @@ COMMANDS = {
     "sweep": "sweep",
     "list": "listing",
 }
-"""The commands, in the order of the help, and the file of each in commands/."""
+"""The commands, in the order of the help, and the module of each in `stacktrans.commands`."""
 
 
-def _called() -> list[str]:
-    """The command that the program was called with; all of them if that is not known yet."""
+def _needed_commands() -> list[str]:
+    """The command that the program was called with; all of them if it is not known."""
     program, *arguments = sys.argv
-    is_own = Path(program).name in (completion.PROGRAM, "__main__.py")
-    return arguments[:1] if is_own and arguments and arguments[0] in COMMANDS else [*COMMANDS]
+    is_program = Path(program).name in (completion.PROGRAM, "__main__.py")
+    return arguments[:1] if is_program and arguments and arguments[0] in COMMANDS else [*COMMANDS]
 
 
-for each in _called():
-    command(getattr(importlib.import_module(f"stacktrans.commands.{COMMANDS[each]}"), each))
+for name in _needed_commands():
+    command(getattr(importlib.import_module(f"stacktrans.commands.{COMMANDS[name]}"), name))
 
 
 def main() -> None:
     """Run the command line."""
-    # Half a second of every end would go into looking for what can be freed in modules.
+    # Otherwise garbage collection of all modules would take half a second at exit.
     atexit.register(gc.freeze)
     open_standard_streams()
     completion.prepare()
-    # A wrong command decides the exit code even if that can't be said.
+    # The exit code is right even if an error message can't be written.
     with contextlib.redirect_stderr(cast(TextIO, OptionalStream(sys.stderr))):
         try:
             app(prog_name=completion.PROGRAM)
         except SystemExit as end:
             if isinstance(end.__context__, BrokenPipeError):
-                # Whoever read the help has read enough.
-                raise SystemExit(0) from None
+                raise SystemExit(0) from None  # the reader of the help has closed the pipe
             raise
         except (OSError, UnicodeError) as error:
-            if completion.INSTALL in sys.argv:  # in files of a shell
+            if completion.INSTALL in sys.argv:  # the start-up file of the shell can't be written
                 print_message(f"completion can't be installed: {error}")
             else:
                 discard_output(sys.stdout)
                 print_message(f"standard output: {getattr(error, 'strerror', error)}")
             raise SystemExit(1) from None
         finally:
-            # All is done; what runs at exit would only show a traceback.
+            # An interrupt of what runs at exit would only show a traceback.
             signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -54,7 +54,7 @@ def brief_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def sweeps_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """The runs of a sweep are done in this process, which has loaded already what they need."""
-    monkeypatch.setattr(processes, "Process", lambda _: processes.Here(lambda: False))
+    monkeypatch.setattr(processes, "Process", lambda _: processes.ThisProcess(lambda: False))
 
 
 @pytest.fixture(scope="session")

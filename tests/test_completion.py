@@ -185,7 +185,7 @@ def test_shells_get_what_is_said_of_a_word_in_one_line() -> None:
         check=False,
     )
     (line,) = result.stdout.decode().splitlines()
-    assert line.startswith("--hard\tUse the memory as a discrete one")
+    assert line.startswith("--hard\tMake the memory discrete")
 
 
 def test_completion_is_installed_where_a_shell_looks(place: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 from small_runs import CPU, assert_same_run, ignore, records_of, small_run, trainer_of, weights_of
 from test_stream_training import small_run as stream_run
 
-from stacktrans.common.processes import Here, Process
+from stacktrans.common.processes import Process, ThisProcess
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.records import Summary
@@ -118,8 +118,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Has attempts trained speculatively in this process, whole, and tells which they were."""
     begun: list[int] = []
 
-    def here(of: int) -> Here:
-        return Here(lambda: False)
+    def here(of: int) -> ThisProcess:
+        return ThisProcess(lambda: False)
 
     def noted(*arguments: Any) -> None:
         begun.append(arguments[3])

@@ -20,7 +20,7 @@ from rich.cells import cell_len
 from soft_models import SOFT
 from test_contents import CHECKPOINTS, CONFIG, followed, held_for_ever
 
-from stacktrans.commands.inspect import ALTERNATE, CLEAR, USUAL
+from stacktrans.commands.inspect import CLEAR, ENTER_SCREEN, LEAVE_SCREEN
 from stacktrans.model import checkpoint
 from stacktrans.showing.contents import bar_of, screen
 
@@ -107,7 +107,7 @@ def test_keys_go_through_the_steps() -> None:
             assert shown.screen() == steps[place], keys
         shown.press(b"q")
         left = shown.printed("(right)\r\n")
-        assert left.startswith(USUAL)
+        assert left.startswith(LEAVE_SCREEN)
         assert "answer: cba  (right)" in left
         assert shown.ended() == 0
         assert shown.settings() == shown.usual
@@ -115,12 +115,12 @@ def test_keys_go_through_the_steps() -> None:
 
 def test_an_interrupt_leaves_the_terminal_as_it_was() -> None:
     with terminal("inspect", "reverse-stack", SOURCE, "--step") as shown:
-        assert ALTERNATE in shown.printed("q: quit")
+        assert ENTER_SCREEN in shown.printed("q: quit")
         assert shown.settings() != shown.usual
         shown.press(b"\x03")
         assert shown.ended() == 130
         assert shown.settings() == shown.usual
-        assert shown.printed(USUAL).endswith(USUAL)
+        assert shown.printed(LEAVE_SCREEN).endswith(LEAVE_SCREEN)
 
 
 def test_a_terminal_is_needed() -> None:

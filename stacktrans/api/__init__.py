@@ -1,1 +1,1 @@
-"""The Python front door: models, runs and tasks, as `import stacktrans` has them."""
+"""The Python API: models, runs and tasks, as exported by `stacktrans`."""

@@ -1,4 +1,4 @@
-"""The arguments of public functions, checked before anything is done with them."""
+"""Types and validation of the arguments of public functions."""
 
 import functools
 import inspect
@@ -16,16 +16,16 @@ from stacktrans.tasks.base import Lengths, checked_lengths
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def _reading(read: Callable[[Any], Any], expected: str) -> BeforeValidator:
-    """How an argument is read, and what is expected where it can't be."""
+def _parser(parse: Callable[[Any], Any], expected: str) -> BeforeValidator:
+    """A validator that parses an argument, with a message for those that can't be parsed."""
 
-    def validated(value: Any) -> Any:
+    def validate(value: Any) -> Any:
         try:
-            return read(value)
+            return parse(value)
         except (TypeError, ValueError):
             raise ValueError(f"expected {expected}") from None
 
-    return BeforeValidator(validated)
+    return BeforeValidator(validate)
 
 
 def _whole(value: Any, least: float = -float("inf")) -> int:
@@ -49,7 +49,7 @@ def _data(value: Any) -> Any:
     if isinstance(value, str | os.PathLike):
         return value
     if isinstance(value, Mapping) or any(isinstance(fields, str | Mapping) for fields in value):
-        raise TypeError  # whose letters or keys would be taken for sources and targets
+        raise TypeError  # characters or keys would be taken for sources and targets
     pairs = [tuple(map(_text, fields)) for fields in value]
     if not {*map(len, pairs)} <= {2, 3}:
         raise ValueError
@@ -61,37 +61,37 @@ def _lengths(value: Any) -> Lengths:
     return checked_lengths(shortest, longest, f"lengths {value}")
 
 
-def _from(least: int) -> BeforeValidator:
-    return _reading(lambda value: _whole(value, least), f"a whole number of at least {least}")
+def _at_least(least: int) -> BeforeValidator:
+    return _parser(lambda value: _whole(value, least), f"a whole number of at least {least}")
 
 
-Count = Annotated[int, _from(1)]
-Seed = Annotated[int, _from(0)]
-Named = Annotated[str | os.PathLike[str], _reading(os.fspath, "a name or a path")]
-Text = Annotated[str, _reading(_text, "a string")]
-Texts = Annotated[str | Sequence[str], _reading(_texts, "a string, or several")]
+Count = Annotated[int, _at_least(1)]
+Seed = Annotated[int, _at_least(0)]
+Named = Annotated[str | os.PathLike[str], _parser(os.fspath, "a name or a path")]
+Text = Annotated[str, _parser(_text, "a string")]
+Texts = Annotated[str | Sequence[str], _parser(_texts, "a string, or several")]
 Data = Annotated[
     str | os.PathLike[str] | Sequence[tuple[str, ...]],
-    _reading(_data, "a file, or pairs of strings"),
+    _parser(_data, "a file, or pairs of strings"),
 ]
-Range = Annotated[tuple[int, int], _reading(_lengths, "shortest and longest, such as (65, 128)")]
+Range = Annotated[tuple[int, int], _parser(_lengths, "shortest and longest, such as (65, 128)")]
 
 
 def checked(function: Function) -> Function:
-    """A function that raises `UsageError` for an argument that it is not made for."""
+    """Decorate a function so that it raises `UsageError` for arguments of wrong types or values."""
     call = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)
     signature = inspect.signature(function)
     names = list(signature.parameters)
 
-    def problem(item: Any) -> str:
-        place = item["loc"][0]
-        name = names[place] if isinstance(place, int) else place
-        said = item["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-        return f"{name} {shown(item['input'])}: {said}"
+    def problem(error: Any) -> str:
+        position = error["loc"][0]
+        name = names[position] if isinstance(position, int) else position
+        message = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
+        return f"{name} {shown(error['input'])}: {message}"
 
     @functools.wraps(function)
     def wrapper(*given: Any, **named: Any) -> Any:
-        signature.bind(*given, **named)  # which reports what does not fit in Python's own words
+        signature.bind(*given, **named)  # raises Python's own `TypeError`
         try:
             return call(*given, **named)
         except ValidationError as error:
@@ -101,22 +101,22 @@ def checked(function: Function) -> Function:
 
 
 def assigned(settings: Mapping[str, Any] | None) -> list[str]:
-    """Each setting as `key=value`, the value in JSON, which is YAML.
+    """Assignments `key=value` of settings, with values in JSON, which is valid YAML.
 
     Raises:
         UsageError: a value is not a number, a string, or a list or mapping of these.
     """
-    found = []
+    assignments = []
     for key, value in (settings or {}).items():
         try:
-            found.append(f"{key}={json.dumps(value, default=_plain)}")
+            assignments.append(f"{key}={json.dumps(value, default=_plain)}")
         except (TypeError, ValueError) as error:
             raise UsageError(f"{key} {shown(value)}: {error}") from error
-    return found
+    return assignments
 
 
 def _plain(value: Any) -> Any:
-    """A path, or a number or array of numpy or torch, as JSON has it."""
+    """A path, or a number or array of numpy or torch, as a value of JSON."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if hasattr(value, "tolist"):

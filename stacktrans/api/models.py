@@ -1,4 +1,4 @@
-"""A trained model: its answers, its accuracy and its traces."""
+"""Trained models: answers, accuracy, perplexity and traces."""
 
 import os
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ class Answer:
     """A model's answer to a source.
 
     Attributes:
-        source: as it was given.
+        source: the source as given.
         text: the answer.
         probability: of the whole answer; 1 for an empty source.
-        ended: whether the model ended it; otherwise it was cut off.
-        scored: of each symbol, whether it can be known and is scored; None where all are.
-        hypotheses: the best answers that a beam found, this one first; None without a beam, or
-            of an empty source.
+        ended: whether the model ended the answer; otherwise it was cut off.
+        scored: whether each symbol is predictable and scored; None if all are.
+        hypotheses: the best hypotheses of a beam search, this one first; None without a beam, or
+            for an empty source.
     """
 
     source: str
@@ -59,11 +59,11 @@ class Evaluation:
         coarse: share of strings that are right from first to last symbol.
         fine: mean share of a string before its first error.
         symbols: share of all scored symbols that are right.
-        unknown: number of strings with symbols that the model does not know; they are wrong.
-        symbol_error_rate: the fewest symbols to insert, delete or replace to make all answers
-            their targets, a target symbol; None where answers were not asked for.
-        predictions: what the model says to each source, beside its target; empty where answers
-            were not asked for.
+        unknown: number of strings with symbols that the model does not know; they count as wrong.
+        symbol_error_rate: edit distance between answers and targets, per target symbol; None
+            unless the model answered the sources.
+        predictions: the answer to each source, with its target; empty unless the model answered
+            the sources.
     """
 
     def __init__(self, lengths: Lengths, scores: Scores, hard: bool) -> None:
@@ -71,14 +71,14 @@ class Evaluation:
         self.coarse, self.fine = scores.coarse_accuracy, scores.fine_accuracy
         self.symbols, self.unknown = scores.symbol_accuracy, scores.unknown_count
         self.symbol_error_rate = scores.symbol_error_rate
-        found = scores.predictions
-        self.predictions: list[Prediction] = [] if found is None else found.tolist()
+        predictions = scores.predictions
+        self.predictions: list[Prediction] = [] if predictions is None else predictions.tolist()
         self._scores, self._hard = scores, hard
 
     def by_length(self) -> dict[int, float]:
         """Coarse accuracy by the length of the source."""
-        found = self._scores.by_length().items()
-        return {length: scores.coarse_accuracy for length, scores in found}
+        by_length = self._scores.by_length().items()
+        return {length: scores.coarse_accuracy for length, scores in by_length}
 
     def __repr__(self) -> str:
         return (
@@ -92,7 +92,7 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace(inference.Trace):
-    """A model's way through a source, step by step.
+    """The steps of a model over a source.
 
     Attributes:
         config: of the model's run.
@@ -102,7 +102,7 @@ class Trace(inference.Trace):
 
     @property
     def signals(self) -> tuple[str, ...]:
-        """Names of the signals: push, pop and so on."""
+        """The names of the signals, such as push and pop."""
         return tuple(self.steps[0].signals)
 
     @property
@@ -123,10 +123,10 @@ class Trace(inference.Trace):
 
     @checked
     def plot(self, path: Named) -> Path:
-        """Draw strengths, values, inputs and outputs over time to a .png, .svg or .pdf file.
+        """Plot strengths, values, inputs and outputs over time in a .png, .svg or .pdf file.
 
         Raises:
-            UsageError: it has another suffix, or matplotlib is not installed.
+            UsageError: the path has another suffix, or matplotlib is not installed.
         """
         path = Path(path)
         check_plot(path)
@@ -141,7 +141,7 @@ class Trace(inference.Trace):
 
 
 class Model:
-    """A trained transducer, as `load` gives it.
+    """A trained transducer; `load` returns it.
 
     Attributes:
         config: the configuration of its run.
@@ -153,7 +153,7 @@ class Model:
 
     @property
     def path(self) -> Path:
-        """Where its checkpoint is."""
+        """The directory of its checkpoint."""
         return self._loaded.path
 
     @property
@@ -195,17 +195,17 @@ class Model:
         everything: bool = False,
         beam: Count | None = None,
     ) -> str | list[str]:
-        """The answers to sources, in their order; of a single string, its answer.
+        """The answers to sources, in their order; for a single string, its answer.
 
         Args:
-            sources: as `stacktrans transduce` takes them, a line each.
-            max_length: the longest answer, in symbols. Unless given, it is twice the length of
-                the longest targets in training for a source of that length, plus 20, or what
-                answers of streams and texts can be expected to need. An answer that the model
-                does not end by then is cut off; `answers` tells whether it was `ended`.
-            everything: whether symbols that are not scored are the model's own, and not `·`.
-            beam: how many hypotheses a search for the most probable answer keeps at each step;
-                answers are greedy unless given.
+            sources: strings as `stacktrans transduce` reads them from lines.
+            max_length: the longest answer, in symbols. By default, it is twice the length of
+                the longest targets in training for a source of that length, plus 20, or the length
+                that answers of streams and texts can be expected to need. An answer that the model
+                does not end by then is cut off; `answers` returns whether it was `ended`.
+            everything: whether the model's own output replaces `·` for symbols that are not scored.
+            beam: number of hypotheses that a search for the most probable answer keeps at each
+                step; answers are greedy unless it is given.
 
         Raises:
             StacktransError: a source can't be transduced; the message says which, from 1.
@@ -223,7 +223,7 @@ class Model:
         """The answers to sources, with their probabilities and scored symbols.
 
         Arguments and errors are those of `transduce`; a single string is a list of one. With a
-        beam, each has all the `hypotheses` that it found.
+        beam, each answer has all its `hypotheses`.
         """
         given = [sources] if isinstance(sources, str) else list(sources)
         options = AnswerOptions(max_length, beam=beam, full=True)
@@ -241,15 +241,15 @@ class Model:
 
     @checked
     def trace(self, source: Text, *, contents: bool = True) -> Trace:
-        """The model's way through a source, step by step.
+        """The steps of the model over a source.
 
         Args:
-            source: as it is written.
-            contents: whether steps have all that the memory holds, which takes time and room by
-                the square of their number.
+            source: a string.
+            contents: whether steps have the contents of the memory, which takes time and memory
+                quadratic in their number.
 
         Raises:
-            StacktransError: the source can't be read, or the model's numbers overflow.
+            StacktransError: the source can't be encoded, or the model's numbers overflow.
         """
         split = self._loaded.task.source.split(source)
         return Trace(**vars(inference.trace(self._loaded, split, contents)), config=self.config)
@@ -266,26 +266,28 @@ class Model:
         depth: Count | None = None,
         beam: Count | None = None,
     ) -> Evaluation:
-        """Accuracy on strings of the task, or on your own pairs.
+        """Measure accuracy on strings of the task, or on your own pairs.
 
-        With pairs or a beam, the model also answers each source by itself.
+        With pairs or a beam, the model also answers each source without its target.
 
         Args:
-            data: pairs, with what stands in the columns of the model's files, or a file of them as
-                `stacktrans generate` writes it; strings are drawn if there are none, or are the
-                test set of a model of pairs in files. Pairs with symbols that the model does not
-                know are wrong.
-            lengths: shortest and longest source; the task's test lengths, or all of the file,
-                unless given.
-            count: number of strings; 1000, or all of the file; with `each` 100 of each length.
+            data: pairs with the columns of the model's files, or a file of pairs as
+                `stacktrans generate` writes it. By default, strings are drawn, or are the test set
+                of a model of pairs in files. Pairs with symbols that the model does not know count
+                as wrong.
+            lengths: shortest and longest source; by default, the test lengths of the task, or all
+                of the file.
+            count: number of strings; by default 1000, or all of the file; with `each`, 100 of each
+                length.
             seed: random seed of the strings.
-            each: whether `count` strings of every length are drawn.
-            depth: for a task with a grammar, the greatest; all derivations are equally likely.
+            each: whether to draw `count` strings of each length.
+            depth: for a task with a grammar, the maximum depth of derivations, all equally likely.
             beam: as for `transduce`; coarse and fine accuracy are then those of the answers.
 
         Raises:
             StacktransError: there are no such strings, or the file is not of pairs.
-            UsageError: the model is of a text, which has a `perplexity`; or an argument is wrong.
+            UsageError: the model is a language model, which has a `perplexity`; or an argument is
+                wrong.
         """
         request = EvalRequest(
             data=data,
@@ -297,31 +299,31 @@ class Model:
             seed=seed,
             beam=beam or (None if data is None else 1),
         )
-        ((found, scores),) = evaluate(self._loaded, request)
-        return Evaluation(found, scores, self._loaded.hard)
+        ((measured, scores),) = evaluate(self._loaded, request)
+        return Evaluation(measured, scores, self._loaded.hard)
 
     @checked
     def without(self, part: Text) -> Self:
-        """The same model without a part of what it works with.
+        """An ablation of the model, without one of its parts.
 
         Args:
             part: "memory", whose reads are then zero; "pushes" or "pops", which are blocked; or
                 "state", that of the controller, which is reset at each step.
 
         Raises:
-            UsageError: there is no such part, or the model has none.
+            UsageError: there is no such part, or the model does not have it.
         """
         return type(self)(ablate(self._loaded, part))
 
     @checked
     def perplexity(self, text: Named | None = None) -> dict[str, float]:
-        """Of a model of a text: its perplexity on a file, or on the texts of its run, by name.
+        """The perplexity of a language model on a file, or on the texts of its run, by name.
 
         Raises:
-            StacktransError: the model is not of a text, or a file can't be read.
+            StacktransError: the model is not a language model, or a file can't be read.
         """
-        found = perplexities(self._loaded, None if text is None else Path(text))
-        return {name: each.perplexity for name, each in found.items()}
+        measured = perplexities(self._loaded, None if text is None else Path(text))
+        return {name: each.perplexity for name, each in measured.items()}
 
     def __repr__(self) -> str:
         hard = ", hard" if self._loaded.hard else ""
@@ -333,16 +335,16 @@ class Model:
 
 @checked
 def load(name: Named, *, device: Text = "auto", hard: bool = False) -> Model:
-    """A trained model.
+    """Load a trained model.
 
     Args:
         name: of a shipped checkpoint, or the directory of a checkpoint or a run.
-        device: where to compute: auto, cpu, cuda, cuda:1, ...
-        hard: whether to use the memory as a discrete one: strengths rounded to 0 or 1, and of
-            actions the most probable alone.
+        device: auto, cpu, cuda, cuda:1, ...
+        hard: whether to make the memory discrete: strengths are rounded to 0 or 1, and only the
+            most probable action is taken.
 
     Raises:
-        CheckpointError: there is none, or it is damaged.
-        UsageError: the device can't be used here.
+        CheckpointError: it does not exist, or is damaged.
+        UsageError: the device does not exist.
     """
     return Model(checkpoint.load(os.fspath(name), device, hard))

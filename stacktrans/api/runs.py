@@ -1,4 +1,4 @@
-"""Training runs: begun, resumed and inspected."""
+"""Training runs: starting, resuming and inspecting them."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -20,17 +20,17 @@ from stacktrans.training.requests import TrainRequest
 from stacktrans.training.trainer import Interrupted, Trainer, stopping
 
 Listener = Callable[[Record], None]
-"""Called with every record of a run."""
+"""A function that is called with every record of a run."""
 
 
 @dataclass(repr=False, eq=False)
 class Run:
-    """A run that has ended, as `train` gives it.
+    """A finished run; `train` returns it.
 
     Attributes:
         directory: of the run.
         config: its configuration.
-        summary: how it ended.
+        summary: its outcome and accuracy.
     """
 
     directory: Path
@@ -43,7 +43,7 @@ class Run:
         return load(self.directory)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The records of the run, the fields those of `metrics.jsonl`."""
+        """The records of the run, with the fields of `metrics.jsonl`."""
         lines = (self.directory / METRICS).read_text(encoding="utf-8").splitlines()
         return [json.loads(line) for line in lines]
 
@@ -85,43 +85,43 @@ def train(
 
     Args:
         task: name of a task, or its YAML file.
-        from_: a checkpoint to go on with: its weights are the first ones, its settings and its task
-            those of the run unless given otherwise, and nothing is raced. The symbols that it knows
-            are kept, whether `data` has them or not.
+        from_: a checkpoint to start from: the run takes over its weights, and its settings and task
+            unless others are given; nothing is raced. The symbols that it knows are kept, even if
+            `data` does not have them.
         data: instead of a task, a file of pairs to learn: a source, a tab and its target on each
-            line, or JSON lines, perhaps packed (.gz).
-        dev: with `data`, pairs that decide when to stop and which weights to keep; a tenth of
-            `data` unless given.
-        test: with `data`, pairs to measure at the end; the longest tenth of `data` unless given.
-        columns: with `data`, what stands in a line: "source,features,target", for example; what
-            its first line names, or found out from the file, unless given.
-        symbols: with `data`, what strings are made of, "characters" or "words"; guessed
-            from the file unless given.
-        separator: with `data`, what stands between features; ";" or "|" unless given.
+            line, or JSON lines, possibly compressed (.gz).
+        dev: with `data`, pairs that decide when to stop and which weights to keep; by default, a
+            tenth of `data`.
+        test: with `data`, pairs to measure at the end; by default, the longest tenth of `data`.
+        columns: with `data`, the columns of a line, such as "source,features,target"; by default,
+            as named in the first line, or inferred from the file.
+        symbols: with `data`, the symbols of strings, "characters" or "words"; by default, inferred
+            from the file.
+        separator: with `data`, the separator of features; by default, ";" or "|".
         normalize: with `data`, the Unicode normalization form of all strings: "nfc", "nfd", "nfkc"
-            or "none"; none unless given, with a note in the summary if they are mixed.
-        memory: its name (`stacktrans list memories`); auto, or nothing, for that which wins the
+            or "none"; by default none, with a note in the summary if forms are mixed.
+        memory: its name (`stacktrans list memories`); by default auto, the memory that wins the
             race of strategies.
-        controller: its name; the recipe's unless given.
-        recipe: auto (used if none is given), a race of strategies; or one of these (`stacktrans
-            list strategies`), or default or paper. With `from_`, how to train, if not as the
+        controller: its name; by default, that of the recipe.
+        recipe: auto (the default), a race of strategies; or a strategy (`stacktrans list
+            strategies`), or default or paper. With `from_`, how to train, if not as the
             checkpoint was trained.
-        strategies: those to race; unless given, all that are for the task and the memory.
-        budget: seconds of the race; 300, or the time limit, unless given.
+        strategies: those to race; by default, all that fit the task and the memory.
+        budget: seconds of the race; by default the time limit, or 300.
         config: settings from a YAML file, such as a run's config.yaml.
         settings: changes to single settings, such as `{"hidden_size": 32}`.
-        seed: random seed; 1, or that of `from_`, unless given.
-        workers: number of processes; of a race, one on each core unless given.
-        max_steps: stop after this many batches, each run of a race by itself.
+        seed: random seed; by default that of `from_`, or 1.
+        workers: number of processes; in a race, one on each core by default.
+        max_steps: stop after this many batches; in a race, each run.
         time_limit: stop after this many seconds of training.
-        out: the run's directory; one in checkpoints/ unless given.
-        device: where to compute: auto, cpu, cuda, cuda:1, ...
-        listener: called with every record during the run, but not while strategies are raced.
+        out: directory of the run; by default a new one in checkpoints/.
+        device: auto, cpu, cuda, cuda:1, ...
+        listener: called with every record of the run, but not during a race.
 
     Raises:
-        UsageError: the settings do not fit together, or `out` is taken.
+        UsageError: the settings do not fit together, or `out` exists.
         StacktransError: the training failed.
-        KeyboardInterrupt: it was interrupted, and is saved for `resume`.
+        KeyboardInterrupt: it was interrupted, and was saved for `resume`.
     """
     given = locals()
     request = TrainRequest(
@@ -138,7 +138,7 @@ def train(
         out=None if out is None else Path(out),
         device=device,
     )
-    return _carried_out(requests.begin(request), None, listener)
+    return _finished(requests.begin(request), None, listener)
 
 
 @checked
@@ -156,38 +156,38 @@ def resume(
 
     Args:
         directory: of the run.
-        max_steps: stop after this many batches of the whole run, instead of its own budget.
+        max_steps: stop after this many batches of the whole run, instead of its own limit.
         time_limit: stop after this many seconds of training of the whole run, instead of its
             own limit.
-        budget: seconds of the whole race, instead of those that it had.
-        workers: number of processes of a race; one on each core unless given.
-        device: where to compute.
-        listener: called with every record during the run.
+        budget: seconds of the whole race, instead of its own budget.
+        workers: number of processes of a race; by default one on each core.
+        device: auto, cpu, cuda, cuda:1, ...
+        listener: called with every record of the run.
 
     Raises:
         CheckpointError: there is no run, or it is damaged.
-        UsageError: the run has gone beyond a budget already.
+        UsageError: the run has already exceeded a limit.
         StacktransError: the training failed.
-        KeyboardInterrupt: it was interrupted, and is saved.
+        KeyboardInterrupt: it was interrupted, and was saved.
     """
     limits = option_layers({"max_steps": max_steps, "time_limit": time_limit})
-    found = requests.resume(Path(directory), device, limits, budget, workers)
-    return _carried_out(found, budget, listener)
+    resumed = requests.resume(Path(directory), device, limits, budget, workers)
+    return _finished(resumed, budget, listener)
 
 
-def _carried_out(found: Trainer | Race, budget: float | None, listener: Listener | None) -> Run:
-    """Train until the end; raises `KeyboardInterrupt` if that is interrupted."""
-    again = f"stacktrans.resume({str(found.directory)!r})"
+def _finished(training: Trainer | Race, budget: float | None, listener: Listener | None) -> Run:
+    """Train until the end; raises `KeyboardInterrupt` if the training is interrupted."""
+    again = f"stacktrans.resume({str(training.directory)!r})"
     try:
-        if isinstance(found, Race):
-            with found.opened(budget):
-                run = _carried_out(found.raced(lambda: None), None, listener)
-                found.close()
+        if isinstance(training, Race):
+            with training.opened(budget):
+                run = _finished(training.raced(lambda: None), None, listener)
+                training.close()
             return run
-        with stopping(found):
-            summary = found.run(listener or (lambda _: None))
+        with stopping(training):
+            summary = training.run(listener or (lambda _: None))
     except Interrupted:
         raise KeyboardInterrupt(f"saved; resume with {again}") from None
-    if found.stop_requested:  # in its last batch
-        raise KeyboardInterrupt(f"the run had just ended; {again} gives it")
-    return Run(found.directory, found.config, summary)
+    if training.stop_requested:  # in its last batch
+        raise KeyboardInterrupt(f"the run had just ended; {again} returns it")
+    return Run(training.directory, training.config, summary)

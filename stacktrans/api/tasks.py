@@ -1,4 +1,4 @@
-"""A task: its strings and their exact answers."""
+"""Tasks: random strings and exact answers."""
 
 import os
 from collections.abc import Mapping
@@ -13,11 +13,11 @@ from stacktrans.tasks.base import Lengths, draw_pairs
 
 
 class StringPair(NamedTuple):
-    """A source and its target, as they are written.
+    """A source and its target, as strings.
 
     Attributes:
-        source: the string to be read.
-        target: the answer.
+        source: the input.
+        target: the right answer.
     """
 
     source: str
@@ -25,7 +25,7 @@ class StringPair(NamedTuple):
 
 
 class TaskStrings:
-    """A task, as `task` gives it.
+    """A task; `task` returns it.
 
     Attributes:
         config: the settings in its file.
@@ -49,15 +49,15 @@ class TaskStrings:
         depth: Count | None = None,
         seed: Seed = 1,
     ) -> list[StringPair]:
-        """Pairs of the task; the same as `stacktrans generate` writes.
+        """Draw pairs of the task, the same as `stacktrans generate` writes.
 
-        Where a symbol of a target can't be known and is not scored, the pair has one that is
-        possible, and `answer` the mark `·`.
+        For an unpredictable symbol of a target, which is not scored, a pair has one of the possible
+        symbols, and `answer` returns the mark `·`.
 
         Args:
             count: number of pairs.
-            lengths: shortest and longest source; the task's training lengths unless given.
-            depth: for a task with a grammar, the greatest; all derivations are equally likely.
+            lengths: shortest and longest source; by default, the training lengths of the task.
+            depth: for a task with a grammar, the maximum depth of derivations, all equally likely.
             seed: random seed of the pairs.
 
         Raises:
@@ -77,15 +77,15 @@ class TaskStrings:
 
     @checked
     def answer(self, source: Text) -> str:
-        """The exact answer to a source, with `·` for each symbol that can't be known.
+        """The exact answer to a source, with `·` for each unpredictable symbol.
 
         Raises:
             UnknownSymbol: a symbol is not in the task's alphabet.
             NotASource: the string is not a source of the task.
         """
-        said = self._task.answer(self._task.source.split(source))
+        answer = self._task.answer(self._task.source.split(source))
         return self._task.target.join(
-            [UNSCORED_MARK if symbol is None else symbol for symbol in said]
+            [UNSCORED_MARK if symbol is None else symbol for symbol in answer]
         )
 
     def __repr__(self) -> str:
@@ -94,13 +94,13 @@ class TaskStrings:
 
 @checked
 def task(name: Named, *, settings: Mapping[str, Any] | None = None) -> TaskStrings:
-    """A task.
+    """Load a task.
 
     Args:
         name: of a task (`stacktrans list tasks`), or its YAML file.
         settings: changes to it, such as `{"parameters.symbols": 1000}`.
 
     Raises:
-        UsageError: there is none, or a setting is wrong.
+        UsageError: it does not exist, or a setting is wrong.
     """
     return TaskStrings(load_task(os.fspath(name), assigned(settings)))

@@ -1,4 +1,4 @@
-"""What `list` lists; meanings are read where they stand: in docstrings and shipped files."""
+"""The contents of lists; meanings are read from docstrings and shipped files."""
 
 import contextlib
 import inspect
@@ -32,40 +32,49 @@ from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.grammatical import Grammatical
 
 FURTHER: Mapping[type, type] = {Grammatical: Grammar}
-"""Whose constructors take further parameters of a class that is not their base."""
+"""Classes whose `**parameters` are those of another class that is not their base."""
 UNLISTED = {
     RunConfig: {"format", "version", "recipe", "start_from"},
     TaskConfig: {"name", "description", "paper"},
 }
-"""What a run's configuration and a task's file say of themselves, which are not settings."""
-TOGETHER = {
+"""Descriptive fields of a configuration and of a task, which are not listed as settings."""
+LISTED_AS_ONE = {
     (TaskConfig, "lengths"),
     (InitializationConfig, "scale"),
     (TrainingConfig, "gradient_clip"),
     (DataConfig, "examples"),
 }
-"""Sections that are shown as one setting."""
+"""Sections that are listed as one setting."""
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Something that is available."""
+    """An entry of a list.
+
+    Attributes:
+        name: its name.
+        meaning: its meaning, in a sentence.
+        columns: cells by their headings.
+        remarks: shown after the meaning.
+        parts: parameters or settings and their meanings, shown below the entry.
+        facts: further values for JSON.
+    """
 
     name: str
     meaning: str
-    columns: Mapping[str, str] = field(default_factory=dict)  # cells by heading
-    remarks: Sequence[str] = ()  # shown after the meaning
-    parts: Sequence[tuple[str, str]] = ()  # shown below: parameters, and what each means
-    facts: Mapping[str, Any] = field(default_factory=dict)  # more, for JSON
+    columns: Mapping[str, str] = field(default_factory=dict)
+    remarks: Sequence[str] = ()
+    parts: Sequence[tuple[str, str]] = ()
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
     def line(self) -> str:
-        """Its meaning and the remarks on it."""
+        """The meaning and remarks in one line."""
         remarks = f"({'; '.join(self.remarks)})" if self.remarks else ""
         return one_line(f"{self.meaning} {remarks}")
 
 
 Listing = Iterator[Entry | StacktransError]
-"""The entries of a kind, in order, and errors in place of those that could not be read."""
+"""The entries of a list in order, with errors in place of those that can't be read."""
 
 
 def _listing(names: Iterable[str], entry: Callable[[str], Entry]) -> Listing:
@@ -77,7 +86,7 @@ def _listing(names: Iterable[str], entry: Callable[[str], Entry]) -> Listing:
 
 
 def tasks() -> Listing:
-    """Every task: its lengths, its generator and the parameters of this."""
+    """All tasks, with their lengths and generators."""
     files = packaged.task_files()
     return _listing(sorted(files), lambda name: _task(name, files[name]))
 
@@ -90,36 +99,38 @@ def _task(name: str, path: Path) -> Entry:
         for key, value in task.parameters.items()
         if value is not None and not isinstance(value, dict)
     }
-    made = f"{task.generator}: {assigned(plain)}" if plain else task.generator
-    own = path.resolve().parent != packaged.shipped("tasks").resolve()
+    generator = f"{task.generator}: {assigned(plain)}" if plain else task.generator
+    is_shipped = path.resolve().parent == packaged.shipped("tasks").resolve()
     return Entry(
         name,
         task.description,
         columns={part: str(bounds) for part, bounds in lengths or ()},
-        remarks=[f"generator {made}", *([shell_text([str(path)])] if own else [])],
+        remarks=[f"generator {generator}", *([] if is_shipped else [shell_text([str(path)])])],
         facts={**task.model_dump(mode="json", include={*shown}), "file": str(path)},
     )
 
 
 def memories() -> Listing:
-    """Every memory: its signals, whether it may be one of several, and the settings that it has."""
-    for found in _parts_of_a_model(MemoryConfig, "signals", lambda memory: memory().signal_names):
-        if isinstance(found, Entry) and found.name not in MEMORIES.ALONE:
-            found = replace(found, remarks=[*found.remarks, "several as in queue+2*stack"])
-        yield found
+    """All memories, with their signals and settings."""
+    for entry in _parts_of_a_model(MemoryConfig, "signals", lambda memory: memory().signal_names):
+        if isinstance(entry, Entry) and entry.name not in MEMORIES.ALONE:
+            entry = replace(entry, remarks=[*entry.remarks, "several as in queue+2*stack"])
+        yield entry
 
 
 def controllers() -> Listing:
-    """Every controller: its gates, and the settings that it has."""
+    """All controllers, with their gates and settings."""
     return _parts_of_a_model(ControllerConfig, "gates", lambda layer: layer.gates)
 
 
 def _parts_of_a_model(
     config: type[PartConfig], fact: str, names_of: Callable[[Any], Iterable[str]]
 ) -> Listing:
-    def entry(name: str, made: Any) -> Entry:
-        settings, names = config.config_class(name), list(names_of(made))
-        said = {**items(made), **meanings(settings)}
+    """The memories or controllers, with their signals or gates (the `fact`) and their settings."""
+
+    def entry(name: str, part: Any) -> Entry:
+        settings, names = config.config_class(name), list(names_of(part))
+        texts = {**items(part), **meanings(settings)}
         values = {
             setting: field.default
             for setting, field in settings.model_fields.items()
@@ -127,9 +138,9 @@ def _parts_of_a_model(
         }
         return Entry(
             name,
-            summary(made),
+            summary(part),
             remarks=[f"{fact} {', '.join(names)}"] if names else [],
-            parts=[(assigned({key: value}), said.get(key, "")) for key, value in values.items()],
+            parts=[(assigned({key: value}), texts.get(key, "")) for key, value in values.items()],
             facts={fact: names, "settings": values},
         )
 
@@ -137,22 +148,24 @@ def _parts_of_a_model(
 
 
 def generators() -> Listing:
-    """Every generator with its parameters."""
+    """All generators, with their parameters."""
 
     def entry(name: str, generator: Any) -> Entry:
-        found = list(_parameters(generator))
+        parameters = list(_parameters(generator))
         parts = [
             (assigned({each["name"]: each["default"]}), each["meaning"])
             if "default" in each
             else (f"{each['name']} (required)", each["meaning"])
-            for each in found
+            for each in parameters
         ]
-        return Entry(name, summary(generator), parts=parts, facts={"parameters": found})
+        return Entry(name, summary(generator), parts=parts, facts={"parameters": parameters})
 
     return _registered(GENERATORS, entry)
 
 
 def _registered(registry: Registry, entry: Callable[[str, Any], Entry]) -> Listing:
+    """The entries of a registry, with the packages or files that they come from."""
+
     def with_origin(name: str) -> Entry:
         made, origin = entry(name, registry.load(name)), registry.origin(name)
         if origin is None:
@@ -163,25 +176,25 @@ def _registered(registry: Registry, entry: Callable[[str, Any], Entry]) -> Listi
     return _listing(registry.names(), with_origin)
 
 
-def _parameters(made: Any) -> Iterator[dict[str, Any]]:
+def _parameters(generator: Any) -> Iterator[dict[str, Any]]:
     """The name, meaning and default, if any, of each parameter of a class.
 
-    Where it takes further ones, they are those of its base, or of what `FURTHER` says.
+    Its `**parameters` are those of its base, or of the class in `FURTHER`.
     """
-    kind, *bases = (kind for kind in made.__mro__ if "__init__" in vars(kind))
-    if kind is object:
+    definer, *bases = (each for each in generator.__mro__ if "__init__" in vars(each))
+    if definer is object:
         return
-    said = items(kind)
-    for name, parameter in inspect.signature(kind).parameters.items():
+    texts = items(definer)
+    for name, parameter in inspect.signature(definer).parameters.items():
         if parameter.kind is parameter.VAR_KEYWORD:
-            yield from _parameters(FURTHER.get(kind, bases[0]))
+            yield from _parameters(FURTHER.get(definer, bases[0]))
             continue
-        usual = {} if parameter.default is parameter.empty else {"default": parameter.default}
-        yield {"name": name, "meaning": said.get(name, ""), **usual}
+        default = {} if parameter.default is parameter.empty else {"default": parameter.default}
+        yield {"name": name, "meaning": texts.get(name, ""), **default}
 
 
 def recipes() -> Listing:
-    """Every recipe: in general, and then what it says of the tasks of a paper."""
+    """All recipes, each in general, and then for the tasks of single papers."""
     folder = packaged.recipes()
     for name in packaged.recipe_names():
         for path in (folder / f"{name}.yaml", *sorted(folder.glob(f"*/{name}.yaml"))):
@@ -195,7 +208,7 @@ def recipes() -> Listing:
 
 
 def strategies() -> Listing:
-    """Every strategy, in the order in which they are tried."""
+    """All strategies, in the order in which they are tried."""
     for name, each in known_strategies().items():
         columns = {"tasks": ", ".join(each.kinds), "memory": each.memory}
         facts = {"kinds": each.kinds, "memory": each.memory, "settings": each.settings}
@@ -203,14 +216,14 @@ def strategies() -> Listing:
 
 
 def checkpoints() -> Listing:
-    """Every checkpoint: its task, its model and its accuracy; the weights are not read."""
-    found = packaged.checkpoints()
-    return _listing(sorted(found), lambda name: _checkpoint(name, found[name]))
+    """All checkpoints, with their tasks, models and accuracy; weights are not read."""
+    paths = packaged.checkpoints()
+    return _listing(sorted(paths), lambda name: _checkpoint(name, paths[name]))
 
 
 def _checkpoint(name: str, path: Path) -> Entry:
-    place = packaged.checkpoint_in(path) or path
-    layer, machine = read_layer(place / CONFIG), (place / MACHINE).is_file()
+    directory = packaged.checkpoint_in(path) or path
+    layer, machine = read_layer(directory / CONFIG), (directory / MACHINE).is_file()
     task, model = layer.section("task").settings, layer.section("model").settings
     known = {
         "task": task.get("name"),
@@ -219,7 +232,7 @@ def _checkpoint(name: str, path: Path) -> Entry:
     }
     evaluation, summary = _json_of(path / "evaluation.json"), _json_of(path / "summary.json")
     columns = {column: str(fact or "") for column, fact in known.items()}
-    if machine:  # which has been extracted from such a controller
+    if machine:  # the configuration is that of the model that it was extracted from
         columns["controller"] = "machine"
     return Entry(
         name,
@@ -238,7 +251,7 @@ def _checkpoint(name: str, path: Path) -> Entry:
 
 
 def _name(part: Any) -> Any:
-    """The name of a part of a model; None if it has none."""
+    """The name of a memory or controller; None if it has none."""
     return part.get("name") if isinstance(part, dict) else None
 
 
@@ -247,16 +260,16 @@ def _json_of(path: Path) -> Settings:
     if not path.exists():
         return {}
     try:
-        found = parsed_json(read_bytes(path, MOST_BYTES))
-        if not isinstance(found, dict):
+        content = parsed_json(read_bytes(path, MOST_BYTES))
+        if not isinstance(content, dict):
             raise ValueError("expected an object")
     except ValueError as error:
         raise UsageError(f"{path}: not readable as JSON ({error})") from error
-    return found
+    return content
 
 
 def _measured(evaluation: Settings, summary: Settings, task: Settings) -> str:
-    """The accuracy or perplexity that files tell of, as far as they are of today's form."""
+    """The accuracy or perplexity in the files of a run, if they have the current format."""
     with contextlib.suppress(LookupError, TypeError, ValueError):
         if evaluation:
             measured = evaluation["results"][0]
@@ -272,25 +285,25 @@ def _accuracy(measured: Mapping[str, Any], lengths: Sequence[int]) -> str:
 
 
 def settings() -> Iterator[Entry]:
-    """Every setting by its path, with its default; recipes say what they change of it."""
+    """All settings by path, with their types and defaults."""
     return _settings(RunConfig, "", "")
 
 
-def _settings(model: type[BaseModel], prefix: str, off: str) -> Iterator[Entry]:
-    """The settings of a section; `off` is the block that they are in, if one that may be null."""
-    said = meanings(model)
+def _settings(model: type[BaseModel], prefix: str, block: str) -> Iterator[Entry]:
+    """The settings of a section; `block` is the outermost optional block around it, if any."""
+    texts = meanings(model)
     for name, setting in model.model_fields.items():
         path, sections = prefix + name, section_classes(setting)
         if name in UNLISTED.get(model, ()):
             continue
-        if not sections or issubclass(sections[0], PartConfig) or (model, name) in TOGETHER:
-            yield _setting(path, setting, said[name], off)
+        if not sections or issubclass(sections[0], PartConfig) or (model, name) in LISTED_AS_ONE:
+            yield _setting(path, setting, texts[name], block)
         else:
-            block = path if is_block(setting) else off
-            yield from _settings(sections[0], f"{path}.", off or block)
+            inner = path if is_block(setting) else ""
+            yield from _settings(sections[0], f"{path}.", block or inner)
 
 
-def _setting(path: str, setting: FieldInfo, meaning: str, off: str) -> Entry:
+def _setting(path: str, setting: FieldInfo, meaning: str, block: str) -> Entry:
     facts: dict[str, Any] = {"type": type_of(setting)}
     if not setting.is_required():
         default = setting.get_default(call_default_factory=True)
@@ -299,8 +312,8 @@ def _setting(path: str, setting: FieldInfo, meaning: str, off: str) -> Entry:
     return Entry(
         path,
         meaning,
-        columns={"default": shown, "block": off, "type": facts["type"]},
-        facts={**facts, **({"block": off} if off else {})},
+        columns={"default": shown, "block": block, "type": facts["type"]},
+        facts={**facts, **({"block": block} if block else {})},
     )
 
 
@@ -310,7 +323,7 @@ def type_of(setting: FieldInfo) -> str:
 
 
 def assigned(settings: Mapping[str, Any]) -> str:
-    """Settings with their values, one after another."""
+    """Settings with their values, as `name=value, ...`."""
     return ", ".join(f"{name}={yaml_line(value)}" for name, value in settings.items())
 
 

@@ -1,7 +1,7 @@
-"""Shell completion.
+"""Shell completion of arguments and options.
 
-It has to answer at once, so nothing here imports torch or resolves a whole configuration. What
-can't be read is not offered, without a message, which would appear within the command line.
+It must be fast, so nothing here imports torch or resolves a configuration. Files that can't be
+read are skipped without a message, which would disturb the command line.
 """
 
 import contextlib
@@ -23,32 +23,32 @@ from stacktrans.settings.packaged import AUTO
 PROGRAM = "stacktrans"
 INSTALL = "--install-completion"
 
-Offered = Callable[[typer.Context, str], list[str]]
-"""Completions, from the words before and what is typed so far."""
+Completer = Callable[[typer.Context, str], list[str]]
+"""A function from the context and an incomplete word to completions."""
 
 
 def prepare() -> None:
-    """Have each description stand in one line if a shell asks, which takes each line for a word."""
+    """Keep each description in one line for a shell, which takes each line for a completion."""
     if f"_{PROGRAM.upper()}_COMPLETE" in os.environ:
         os.environ["COLUMNS"] = "10000"
 
 
-def _completer(offer: Callable[[typer.Context, str], Iterable[str]]) -> Offered:
-    """Words in order, as far as they can be had and a shell takes them as they are."""
+def _completer(candidates: Callable[[typer.Context, str], Iterable[str]]) -> Completer:
+    """A completer that sorts candidates, drops words that need quotes, and ignores all errors."""
 
-    def offered(ctx: typer.Context, incomplete: str) -> list[str]:
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
-            words = {str(word) for word in offer(ctx, incomplete)}
-        except Exception:  # whatever is in the files that were read
+            words = {str(word) for word in candidates(ctx, incomplete)}
+        except Exception:  # files may have any contents
             return []
         return sorted(word for word in words if shlex.quote(word) == word)
 
-    return offered
+    return complete
 
 
-def names(offer: Callable[[], Iterable[str]]) -> Offered:
-    """Words that do not depend on others."""
-    return _completer(lambda ctx, incomplete: offer())
+def names(known: Callable[[], Iterable[str]]) -> Completer:
+    """A completer of names that depend on nothing else in the command."""
+    return _completer(lambda ctx, incomplete: known())
 
 
 def _strategies() -> Iterable[str]:
@@ -65,58 +65,58 @@ strategies = names(_strategies)
 
 @_completer
 def memories(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Memories, or those that can stand beside the ones that are typed."""
+    """Names of memories; after a `+`, of those that can be combined with others."""
     before, plus, _ = incomplete.rpartition("+")
-    others = [name for name in MEMORIES.installed() if not plus or name not in MEMORIES.ALONE]
-    return (f"{before}{plus}{name}" for name in others)
+    fitting = [name for name in MEMORIES.installed() if not plus or name not in MEMORIES.ALONE]
+    return (f"{before}{plus}{name}" for name in fitting)
 
 
 @_completer
 def checkpoints(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Shipped checkpoints, those in ./checkpoints, and those in the folder that is typed."""
-    found = packaged.checkpoints()
-    yield from found
-    own = "checkpoints/"
-    if incomplete and (own.startswith(incomplete) or incomplete.startswith(own)):
+    """Shipped checkpoints, those in ./checkpoints, and those at the path that is typed."""
+    known = packaged.checkpoints()
+    yield from known
+    folder = "checkpoints/"
+    if incomplete and (folder.startswith(incomplete) or incomplete.startswith(folder)):
         # A command finds the shipped ones under this name, too.
-        yield from (f"{own}{path.name}" for path in found.values())
-    places = glob(f"{escape(incomplete)}*")
-    yield from (place for place in places if packaged.checkpoint_in(Path(place)))
+        yield from (f"{folder}{path.name}" for path in known.values())
+    paths = glob(f"{escape(incomplete)}*")
+    yield from (path for path in paths if packaged.checkpoint_in(Path(path)))
 
 
 @_completer
 def runs(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Runs that can be resumed, in ./checkpoints and in the folder that is typed."""
+    """Runs that can be resumed, in ./checkpoints and at the path that is typed."""
     return [word for word in checkpoints(ctx, incomplete) if (Path(word) / "last").is_dir()]
 
 
 @_completer
 def profiles(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Profiles of a sweep's file."""
-    # Where an option still lacks its value, arguments are not parsed yet.
+    """Profiles of a sweep file."""
+    # Arguments are not parsed yet if an option lacks its value.
     file = ctx.params.get("file") or ctx.args[0]
     return _read(Path(file)).get("profiles") or {}
 
 
 @_completer
 def settings_of_a_task(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Keys for --set of a task, as in its file."""
+    """Keys of settings of a task for --set, as in its file."""
     return _keys(_of_the_task(ctx), incomplete)
 
 
 @_completer
 def settings_of_a_run(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Keys for --set of a run: every setting, those of the task included."""
+    """Keys of settings of a run for --set, those of its task included."""
     from stacktrans.settings.config import RunConfig
     from stacktrans.settings.schema import setting_paths
 
     paths = set(setting_paths(RunConfig))
-    with contextlib.suppress(Exception):  # the others are there without a task, too
+    with contextlib.suppress(Exception):  # the other keys do not need the file of the task
         paths |= {f"task.{path}" for path in _of_the_task(ctx)}
-    # As soon as something is typed, that may be a key without its section, too.
+    # Once something is typed, unambiguous ends of paths are completed, too.
     ends = Counter(path[dot.end() :] for path in paths for dot in re.finditer(r"\.", path))
-    short = [end for end, count in ends.items() if count == 1 and incomplete]
-    return _keys([*paths, *short], incomplete)
+    unique = [end for end, count in ends.items() if count == 1 and incomplete]
+    return _keys([*paths, *unique], incomplete)
 
 
 def _of_the_task(ctx: typer.Context) -> Iterator[str]:
@@ -134,12 +134,13 @@ def _read(path: Path) -> dict[str, Any]:
     return read_layer(path).settings
 
 
-def _keys(paths: Iterable[str], begun: str) -> list[str]:
-    """Keys with `=`; where only one begins as is typed, also with `...` for its value.
+def _keys(paths: Iterable[str], incomplete: str) -> list[str]:
+    """The keys that an incomplete assignment may have, each followed by `=`.
 
-    If that one were offered alone, bash and zsh would put a space after it.
+    A single key is also returned with `...` as its value: bash and zsh put a space after a single
+    completion.
     """
-    key, equals, _ = begun.partition("=")
-    found = [path for path in paths if path == key or (not equals and path.startswith(key))]
-    words = [f"{path}=" for path in found]
+    key, equals, _ = incomplete.partition("=")
+    keys = [path for path in paths if path == key or (not equals and path.startswith(key))]
+    words = [f"{each}=" for each in keys]
     return [*words, f"{words[0]}..."] if len(words) == 1 else words

@@ -1,4 +1,4 @@
-"""The command `eval`: accuracy, or the perplexity of a text."""
+"""The command `eval`: measure accuracy, or the perplexity of a text."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from stacktrans.showing.tables import Table
 
 STDOUT = Path("-")
-"""What stands for standard output among files."""
+"""The file name of standard output."""
 Loaded = Sequence[tuple[str, "Checkpoint"]]
-"""Checkpoints, by the names that they were given by."""
+"""Checkpoints with the names that they were given by."""
 Measured = Sequence[tuple[str, "Checkpoint", "Results"]]
-"""The same with the scores of each."""
+"""Checkpoints with their names and scores."""
 
 
 def eval(
@@ -67,20 +67,20 @@ def eval(
     Coarse accuracy is the share of strings that are right from first to last
     symbol, fine accuracy the mean share of a string before its first error,
     both with 95% intervals; symbol accuracy is the share of all scored symbols
-    that are right after the true ones before them. For a model of text, the
+    that are right given the true symbols before them. For a language model, the
     perplexity of the validation and test texts, or of --text, is measured instead.
 
     With --data, --predictions, --errors or --beam, the model also answers each
-    source by itself, as transduce does, which takes longer where it is wrong. The
-    error rate is then the symbol error rate: the fewest insertions, deletions
-    and replacements that turn the answers into the targets, divided by the
+    source without the target, as in transduce, which takes longer if it is wrong.
+    The error rate is then the symbol error rate: the fewest insertions, deletions
+    and substitutions that turn the answers into the targets, divided by the
     number of target symbols. Pairs with symbols that the model does not know count
     as wrong; their number is reported on stderr and is "unknown" in --json.
     With --beam, coarse and fine accuracy are those of the answers, too.
 
-    Several checkpoints are measured on the same strings if they are of the same
-    task, and shown in one table; --json is then a list. So is a model beside
-    itself --without a part, which tells what it uses its memory for.
+    Several checkpoints of one task are measured on the same strings, and shown in
+    one table; --json is then a list. The same holds for a model and its ablations
+    by --without, which show what it uses its memory for.
 
         stacktrans eval checkpoints/copy-queue
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200:200
@@ -95,22 +95,23 @@ def eval(
 
     Args:
         checkpoints: Directories of checkpoints or runs, or names from stacktrans list checkpoints.
-        lengths: Source lengths; may be repeated. Default: the task's training and test lengths.
+        lengths: Lengths of sources; may be repeated. Default: the training and test lengths of the
+            task.
         count: Number of strings: per range (default: 1000, or all of --data), or per length with
             --each (default: 100).
-        each: Draw --count strings of every available length.
-        data: Your own pairs, as generate writes them, in TSV or JSON lines; - for stdin.
-        predictions: Write source, target, answer and right or wrong, a line each, as JSON lines if
-            the file ends in .jsonl, as TSV otherwise, packed if it ends in .gz; - for stdout, the
-            tables then going to stderr.
+        each: Draw --count strings of each possible length.
+        data: Pairs in a file as generate writes it, TSV or JSON lines; - for stdin.
+        predictions: Write the source, the target, the answer and right or wrong to each line of a
+            file: JSON lines if its name ends in .jsonl, TSV otherwise, compressed if it ends in
+            .gz; - for stdout, which moves the tables to stderr.
         errors: Show the first N wrong answers.
         without: Also measure each model without a part: memory (reads are zero), pushes or pops
             (which are blocked), or state (the controller's, which is reset at each step); may be
             repeated.
-        text: For a model of text: the perplexity of this file, instead of its run's texts.
+        text: For a language model: measure the perplexity of this file, not of the run's texts.
         seed: Random seed of the strings.
-        plot: Draw accuracy by length to a .png, .svg or .pdf file.
-        as_csv: Print the table as CSV, with numbers in full.
+        plot: Plot accuracy by length in a .png, .svg or .pdf file.
+        as_csv: Print the table as CSV, with unrounded numbers.
         as_latex: Print the table as LaTeX, for the package booktabs.
     """
     from stacktrans.inference.evaluation import EvalRequest, evaluate
@@ -120,15 +121,15 @@ def eval(
     check_positive(**{"--count": count, "--depth": depth, "--errors": errors, "--beam": beam})
     bounds = [parse_lengths(range_) for range_ in lengths or []]
     forms = {"--json": as_json, "--csv": as_csv, "--latex": as_latex}
-    _check_apart(forms)
-    _check_apart({"--predictions -": predictions == STDOUT, **forms})
-    _check_apart({"--errors": errors, "--csv": as_csv, "--latex": as_latex})
+    _check_exclusive(forms)
+    _check_exclusive({"--predictions -": predictions == STDOUT, **forms})
+    _check_exclusive({"--errors": errors, "--csv": as_csv, "--latex": as_latex})
     for name, given in {"--each": each, "--depth": depth}.items():
-        _check_apart({name: given, "--data": data})
+        _check_exclusive({name: given, "--data": data})
     for name, file in {"--predictions": predictions, "--plot": plot}.items():
         if file and len(checkpoints) > 1:
             raise UsageError(f"{name}: expected one checkpoint, not {len(checkpoints)}")
-        _check_apart({name: file, "--without": without})
+        _check_exclusive({name: file, "--without": without})
     if plot:
         check_plot(plot)
     if predictions and predictions != STDOUT:
@@ -144,7 +145,7 @@ def eval(
         strings = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
         answers = {"--predictions": predictions, "--errors": errors, "--beam": beam}
         for name, value in {**strings, "--data": data, **answers, "--plot": plot}.items():
-            _check_apart({name: value, "a text": True})
+            _check_exclusive({name: value, "a text": True})
         _print_perplexities(loaded, text, hard, forms)
         return
     request = EvalRequest(
@@ -171,21 +172,21 @@ def eval(
 def _with_ablations(
     name: str, model: "Checkpoint", parts: Sequence[str]
 ) -> "list[tuple[str, Checkpoint]]":
-    """A model, and the same without each of some parts."""
+    """A model and its ablations, with their names."""
     from stacktrans.model.ablation import ablate
 
     return [(name, model), *((f"{name} without {part}", ablate(model, part)) for part in parts)]
 
 
-def _check_apart(given: dict[str, Any]) -> None:
-    """Raise `UsageError` if several options are given of which there can be one."""
+def _check_exclusive(given: dict[str, Any]) -> None:
+    """Raise `UsageError` if more than one of some options is given."""
     first, *others = [name for name, value in given.items() if value] or [""]
     if others:
         raise UsageError(f"{first}: cannot be used with {others[0]}")
 
 
 def _report_unknown(measured: "Measured") -> None:
-    """Say on stderr how many strings of each range have symbols that a model does not know."""
+    """Report on stderr how many strings of each range have symbols that a model does not know."""
     for name, _, results in measured:
         for lengths, scores in results:
             if scores.unknown_count:
@@ -202,7 +203,7 @@ def _print_accuracies(
     forms: dict[str, bool],
     beside: bool,
 ) -> None:
-    """Print scores on stdout, or on stderr `beside` data; JSON has the `facts` of all, too."""
+    """Print scores on stdout, or on stderr `beside` data; `facts` are added to JSON."""
     from stacktrans.model.description import model_line
     from stacktrans.showing import scores
     from stacktrans.showing.tables import heading
@@ -226,7 +227,7 @@ def _print_accuracies(
 def _print_perplexities(
     loaded: Loaded, text: Path | None, hard: bool, forms: dict[str, bool]
 ) -> None:
-    """Print the perplexity of a text, or of those of each checkpoint's run."""
+    """Print the perplexity of a text, or else of the texts of each checkpoint's run."""
     from stacktrans.inference.perplexity import perplexities
     from stacktrans.model.description import model_line
     from stacktrans.showing.scores import perplexity_json, perplexity_table
@@ -249,14 +250,14 @@ def _print(
     forms: dict[str, bool],
     beside: bool = False,
 ) -> None:
-    """Print what was measured in the form that is asked for.
+    """Print measurements as JSON, CSV, LaTeX or tables.
 
     Args:
-        objects: for each checkpoint, what is printed as JSON, and as CSV from its results.
+        objects: JSON objects, one for each checkpoint; CSV has their results.
         table: makes a table of the results of all checkpoints.
-        shown: what is printed where no form is asked for, below this table if there are several.
-        forms: the options of forms, and whether each is given.
-        beside: whether it is printed on stderr, since data is on stdout.
+        shown: what is printed by default, below this table if there are several checkpoints.
+        forms: the options for other forms, and whether each is given.
+        beside: whether to print on stderr, since data is on stdout.
     """
     from stacktrans.showing.scores import flat_entries
     from stacktrans.showing.tables import csv_of, latex_text

@@ -1,4 +1,4 @@
-"""The command `generate`: pairs of a task."""
+"""The command `generate`: draw pairs of a task."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -38,10 +38,10 @@ def generate(
     Args:
         count: Number of pairs.
         lengths: Source lengths. Default: the task's training lengths.
-        set_: Change one setting of the task, named as in its file; may be repeated.
+        set_: Change a setting of the task, by its name in the file; may be repeated.
         seed: Random seed.
         format: Output format. Default: jsonl if --out ends in .jsonl, tsv otherwise.
-        out: Write to this file, whole or not at all, and packed if it ends in .gz.
+        out: Write to this file, atomically, and compressed if it ends in .gz.
     """
     from stacktrans.inference.evaluation import ranges
     from stacktrans.settings.task_files import load_task
@@ -50,14 +50,13 @@ def generate(
 
     check_positive(**{"--count": count, "--depth": depth})
     if format == "tsv" and out and pair_format_of(out) == "jsonl":
-        raise UsageError(f"--format tsv: {out} would be read as JSON lines, by its name")
+        raise UsageError(f"--format tsv: the name of {out} is that of a file of JSON lines")
     form = format or pair_format_of(out or Path())
     config = load_task(task, set_ or [], seed)
-    maker = config.make()
-    given_bounds = [parse_lengths(lengths)] if lengths else []
-    ((bounds, law),) = ranges(config, maker, given_bounds, [config.ranges.train], depth)
-    pairs = draw_pairs(maker, bounds, count, seed, law)
-    lines = (format_pair(maker, pair, form) for pair in pairs)
+    made = config.make()
+    given = [parse_lengths(lengths)] if lengths else []
+    ((bounds, law),) = ranges(config, made, given, [config.ranges.train], depth)
+    lines = (format_pair(made, pair, form) for pair in draw_pairs(made, bounds, count, seed, law))
     if out:
         write_lines(out, lines)
     else:

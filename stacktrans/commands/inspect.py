@@ -1,4 +1,4 @@
-"""The command `inspect`: what a model does with one string, also step by step by keys."""
+"""The command `inspect`: the steps of a model over one string, also interactively."""
 
 import contextlib
 import os
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from stacktrans.model.checkpoint import Checkpoint
     from stacktrans.tasks.base import Lengths
 
-ALTERNATE, USUAL = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
-"""What shows a screen of its own without a cursor, and what goes back to the usual one."""
+ENTER_SCREEN, LEAVE_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+"""The control sequences that enter the alternate screen, without a cursor, and leave it."""
 CLEAR = "\x1b[H\x1b[2J"
 KEY = re.compile(rb"\x1b\[[0-9;]*[A-Za-z~]|\x1bO[A-Z]|.", re.DOTALL)
 BACK = {b"\x1b[D", b"\x1bOD", b"\x1b[A", b"\x1bOA", b"\x7f", b"\b"}
-ON = {b"\x1b[C", b"\x1bOC", b"\x1b[B", b"\x1bOB", b" ", b"\r", b"\n"}
+NEXT = {b"\x1b[C", b"\x1bOC", b"\x1b[B", b"\x1bOB", b" ", b"\r", b"\n"}
 FIRST = {b"\x1b[H", b"\x1bOH", b"\x1b[1~", b"\x1b[7~"}
 LAST = {b"\x1b[F", b"\x1bOF", b"\x1b[4~", b"\x1b[8~"}
 QUIT = {b"q", b"Q"}
@@ -66,12 +66,12 @@ def inspect(
 ) -> None:
     """Show what a model does with its memory, step by step.
 
-    Each row is a step: the symbol read, the symbol answered and its probability,
-    the strength of each push and pop, and what is read from the memory: the
-    symbols whose pushed vectors make up the read, the step at which each was
-    pushed, and its weight. For stacks and lists whose cells are mixed by actions,
-    each row shows the most probable action with its probability, and what the top
-    or head then holds.
+    Each row is a step: the input symbol, the output symbol and its probability,
+    the strength of each push and pop, and the read from the memory: the symbols
+    whose pushed vectors make up the read, the step at which each was pushed, and
+    its weight. For stacks and lists with actions, whose cells are mixtures, each
+    row shows the most probable action with its probability, and the contents of
+    the top or head after it.
 
         stacktrans inspect checkpoints/reverse-stack hello
         stacktrans inspect checkpoints/reverse-stack hello --contents
@@ -82,17 +82,17 @@ def inspect(
         stacktrans inspect checkpoints/reverse-stack hello --html hello.html
 
     Args:
-        string: The source. Default: a sample of the task.
-        seed: Random seed of the sample.
-        lengths: Length of the sample.
-        heatmap: Show a picture, with time across, instead of a table.
-        contents: Show what the memory holds after each step; also with --json.
-        stepping: Step through it in the terminal, by the arrow keys.
-        plot: Draw the picture to a .png, .svg or .pdf file.
-        animate: Draw the memory step by step to a .gif file.
-        page: Write a page in which a browser plays the steps.
-        beside: Another model, beside this one in the page of --html.
-        stacks: Show only these of several stacks or lists.
+        string: The source. Default: a random source of the task.
+        seed: Random seed of that source.
+        lengths: Length of that source.
+        heatmap: Show a heat map over time instead of a table.
+        contents: Show the contents of the memory after each step; also with --json.
+        stepping: Go through the steps in the terminal with the arrow keys.
+        plot: Plot the heat map in a .png, .svg or .pdf file.
+        animate: Draw the memory at each step as an animation in a .gif file.
+        page: Write an HTML page that plays the steps in a browser.
+        beside: Show another model beside this one in the page of --html.
+        stacks: Show only some of several stacks or lists, by number.
     """
     from stacktrans.inference.trace import of_stacks, trace
     from stacktrans.showing.contents import contents_view, screen
@@ -115,35 +115,34 @@ def inspect(
     bounds = parse_lengths(lengths) if lengths else None
     loaded = load_model(checkpoint, device, hard)
     source = _sample(loaded, seed, bounds) if string is None else loaded.task.source.split(string)
-    held = bool(contents or stepping or plot or animate or page)
-    followed = trace(loaded, source, held)
-    followed = of_stacks(followed, numbers) if numbers else followed
+    steps = trace(loaded, source, bool(contents or stepping or plot or animate or page))
+    steps = of_stacks(steps, numbers) if numbers else steps
     if plot:
-        plot_trace(followed, loaded.config, plot)
+        plot_trace(steps, loaded.config, plot)
     if animate:
-        animate_trace(followed, loaded.config, animate)
+        animate_trace(steps, loaded.config, animate)
     if page:
-        models = [Shown(checkpoint, followed, loaded.config)]
+        models = [Shown(checkpoint, steps, loaded.config)]
         if beside is not None:
             other = load_model(beside, device, hard)
-            models.append(Shown(beside, _other_trace(beside, other, followed), other.config))
+            models.append(Shown(beside, _other_trace(beside, other, steps), other.config))
         write_atomically(page, page_of(models))
     if as_json:
-        print_json(asdict(followed))
+        print_json(asdict(steps))
     elif stepping:
-        count, config = len(followed.steps), loaded.config
-        step_through(count, lambda place, *size: screen(followed, config, place, *size))
-        print_out(remark(verdict(followed)))
+        count, config = len(steps.steps), loaded.config
+        step_through(count, lambda index, *size: screen(steps, config, index, *size))
+        print_out(remark(verdict(steps)))
     elif contents:
-        print_out(contents_view(followed, loaded.config, output_width()))
+        print_out(contents_view(steps, loaded.config, output_width()))
     elif heatmap:
-        print_out(heat_map_view(followed, loaded.config, output_width()))
+        print_out(heat_map_view(steps, loaded.config, output_width()))
     else:
-        print_out(trace_view(followed, loaded.config))
+        print_out(trace_view(steps, loaded.config))
 
 
 def _other_trace(name: str, checkpoint: "Checkpoint", first: "Trace") -> "Trace":
-    """The trace of another model over the same string."""
+    """The trace of another model over the source of a trace."""
     from stacktrans.inference.trace import trace
 
     try:
@@ -156,7 +155,7 @@ def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> l
     from stacktrans.common.randomness import Purpose, generator
     from stacktrans.tasks.base import Lengths
 
-    # Unless asked for, no longer than fits on a screen.
+    # By default, the trace fits on a screen.
     shortest = checkpoint.config.task.ranges.train.shortest
     lengths = lengths or Lengths(shortest, 2 * shortest)
     law = checkpoint.config.task.law_of(lengths)
@@ -165,7 +164,7 @@ def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> l
 
 
 def check_terminal() -> None:
-    """Raise `UsageError` unless there is a terminal whose keys can be read."""
+    """Raise `UsageError` unless stdin and stdout are a terminal that can be controlled."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("--step needs a terminal as standard input and output")
     if os.environ.get("TERM", "dumb") == "dumb":
@@ -177,47 +176,47 @@ def check_terminal() -> None:
 
 
 def step_through(count: int, screen: Callable[[int, int, int], list[str]]) -> None:
-    """Show one of some screens, and others by the keys, until q is pressed or the input ends.
+    """Show one screen after another by the keys, until q is pressed or the input ends.
 
     Args:
-        count: how many there are.
-        screen: the lines of the one at a place from 0, of a width and a height in characters.
+        count: number of screens.
+        screen: the lines of the screen with an index, a width and a height in characters.
     """
-    place = 0
-    with _own_screen():
+    index = 0
+    with _alternate_screen():
         while True:
             size = shutil.get_terminal_size()
-            sys.stdout.write(CLEAR + "\n".join(screen(place, size.columns, size.lines)))
+            sys.stdout.write(CLEAR + "\n".join(screen(index, size.columns, size.lines)))
             sys.stdout.flush()
             pressed = os.read(sys.stdin.fileno(), 1024)
             keys = KEY.findall(pressed)
             if not keys or QUIT & {*keys}:
                 return
             for key in keys:
-                place = min(max(_moved(key, place, count), 0), count - 1)
+                index = min(max(_next_index(key, index, count), 0), count - 1)
 
 
-def _moved(key: bytes, place: int, count: int) -> int:
+def _next_index(key: bytes, index: int, count: int) -> int:
     if key in FIRST:
         return 0
     if key in LAST:
         return count - 1
-    return place + (key in ON) - (key in BACK)
+    return index + (key in NEXT) - (key in BACK)
 
 
 @contextlib.contextmanager
-def _own_screen() -> Iterator[None]:
-    """A screen without what was there, where keys are given at once; all as before at the end."""
+def _alternate_screen() -> Iterator[None]:
+    """Use the alternate screen, with keys that need no Enter; restore the terminal at the end."""
     import termios
     import tty
 
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
-    sys.stdout.write(ALTERNATE)
+    sys.stdout.write(ENTER_SCREEN)
     try:
         tty.setcbreak(descriptor)
         yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
-        sys.stdout.write(USUAL)
+        sys.stdout.write(LEAVE_SCREEN)
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The command `list`, and how a list is laid out in a terminal of any width."""
+"""The command `list`, and the layout of lists in a terminal of any width."""
 
 import sys
 import textwrap
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 KINDS = {
     "tasks": "Tasks to learn, for --task: shipped ones, and those in ./tasks.",
-    "generators": "What tasks of your own are made with, and the parameters of each.",
-    "memories": "Memories for a controller to operate, for --memory; several as in queue+stack.",
+    "generators": "Generators of strings for your own tasks, with their parameters.",
+    "memories": "Memories that a controller operates, for --memory; several as in queue+stack.",
     "controllers": "Networks that operate a memory, for --controller.",
-    "recipes": "Changes to the default settings of a run, by name, for --recipe.",
-    "strategies": "What the recipe auto races, for --strategies, or one of them for --recipe.",
+    "recipes": "Named changes to the default settings of a run, for --recipe.",
+    "strategies": "Strategies raced by the recipe auto, for --strategies, or one for --recipe.",
     "checkpoints": "Trained models, for CHECKPOINT: shipped ones, and those in ./checkpoints.",
-    "settings": "Settings of a run, which --set changes.",
+    "settings": "Settings of a run, for --set.",
 }
-"""What can be listed, each by a function of this name in `catalogue`."""
+"""The kinds that can be listed; `catalogue` has a function for each."""
 GAP = "  "
 INDENT = 4 * " "
 LEAST = 32
-"""The least width of the last column, whose text is wrapped."""
+"""The minimum width of the last column, in which text is wrapped."""
 
 
 def list(
@@ -40,17 +40,17 @@ def list(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help=f"What to list: {', '.join(KINDS)}. Default: these kinds.",
+            help=f"The kind to list: {', '.join(KINDS)}. Default: list these kinds.",
             autocompletion=completion.names(lambda: KINDS),
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List what is available, and what each means.
+    """List tasks, memories, trained models, settings and more, and what each means.
 
-    Tasks with their lengths, generators with their parameters, memories and controllers with
-    the settings that concern them, recipes, strategies, trained models, and every setting of a run
-    with its default. Names that a shell would not take as they are stand in quotes, except in JSON.
+    Tasks are listed with their lengths, generators with their parameters, memories and
+    controllers with their settings, and settings of a run with their defaults. Names with
+    characters that are special in a shell are quoted, except in JSON.
 
         stacktrans list
         stacktrans list tasks
@@ -62,24 +62,24 @@ def list(
     if kind is not None and kind not in KINDS:
         raise UsageError(unknown_name("kind", kind, KINDS))
     kinds = (catalogue.Entry(*each) for each in KINDS.items())
-    found = [*(getattr(catalogue, kind)() if kind else kinds)]
-    entries = [each for each in found if isinstance(each, catalogue.Entry)]
+    listed = [*(getattr(catalogue, kind)() if kind else kinds)]
+    entries = [each for each in listed if isinstance(each, catalogue.Entry)]
     if as_json:
         print_json([{"name": e.name, "meaning": e.meaning, **e.facts} for e in entries])
     else:
         width = output_width() if sys.stdout.isatty() else None
         for line in lines(entries, width):
             print_data(line)
-    if problems := [each for each in found if isinstance(each, StacktransError)]:
-        print_message(*(line for each in problems for line in each.problems))
+    if errors := [each for each in listed if isinstance(each, StacktransError)]:
+        print_message(*(problem for error in errors for problem in error.problems))
         raise typer.Exit(1)
 
 
 def lines(entries: "Sequence[Entry]", width: int | None) -> Iterator[str]:
-    """A list as lines: one for each entry, or as many as it takes.
+    """Lay a list out in lines, one or more for each entry.
 
-    Names are quoted for a shell, so that they can be copied; nothing that can't be seen is written.
-    The meaning stands beside the columns, or below, indented, where the terminal is too narrow.
+    Names are quoted for a shell, so that they can be copied, and unprintable characters escaped.
+    The meaning is beside the columns, or indented below them if the terminal is too narrow.
     """
     from stacktrans.commands.catalogue import Entry
 
@@ -104,7 +104,7 @@ def lines(entries: "Sequence[Entry]", width: int | None) -> Iterator[str]:
 
 
 def _in_width(start: str, row: Sequence[str], titles: Sequence[str], width: int) -> Sequence[str]:
-    """The columns of an entry, one below another, with their titles, if they are too wide."""
+    """The columns of an entry; if they are too wide, wrapped below the name, with their titles."""
     if cell_len(start) <= width:
         return [start]
     known = [f"{title} {cell}" for title, cell in zip(titles, row[1:], strict=False) if cell]
@@ -112,7 +112,7 @@ def _in_width(start: str, row: Sequence[str], titles: Sequence[str], width: int)
 
 
 def _wrapped(text: str, first: str, further: str, width: int) -> Sequence[str]:
-    """A text in lines, each with its indent; words stay whole, so that they can be copied."""
+    """Wrap a text with indents; words stay whole, so that they can be copied."""
     wrapper = textwrap.TextWrapper(
         width,
         initial_indent=first,

@@ -1,4 +1,4 @@
-"""Options that several commands share, and reading their values."""
+"""Options that commands share, their help, and parsers of their values."""
 
 import copy
 import gc
@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, get_args, get_origin
 
 import typer
 
@@ -26,24 +26,24 @@ TASK = typer.Option(
 DepthOption = Annotated[
     int | None,
     typer.Option(
-        help="For a task with a grammar: derivations no deeper than this, all equally likely."
+        help="For a task with a grammar: derivations of at most this depth, all equally likely."
     ),
 ]
 CheckpointArgument = Annotated[
     str,
     typer.Argument(
         metavar="CHECKPOINT",
-        help="The directory of a checkpoint or a run, or a name from stacktrans list checkpoints.",
+        help="The directory of a checkpoint or run, or a name from stacktrans list checkpoints.",
         autocompletion=completion.checkpoints,
     ),
 ]
-DeviceOption = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda, cuda:1, ...")]
+DeviceOption = Annotated[str, typer.Option(help="The device: auto, cpu, cuda, cuda:1, ...")]
 HardOption = Annotated[
     bool,
     typer.Option(
         "--hard",
-        help="Use the memory as a discrete one: strengths are rounded to 0 or 1, and only the most "
-        "probable action is taken.",
+        help="Make the memory discrete: round strengths to 0 or 1, and take only the most probable "
+        "action.",
     ),
 ]
 BeamOption = Annotated[
@@ -54,7 +54,7 @@ BeamOption = Annotated[
     ),
 ]
 WorkersOption = Annotated[
-    int, typer.Option(metavar="N", help="How many processor cores answer at the same time.")
+    int, typer.Option(metavar="N", help="The number of processor cores to use.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SeedOption = Annotated[int, typer.Option(min=0)]
@@ -67,30 +67,30 @@ _ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {5}.*)*)", re.MULTILINE)
 
 
 def items(documented: object) -> dict[str, str]:
-    """What a docstring's sections Args and Attributes say, by name."""
+    """The descriptions in the sections Args and Attributes of a docstring, by name."""
     sections = _SECTION.findall(f"{inspect.getdoc(documented)}\n")
-    return {name: one_line(said) for section in sections for name, said in _ITEM.findall(section)}
+    return {name: one_line(text) for section in sections for name, text in _ITEM.findall(section)}
 
 
-def option_of(parameter: inspect.Parameter, meaning: str | None) -> Any:
-    """The annotation of a command's parameter as Typer needs it, with its help, if it has one.
+def with_help(parameter: inspect.Parameter, text: str | None) -> inspect.Parameter:
+    """A parameter of a command with a help text in its annotation, unless there is none.
 
     Without `Annotated`, a parameter is an option of its name; a `bool` is a flag with no opposite.
     """
-    if meaning is None:
-        return parameter.annotation
-    kind, info = parameter.annotation, typer.Option()
-    if get_origin(kind) is Annotated:
-        kind, info = get_args(kind)
-    elif kind is bool:
+    if text is None:
+        return parameter
+    value_type, info = parameter.annotation, typer.Option()
+    if get_origin(value_type) is Annotated:
+        value_type, info = get_args(value_type)
+    elif value_type is bool:
         info = typer.Option(f"--{parameter.name.replace('_', '-')}")
     info = copy.copy(info)
-    info.help = meaning
-    return Annotated[kind, info]
+    info.help = text
+    return parameter.replace(annotation=Annotated[value_type, info])
 
 
 def parse_lengths(text: str) -> "Lengths":
-    """The range that A:B, or A alone, stands for; raises `UsageError` if it is not one."""
+    """Parse a range of lengths, A:B or A; raises `UsageError`."""
     from stacktrans.tasks.base import checked_lengths
 
     match = re.fullmatch(r"([0-9]{1,9})(?::([0-9]{1,9}))?", text)
@@ -100,14 +100,14 @@ def parse_lengths(text: str) -> "Lengths":
 
 
 def parse_numbers(text: str) -> list[int]:
-    """Numbers separated by commas; raises `UsageError` if they are not."""
+    """Parse numbers separated by commas; raises `UsageError`."""
     if not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", text):
         raise UsageError(f"--stacks {clipped(text)}: expected numbers such as 1,6")
     return [int(number) for number in text.split(",")]
 
 
 def parse_seconds(text: str, option: str) -> float:
-    """The seconds in a time such as 90s or 1h30m; raises `UsageError` if it is not one."""
+    """Parse a time such as 90s or 1h30m into seconds; raises `UsageError`."""
     match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
     hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0, 0, 0)
     total = 3600 * hours + 60 * minutes + seconds
@@ -117,22 +117,22 @@ def parse_seconds(text: str, option: str) -> float:
 
 
 def load_model(name: str, device: str, hard: bool, workers: int = 1) -> "Checkpoint":
-    """The checkpoint of a name, on a device, its memory used as a discrete one if `hard`.
+    """Load a checkpoint on a device, with a discrete memory if `hard`.
 
     Raises:
-        CheckpointError: there is none that can be read.
-        UsageError: there are no such workers, or there is no such device here.
+        CheckpointError: it does not exist or can't be read.
+        UsageError: the device does not exist, or `workers` is less than 1.
     """
     from stacktrans.model.checkpoint import load
 
     check_positive(**{"--workers": workers})
     loaded = load(name, device, hard, workers)
     if not loaded.machine:
-        from stacktrans.model.numpy_backend import NumpyModel  # which not every command needs
+        from stacktrans.model.numpy_backend import NumpyModel  # slow to import
 
         if not isinstance(loaded.predictor, NumpyModel):
             import torch
 
             torch.set_num_threads(workers)
-    gc.freeze()  # what is loaded by now stays to the end, so garbage collection can skip it
+    gc.freeze()  # all modules and weights stay to the end, so garbage collection can skip them
     return loaded

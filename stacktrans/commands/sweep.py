@@ -1,4 +1,4 @@
-"""The command `sweep`: many runs from one file."""
+"""The command `sweep`: train and compare the runs of a sweep file."""
 
 import signal
 from pathlib import Path
@@ -27,11 +27,11 @@ def sweep(
     device: DeviceOption = "auto",
     as_json: JsonOption = False,
 ) -> None:
-    """Train the runs that one file asks for, and compare them with published figures.
+    """Train the runs of a sweep file, and compare them with published figures.
 
     Writes a directory with a folder for each run, a record of all runs, and tables. The same
-    command continues a sweep that was interrupted or killed: finished runs are not run again,
-    and failed ones are tried again.
+    command continues a sweep that was interrupted or killed: finished runs are skipped, and
+    failed ones are tried again.
 
         stacktrans sweep experiments/joulin2015.yaml --profile small
         stacktrans sweep experiments/hao2018.yaml --only 'reversal*' --workers 2
@@ -41,11 +41,11 @@ def sweep(
     Args:
         file: A sweep file, such as those in experiments/.
         profile: One of the file's profiles, such as small.
-        only: Only runs whose name contains or matches this: 'LSTM*'.
-        workers: Parallel runs on this machine. Default: one per core.
-        cluster: Run on this Dask scheduler: tcp://host:8786.
+        only: Run only those whose name contains or matches a pattern such as 'LSTM*'.
+        workers: Number of parallel runs on this machine. Default: one per core.
+        cluster: Run on a Dask scheduler, such as tcp://host:8786.
         out: Directory of the sweep. Default: sweeps/NAME.
-        dry_run: List the runs, and run nothing.
+        dry_run: List the runs without running them.
         plot: Also draw learning curves and accuracy by length.
     """
     from stacktrans.sweeps.live import SweepDisplay, overview
@@ -68,14 +68,13 @@ def sweep(
             if as_json:
                 print_json({**facts, "done": done, "command": run.command})
             else:
-                print(
-                    visible(f"{'done' if done else 'to do'}\t{run.name}\t{run.command}", keep="\t")
-                )
+                state = "done" if done else "to do"
+                print(visible(f"{state}\t{run.name}\t{run.command}", keep="\t"))
         return
     if plot:
         from stacktrans.showing.plots import empty_figure
 
-        empty_figure(1, 1)  # what is not installed is found out before anything is run
+        empty_figure(1, 1)  # fails now, not after the runs, if matplotlib is not installed
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         with SweepDisplay(progress_console(), store, runs) as display:
@@ -101,5 +100,5 @@ def sweep(
 
 
 def _terminate(number: int, frame: object) -> None:
-    """Stop as on Ctrl-C, with what is recorded written down."""
+    """Stop as on Ctrl-C, after all records are written."""
     raise KeyboardInterrupt(number)

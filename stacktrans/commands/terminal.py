@@ -1,4 +1,4 @@
-"""The terminal: data and tables go to stdout, progress to stderr."""
+"""Output to the terminal: data and tables on stdout, progress on stderr."""
 
 import sys
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 def progress_console() -> "Console":
-    """A console on stderr; the work continues if it can't be written to."""
+    """A console on stderr; the work continues if stderr can't be written to."""
     from stacktrans.showing.progress import VisibleConsole
 
     return VisibleConsole(file=cast(TextIO, OptionalStream(sys.stderr)))
 
 
 def print_out(*renderables: Any, beside: bool = False) -> None:
-    """Print tables and the like on stdout, in whole lines where it is not a terminal.
+    """Print tables and other renderables on stdout, without line breaks unless it is a terminal.
 
-    They are printed on stderr if they stand `beside` data on stdout.
+    With `beside`, they accompany data on stdout, and are printed on stderr.
     """
     from stacktrans.showing.progress import VisibleConsole
 
@@ -31,32 +31,32 @@ def print_out(*renderables: Any, beside: bool = False) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value on stdout as JSON in one line."""
+    """Print a value on stdout as a line of JSON."""
     print(json_text(value))
 
 
 def print_data(text: str, end: str = "\n", keep: str = "\t") -> None:
-    """Print data on stdout: unchanged, but in a terminal with what can't be seen escaped.
+    """Print data on stdout: unchanged, or with unprintable characters escaped in a terminal.
 
-    The characters of `keep` are printed as they are there, too.
+    The characters of `keep` are never escaped.
     """
     print(visible(text, keep) if sys.stdout.isatty() else text, end=end)
 
 
 def print_text(text: str) -> None:
-    """Print data of several lines on stdout, each as `print_data` does."""
+    """Print data of several lines on stdout, with unprintable characters escaped in a terminal."""
     print_data(text.removesuffix("\n"), keep="\t\n")
 
 
 def output_width() -> int:
-    """The width of stdout in characters; 200 where it is not a terminal."""
+    """The width of stdout in characters; 200 unless it is a terminal."""
     from rich.console import Console
 
     return Console().width if sys.stdout.isatty() else 200
 
 
 def open_standard_streams() -> None:
-    """Open the standard streams that are closed, and have all of them in UTF-8."""
+    """Open closed standard streams on the null device, and set the encoding of all to UTF-8."""
     open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

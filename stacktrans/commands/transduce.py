@@ -1,4 +1,4 @@
-"""The command `transduce`: a line in, a line out."""
+"""The command `transduce`: answer lines of text."""
 
 import contextlib
 import sys
@@ -38,21 +38,21 @@ def transduce(
 ) -> None:
     """Transduce strings: one line in, one line out, in order.
 
-    A line that can't be transduced is reported on stderr and leaves an empty line
-    in its place; the exit code is then 1. An empty line stays empty. An answer that
-    the model did not end is cut off and reported, too; the exit code is then 1
-    unless --max-length is given, or the model is of a text.
+    A line that can't be transduced is reported on stderr, and its output is an empty
+    line; the exit code is then 1. An empty line stays empty. An answer that the model
+    did not end is cut off and reported, too; the exit code is then 1 unless
+    --max-length is given, or the model is a language model.
 
     Answers are greedy, the most probable symbol at each step, unless --beam K searches for the
-    most probable answer as a whole. --json then has the K best that were found, each with the
-    logarithm of its probability, which is not divided by the length. --beam 1 is greedy, and so
-    is any beam where the model does not read its own answer, as in tasks with an answer to each
-    symbol.
+    most probable answer as a whole. --json then has the K best hypotheses, each with its log
+    probability, which is not divided by the length. --beam 1 is greedy, and so is any beam if
+    the model does not read its own answer, as in synchronous tasks.
 
-    Where the task has an answer to each symbol, a line that arrives bit by bit is answered bit
-    by bit, with · for each symbol that can't be known and is not scored; --json has the model's
-    output there, and says which symbols are scored. A model of text continues the sentence;
-    --json then has the likeliest words after each word, and the perplexity of the line.
+    In synchronous tasks, which have an output for each input, a line that arrives in parts is
+    answered in parts, with · for each unpredictable symbol, which is not scored; --json has the
+    model's output instead, and marks which symbols are scored. A language model continues the
+    sentence; --json then has the most probable words after each word, and the perplexity of the
+    line.
 
         echo hello | stacktrans transduce checkpoints/reverse-stack
         stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
@@ -60,12 +60,11 @@ def transduce(
         echo hello | stacktrans transduce checkpoints/reverse-stack --beam 4 --json
 
     Args:
-        files: Files; - for stdin. Default: stdin.
-        max_length: Cut answers off after so many symbols. Default: twice the length of the longest
-            targets in training for a source of that length, plus 20; of streams and texts, what
-            their answers can be expected to need. Not for answers that are given in step with
-            sources.
-        everything: Also print the model's output where nothing is scored.
+        files: Files of lines; - for stdin. Default: stdin.
+        max_length: Cut answers off after this many symbols. Default: twice the length of the
+            longest targets in training for a source of that length, plus 20; for streams and texts,
+            the length that their answers can be expected to need. Not for synchronous tasks.
+        everything: Also print the model's output for symbols that are not scored.
     """
     from stacktrans.common.reading import STDIN, check_readable
     from stacktrans.inference.transduction import AnswerOptions, transduce_lines
@@ -77,7 +76,7 @@ def transduce(
             check_readable(path)
     loaded = load_model(checkpoint, device, hard, workers)
     options = AnswerOptions(max_length, not (everything or as_json), beam, full=as_json)
-    # The continuation of a text has no length that would be right.
+    # The continuation of a text has no right length.
     strict = max_length is None and loaded.config.task.lengths is not None
     failed = [
         _failed(transduce_lines(loaded, descriptor, options), name, as_json, strict)
@@ -88,14 +87,14 @@ def transduce(
 
 
 def _failed(lines: Iterator[Any], name: str, as_json: bool, strict: bool) -> bool:
-    """Print the answers to the lines of an input as they come; whether one has none.
+    """Print the answers to the lines of an input as they come; return whether one is missing.
 
-    If `strict`, an answer that is cut off counts as none.
+    If `strict`, an answer that is cut off counts as missing.
     """
     failed = False
     try:
         for line in lines:
-            if hasattr(line, "unended"):  # several, of which each has an answer
+            if hasattr(line, "unended"):  # several lines with their answers
                 print_text(line.output)
                 sys.stdout.flush()
                 unended = line.unended
@@ -120,8 +119,8 @@ def _failed(lines: Iterator[Any], name: str, as_json: bool, strict: bool) -> boo
 
 def _opened(paths: list[Path]) -> Iterator[tuple[int, str]]:
     """The descriptor and the name of each input."""
-    from stacktrans.common.reading import STDIN, name_of, opened
+    from stacktrans.common.reading import STDIN, name_of, open_file
 
     for path in paths:
-        with contextlib.nullcontext(sys.stdin) if path == STDIN else opened(path) as stream:
+        with contextlib.nullcontext(sys.stdin) if path == STDIN else open_file(path) as stream:
             yield stream.fileno(), name_of(path)

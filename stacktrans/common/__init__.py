@@ -1,3 +1,3 @@
-"""What all other packages use: errors, registries, files, and text that is safe to show."""
+"""Modules that all packages use: errors, registries, files, and text for terminals."""
 
 __version__ = "0.1.0"

@@ -1,9 +1,9 @@
-"""What the signals of memories do: the table that each memory declares of itself, once.
+"""Tables of the pops, pushes, moves and reads of a memory, which each memory declares once.
 
-A memory is made of rows of cells with two ends each: the n-th row, from 0, has the ends 2 n, its
-top, and 2 n + 1, its bottom, so that the other end is `end ^ 1`. A stack, queue or deque is one
-row. A list with a head is two, both of which are used at their tops: the head and what is left of
-it, and what is right of it. To move the head is to move a cell from one row to the other.
+A memory consists of rows of cells. Row n, from 0, has two ends: 2 n is its top and 2 n + 1 its
+bottom, so that the other end of a row is `end ^ 1`. A stack, queue or deque is one row. A list with
+a head is two rows, which are used at their tops: one has the head and the cells to its left, the
+other the cells to its right. Moving the head moves a cell from one row to the other.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ TOP, BOTTOM = 0, 1
 
 
 class Ends(NamedTuple):
-    """What a step does at the ends of rows: all pops, then all pushes and moves, then all reads.
+    """The operations of a step: all pops, then all pushes and moves, then all reads.
 
     Attributes:
-        names: of the rows.
-        pops: signals, each with the end that it pops; those of a row stand together.
-        pushes: signals, each with the end that it pushes a vector of its own to.
+        names: names of the rows.
+        pops: pairs of a signal and the end that it pops; those of a row are consecutive.
+        pushes: pairs of a signal and the end that it pushes its vector to.
         reads: the ends that are read.
-        signal_names: of all signals, those that do nothing included.
-        depths: how deep under its end each read is, from 0; empty for 0 everywhere.
-        moves: signals, each with the end that it takes a cell from, and the end that it puts it on.
+        signal_names: names of all signals, those without an operation included.
+        depths: the depth of each read below its end, from 0; empty if all are 0.
+        moves: triples of a signal, the end that it moves a cell from, and the end that it moves the
+            cell to.
     """
 
     names: tuple[str, ...]
@@ -38,52 +39,54 @@ class Ends(NamedTuple):
 
     @property
     def read_positions(self) -> list[tuple[int, int]]:
-        """The end of each read, and its depth under the end."""
+        """The end and the depth of each read."""
         return [*zip(self.reads, self.depths or (0,) * len(self.reads), strict=True)]
 
     @property
     def alphabets(self) -> list[int]:
-        """For each row, the first of the rows that cells move between, which hold the same."""
-        found = [*range(len(self.names))]
-        for _, taken, put in self.moves:
-            found[taken // 2] = found[put // 2] = min(found[taken // 2], found[put // 2])
-        return found
+        """For each row, the first of the rows that share its cells, and so its stack symbols."""
+        first = [*range(len(self.names))]
+        for _, source, target in self.moves:
+            first[source // 2] = first[target // 2] = min(first[source // 2], first[target // 2])
+        return first
 
-    def after(self, rows: int, signals: int) -> Ends:
-        """The same table where other memories, with so many rows and signals, come before it."""
-        first = 2 * rows
+    def shifted(self, rows: int, signals: int) -> Ends:
+        """The table renumbered for a memory that follows others with `rows` and `signals`."""
+        ends = 2 * rows
         return self._replace(
-            pops=tuple((signal + signals, end + first) for signal, end in self.pops),
-            pushes=tuple((signal + signals, end + first) for signal, end in self.pushes),
-            reads=tuple(end + first for end in self.reads),
-            moves=tuple((s + signals, taken + first, put + first) for s, taken, put in self.moves),
+            pops=tuple((signal + signals, end + ends) for signal, end in self.pops),
+            pushes=tuple((signal + signals, end + ends) for signal, end in self.pushes),
+            reads=tuple(end + ends for end in self.reads),
+            moves=tuple(
+                (s + signals, source + ends, target + ends) for s, source, target in self.moves
+            ),
         )
 
 
 def side_by_side(
     parts: Sequence[Ends], names: Sequence[str], signal_names: tuple[str, ...]
 ) -> Ends:
-    """The ends of several memories, whose rows, signals and reads are numbered one after another.
+    """The ends of several memories, whose rows, signals and reads are numbered consecutively.
 
     Args:
-        parts: the ends of each.
-        names: of each, in place of that of its first row.
-        signal_names: of all signals.
+        parts: the ends of each memory.
+        names: the name of each memory, which replaces that of its first row.
+        signal_names: names of all signals.
     """
     rows: list[str] = []
-    placed: list[Ends] = []
+    shifted: list[Ends] = []
     signals = 0
     for part, name in zip(parts, names, strict=True):
-        placed.append(part.after(len(rows), signals))
+        shifted.append(part.shifted(len(rows), signals))
         rows += [f"{name}{row.removeprefix(part.names[0])}" for row in part.names]
         signals += len(part.signal_names)
     depths = tuple(depth for part in parts for _, depth in part.read_positions)
     return Ends(
         tuple(rows),
-        pops=tuple(pop for part in placed for pop in part.pops),
-        pushes=tuple(push for part in placed for push in part.pushes),
-        reads=tuple(end for part in placed for end in part.reads),
+        pops=tuple(pop for part in shifted for pop in part.pops),
+        pushes=tuple(push for part in shifted for push in part.pushes),
+        reads=tuple(end for part in shifted for end in part.reads),
         signal_names=signal_names,
         depths=depths if any(depths) else (),
-        moves=tuple(move for part in placed for move in part.moves),
+        moves=tuple(move for part in shifted for move in part.moves),
     )

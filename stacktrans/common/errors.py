@@ -1,17 +1,17 @@
-"""Errors for users, and how values and names are shown in them."""
+"""Errors that are reported to users, and values and names in their messages."""
 
 import difflib
 from collections.abc import Iterable, Sequence
 
 OVERFLOW = "the model's numbers overflow: its weights are too large"
 LONGEST_SHOWN = 100
-"""How much of a value is shown, in characters."""
+"""The maximum length of a value in a message, in characters."""
 MOST_LISTED, MOST_COMPARED = 100, 1000
-"""How many known names are listed, and compared with an unknown one."""
+"""The most known names that are listed, and that are compared with an unknown one."""
 
 
 class StacktransError(Exception):
-    """The work failed, as one or more messages tell; the command ends with exit code 1."""
+    """The work failed, for one or more reasons; the command ends with exit code 1."""
 
     exit_code = 1
 
@@ -34,12 +34,12 @@ class CheckpointError(StacktransError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether there was too little memory."""
+    """Whether an error means that memory was exhausted."""
     return isinstance(error, MemoryError) or "allocate memory" in str(error)
 
 
 def check_positive(**given: int | None) -> None:
-    """Raise `UsageError` for a number under 1, by the names of options or arguments."""
+    """Raise `UsageError` for an option or argument, given by name, that is less than 1."""
     for name, value in given.items():
         if value is not None and value < 1:
             raise UsageError(f"{name} {value}: expected a number of at least 1")
@@ -52,25 +52,25 @@ def check_parameter(valid: bool, name: str, value: object, expected: str) -> Non
 
 
 def clipped(text: str, most: int = LONGEST_SHOWN) -> str:
-    """A text, without the end of one that is longer than `most` characters."""
+    """A text, cut off after `most` characters."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 
 def shown(value: object) -> str:
-    """A value as it would be written in Python, abridged if it is long."""
+    """The `repr` of a value, cut off if it is long."""
     try:
         return repr(clipped(value)) if isinstance(value, str) else clipped(repr(value))
-    except ValueError:  # of a number with thousands of digits
+    except ValueError:  # a number with thousands of digits
         return "a huge number"
 
 
 def abridged(names: Sequence[str]) -> Sequence[str]:
-    """Names, without the middle of a long list."""
+    """Names, with an ellipsis in the middle of a long list."""
     return names if len(names) <= 12 else [*names[:3], "...", *names[-8:]]
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """A message for an unknown name of a kind such as "memory", offering the nearest known one."""
+    """A message for an unknown name of a kind such as "memory", with the nearest known name."""
     known, name = sorted(known), clipped(name)
     if not known:
         return f"unknown {kind} '{name}' (none is available)"

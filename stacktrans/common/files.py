@@ -1,4 +1,4 @@
-"""Files of a run: names, writing them whole or not at all, checksums, and locks."""
+"""Files of a run: names, atomic writes, checksums and locks."""
 
 import contextlib
 import hashlib
@@ -14,41 +14,41 @@ from typing import IO, Any
 from stacktrans.common.errors import CheckpointError, UsageError
 
 CONFIG = "config.yaml"
-"""The file with the configuration of a run, or of a checkpoint."""
+"""The file with the configuration of a run or checkpoint."""
 WEIGHTS = "model.safetensors"
 """The file with the weights of a checkpoint."""
 MACHINE = "machine.json"
-"""The file of a checkpoint that is a machine."""
+"""The file with the machine of a checkpoint."""
 RACE = "race.json"
-"""What a run's directory says of the race that the run has come from."""
+"""The file in the directory of a run with the state of the race that the run won."""
 CANDIDATES = "race"
-"""Where in it the runs are that take part, until the race is over."""
+"""The folder in it with the runs of the candidates, until the race is over."""
 
 END_SECONDS = 5.0
-"""Within so many seconds of the process that they work for, others have ended, too."""
+"""Worker processes end within this many seconds after their parent."""
 SUMS = "SHA256SUMS"
 _LINE = re.compile(rb"([0-9a-f]{64}) [ *]([\w.-]+)")
 _LONGEST = 1 << 16
 
 
 def numbered(name: str) -> Iterator[str]:
-    """A name, and then the same with a number, from 2 on."""
+    """A name, then the name with a number from 2 on."""
     yield name
     yield from (f"{name}-{number}" for number in itertools.count(2))
 
 
 def is_checkpoint(folder: Path) -> bool:
-    """Whether there are weights in a folder, or a machine."""
+    """Whether a folder has a file of weights or of a machine."""
     return any(os.path.isfile(folder / name) for name in (WEIGHTS, MACHINE))
 
 
 def is_race(folder: Path) -> bool:
-    """Whether a folder is that of a race that is not over."""
+    """Whether a folder is the directory of an unfinished race."""
     return (folder / RACE).is_file() and (folder / CANDIDATES).is_dir()
 
 
 def flush(path: Path) -> None:
-    """Have what was written to a file, or done to a directory, survive a loss of power."""
+    """Flush a file or directory to disk, so that changes survive a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -57,22 +57,22 @@ def flush(path: Path) -> None:
 
 
 def write_flushed(path: Path, content: bytes) -> None:
-    """Write a file so that it survives a loss of power."""
+    """Write a file and flush it to disk."""
     path.write_bytes(content)
     flush(path)
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file whole or not at all, through a temporary neighbour.
+    """Write a file atomically: to a temporary file, which then replaces it.
 
-    Links are followed, and what is not a regular file (a device, a pipe) is written to as it is.
+    Links are followed, and devices and pipes are written to directly.
 
     Raises:
-        OSError: it can't be written; the error names `path`.
+        OSError: the file can't be written; the error names `path`.
     """
     content = content.encode() if isinstance(content, str) else content
     try:
-        # The name of an open pipe, as of /dev/fd/63, leads to no file when it is resolved.
+        # The path of an open pipe, such as /dev/fd/63, is lost if it is resolved.
         if path.exists() and not path.is_file():
             path.write_bytes(content)
         else:
@@ -96,10 +96,7 @@ def _replace(path: Path, content: bytes) -> None:
 
 
 def check_file_path(path: Path, *suffixes: str) -> None:
-    """Raise `UsageError` if a file can't be there: a folder is, or its own folder is missing.
-
-    Its name has to end in one of the suffixes, if any are given.
-    """
+    """Raise `UsageError` if a path can't become a file, or lacks one of the suffixes, if given."""
     if suffixes and path.suffix.lower() not in suffixes:
         raise UsageError(f"{path}: expected a file that ends in {', '.join(suffixes)}")
     if path.is_dir():
@@ -109,23 +106,23 @@ def check_file_path(path: Path, *suffixes: str) -> None:
 
 
 def check_directory_path(directory: Path) -> None:
-    """Raise `UsageError` if a directory can't be made: a file is there, or above it."""
-    there = next(path for path in (directory, *directory.absolute().parents) if path.exists())
-    if not there.is_dir():
-        raise UsageError(f"{directory}: {there} is not a directory")
+    """Raise `UsageError` if a path can't become a directory, since it or a parent is a file."""
+    existing = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    if not existing.is_dir():
+        raise UsageError(f"{directory}: {existing} is not a directory")
 
 
 def remove_temporary_files(path: Path) -> None:
-    """Remove temporary files of processes that were killed while they wrote a file."""
-    for left in path.parent.glob(f".{path.name}.*"):
-        left.unlink(missing_ok=True)
+    """Remove temporary files of a file, left by processes that were killed."""
+    for temporary in path.parent.glob(f".{path.name}.*"):
+        temporary.unlink(missing_ok=True)
 
 
 def locked(stream: IO[Any]) -> bool:
-    """Whether a file could be had, within `END_SECONDS`, for this process alone until closed."""
+    """Lock a file until it is closed; return whether that succeeded within `END_SECONDS`."""
     try:
         import fcntl
-    except ImportError:  # not on every system
+    except ImportError:  # not a POSIX system
         return True
     ends = time.monotonic() + END_SECONDS
     while True:
@@ -135,28 +132,28 @@ def locked(stream: IO[Any]) -> bool:
             if time.monotonic() >= ends:
                 return False
             time.sleep(0.1)
-        except OSError:  # not on every file system
+        except OSError:  # a file system without locks
             return True
         else:
             return True
 
 
 def checksum_lines(contents: Mapping[str, bytes]) -> str:
-    """The lines of some files, by their names: `sha256sum -c` takes them."""
+    """The checksums of files, given by name, in the format of `sha256sum`."""
     return "".join(
         f"{hashlib.sha256(content).hexdigest()}  {name}\n" for name, content in contents.items()
     )
 
 
 def verify_checksum(path: Path) -> None:
-    """Compare a file with the checksums beside it, if there are any.
+    """Compare a file with the checksums in its folder, if there are any.
 
     Raises:
-        CheckpointError: the file was changed, has no checksum, or can't be read.
+        CheckpointError: the file is damaged, has no checksum, or can't be read.
     """
     before = None
     try:
-        while (sums := _read(path.with_name(SUMS))) is not None:
+        while (sums := _read_checksums(path.with_name(SUMS))) is not None:
             if path.name not in sums:
                 message = f"no checksum in {SUMS}; the checkpoint is incomplete"
                 raise CheckpointError(f"{path}: {message}")
@@ -165,33 +162,33 @@ def verify_checksum(path: Path) -> None:
                     return
             if sums == before:
                 raise CheckpointError(f"{path}: damaged: its checksum is not the one in {SUMS}")
-            before = sums  # once more, since a run may just have put another checkpoint there
+            before = sums  # once more, since a run may have replaced the checkpoint meanwhile
     except OSError as error:
         raise CheckpointError(f"{error.filename}: {error.strerror}") from error
 
 
-def _read(path: Path) -> dict[str, str] | None:
-    """Checksums by the names of files; None if there are none."""
+def _read_checksums(path: Path) -> dict[str, str] | None:
+    """Read checksums by the names of files; None if there is no such file."""
     if not path.is_file():
         return None
     with path.open("rb") as stream:
         lines = stream.read(_LONGEST).splitlines()
     sums = {}
     for number, line in enumerate(lines, start=1):
-        found = _LINE.fullmatch(line)
-        if not found:
+        match = _LINE.fullmatch(line)
+        if not match:
             raise CheckpointError(f"{path}:{number}: damaged: not a line that sha256sum writes")
-        sums[found[2].decode()] = found[1].decode()
+        sums[match[2].decode()] = match[1].decode()
     return sums
 
 
 def write_whole(directory: Path, contents: Mapping[str, bytes]) -> None:
-    """Write a directory of files in the place of the one that was there.
+    """Write a directory of files, and replace an old one with it.
 
-    The old one stays whole until the new one is: it is moved aside and deleted only then.
+    The old directory is moved aside only when the new one is complete, and then deleted.
 
     Raises:
-        CheckpointError: it can't be written; what was there is still there.
+        CheckpointError: the directory can't be written; the old one is kept.
     """
     new = directory.with_name(temporary_name(directory.name))
     path = directory
@@ -211,12 +208,12 @@ def write_whole(directory: Path, contents: Mapping[str, bytes]) -> None:
 
 
 def temporary_name(name: str) -> str:
-    """The name of a checkpoint while it is written."""
+    """The temporary name of a checkpoint while it is written."""
     return f".{name}.new"
 
 
 def _swap(new: Path, directory: Path) -> None:
-    old = aside(directory)
+    old = backup_path(directory)
     if directory.exists():
         shutil.rmtree(old, ignore_errors=True)
         os.rename(directory, old)
@@ -230,7 +227,7 @@ def _swap(new: Path, directory: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def aside(directory: Path) -> Path:
-    """Where the old directory is moved to."""
+def backup_path(directory: Path) -> Path:
+    """The path that an old directory is moved to while it is replaced."""
     directory = directory.resolve()
     return directory.with_name(f".{directory.name}.old") if directory.name else directory

@@ -1,4 +1,4 @@
-"""Messages on stderr, which may be closed, full or no longer read, and the end by Ctrl-C."""
+"""Messages on stderr, which may be closed, full or broken, and interrupts by Ctrl-C."""
 
 import contextlib
 import os
@@ -13,41 +13,41 @@ INTERRUPTED = 130
 """Exit code of a command that was interrupted."""
 
 
-def print_message(*problems: str) -> None:
-    """Print problems on stderr, one a line, if it can be written.
+def print_message(*messages: str) -> None:
+    """Print messages on stderr, one on each line, unless stderr can't be written.
 
-    What can't be seen is escaped, line ends too: a name can't look like a message.
+    Unprintable characters are escaped, line ends too, so that no name can look like a message.
     """
-    message = "\n".join(map(visible, problems))
+    text = "\n".join(map(visible, messages))
     if sys.stderr:  # None where it is closed
-        print(f"stacktrans: {message}", file=OptionalStream(sys.stderr), flush=True)
+        print(f"stacktrans: {text}", file=OptionalStream(sys.stderr), flush=True)
 
 
 def open_closed_streams() -> None:
-    """Open each standard stream that is closed on the null device.
+    """Open each closed standard stream on the null device.
 
-    Child processes inherit the descriptors. Where one is closed, the next file that the child opens
-    takes its number, and what libraries print ends up there.
+    Child processes inherit the descriptors. If one is closed, the next file that a child opens gets
+    its number, and output of libraries ends up in that file.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            # The lowest free number, so the one that is missing.
+            # The lowest free descriptor is the missing one.
             descriptor = os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(descriptor, True)
             setattr(sys, name, open(descriptor, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
 def discard_output(stream: TextIO) -> None:
-    """Discard everything that is still written."""
-    # Otherwise the interpreter fails again when it flushes what is left at exit.
+    """Discard all further output to a stream."""
+    # Otherwise the interpreter fails again when it flushes the stream at exit.
     with contextlib.suppress(OSError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class OptionalStream:
-    """A stream that takes whatever is written, even when it can no longer be written.
+    """A stream whose output is discarded once it can't be written.
 
-    A reader may leave, a disk be full, a terminal be closed: the work continues without them.
+    The work continues if the reader of a pipe exits, the disk is full or the terminal is closed.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -71,13 +71,13 @@ class OptionalStream:
 
 
 def handle_interrupts() -> None:
-    """Have Ctrl-C end an import at once; elsewhere it raises `KeyboardInterrupt`, as usual."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # or else it is ignored
+    """Make Ctrl-C end the process during imports; elsewhere it raises `KeyboardInterrupt`."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # otherwise it is ignored
         signal.signal(signal.SIGINT, _interrupt)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    # In an import, pydantic turns the exception into another one, and torch aborts.
+    # In imports, pydantic would turn the exception into another one, and torch would abort.
     while frame:
         if frame.f_code.co_filename.startswith("<frozen importlib."):
             os._exit(INTERRUPTED)

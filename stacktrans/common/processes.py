@@ -1,4 +1,4 @@
-"""Processes that work for this one, and end with it."""
+"""Worker processes, which end with the process that started them."""
 
 import os
 import signal
@@ -14,44 +14,47 @@ from multiprocessing import resource_tracker
 from typing import Any, Self
 
 MOST_DEATHS = 2
-"""Work whose process was killed as often as this has failed."""
+"""Work fails when its process was killed this many times."""
 KILLED = "its process was killed"
 _POLL_SECONDS = 0.1
 
 Work = Callable[..., Any]
-"""What a process does: it is called with its arguments and a function that says whether it is not
-wanted any more, and may ask that now and then to leave off."""
+"""A function that a process calls with arguments, and with a function that returns whether the work
+is cancelled, which it may call from time to time in order to stop early."""
 
 
 def cores() -> int:
-    """How many processes this machine runs at the same time."""
+    """The number of processor cores that are available."""
     from joblib import cpu_count
 
     return int(cpu_count())
 
 
 class Process:
-    """A process, one of so many, with its share of the machine's threads.
+    """A worker process with a share of the machine's threads.
 
-    Ctrl-C is blocked in it from its start, since what it imports could not handle that; that and
-    SIGTERM are for this process alone, which tells the other what is not wanted any more.
+    It ignores Ctrl-C, from its start since imports could not handle it, and SIGTERM; the process
+    that started it handles them, and cancels its work.
+
+    Args:
+        count: number of processes that share the threads.
     """
 
-    def __init__(self, of: int) -> None:
+    def __init__(self, count: int) -> None:
         from joblib.externals.loky.backend import get_context
         from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
-        # One that has grown by hundreds of megabytes is replaced, and reads again what it has left.
+        # loky replaces a process that has grown by hundreds of megabytes, with this warning.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
-        threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // of))
-        self._unwanted = get_context().Event()
+        threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // count))
+        self._cancelled = get_context().Event()
         self._executor = ProcessPoolExecutor(
             1,
             initializer=_end_with,
-            initargs=(os.getpid(), self._unwanted),
+            initargs=(os.getpid(), self._cancelled),
             env={"OMP_NUM_THREADS": threads},
         )
-        resource_tracker.ensure_running()  # which would unblock the signal
+        resource_tracker.ensure_running()  # now, since it would unblock the signal
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             self._executor.submit(int)  # starts the process
@@ -59,25 +62,25 @@ class Process:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def submit(self, work: Work, *arguments: Any) -> Future[Any]:
-        """Have it do something; raises `BrokenProcessPool` if it was killed."""
-        done: Future[Any] = self._executor.submit(_work_here, work, *arguments)
-        return done
+        """Start work in the process; raises `BrokenProcessPool` if it was killed."""
+        future: Future[Any] = self._executor.submit(_run_here, work, *arguments)
+        return future
 
-    def leave_off(self) -> None:
-        """Tell it that its work is not wanted any more."""
-        self._unwanted.set()
+    def cancel(self) -> None:
+        """Cancel the work of the process."""
+        self._cancelled.set()
 
     def close(self) -> None:
-        """Kill it."""
+        """Kill the process."""
         self._executor.shutdown(kill_workers=True)
 
 
-_unwanted: Any = None
-"""The event that asks this `Process` to stop."""
+_cancelled: Any = None
+"""The event that cancels the work of this process, if it is a worker."""
 
 
-def _end_with(parent: int, unwanted: Any) -> None:
-    """Have this process end when the other is killed, so that another can take over at once."""
+def _end_with(parent: int, cancelled: Any) -> None:
+    """Make this process end soon after its parent."""
 
     def watch() -> None:
         while os.getppid() == parent:
@@ -85,99 +88,99 @@ def _end_with(parent: int, unwanted: Any) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    global _unwanted
-    _unwanted = unwanted
+    global _cancelled
+    _cancelled = cancelled
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
-def _work_here(work: Work, *arguments: Any) -> Any:
-    return work(*arguments, _unwanted.is_set)
+def _run_here(work: Work, *arguments: Any) -> Any:
+    return work(*arguments, _cancelled.is_set)
 
 
-class Here:
-    """This process in the place of a `Process`: what is submitted is done at once."""
+class ThisProcess:
+    """This process with the interface of a `Process`; it does its work when it is submitted."""
 
-    def __init__(self, unwanted: Callable[[], bool]) -> None:
-        self._unwanted = unwanted
+    def __init__(self, cancelled: Callable[[], bool]) -> None:
+        self._cancelled = cancelled
 
     def submit(self, work: Work, *arguments: Any) -> Future[Any]:
-        """Do something."""
-        done = Future[Any]()
-        done.set_result(work(*arguments, self._unwanted))
-        return done
+        """Do the work, and return its result in a finished future."""
+        future = Future[Any]()
+        future.set_result(work(*arguments, self._cancelled))
+        return future
 
-    def leave_off(self) -> None:
-        """Nothing is being done."""
+    def cancel(self) -> None:
+        """Do nothing, since no work is running."""
 
     def close(self) -> None:
-        """Nothing is to be killed."""
+        """Do nothing, since there is no other process."""
 
 
 class Pool:
-    """Processes that each work on one thing at a time.
+    """A pool of processes, each of which does one piece of work at a time.
 
-    Work that has a name is given to the process that has worked on that name before, if it is free:
-    it may remember something. If the process is killed meanwhile, another does it again.
+    Work with a name is given to the process that has worked under that name before, if it is free,
+    since the process may have cached something. Work of a process that was killed is repeated.
 
     Args:
-        count: of processes.
-        unwanted: whether work is not wanted any more, which it can ask, too.
-        here: whether it is this process itself that works.
+        count: number of processes.
+        cancelled: whether all work is cancelled; work can call it, too.
+        here: whether this process does the work.
     """
 
-    def __init__(self, count: int, unwanted: Callable[[], bool], here: bool = False) -> None:
-        self._unwanted = unwanted
-        self._new: Callable[[], Process | Here]
-        self._new = partial(Here, unwanted) if here else partial(Process, count)
+    def __init__(self, count: int, cancelled: Callable[[], bool], here: bool = False) -> None:
+        self._cancelled = cancelled
+        self._new: Callable[[], Process | ThisProcess]
+        self._new = partial(ThisProcess, cancelled) if here else partial(Process, count)
         self._free = [self._new() for _ in range(count)]
-        self._working: dict[Future[Any], tuple[str, Process | Here, Work]] = {}
-        self._known: dict[str, Process | Here] = {}
+        self._running: dict[Future[Any], tuple[str, Process | ThisProcess, Work]] = {}
+        self._last_process: dict[str, Process | ThisProcess] = {}
         self._deaths = Counter[str]()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in (*self._free, *(process for _, process, _ in self._working.values())):
+        for process in (*self._free, *(process for _, process, _ in self._running.values())):
             process.close()
 
     @property
     def is_free(self) -> bool:
-        """Whether a process has nothing to do."""
+        """Whether a process is free."""
         return bool(self._free)
 
     @property
     def at_work(self) -> list[str]:
-        """The names of what is worked on."""
-        return [name for name, *_ in self._working.values()]
+        """The names of running work."""
+        return [name for name, *_ in self._running.values()]
 
     def submit(self, works: Mapping[str, Work]) -> None:
-        """Have a free process do one of several works, by their names."""
-        known = {name: self._known[name] for name in works if name in self._known}
-        both = ((name, process) for name, process in known.items() if process in self._free)
-        first = next((name for name in works if name not in known), next(iter(works)))
-        name, process = next(both, (first, self._free[-1]))
+        """Have a free process do one of several pieces of work, given by name."""
+        last = {name: self._last_process[name] for name in works if name in self._last_process}
+        cached = ((name, process) for name, process in last.items() if process in self._free)
+        first = next((name for name in works if name not in last), next(iter(works)))
+        name, process = next(cached, (first, self._free[-1]))
         self._free.remove(process)
         try:
             future = process.submit(works[name])
-        except BrokenProcessPool:  # it was killed while it had nothing to do
+        except BrokenProcessPool:  # it was killed while it was free
             process = self._new()
             future = process.submit(works[name])
-        self._working[future], self._known[name] = (name, process, works[name]), process
+        self._running[future], self._last_process[name] = (name, process, works[name]), process
 
     def finished(self) -> Iterator[tuple[str, Any]]:
-        """Wait until something is done, and give the names and results of what is.
+        """Wait until some work is finished, and yield its names and results.
 
-        The result is `KILLED` where several processes were killed.
+        The result is `KILLED` if the processes that did the work were killed repeatedly.
         """
         done: set[Future[Any]] = set()
-        while self._working and not done:
-            if self._unwanted():
-                for _, process, _ in self._working.values():
-                    process.leave_off()
-            done = wait(self._working, _POLL_SECONDS, FIRST_COMPLETED).done
+        while self._running and not done:
+            if self._cancelled():
+                for _, process, _ in self._running.values():
+                    process.cancel()
+            done = wait(self._running, _POLL_SECONDS, FIRST_COMPLETED).done
         for future in done:
-            name, process, work = self._working.pop(future)
+            name, process, work = self._running.pop(future)
             killed = isinstance(future.exception(), BrokenProcessPool)
             self._free.append(self._new() if killed else process)
             self._deaths[name] = self._deaths[name] + 1 if killed else 0

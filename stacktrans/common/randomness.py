@@ -1,6 +1,6 @@
-"""Random numbers: each draw has a generator of its own, from a seed, a purpose and an index.
+"""Random numbers: a generator for each draw, from a seed, a purpose and indices.
 
-So a resumed run draws what an uninterrupted one would have drawn.
+A resumed run therefore draws the same numbers as an uninterrupted one.
 """
 
 from enum import IntEnum
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Purpose(IntEnum):
-    """What random numbers are for; each purpose has a stream of its own."""
+    """The purpose of random numbers; each purpose has a separate stream."""
 
     TRAINING = 0
     VALIDATION = 1

@@ -1,4 +1,4 @@
-"""Reading files: whole, packed, as JSON, once from a stream, or line by line as they come."""
+"""Reading files and streams: text, compressed files, JSON, and lines as they arrive."""
 
 import gzip
 import io
@@ -10,7 +10,6 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -18,47 +17,47 @@ from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.messages import print_message
 
 STDIN = Path("-")
-"""What stands for standard input among files."""
+"""The file name of standard input."""
 MOST_BYTES = 1 << 24
-"""The largest file of settings or of a run's records that is read."""
+"""The maximum size of a file of settings or of records of a run."""
 MOST_DIGITS = 1000
-"""The longest whole number in JSON, in characters."""
+"""The maximum length of a whole number in JSON, in characters."""
 _OPEN_ALREADY = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
-"""Names of files that this process has open, such as a shell's <(...)."""
+"""Paths of files that this process has open, such as those of <(...) in a shell."""
 
 PACKED = ".gz"
-"""What the name of a file ends with that is packed by gzip."""
-PACKED_BEGINS = b"\x1f\x8b"
-"""What the content of such a file begins with, and no text in UTF-8."""
+"""The suffix of files compressed by gzip."""
+GZIP_MAGIC = b"\x1f\x8b"
+"""The first bytes of a file compressed by gzip, which are not valid UTF-8."""
 MOST_CONTENT = 1 << 30
-"""The most bytes that are read of a file, packed or not."""
-_held: dict[tuple[Path, Any], bytes] = {}
-"""What has come from streams."""
+"""The maximum size of a file of pairs or lines, in bytes, before and after decompression."""
+_stream_contents: dict[tuple[Path, Any], bytes] = {}
+"""The contents of streams that were read, by path and version."""
 LONGEST = 1_000_000
-"""The longest source that can be asked for, in symbols."""
+"""The maximum length of a source, in symbols."""
 DEEPEST = 10_000
-"""The greatest depth of derivations that can be asked for."""
+"""The maximum depth of derivations."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""What some editors begin a file in UTF-8 with."""
+"""The first bytes of a file in UTF-8 written by some editors."""
 LINES_AT_ONCE = 4096
 BYTES_AT_ONCE = 1 << 17
-"""So much is answered at once, and some more where a line is long: the next answers wait for it."""
+"""A group of lines has at most this many bytes, plus the rest of its last line."""
 CHUNK = 1 << 16
 LONGEST_LINE = 1 << 24
-"""The longest line that is read, in bytes; a source has at most `LONGEST` symbols."""
+"""The maximum length of a line, in bytes; a source has at most `LONGEST` symbols."""
 _WORD = re.compile(r"[^ \t\n\r\f\v]+")
 
 
 def name_of(path: Path) -> str:
-    """What a file is called in messages."""
+    """The name of a file in messages."""
     return "standard input" if path == STDIN else str(path)
 
 
 def check_readable(path: str | os.PathLike[str]) -> None:
-    """Raise `UsageError` unless something is a file that can be read without waiting for it.
+    """Raise `UsageError` unless a path is a file that can be read without waiting.
 
-    A named pipe would wait until somebody writes to it, and a device may never end. What this
-    process has open already, such as /dev/stdin, is fine.
+    Reading a named pipe waits for a writer, and a device may never end. Files that this process
+    has open, such as /dev/stdin, are accepted.
     """
     try:
         mode = os.stat(path).st_mode
@@ -74,25 +73,22 @@ def check_readable(path: str | os.PathLike[str]) -> None:
 
 
 def is_open_descriptor(path: str | os.PathLike[str]) -> bool:
-    """Whether a name is of what this process has open; to another process it is something else."""
+    """Whether a path is that of a file that this process has open, and other processes do not."""
     return _OPEN_ALREADY.fullmatch(os.fspath(path)) is not None
 
 
-@contextmanager
-def opened(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
-    """A file to read from; raises `UsageError` as `check_readable` does, or if it can't be read."""
+def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a file for reading; raises `UsageError` if it is none or can't be read."""
     check_readable(path)
     try:
-        stream = open(path, "rb")  # noqa: SIM115 - closed below
+        return open(path, "rb")
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    with stream:
-        yield stream
 
 
 def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
-    """The content of a file; raises `UsageError` if it can't be read, or has more bytes."""
-    with opened(path) as stream:
+    """Read a file; raises `UsageError` if it can't be read, or has more than `most` bytes."""
+    with open_file(path) as stream:
         try:
             content = stream.read(-1 if most is None else most + 1)
         except OSError as error:
@@ -109,7 +105,7 @@ def check_size(name: str, content: bytes, most: int) -> None:
 
 
 def read_text(path: str | os.PathLike[str], most: int | None = MOST_BYTES) -> str:
-    """The text of a file; raises `UsageError` as `read_bytes` does, or if it is not in UTF-8."""
+    """Read a file in UTF-8; raises `UsageError` if it can't be read, or has too many bytes."""
     try:
         return read_bytes(path, most).decode("utf-8")
     except UnicodeDecodeError as error:
@@ -117,11 +113,11 @@ def read_text(path: str | os.PathLike[str], most: int | None = MOST_BYTES) -> st
 
 
 def parsed_json(text: str | bytes) -> Any:
-    """The value of a JSON text.
+    """Parse JSON.
 
     Raises:
-        ValueError: it is not one, is nested too deeply, has a key twice in an object or a whole
-            number of too many digits; the message says which.
+        ValueError: the text is not JSON, is nested too deeply, repeats a key of an object, or has a
+            whole number with too many digits; the message says which.
     """
     try:
         return json.loads(text, object_pairs_hook=_as_object, parse_int=_as_integer)
@@ -136,11 +132,11 @@ def parsed_json(text: str | bytes) -> Any:
 
 
 def _as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         keys = [key for key, _ in pairs]
         raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} repeats")
-    return found
+    return result
 
 
 def _as_integer(text: str) -> int:
@@ -150,7 +146,7 @@ def _as_integer(text: str) -> int:
 
 
 def json_lines(path: Path) -> Iterator[Any]:
-    """The values of the lines of a file of JSON.
+    """Read a file of JSON lines.
 
     Raises:
         UsageError: the file can't be read.
@@ -164,19 +160,19 @@ def json_lines(path: Path) -> Iterator[Any]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether what is there comes to this process alone, and perhaps only once."""
+    """Whether a path is a stream of this process, which can perhaps be read only once."""
     return path == STDIN or is_open_descriptor(path)
 
 
 def read_content(path: str | os.PathLike[str]) -> bytes:
-    """What is in a file or in standard input, unpacked.
+    """Read a file, possibly compressed, or standard input.
 
     Raises:
-        UsageError: it can't be read, is not whole, or has more than `MOST_CONTENT` bytes.
+        UsageError: it can't be read, is truncated, or has more than `MOST_CONTENT` bytes.
     """
     path = Path(path)
-    content = _only_once(path) if is_stream(path) else read_bytes(path, MOST_CONTENT)
-    if path.suffix == PACKED or content.startswith(PACKED_BEGINS):
+    content = _stream_content(path) if is_stream(path) else read_bytes(path, MOST_CONTENT)
+    if path.suffix == PACKED or content.startswith(GZIP_MAGIC):
         name = name_of(path)
         try:
             content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_CONTENT + 1)
@@ -187,35 +183,35 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
 
 
 def file_version(path: Path) -> Any:
-    """Changes when a file does; of streams, when there is another."""
+    """A value that changes when a file is written, or a stream is replaced by another."""
     if path == STDIN:
         return sys.stdin and sys.stdin.buffer
     try:
         state = os.stat(path)
-    except (OSError, ValueError):  # which will be said when it is read
+    except (OSError, ValueError):  # reported when the file is read
         return None
-    as_it_is = (state.st_size, state.st_mtime_ns) if stat.S_ISREG(state.st_mode) else ()
-    return state.st_dev, state.st_ino, *as_it_is
+    modified = (state.st_size, state.st_mtime_ns) if stat.S_ISREG(state.st_mode) else ()
+    return state.st_dev, state.st_ino, *modified
 
 
-def _only_once(path: Path) -> bytes:
-    """What comes from a stream, which is kept, since it may be asked for again."""
+def _stream_content(path: Path) -> bytes:
+    """The content of a stream, which is kept, since a stream can be read only once."""
     stream = file_version(path)
     if stream is None and path == STDIN:
         raise UsageError(f"{name_of(path)}: closed; expected pairs or lines from there")
-    if (path, stream) not in _held:
-        for other in [other for other in _held if other[0] == path]:
-            del _held[other]
-        if path == STDIN and sys.stdin.isatty():  # as where a run that was fed by a pipe is resumed
+    if (path, stream) not in _stream_contents:
+        for other in [other for other in _stream_contents if other[0] == path]:
+            del _stream_contents[other]
+        if path == STDIN and sys.stdin.isatty():  # such as a resumed run that read from a pipe
             print_message("waiting for pairs or lines from the terminal; end them with Ctrl-D")
         read = stream.read(MOST_CONTENT + 1) if path == STDIN else read_bytes(path, MOST_CONTENT)
         check_size(name_of(path), read, MOST_CONTENT)
-        _held[path, stream] = read
-    return _held[path, stream]
+        _stream_contents[path, stream] = read
+    return _stream_contents[path, stream]
 
 
 def decode_line(line: bytes) -> str:
-    """A line without its end; raises `StacktransError` if it is too long or not text."""
+    """Decode a line without its line end; raises `StacktransError` if it is too long or no text."""
     if len(line) > LONGEST_LINE:
         raise StacktransError(f"more than {LONGEST_LINE} bytes in a line; expected fewer")
     if b"\0" in line:
@@ -231,25 +227,25 @@ def decode_line(line: bytes) -> str:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of a string: what stands between spaces, tabs and the like of ASCII.
+    """Split a string at ASCII whitespace.
 
-    Other spaces of Unicode are part of words, since they could not be written back.
+    Other spaces of Unicode remain part of words, so that joining words with spaces restores them.
     """
     return _WORD.findall(text)
 
 
 class Unreadable(StacktransError):
-    """What comes in can't be read."""
+    """An input can't be read."""
 
 
 class LinePiece(NamedTuple):
     """A line, or a part of one.
 
     Attributes:
-        raw: what was read, without the line's end; of a line that is longer than
-            `LONGEST_LINE`, no more than shows that.
-        begins: whether the line begins with it.
-        ends: whether the line ends with it.
+        raw: its bytes, without the line end; a line longer than `LONGEST_LINE` is truncated to a
+            piece that is still longer.
+        begins: whether it is the beginning of the line.
+        ends: whether it is the end of the line.
     """
 
     raw: bytes
@@ -258,14 +254,14 @@ class LinePiece(NamedTuple):
 
 
 def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[LinePiece]]:
-    """Lines as they come: as many as are there already, but without waiting for more.
+    """Read lines in groups, each with all lines that can be read without waiting.
 
     Args:
         descriptor: an open file or pipe.
-        parts: whether not to wait for the end of a line either.
+        parts: whether a group may end with an incomplete line.
 
     Raises:
-        Unreadable: it can't be read; the message says why.
+        Unreadable: the file can't be read; the message says why.
     """
     is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
     group: list[LinePiece] = []
@@ -286,7 +282,7 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[LinePiece
             break
         if first:
             while chunk != BYTE_ORDER_MARK and BYTE_ORDER_MARK.startswith(chunk):
-                more = _next_bytes(descriptor)  # the mark may come bit by bit, too
+                more = _next_bytes(descriptor)  # the mark may arrive in parts, too
                 chunk += more
                 if not more:
                     break
@@ -305,17 +301,17 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[LinePiece
 
 
 def _next_bytes(descriptor: int) -> bytes:
-    """What comes next, waiting for it; raises `Unreadable`."""
+    """Read the next bytes, waiting for them; raises `Unreadable`."""
     while True:
         try:
             return os.read(descriptor, CHUNK)
-        except BlockingIOError:  # somebody has set it so
+        except BlockingIOError:  # the descriptor is non-blocking
             select.select([descriptor], [], [])
         except OSError as error:
             raise Unreadable(str(error.strerror)) from error
 
 
 def check_length(length: int) -> None:
-    """Raise `StacktransError` if a string is longer than any that a model is asked about."""
+    """Raise `StacktransError` if a string is longer than `LONGEST`."""
     if length > LONGEST:
         raise StacktransError(f"a string of {length} symbols; expected at most {LONGEST}")

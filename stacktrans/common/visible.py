@@ -1,4 +1,4 @@
-"""Text for people: escaped so that it can do nothing to a terminal, quoted, and listed."""
+"""Text for people: escaping unprintable characters, quoting for shells, lists and counts."""
 
 import json
 import math
@@ -10,16 +10,16 @@ from typing import Any
 
 
 def visible(text: str, keep: str = "") -> str:
-    """A text with what can't be seen escaped as in a Python string, such as `\\x1b`.
+    """Escape unprintable characters as in a Python string, such as `\\x1b`.
 
-    That is control and format characters (so what changes the direction of writing), lone
-    surrogates, and what no character is assigned to; spaces stay, and the characters of `keep`.
+    These are control and format characters (such as those that change the direction of writing),
+    lone surrogates and unassigned code points, but not spaces, nor the characters of `keep`.
     """
     return _escaped(text, repr, keep)
 
 
 def one_line(text: str) -> str:
-    """A text of any number of lines as a single one, with what can't be seen escaped."""
+    """Join the lines of a text, and escape unprintable characters."""
     return visible(" ".join(text.split()))
 
 
@@ -27,19 +27,19 @@ def _escaped(text: str, quoted: Callable[[str], str], keep: str = "") -> str:
     if text.isprintable():
         return text
     return "".join(
-        character if character in keep or _has_a_form(character) else quoted(character)[1:-1]
+        character if character in keep or _is_visible(character) else quoted(character)[1:-1]
         for character in text
     )
 
 
-def _has_a_form(character: str) -> bool:
+def _is_visible(character: str) -> bool:
     return character.isprintable() or unicodedata.category(character) == "Zs"
 
 
 def json_text(value: Any) -> str:
-    """A value as JSON in one line, with what can't be seen escaped.
+    """A value as a line of JSON, with unprintable characters escaped.
 
-    NaN and infinity are null; other values that JSON does not have are text.
+    NaN and infinity become null; other values that JSON does not have become text.
     """
     text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False, default=str)
     return _escaped(text, json.dumps)
@@ -54,22 +54,22 @@ def _finite(value: Any) -> Any:
 
 
 def shell_text(words: Sequence[str]) -> str:
-    """A command line of these words; one that can't be seen is quoted as `$'...'`, as bash does."""
+    """Words quoted as a command line; unprintable ones as `$'...'`, which bash understands."""
     return " ".join(map(_shell_word, words))
 
 
 def _shell_word(word: str) -> str:
-    if all(map(_has_a_form, word)):
+    if all(map(_is_visible, word)):
         return shlex.quote(word)
     return "$'" + "".join(f"\\{byte:03o}" for byte in os.fsencode(word)) + "'"
 
 
 def listed(names: Iterable[str], last: str = "and") -> str:
-    """Names in a row: "a", "a and b", "a, b and c"; with another word before the last, if given."""
+    """An enumeration: "a", "a and b", "a, b and c"; `last` is the word before the last name."""
     *others, final = [*names] or [""]
     return f"{', '.join(others)} {last} {final}" if others else final
 
 
 def counted(count: int, one: str, several: str = "") -> str:
-    """A number of things: "1 rule", "1,200 rules"; `several` is what they are called, if not so."""
+    """A count with a noun: "1 rule", "1,200 rules"; `several` is an irregular plural."""
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"

@@ -30,7 +30,7 @@ from stacktrans.common.files import CONFIG as CONFIG
 from stacktrans.common.files import (
     MACHINE,
     SUMS,
-    aside,
+    backup_path,
     checksum_lines,
     is_checkpoint,
     is_race,
@@ -265,7 +265,7 @@ def locate(name: str | Path) -> Path:
         paths.append(shipped("checkpoints") / given.name)
     for path in paths:
         for place in (path, path / "best", path / "last"):
-            for candidate in (place, aside(place)):
+            for candidate in (place, backup_path(place)):
                 if is_checkpoint(candidate):
                     return candidate
     if not given.exists():
@@ -427,7 +427,7 @@ def load_training(directory: Path) -> dict[str, Any]:
 
 def last_checkpoint(run: Path) -> Path:
     """The directory of a run's last checkpoint; raises `CheckpointError` if it has none."""
-    for candidate in (run / "last", aside(run / "last")):
+    for candidate in (run / "last", backup_path(run / "last")):
         if (candidate / TRAINING).is_file():
             return candidate
     raise CheckpointError(f"{run}: no run to resume here; expected a directory made by train")

@@ -174,7 +174,7 @@ def on_this_machine(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[
     for job in jobs:  # a process that was killed has left it
         _note_not_running(job)
     left, begun = deque(jobs), dict[str, Job]()
-    with Pool(min(workers or cores(), len(jobs)), unwanted=lambda: False) as pool:
+    with Pool(min(workers or cores(), len(jobs)), cancelled=lambda: False) as pool:
         while left or pool.at_work:
             while left and pool.is_free:
                 job = left.popleft()

@@ -365,7 +365,7 @@ class SpeculativeAttempts:
             return None
         (process, done), place = self.running.pop(number), self.folder / str(number)
         if has_last(place):  # if it has not begun, there is nothing to wait for
-            process.leave_off()
+            process.cancel()
             wait([done])
         process.close()
         return place
