@@ -26,7 +26,7 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     # Set and then deleted, so that whatever a test makes of it is undone.
     monkeypatch.setenv(registry.PLUGINS, "")
     monkeypatch.delenv(registry.PLUGINS)
-    monkeypatch.setattr(registry, "_loaded", {})
+    monkeypatch.setattr(registry, "_plugins", {})
 
 
 @pytest.fixture

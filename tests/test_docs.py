@@ -181,7 +181,7 @@ def check_shell(text: str) -> None:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where a page's examples run, in order, with the checkpoints beside them and no plugins."""
     monkeypatch.setenv(registry.PLUGINS, "")
-    monkeypatch.setattr(registry, "_loaded", {})
+    monkeypatch.setattr(registry, "_plugins", {})
     shutil.copytree(ROOT / "checkpoints", tmp_path / "checkpoints")
     shutil.copytree(DOCS / "data", tmp_path / "docs" / "data")
     (tmp_path / "docs" / "images").mkdir()

@@ -1,8 +1,7 @@
-"""Memories, controllers and task generators by name; none is imported before it is asked for.
+"""Registries of memories, controllers and task generators, which are imported when they are loaded.
 
-A new one of this package is a class and a line in a table at the end of this file. One of
-others comes from an installed package, through an entry point, or from a plugin file (see
-docs/extending.md).
+A built-in one is a class and a line in a table at the end of this file. Others come from entry
+points of installed packages, or from plugin files (see docs/extending.md).
 """
 
 import functools
@@ -28,48 +27,56 @@ if TYPE_CHECKING:
 
 
 _PACKAGE = str(Path(__file__).parent.parent)
-_foreign: dict[str, ModuleType] = {}
-"""Modules with code of others, by their files. Python clears those that are still held when it
-ends, which writes what is left in files that they have open."""
+_plugin_modules: dict[str, ModuleType] = {}
+"""The modules of plugins, by file. The references keep them alive until Python exits, and clears
+modules, which flushes files that they have open."""
 PLUGINS = "STACKTRANS_PLUGINS"
-"""The environment variable with the plugin files, so that processes started from here know them."""
+"""The environment variable with the paths of plugin files, for processes started from here."""
 
 
 class LazyModule:
-    """A module, imported when one of its names is first asked for.
+    """A module that is imported when one of its names is first used.
 
-    `LazyModule("torch")` stands at the top of a file whose classes are described without torch, and
-    compute with it.
+    `LazyModule("torch")` is for files whose classes can be described without torch.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(importlib.import_module(self._name), name)
-        setattr(self, name, found)
-        return found
+        value = getattr(importlib.import_module(self._name), name)
+        setattr(self, name, value)
+        return value
 
 
 class UnknownName(UsageError, ValueError):
-    """A name is not of any class of a kind; where values are validated, it is a wrong value."""
+    """A name that a registry does not have; a `ValueError`, so that pydantic reports it."""
 
 
 class Plugin(NamedTuple):
-    """A plugin file, by the name it was given by, and its classes of each kind by their names."""
+    """A plugin file.
+
+    Attributes:
+        name: the path as it was given.
+        classes: its classes by kind and name.
+    """
 
     name: str
     classes: Mapping[str, Mapping[str, type]]
 
 
-_loaded: dict[str, Plugin] = {}
-"""By their paths."""
+_plugins: dict[str, Plugin] = {}
+"""The loaded plugin files, by resolved path."""
 
 
 class Registry:
-    """The classes of a kind such as "memory", which extend a base, as `module:name`.
+    """The classes of one kind, by name.
 
-    Those of this package are given by their names, others are in a group of entry points.
+    Args:
+        kind: such as "memory".
+        group: of entry points.
+        base: the base class that all have, as `module:name`.
+        builtin: the built-in classes, as `module:name`.
     """
 
     def __init__(self, kind: str, group: str, base: str, builtin: Mapping[str, str]) -> None:
@@ -79,13 +86,13 @@ class Registry:
         return name in self.builtin or name in self.names()
 
     def installed(self) -> list[str]:
-        """The names of this package's and of installed packages', for which nothing is run."""
+        """Built-in names and those of installed packages; imports nothing."""
         return [*self.builtin, *self._entry_points]
 
     def names(self) -> list[str]:
-        """All names; raises `UsageError` if a plugin file cannot be used."""
+        """All names; raises `UsageError` if a plugin file can't be loaded."""
         use_plugins()
-        return [*self.installed(), *self._in_files()]
+        return [*self.installed(), *self._plugin_classes()]
 
     def check(self, name: str) -> None:
         """Raise `UnknownName` if a name is unknown."""
@@ -95,110 +102,110 @@ class Registry:
             raise UnknownName(f"{message}{hint}")
 
     def load(self, name: str) -> Any:
-        """The class of a name; raises `UsageError` if it is unknown or can't be loaded."""
+        """Load the class of a name; raises `UsageError` if it is unknown or can't be imported."""
         if name in self.builtin:
             module, _, attribute = self.builtin[name].partition(":")
             return getattr(importlib.import_module(module), attribute)
         self.check(name)
-        in_files = self._in_files()
-        return in_files[name][1] if name in in_files else self._imported(name)
+        plugins = self._plugin_classes()
+        return plugins[name][1] if name in plugins else self._load_entry_point(name)
 
     def origin(self, name: str) -> str | None:
-        """Where the class of a name comes from, to say so; None if it is of this package."""
+        """The package or plugin file of the class of a name; None if it is built in."""
         if name in self.builtin:
             return None
         if name in self._entry_points:
             return _package(self._entry_points[name])
-        return f"plugin {self._in_files()[name][0]}"
+        return f"plugin {self._plugin_classes()[name][0]}"
 
     def canonical(self, name: str) -> str:
-        """The one way in which a name is written."""
+        """The canonical form of a name."""
         return name
 
-    def holds(self, found: object) -> bool:
-        """Whether something is a class of this kind; its base need not have been imported."""
-        return isinstance(found, type) and self.base in {
-            f"{each.__module__}:{each.__qualname__}" for each in found.__mro__[1:]
+    def has_base(self, value: object) -> bool:
+        """Whether a value is a class that extends the base, which is not imported for this."""
+        return isinstance(value, type) and self.base in {
+            f"{each.__module__}:{each.__qualname__}" for each in value.__mro__[1:]
         }
 
     @functools.cached_property
     def _entry_points(self) -> "dict[str, EntryPoint]":
-        from importlib.metadata import entry_points  # takes its time
+        from importlib.metadata import entry_points  # slow to import
 
-        found: dict[str, EntryPoint] = {}
+        points: dict[str, EntryPoint] = {}
         for point in entry_points(group=self.group):
-            if point.name in self.builtin or point.name in found:
-                other = _package(found[point.name]) if point.name in found else "stacktrans"
-                raise UsageError(f"{_package(point)}: {self._clash(point.name, other)}")
-            found[point.name] = point
-        return found
+            if point.name in self.builtin or point.name in points:
+                other = _package(points[point.name]) if point.name in points else "stacktrans"
+                raise UsageError(f"{_package(point)}: {self._taken(point.name, other)}")
+            points[point.name] = point
+        return points
 
-    def _imported(self, name: str) -> Any:
+    def _load_entry_point(self, name: str) -> Any:
         point = self._entry_points[name]
-        where = f"{_package(point)}: {self.kind} {name}"
+        origin = f"{_package(point)}: {self.kind} {name}"
         try:
-            found = point.load()
+            value = point.load()
         except (Exception, SystemExit) as error:
-            raise UsageError(f"{where}: {_said(error)}") from error
-        if not self.holds(found):
-            raise UsageError(f"{where}: {point.value} does not extend {self.base}")
-        if problem := self._lack(found):
-            raise UsageError(f"{where}: {problem}")
-        _note(sys.modules[found.__module__])
-        return found
+            raise UsageError(f"{origin}: {_import_error(error)}") from error
+        if not self.has_base(value):
+            raise UsageError(f"{origin}: {point.value} does not extend {self.base}")
+        if problem := self._missing_methods(value):
+            raise UsageError(f"{origin}: {problem}")
+        _remember(sys.modules[value.__module__])
+        return value
 
-    def _in_files(self) -> dict[str, tuple[str, type]]:
-        """The plugin files and classes of names in plugin files."""
+    def _plugin_classes(self) -> dict[str, tuple[str, type]]:
+        """The plugin file and class of each name that is defined in a plugin file."""
         return {
             name: (plugin.name, each)
-            for plugin in _loaded.values()
+            for plugin in _plugins.values()
             for name, each in plugin.classes[self.kind].items()
         }
 
-    def defined_in(self, module: ModuleType, file: str) -> dict[str, type]:
+    def classes_in(self, module: ModuleType, file: str) -> dict[str, type]:
         """The classes of this kind in a plugin file; raises `UsageError` if one can't be used."""
-        found: dict[str, type] = {}
-        own = (each for each in vars(module).values() if self.holds(each))
-        for each in own:
-            if each.__module__ != module.__name__ or "name" not in vars(each):
+        classes: dict[str, type] = {}
+        for value in vars(module).values():
+            if not self.has_base(value) or value.__module__ != module.__name__:
                 continue
-            if problem := self._problem(each, found, file):
-                # A line is looked for only now, since that takes long in a file of many classes.
-                line = inspect.getsourcelines(each)[1]
+            if "name" not in vars(value):
+                continue
+            if problem := self._problem(value, classes, file):
+                line = inspect.getsourcelines(value)[1]
                 raise UsageError(f"plugin {file}:{line}: {problem}")
-            found[vars(each)["name"]] = each
-        return found
+            classes[value.name] = value
+        return classes
 
-    def _problem(self, found: type, known: Mapping[str, type], file: str) -> str | None:
-        """Why a class of a plugin file can't be used beside those known of it, if it can't."""
-        name = vars(found)["name"]
+    def _problem(self, plugin: type, others: Mapping[str, type], file: str) -> str | None:
+        """The reason why a class of a plugin file can't be used, if any."""
+        name = vars(plugin)["name"]
         if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
-            return f"the name of {found.__name__} is {name!r}; expected a word"
-        if name in known:
-            return self._clash(name, f"plugin {file}")
-        if name in self.installed() or name in self._in_files():
-            return self._clash(name, self.origin(name) or "stacktrans")
-        return self._lack(found)
+            return f"the name of {plugin.__name__} is {name!r}; expected a word"
+        if name in others:
+            return self._taken(name, f"plugin {file}")
+        if name in self.installed() or name in self._plugin_classes():
+            return self._taken(name, self.origin(name) or "stacktrans")
+        return self._missing_methods(plugin)
 
-    def _lack(self, found: type) -> str | None:
-        """What a class lacks that every one of its kind has, if anything."""
-        missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
-        return f"{self.kind} {found.__name__} lacks {missing}" if missing else None
+    def _missing_methods(self, plugin: type) -> str | None:
+        """A message about abstract methods that a class lacks, if any."""
+        missing = ", ".join(sorted(getattr(plugin, "__abstractmethods__", ())))
+        return f"{self.kind} {plugin.__name__} lacks {missing}" if missing else None
 
-    def _clash(self, name: str, other: str) -> str:
+    def _taken(self, name: str, other: str) -> str:
         return f"{self.kind} {name}: {other} has one of this name"
 
 
 class Memories(Registry):
-    """Those of memories, of which several may stand side by side: queue+stack, 2*stack+queue.
+    """The registry of memories, several of which can be combined, as in queue+stack.
 
-    Such a name is written in one way: without spaces, and the same in a row counted.
+    The canonical form of a combination has no spaces, and counts repetitions: 2*stack+queue.
     """
 
     MOST = 16
-    """The most that stand side by side."""
+    """The most memories of a combination."""
     ALONE = ("stack-rnn", "list-rnn", "none")
-    """What can't stand beside others: what has settings of its own, or nothing to push to."""
+    """Memories that can't be combined: they have their own settings, or nothing to push to."""
 
     def __contains__(self, name: object) -> bool:
         try:
@@ -220,48 +227,48 @@ class Memories(Registry):
         return ", ".join(filter(None, origins)) or None
 
     def canonical(self, name: str) -> str:
-        """A name in the one way in which it is written; an unknown one as it is."""
+        """The canonical form of a name; an unknown name is returned as it is."""
         return self.combined(self.parts(name)) if name in self else name
 
     def combined(self, parts: Sequence[str]) -> str:
-        """The name of memories side by side."""
+        """The name of a combination of memories."""
         runs = [(name, len([*run])) for name, run in itertools.groupby(parts)]
         return "+".join(f"{count}*{name}" if count > 1 else name for name, count in runs)
 
     def parts(self, name: str) -> tuple[str, ...]:
-        """The names of the memories that stand side by side, or the name of a single one.
+        """The names of the memories of a combination, or the name of a single memory.
 
         Raises:
-            UnknownName: one is unknown, or can't stand beside others; or there are too many.
+            UnknownName: a memory is unknown or can't be combined, or there are too many.
         """
         if not re.search(r"[+*]", name) or super().__contains__(name):
             super().check(name)
             return (name,)
-        found: list[str] = []
+        parts: list[str] = []
         for term in name.split("+"):
-            count, times, each = term.rpartition("*")
-            if not each.strip() or (times and not re.fullmatch(r"\s*[0-9]+\s*", count)):
+            match = re.fullmatch(r"(?:\s*([0-9]+)\s*\*)?\s*([^*]*[^*\s])\s*", term)
+            if not match:
                 expected = "expected names such as queue+stack or 2*stack+queue"
                 raise UnknownName(f"{self.kind} {shown(name)}: {expected}")
-            super().check(each.strip())
-            number = int(count) if times and len(count) < 9 else self.MOST + 1 if times else 1
-            if not 1 <= number <= self.MOST - len(found):
+            super().check(match[2])
+            count = int((match[1] or "1")[:9])
+            if not 1 <= count <= self.MOST - len(parts):
                 expected = f"expected 1 to {self.MOST} side by side"
                 raise UnknownName(f"{self.kind} {shown(name)}: {expected}")
-            found += [each.strip()] * number
-        alone = next((each for each in found if each in self.ALONE and found[1:]), None)
+            parts += [match[2]] * count
+        alone = next((each for each in parts if each in self.ALONE and parts[1:]), None)
         if alone:
             others = ", ".join(each for each in self.builtin if each not in self.ALONE)
             raise UnknownName(f"{self.kind} {alone} can't stand beside others; {others} can")
-        return tuple(found)
+        return tuple(parts)
 
 
 def _package(point: "EntryPoint") -> str:
     return f"package {point.dist.name}" if point.dist else point.value
 
 
-def _run(path: Path, file: str) -> ModuleType:
-    """A plugin file as a module; raises `UsageError`, which calls it `file`, if it can't be run."""
+def _import_file(path: Path, file: str) -> ModuleType:
+    """Import a plugin file; raises `UsageError`, with `file` as its name, if that fails."""
     if not path.exists():
         raise UsageError(f"plugin {file}: no such file")
     if not path.is_file() or path.suffix != ".py":
@@ -275,18 +282,18 @@ def _run(path: Path, file: str) -> ModuleType:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         del sys.modules[name]
-        raise UsageError(f"plugin {file}: {_said(error)}") from error
-    _note(module)
+        raise UsageError(f"plugin {file}: {_import_error(error)}") from error
+    _remember(module)
     return module
 
 
-def _note(module: ModuleType) -> None:
-    """Remember that a module is the code of others."""
-    _foreign[str(module.__file__)] = module
+def _remember(module: ModuleType) -> None:
+    """Record that a module belongs to a plugin."""
+    _plugin_modules[str(module.__file__)] = module
 
 
-def _said(error: BaseException) -> str:
-    """An error while code of others was loaded: where, its type and its message."""
+def _import_error(error: BaseException) -> str:
+    """The location, type and message of an error in the import of a plugin."""
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}: {type(error).__name__}: {error.msg}"
     frames = [
@@ -295,56 +302,56 @@ def _said(error: BaseException) -> str:
         if not frame.filename.startswith(("<frozen", _PACKAGE))
         and "importlib" not in frame.filename
     ]
-    return _at(error, [frame for frame in frames if frame.filename == frames[0].filename])
+    return _located(error, [frame for frame in frames if frame.filename == frames[0].filename])
 
 
 def plugin_error(error: BaseException) -> str | None:
-    """The same of an error raised by code of others at run time; None for any other."""
+    """The location, type and message of an error raised in a plugin; None for other errors."""
     frames = traceback.extract_tb(error.__traceback__)
-    foreign = [frame for frame in frames if frame.filename in _foreign]
-    return _at(error, foreign) if foreign else None
+    in_plugins = [frame for frame in frames if frame.filename in _plugin_modules]
+    return _located(error, in_plugins) if in_plugins else None
 
 
-def _at(error: BaseException, frames: list[traceback.FrameSummary]) -> str:
-    where = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
-    return f"{where}{type(error).__name__}: {error}"
+def _located(error: BaseException, frames: list[traceback.FrameSummary]) -> str:
+    location = f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+    return f"{location}{type(error).__name__}: {error}"
 
 
 def use_plugins(*files: str | os.PathLike[str]) -> None:
-    """Know what plugin files define, here and in processes that are started from here.
+    """Load plugin files, in this process and in those that it will start.
 
     Raises:
-        UsageError: a file does not exist, can't be run, or defines nothing that can be used.
+        UsageError: a file does not exist, can't be imported, or defines no class of any registry.
     """
     named = os.environ.get(PLUGINS, "").split(os.pathsep)
     for file in map(str, filter(None, [*named, *files])):
-        if file in _loaded:  # which costs less than to look where it is
+        if file in _plugins:  # checked first, since resolving a path is slow
             continue
         path = str(Path(file).resolve())
-        if os.pathsep in path:  # by which processes are told of several
+        if os.pathsep in path:  # the separator in the environment variable
             raise UsageError(f"plugin {file}: expected a path without {os.pathsep}")
-        if path not in _loaded:
-            module = _run(Path(path), file)
-            classes = {each.kind: each.defined_in(module, file) for each in REGISTRIES}
+        if path not in _plugins:
+            module = _import_file(Path(path), file)
+            classes = {each.kind: each.classes_in(module, file) for each in REGISTRIES}
             if not any(classes.values()):
                 kinds = "a memory, controller or generator"
                 raise UsageError(f"plugin {file}: expected {kinds} with a name in it")
-            _loaded[path] = Plugin(file, classes)
-            os.environ[PLUGINS] = os.pathsep.join(_loaded)
+            _plugins[path] = Plugin(file, classes)
+            os.environ[PLUGINS] = os.pathsep.join(_plugins)
 
 
 def plugin_files() -> list[str]:
-    """The paths of the plugin files in use."""
-    return [*_loaded]
+    """The paths of the loaded plugin files."""
+    return [*_plugins]
 
 
 def plugin_options() -> list[str]:
-    """The options with which another command knows the same plugins."""
-    return [word for plugin in _loaded.values() for word in ("--plugin", plugin.name)]
+    """The options that load the same plugins in another command."""
+    return [word for plugin in _plugins.values() for word in ("--plugin", plugin.name)]
 
 
 def resume_command(directory: str | Path) -> list[str]:
-    """The words of a command that resumes the run, or race, in a directory, with these plugins."""
+    """The words of a command that resumes a run or race, with the loaded plugins."""
     return ["stacktrans", "train", "--resume", str(directory), *plugin_options()]
 
 
