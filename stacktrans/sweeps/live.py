@@ -18,7 +18,7 @@ from stacktrans.showing.progress import SECONDS_BETWEEN, ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.store import TABLE, SweepStore
-from stacktrans.sweeps.table import VERDICTS, caption, cells_of, holds, number, overview_rows
+from stacktrans.sweeps.table import VERDICTS, caption, cells_of, claim_holds, number, overview_rows
 from stacktrans.sweeps.work import RUNNING, Record, undamaged
 from stacktrans.training.records import METRICS
 
@@ -103,7 +103,9 @@ def overview(store: SweepStore) -> list[RenderableType]:
             table.add_row(*row)
         parts += [table, remark(caption(plan, measure))]
     for claim in plan.file.claims:
-        parts.append(remark(f"{VERDICTS[holds(plan, claim, cells)]}: {one_line(claim.claim)}"))
+        parts.append(
+            remark(f"{VERDICTS[claim_holds(plan, claim, cells)]}: {one_line(claim.claim)}")
+        )
     return [*parts, remark(f"more in {store.directory / TABLE}")]
 
 

@@ -1,8 +1,8 @@
-"""The table of a sweep: what was measured of each condition, beside what is published."""
+"""The results of a sweep: measured beside published figures, as Markdown, JSON and CSV."""
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
@@ -18,33 +18,34 @@ from stacktrans.sweeps.plan import (
     Measure,
     Plan,
     PlannedRun,
-    SolvedCriterion,
     SweepFile,
 )
 from stacktrans.sweeps.work import Record, is_complete, value_of
 from stacktrans.training.records import BUDGETS
 
 Records = Mapping[str, Record]
-"""Records by the identity of their run."""
+"""Records by the identities of their runs."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """The results of a condition on a task, by one measure, as `results.json` has them.
+    """The results of a condition on a task by one measure, as in `results.json`.
 
     Attributes:
-        task: empty if there is but one.
-        figure: the value to compare: that of the best run, if one is chosen among all seeds, or
-            the median; None if nothing was run.
+        task: the task; empty if the grid has no tasks.
+        figure: the median over the counted runs, or the value of the best run if the winner is
+            chosen among all seeds; None without finished runs.
         published: source, figure and difference of each published figure.
-        spread: least, median and greatest of the values.
-        mean_interval: of their mean, by the bootstrap.
-        solved: how many of the runs that count are solved; None if nothing says when they are.
-        also: how many of these come up to the same bound by this measure, too.
-        solved_interval: of the share of these, Wilson's.
-        planned: number of runs that there should be.
-        values: of the finished runs that count: of each group of runs the winner.
-        seconds: of those that are solved.
+        spread: least, median and greatest value.
+        mean_interval: the bootstrap interval of the mean value.
+        solved: how many of the counted runs are solved; None without a criterion.
+        also: how many of the solved runs also meet the criterion's bound by this measure.
+        solved_interval: Wilson's interval of the share of solved runs.
+        runs: number of counted runs: of each group of runs that a winner is chosen among, one.
+        failed: number of failed runs.
+        planned: number of runs in the plan.
+        values: the values of the counted runs.
+        seconds: the training times of the solved runs.
     """
 
     condition: str
@@ -67,51 +68,56 @@ class Cell:
 
 
 def cells_of(plan: Plan, records: Records) -> list[Cell]:
-    """The cells of a sweep, row by row."""
-    file, runs = plan.file, dict[tuple[str, str], list[PlannedRun]]()
+    """The cells of a sweep's table, row by row."""
+    runs_of_cells: dict[tuple[str, str], list[PlannedRun]] = {}
     for run in plan.runs:
-        runs.setdefault(_place(file, run), []).append(run)
-    return [_cell(file, own, name, records) for own in runs.values() for name in file.measures]
+        task = run.config.task.name if "task" in plan.file.grid else ""
+        runs_of_cells.setdefault((run.condition, task), []).append(run)
+    return [
+        _cell(plan.file, (*key, measure), runs, records)
+        for key, runs in runs_of_cells.items()
+        for measure in plan.file.measures
+    ]
 
 
-def _place(file: SweepFile, run: PlannedRun) -> tuple[str, str]:
-    """The condition and the task of a run, empty if there is but one."""
-    return run.condition, run.config.task.name if "task" in file.grid else ""
-
-
-def _cell(file: SweepFile, runs: Sequence[PlannedRun], measure: str, records: Records) -> Cell:
-    condition, task = _place(file, runs[0])
-    found = [(run, records[run.identity]) for run in runs if run.identity in records]
-    names = [measure, *([file.solved.measure] if file.solved else [])]
-    needed = {name: file.measures[name] for name in names}
-    finished = [(run, record) for run, record in found if is_complete(record, needed)]
+def _cell(
+    file: SweepFile, key: tuple[str, str, str], runs: Sequence[PlannedRun], records: Records
+) -> Cell:
+    """The cell of a condition, a task and a measure."""
+    *_, measure = key
+    criterion = file.solved
+    recorded = [(run, records[run.identity]) for run in runs if run.identity in records]
+    needed = {measure, *([criterion.measure] if criterion else [])}
+    measures = {name: file.measures[name] for name in needed}
+    finished = [(run, record) for run, record in recorded if is_complete(record, measures)]
     counted = _winners(file, finished)
-    values, bound = [_value(record, measure) for record in counted], file.solved
+    values = [_value(record, measure) for record in counted]
     figure = median(values) if values else None
     if finished and file.choose and "seed" in file.choose.among:
         figure = _value(_best(file, [record for _, record in finished]), measure)
 
-    def reaches(record: Record, name: str) -> bool:
-        return bound is not None and at_least(_value(record, name), bound.least / file.unit)
+    def meeting_bound(candidates: Sequence[Record], name: str) -> list[Record]:
+        if criterion is None:
+            return []
+        bound = criterion.least / file.unit
+        return [record for record in candidates if at_least(_value(record, name), bound)]
 
-    solved = [record for record in counted if bound and reaches(record, bound.measure)]
-    seconds = [run["seconds"] for run in solved]
-    count, judged = len(values), bool(values and bound)
+    solved = meeting_bound(counted, criterion.measure) if criterion else []
+    seconds = [record["seconds"] for record in solved]
+    count, judged = len(values), bool(values and criterion)
     return Cell(
-        condition=condition,
-        task=task,
-        measure=measure,
+        *key,
         figure=figure,
-        published=_published(file, condition, task, measure, figure),
+        published=_published(file, key, figure),
         spread=(min(values), median(values), max(values)) if values else None,
         mean_interval=bootstrap_interval(values) if values else None,
         solved=len(solved) if judged else None,
-        also=sum(reaches(record, measure) for record in solved),
+        also=len(meeting_bound(solved, measure)),
         solved_interval=confidence_interval(len(solved) / count, count) if judged else None,
         median_batches_to_solve=median(run["batches"] for run in solved) if solved else None,
         median_seconds_to_solve=median(seconds) if seconds else None,
         runs=count,
-        failed=sum("error" in record for _, record in found),
+        failed=sum("error" in record for _, record in recorded),
         planned=len(runs),
         values=values,
         seconds=seconds,
@@ -123,14 +129,14 @@ def _value(record: Record, measure: str) -> float:
 
 
 def at_least(figure: float, bound: float) -> bool:
-    """Whether a figure is so great, within what is lost where a share is made of per cent."""
+    """Whether a figure reaches a bound, up to the rounding error of a percentage."""
     return figure >= bound - 1e-9
 
 
 def _winners(file: SweepFile, finished: Sequence[tuple[PlannedRun, Record]]) -> list[Record]:
-    """The winners of groups of runs that differ only along axes that one is chosen among.
+    """The winner of each group of runs that differ only along the axes that one is chosen among.
 
-    Every seed has a winner of its own here.
+    Each seed has its own winner.
     """
     among = {*(file.choose.among if file.choose else ())} - {"seed"}
     groups: dict[str, list[Record]] = {}
@@ -146,51 +152,53 @@ def _best(file: SweepFile, records: Sequence[Record]) -> Record:
 
 
 def merit(choose: Choice, record: Record) -> list[float]:
-    """What makes one run better than another, the greater the better.
+    """A key by which runs are compared; the winner has the greatest.
 
     Raises:
-        KeyError, TypeError: the record lacks it.
+        KeyError, TypeError: the record lacks the number.
     """
-    part, of = choose.by.split()
-    if of == "perplexity":
-        found = record["perplexity"] if part == "training" else record["perplexities"]["valid"]
-        # A run that diverged before it was measured is the worst of all.
-        return [-math.inf if found is None or math.isnan(found) else -found]
+    part, quantity = choose.by.split()
+    if quantity == "perplexity":
+        value = record["perplexity"] if part == "training" else record["perplexities"]["valid"]
+        # A run that diverged before it was measured is the worst.
+        return [-math.inf if value is None or math.isnan(value) else -value]
     names = ("symbols",) if part == "development" else ("coarse", "fine")
-    # Of runs that are as good, one that has met its rule, and not spent its budget.
-    met = record["outcome"] not in BUDGETS
-    return [*(float(record["accuracy"][part][name]) for name in names), met]
+    # Of equally good runs, one that has met its stopping rule, and not spent its budget.
+    stopped = record["outcome"] not in BUDGETS
+    return [*(float(record["accuracy"][part][name]) for name in names), stopped]
 
 
 def _published(
-    file: SweepFile, condition: str, task: str, measure: str, measured: float | None
+    file: SweepFile, key: tuple[str, str, str], measured: float | None
 ) -> list[dict[str, Any]]:
-    """The published figures of a cell, as shares, and how what was measured differs from them.
+    """The published figures of a cell, as shares, and whether the measured one differs from them.
 
-    That is "over", "under", or not (""); None where nothing was measured.
+    The difference is "over", "under", or empty within the tolerance; None without a measured one.
     """
-    found = []
-    for part in file.published:
-        figures = part.values.get(condition) if part.measure == measure else None
-        figure = figures.get(task) if isinstance(figures, dict) else figures
+    condition, task, measure = key
+    entries = []
+    for published in file.published:
+        figure = published.values.get(condition) if published.measure == measure else None
+        figure = figure.get(task) if isinstance(figure, dict) else figure
         if figure is None:
             continue
-        shares = [each / file.unit for each in (figure if isinstance(figure, tuple) else (figure,))]
-        differs = None
+        numbers = figure if isinstance(figure, tuple) else (figure,)
+        shares = [number / file.unit for number in numbers]
+        difference = None
         if measured is not None:
-            by = measured - shares[len(shares) // 2]
-            near = at_least(file.tolerance / file.unit, abs(by))
-            differs = "" if near else "over" if by > 0 else "under"
+            excess = measured - shares[len(shares) // 2]
+            within = at_least(file.tolerance / file.unit, abs(excess))
+            difference = "" if within else "over" if excess > 0 else "under"
         share = tuple(shares) if len(shares) > 1 else shares[0]
-        found.append({"source": part.source, "figure": share, "difference": differs})
-    return found
+        entries.append({"source": published.source, "figure": share, "difference": difference})
+    return entries
 
 
-def holds(plan: Plan, claim: Claim, cells: Sequence[Cell]) -> bool | None:
-    """Whether a claim held; None if not everything was run that it is about."""
+def claim_holds(plan: Plan, claim: Claim, cells: Sequence[Cell]) -> bool | None:
+    """Whether a claim holds; None if some of its cells have no results."""
     figures = {(cell.condition, cell.task, cell.measure): cell.figure for cell in cells}
-    parts = [_part_holds(plan.file, part, figures) for part in claim.holds]
-    return None if None in parts else all(parts)
+    verdicts = [_part_holds(plan.file, part, figures) for part in claim.holds]
+    return None if None in verdicts else all(verdicts)
 
 
 def _part_holds(
@@ -198,21 +206,21 @@ def _part_holds(
 ) -> bool | None:
     measure = part.measure or next(iter(file.measures))
     figure = figures.get((part.condition, part.task, measure))
-    if part.above is not None:
-        other = figures.get((part.above, part.task, measure))
-        return None if figure is None or other is None else figure > other
-    if figure is None:
+    other = None if part.above is None else figures.get((part.above, part.task, measure))
+    if figure is None or (part.above is not None and other is None):
         return None
+    if other is not None:
+        return figure > other
     if part.least is not None:
         return at_least(figure, part.least / file.unit)
     return part.most is not None and at_least(part.most / file.unit, figure)
 
 
 VERDICTS = {True: "held", False: "did not hold", None: "not run"}
-_IMMENSE = 1e6
-"""Perplexities from here on, which only a run that diverged has, are shown by their magnitude."""
+_DIVERGED = 1e6
+"""From here on a perplexity, which only a diverged run has, is shown by its order of magnitude."""
 MARKS = {"over": " ▲", "under": " ▼", "": ""}
-_ACCURACIES = {
+_MEASURES = {
     "coarse": "coarse accuracy",
     "fine": "fine accuracy",
     "symbols": "symbol accuracy",
@@ -221,15 +229,15 @@ _ACCURACIES = {
     "machine": "whether there is a machine that answers as the model with hard signals does",
 }
 _MARKUP = re.compile(r"[\\`*\[\]~]|\b_|_\b|^#|(?<=\n)#")
-"""What Markdown would take for emphasis, code, a link, a picture or a heading."""
+"""Characters that Markdown reads as emphasis, code, a link, a picture or a heading."""
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
-NAMED = 12
-"""How many cells are named that were not always solved."""
+MAX_LISTED = 12
+"""The most unsolved cells that are listed."""
 
 
 def markdown(plan: Plan, records: Records) -> str:
-    """The tables and the claims of a sweep."""
+    """The complete results of a sweep, as Markdown."""
     cells = cells_of(plan, records)
     heading = [
         *("condition", "task", "measure", "min / median / max", "mean [95%]", "solved [95%]"),
@@ -248,17 +256,17 @@ def markdown(plan: Plan, records: Records) -> str:
 
 
 def summary(plan: Plan, records: Records) -> str:
-    """What was run, published beside measured, and which claims held; without a heading."""
+    """The overview of the results, as Markdown without a title: figures and claims."""
     cells = cells_of(plan, records)
     described = _text(visible(plan.file.description.strip(), keep="\n"))
-    parts = [_origin(plan, records), described, _line(solved_in_words(plan, cells))]
+    parts = [_origin(plan, records), described, _line(solved_summary(plan, cells))]
     for measure in plan.file.measures:
         heading, *rows = overview_rows(plan, cells, measure)
         rows = [[_text(name), *figures] for name, *figures in rows]
         parts += [_line(caption(plan, measure)), _table([*map(_text, heading)], rows)]
     if plan.file.claims:
         verdicts = [
-            [_text(claim.claim), _text(claim.source), VERDICTS[holds(plan, claim, cells)]]
+            [_text(claim.claim), _text(claim.source), VERDICTS[claim_holds(plan, claim, cells)]]
             for claim in plan.file.claims
         ]
         parts.append(_table(["claim", "source", "here"], verdicts))
@@ -266,21 +274,21 @@ def summary(plan: Plan, records: Records) -> str:
 
 
 def _origin(plan: Plan, records: Records) -> str:
-    found = [records[run.identity] for run in plan.runs if run.identity in records]
-    finished = [record for record in found if "error" not in record]
-    partly = sum(not is_complete(record, plan.file.measures) for record in finished)
+    recorded = [records[run.identity] for run in plan.runs if run.identity in records]
+    finished = [record for record in recorded if "error" not in record]
+    incomplete = sum(not is_complete(record, plan.file.measures) for record in finished)
     versions = sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in finished})
     hours = sum(record["seconds"] for record in finished) / 3600
     profile = ["--profile", plan.profile] if plan.profile else []
     command = shell_text(["stacktrans", "sweep", plan.path.name, *profile]).replace("`", "'")
     done = f"{len(finished)} of {len(plan.runs)} runs, {hours:.1f} hours of training"
-    lacking = f" {partly} of them lack some measures." if partly else ""
-    by = f" ({_line('; '.join(versions))})" if versions else ""
-    return f"Written by `{command}`: {done}{by}.{lacking}"
+    lacking = f" {incomplete} of them lack some measures." if incomplete else ""
+    software = f" ({_line('; '.join(versions))})" if versions else ""
+    return f"Written by `{command}`: {done}{software}.{lacking}"
 
 
 def caption(plan: Plan, name: str) -> str:
-    """What a measure is, which figure stands for the runs of a cell, and what marks mean."""
+    """The explanation of a table: the measure, the figure of a cell, and the marks."""
     file = plan.file
     measure, choose = file.measures[name], file.choose
     unit = ", in per cent" if file.percent else ""
@@ -290,7 +298,7 @@ def caption(plan: Plan, name: str) -> str:
         figure = f"{best} with the best {choose.by}, among {', '.join(choose.among)}"
     has_pair_files = all(run.config.has_pair_files for run in plan.runs)
     parts = [
-        f"{name}: {_ACCURACIES[measure.of]} on {_strings(measure, has_pair_files)}{unit}; {figure}"
+        f"{name}: {_MEASURES[measure.of]} on {_strings(measure, has_pair_files)}{unit}; {figure}"
     ]
     by = choose.by if choose and choose.by != "training perplexity" else ""
     if measure.strings and by.startswith(measure.strings):
@@ -302,34 +310,34 @@ def caption(plan: Plan, name: str) -> str:
 
 
 def _strings(measure: Measure, has_pair_files: bool) -> str:
-    """The strings that are measured on, in words."""
+    """A description of the strings that a measure is taken on."""
     if measure.of == "perplexity":
         return f"the {'validation' if measure.strings == 'valid' else 'test'} text"
     if measure.strings:
-        kind = "training" if measure.strings == "train" else measure.strings
-        return f"each run's own {kind} strings"
+        name = "training" if measure.strings == "train" else measure.strings
+        return f"each run's own {name} strings"
     hard = ", with hard signals" if measure.hard else ""
     if has_pair_files:
         lengths = f" of lengths {measure.lengths}" if measure.lengths else ""
         return f"up to {measure.count} strings of the test set{lengths}{hard}"
-    place = f"lengths {measure.lengths}" if measure.lengths else "the test lengths"
+    strings = f"lengths {measure.lengths}" if measure.lengths else "the test lengths"
     if measure.depth:
-        place = f"derivations to depth {measure.depth}"
-        place += f" and lengths {measure.lengths}" if measure.lengths else ""
+        strings = f"derivations to depth {measure.depth}"
+        strings += f" and lengths {measure.lengths}" if measure.lengths else ""
     each = "each of " if measure.each else ""
-    return f"{measure.count} strings of {each}{place}{hard}"
+    return f"{measure.count} strings of {each}{strings}{hard}"
 
 
 def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[str]]:
-    """Conditions by tasks, published beside measured; the first row is the heading."""
+    """The table of conditions by tasks, published beside measured figures; its heading first."""
     choose = plan.file.choose
-    kind = "best run" if choose and "seed" in choose.among else "median"
+    figure = "best run" if choose and "seed" in choose.among else "median"
     shown = [cell for cell in cells if cell.measure == measure]
     tasks = list(dict.fromkeys(cell.task for cell in shown))
-    rows = [[f"{measure}, {kind}", *(task or "measured" for task in tasks)]]
+    rows = [[f"{measure}, {figure}", *(task or "measured" for task in tasks)]]
     for condition in plan.file.conditions:
-        of_task = {cell.task: cell for cell in shown if cell.condition == condition}
-        rows.append([condition, *(_overview_cell(plan, of_task.get(task)) for task in tasks)])
+        by_task = {cell.task: cell for cell in shown if cell.condition == condition}
+        rows.append([condition, *(_overview_cell(plan, by_task.get(task)) for task in tasks)])
     solved = plan.file.solved
     if tasks == [""] and solved and solved.measure == measure:
         rows[0] += ["solved [95%]", "median seconds"]
@@ -339,7 +347,7 @@ def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[
 
 
 def _overview_cell(plan: Plan, cell: Cell | None) -> str:
-    if cell is None:  # conditions may have tasks of their own
+    if cell is None:  # a condition may lack some of the tasks
         return ""
     if cell.figure is None:
         return "failed" if cell.failed else "not run"
@@ -378,8 +386,8 @@ def _number(plan: Plan, share: float) -> str:
 
 
 def number(value: float, digits: int) -> str:
-    """A share or a perplexity with so many digits after the point, unless it is immense."""
-    return f"{value:.{digits}f}" if value < _IMMENSE else f"{value:.0e}"
+    """A share or a perplexity with a number of decimal places, unless the run diverged."""
+    return f"{value:.{digits}f}" if value < _DIVERGED else f"{value:.0e}"
 
 
 def _figure(plan: Plan, figure: Figure) -> str:
@@ -388,7 +396,7 @@ def _figure(plan: Plan, figure: Figure) -> str:
 
 
 def _text(text: str) -> str:
-    """A text as it is written in Markdown to be read as it stands."""
+    """A text with the markup characters of Markdown escaped."""
     return _MARKUP.sub(r"\\\g<0>", text.translate(_HTML))
 
 
@@ -397,7 +405,7 @@ def _line(text: str) -> str:
 
 
 def as_json(plan: Plan, records: Records) -> dict[str, Any]:
-    """The same as numbers, and the records themselves."""
+    """The results of a sweep as numbers, and the records themselves."""
     cells = cells_of(plan, records)
     return {
         "title": plan.file.title,
@@ -407,7 +415,7 @@ def as_json(plan: Plan, records: Records) -> dict[str, Any]:
             for cell in cells
         ],
         "claims": [
-            {"claim": claim.claim, "source": claim.source, "held": holds(plan, claim, cells)}
+            {"claim": claim.claim, "source": claim.source, "held": claim_holds(plan, claim, cells)}
             for claim in plan.file.claims
         ],
         "runs": [
@@ -417,76 +425,70 @@ def as_json(plan: Plan, records: Records) -> dict[str, Any]:
 
 
 def _run_json(run: PlannedRun, record: dict[str, Any]) -> dict[str, Any]:
-    """A line of a sweep's record: where in the sweep a run stands, and its results."""
-    place = {"condition": run.condition, "axes": dict(run.axes)}
-    return {**place, **record, **place}  # a record that was read may have an older place
+    """A record of a run, with its condition and its point of the grid first."""
+    point = {"condition": run.condition, "axes": dict(run.axes)}
+    return {**point, **record, **point}  # a record of an earlier sweep may have another point
 
 
 def as_csv(plan: Plan, records: Records) -> str:
-    """One line a run, with a column for each measure."""
-    own = ["outcome", "seconds", "batches", "attempts", "parameters", "perplexity"]
-    rows = [["condition", *plan.file.grid, *own, *plan.file.measures, "error", "command"]]
+    """The results as CSV: a line for each run, with a column for each measure."""
+    keys = ["outcome", "seconds", "batches", "attempts", "parameters", "perplexity"]
+    rows = [["condition", *plan.file.grid, *keys, *plan.file.measures, "error", "command"]]
     for run in plan.runs:
         if record := records.get(run.identity):
-            values = [record.get(key) for key in own]
+            values = [record.get(key) for key in keys]
             values += [value_of(record, *measure) for measure in plan.file.measures.items()]
-            known = ("" if value is None else value for value in values)
+            cells = ("" if value is None else value for value in values)
             last = (record.get("error", ""), record["command"])
-            rows.append([run.condition, *run.axes.values(), *known, *last])
+            rows.append([run.condition, *run.axes.values(), *cells, *last])
     return csv_text(rows)
 
 
 def share_solved(cell: Cell) -> str:
-    """How many runs of a cell are solved, and the interval of their share; empty if unknown."""
+    """How many runs of a cell are solved, and the interval of the share; empty if unknown."""
     if cell.solved is None:
         return ""
     return f"{cell.solved} of {cell.runs} {_interval(cell.solved, cell.runs)}"
 
 
 def _rounded(number: float | None) -> str:
-    """A number without digits after the point; empty if there is none."""
+    """A number rounded to an integer; empty for None."""
     return "" if number is None else f"{number:.0f}"
 
 
-def solved_in_words(plan: Plan, cells: Sequence[Cell]) -> str:
-    """How many runs of a sweep are solved, how soon, and where not all are; empty if unknown."""
-    bound = plan.file.solved
-    judged = [cell for cell in cells if bound and cell.measure == bound.measure and cell.runs]
-    if not (bound and judged):
+def solved_summary(plan: Plan, cells: Sequence[Cell]) -> str:
+    """Sentences on how many runs are solved, how fast, and which are not; empty if unknown."""
+    criterion = plan.file.solved
+    if criterion is None:
         return ""
-    count, seconds = sum(cell.runs for cell in judged), [s for cell in judged for s in cell.seconds]
-    least = f"{bound.measure} at least {_least(plan, bound)}"
-    said = f"Solved, with {least}: {len(seconds)} of {count} runs {_interval(len(seconds), count)}"
+    judged = [cell for cell in cells if cell.measure == criterion.measure and cell.runs]
+    if not judged:
+        return ""
+    count = sum(cell.runs for cell in judged)
+    seconds = [duration for cell in judged for duration in cell.seconds]
+    bound = f"at least {criterion.least:g}{' per cent' if plan.file.percent else ''}"
+    solved = f"{len(seconds)} of {count} runs {_interval(len(seconds), count)}"
+    sentences = [f"Solved, with {criterion.measure} {bound}: {solved}"]
     if seconds:
-        said += (
-            f", half of these within {median(seconds):.0f} seconds, all within {max(seconds):.0f}"
-        )
-    said += "".join(f". {each}" for each in _also_in_words(plan, cells))
-    missed = [_named(cell) for cell in judged if len(cell.seconds) < cell.runs]
-    if missed:
-        more = f" and {len(missed) - NAMED} more" if len(missed) > NAMED else ""
-        said += f". Not all runs of {', '.join(missed[:NAMED])}{more}"
-    return f"{said}."
-
-
-def _also_in_words(plan: Plan, cells: Sequence[Cell]) -> Iterator[str]:
-    """How many of the solved runs are as good with hard signals, and of how many is a machine."""
-    bound = plan.file.solved
+        within = f"half of these within {median(seconds):.0f} seconds"
+        sentences[0] += f", {within}, all within {max(seconds):.0f}"
+    # Which of the solved runs are discrete, too.
     for name, measure in plan.file.measures.items():
         own = [cell for cell in cells if cell.measure == name and cell.solved]
-        discrete = measure.hard or measure.of == "machine"
-        if not (bound and own and discrete) or name == bound.measure:
-            continue
-        also, count = sum(cell.also for cell in own), sum(cell.solved or 0 for cell in own)
-        has = "a machine" if measure.of == "machine" else f"{name} at least {_least(plan, bound)}"
-        yield f"Of the solved runs, {also} of {count} {_interval(also, count)} have {has}"
+        of_machine = measure.of == "machine"
+        if own and (measure.hard or of_machine) and name != criterion.measure:
+            also, among = sum(cell.also for cell in own), sum(cell.solved or 0 for cell in own)
+            has = "a machine" if of_machine else f"{name} {bound}"
+            share = f"{also} of {among} {_interval(also, among)}"
+            sentences.append(f"Of the solved runs, {share} have {has}")
+    missed = [_solved_of(cell) for cell in judged if len(cell.seconds) < cell.runs]
+    if missed:
+        more = f" and {len(missed) - MAX_LISTED} more" if len(missed) > MAX_LISTED else ""
+        sentences.append(f"Not all runs of {', '.join(missed[:MAX_LISTED])}{more}")
+    return ". ".join(sentences) + "."
 
 
-def _least(plan: Plan, bound: SolvedCriterion) -> str:
-    return f"{bound.least:g}{' per cent' if plan.file.percent else ''}"
-
-
-def _named(cell: Cell) -> str:
+def _solved_of(cell: Cell) -> str:
     name = f"{cell.condition} on {cell.task}" if cell.task else cell.condition
     return f"{name} ({len(cell.seconds)} of {cell.runs})"
 
