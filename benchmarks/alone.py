@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from stacktrans.kernels import Array, kernel
+from stacktrans.kernels.autograd import ARRAY_DTYPES, as_array, in_parts
 from stacktrans.kernels.batches import check_shape
 from stacktrans.kernels.compiling import compiled_entry
 from stacktrans.kernels.kernel import Kernel, Room
-from stacktrans.kernels.sequences import ARRAY_DTYPES, as_array, in_parts
 from stacktrans.kernels.steps import BatchStep
 
 

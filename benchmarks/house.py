@@ -27,12 +27,12 @@ import torch
 import stacktrans
 from stacktrans.inference.transduction import transduce_lines
 from stacktrans.kernels.compiling import CompiledFunction
-from stacktrans.kernels.drive import backward, forward
+from stacktrans.kernels.unroll import backward, forward
 from stacktrans.model.checkpoint import load
 
 PACKAGE = Path(stacktrans.__file__).parent
 CHECKPOINT = "reverse-stack"
-LOW_LEVEL = "kernels/tiles.py"
+LOW_LEVEL = "kernels/matmul.py"
 """The one file that writes instructions itself, with numba's low-level interface."""
 BEGIN, END = "<!-- begin: benchmarks/house.py -->", "<!-- end: benchmarks/house.py -->"
 

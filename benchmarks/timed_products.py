@@ -13,10 +13,10 @@ from scale import Scale
 
 from stacktrans.kernels import (
     Array,
-    tiles,  # noqa: F401 - compiles what follows
+    matmul,  # noqa: F401 - compiles what follows
 )
 from stacktrans.kernels.batches import panels
-from stacktrans.kernels.drive import product
+from stacktrans.kernels.unroll import product
 
 GATES = 4
 TIMES = 200
@@ -70,7 +70,7 @@ def products(scale: Scale) -> Iterator[Result]:
     yield Result(
         "The product of a step",
         f"{BATCH} rows by the matrix of a step's gates, one thread: microseconds in tiles "
-        "(`stacktrans/kernels/tiles.py`), and the multiple of them that plain compiled loops over "
+        "(`stacktrans/kernels/matmul.py`), and the multiple of them that plain compiled loops over "
         "the same panels take, and a call of numpy's matmul.",
         ["rows of it", "columns", "µs", "plain loops take", "matmul takes"],
         rows,

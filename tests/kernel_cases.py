@@ -13,10 +13,10 @@ from torch.nn import functional
 
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.kernels import Array
+from stacktrans.kernels.autograd import as_array, fused_sequence
 from stacktrans.kernels.batches import Architecture, ModelWeights
 from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.kernels.kernel import Kernel
-from stacktrans.kernels.sequences import as_array, fused_sequence
 from stacktrans.kernels.units import UNITS
 from stacktrans.memory import Deque, Memory, Queue, Stack, StrengthMemory
 from stacktrans.model.controllers import RecurrentLayer

@@ -27,7 +27,7 @@ from torch import Tensor
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import CONTROLLERS
-from stacktrans.kernels import drive
+from stacktrans.kernels import unroll
 from stacktrans.memory import ActionList, ActionMemory, ActionStack
 from stacktrans.memory.actions.cells import Cells, CellsBackward
 from stacktrans.model.transducer import Transducer
@@ -215,7 +215,7 @@ def test_compiles_once_for_each_type() -> None:
     model = transducer("list-rnn")
     state = model.unroll_piece(INPUTS[:, :3])[1]
     model.unroll_piece(INPUTS, state)[0].hidden.sum().backward()
-    for entry, kind in ((drive.forward, Cells), (drive.backward, CellsBackward)):
+    for entry, kind in ((unroll.forward, Cells), (unroll.backward, CellsBackward)):
         assert len(signatures(entry, kind)) == len(TOLERANCE)
 
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from stacktrans.common.files import SUMS
-from stacktrans.kernels.code import CodeDirectory, state_directory
+from stacktrans.kernels.code_cache import CodeDirectory, state_directory
 
 PROGRAM = """
 import os, resource, sys
 import numpy as np
-from stacktrans.kernels import code
+from stacktrans.kernels import code_cache
 from stacktrans.kernels.compiling import CompiledFunction
 
 def doubled(numbers):
@@ -31,8 +31,8 @@ CompiledFunction.compile_from_now_on()
 for root in roots:
     print("root", root, file=sys.stderr, flush=True)
     os.environ["NUMBA_CACHE_DIR"] = root
-    code.cache_directory.cache_clear()
-    code._announce.cache_clear()
+    code_cache.cache_directory.cache_clear()
+    code_cache._announce.cache_clear()
     compiled = CompiledFunction(doubled, len)
     for dtype in ("f8", "f4"):
         numbers = np.ones(3, dtype)

@@ -10,7 +10,7 @@ from shapes import shaped
 from torch import Tensor
 
 from stacktrans.decoding.model import Numbers
-from stacktrans.kernels.sequences import fused_sequence
+from stacktrans.kernels.autograd import fused_sequence
 from stacktrans.memory import ActionStack
 from stacktrans.model.numpy_backend import State, run_steps
 from stacktrans.model.transducer import Transducer

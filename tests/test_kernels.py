@@ -33,9 +33,9 @@ from torch import Tensor
 
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as random_generator
-from stacktrans.kernels import Array, code, drive
+from stacktrans.kernels import Array, code_cache, unroll
 from stacktrans.kernels.compiling import CompiledFunction, compiled_entry
-from stacktrans.kernels.loops import exp, sigmoid, tanh
+from stacktrans.kernels.elementwise import exp, sigmoid, tanh
 from stacktrans.memory import Memory
 from stacktrans.memory.strengths import kernel
 from stacktrans.model import definition
@@ -348,7 +348,7 @@ def test_compiles_once_for_each_type() -> None:
                 for dtype in TOLERANCE:
                     case = Case.drawn(controller, memory, shape, dtype)
                     gradients(case.fused(), case.tensors)
-    for entry, kind in ((drive.forward, kernel.Rows), (drive.backward, kernel.RowsBackward)):
+    for entry, kind in ((unroll.forward, kernel.Rows), (unroll.backward, kernel.RowsBackward)):
         assert len(signatures(entry, kind)) == len(TOLERANCE)
 
 
@@ -402,14 +402,14 @@ def test_compiled_code_is_not_read_from_where_others_can_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    own = code._without_home()
-    assert own == code._without_home()
+    own = code_cache._without_home()
+    assert own == code_cache._without_home()
     assert own.stat().st_mode & 0o777 == 0o700
     own.chmod(0o777)
-    assert code._without_home() != own
+    assert code_cache._without_home() != own
     own.rmdir()
     own.symlink_to(tmp_path)
-    assert code._without_home() != own
+    assert code_cache._without_home() != own
 
 
 def test_a_new_memory_brings_its_own_steps() -> None:

@@ -18,7 +18,7 @@ from stacktrans.common.errors import OVERFLOW, StacktransError
 from stacktrans.decoding.decoder import DecodingStep, decode, most_probable_ids, predict
 from stacktrans.decoding.model import SoftInput
 from stacktrans.kernels import Array
-from stacktrans.kernels.loops import sigmoid
+from stacktrans.kernels.elementwise import sigmoid
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.machine_backend import memories_of
 from stacktrans.model.numpy_backend import NumpyModel, State

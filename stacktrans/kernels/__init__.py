@@ -1,8 +1,8 @@
-"""Controller and memory over whole sequences in compiled code, whatever the memory.
+"""Compiled code that runs a controller and any memory over whole sequences.
 
-What is computed is defined by `stacktrans.memory` and `stacktrans.model.controllers`; here it is
-computed faster, where it can be. A memory brings its own steps (see `drive`). All of this is
-imported only when it is needed: numba takes its time to load.
+`stacktrans.memory` and `stacktrans.model.controllers` define in torch what is computed here. A
+memory brings its own compiled steps (see `kernel`). Everything here is imported only when it is
+needed, since numba loads slowly.
 """
 
 import os
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-# Otherwise numba, when it is imported, has colorama write to the terminal as the process ends.
+# Without this, importing numba makes colorama write to the terminal when the process exits.
 os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 Array = np.ndarray[Any, Any]

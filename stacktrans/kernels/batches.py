@@ -2,7 +2,7 @@
 
 A step multiplies B rows, B being the batch, by each weight. Libraries for linear algebra copy such
 operands into the order their inner loop wants at every call; here the weight is put into that order
-once a sequence, in panels of `PANEL_BYTES`. The compiled product is in `stacktrans.kernels.tiles`.
+once a sequence, in panels of `PANEL_BYTES`. The compiled product is in `stacktrans.kernels.matmul`.
 """
 
 import math
@@ -14,10 +14,10 @@ import numpy as np
 from llvmlite import binding
 
 from stacktrans.kernels import Array
-from stacktrans.kernels.drive import backward, forward
 from stacktrans.kernels.kernel import Kernel, Room, Store
 from stacktrans.kernels.steps import Backward, Forward, Inputs, StepTrace, Weights
 from stacktrans.kernels.units import UnitType
+from stacktrans.kernels.unroll import backward, forward
 
 Numbers = TypeVar("Numbers")
 
@@ -42,17 +42,17 @@ PANEL_BYTES = VECTORS * VECTOR_BYTES
 
 
 class Architecture(NamedTuple):
-    """What is run.
+    """The architecture of a controller and its memory, apart from sizes and weights.
 
     Attributes:
-        units: of the controller.
-        memory: its compiled steps.
+        units: type of the controller's units.
+        memory: compiled steps of the memory.
         buffered: whether inputs are read from a buffer; the last two signals are then the
             strengths of reading on and of writing.
-        tanh_values: whether values go through a tanh, and not a sigmoid.
-        state_gradient: share of the gradient that goes back through the state at each step.
-        hard: whether signals are made 0 or 1, and of actions one is taken for certain; there are
-            no gradients then.
+        tanh_values: whether pushed values are a tanh rather than a sigmoid.
+        state_gradient: share of the gradient that passes back through the state at each step.
+        hard: whether signals are rounded to 0 or 1, and one action is taken with certainty;
+            there are no gradients then.
     """
 
     units: UnitType
@@ -65,19 +65,19 @@ class Architecture(NamedTuple):
 
 @dataclass(eq=False)
 class ModelWeights(Generic[Numbers]):
-    """A controller and what it says to its memory, for a batch of B, as arrays or as tensors.
+    """The weights of a controller and its heads for a batch of B, as arrays or as tensors.
 
     Attributes:
-        architecture: what is run.
-        projected: [ids, L * gates * H] the gates' sums over each id, bias included; with buffers,
-            the last id is no input.
+        architecture: the architecture that they belong to.
+        projected: [ids, L * gates * H] the contribution of each id to the gates, with the bias;
+            with buffers, the last id is no input.
         initial: [L, states, B, H] the state before the first step.
         heads: [signals + pushes * m, H] of signals and values.
         bias: [signals + pushes * m] of signals and values.
-        layers: two weights of each layer, the lowest first: [gates * H, size of what comes from
-            below] for the vectors read at the step before, and in a higher layer for the output of
-            the layer below; and [gates * H, H] for the hidden state.
-        signals: how many of the heads are signals.
+        layers: two weights of each layer, the lowest first: [gates * H, size below] for the
+            vectors read at the step before or, in a higher layer, the output of the layer below;
+            and [gates * H, H] for the hidden state.
+        signals: the number of heads that are signals.
     """
 
     architecture: Architecture
@@ -90,17 +90,17 @@ class ModelWeights(Generic[Numbers]):
 
 
 class Sizes(NamedTuple):
-    """The sizes of everything in a run.
+    """The sizes of all arrays of a run.
 
-    What a run is given is checked once a call, before the steps: a model's own sizes agree, but
-    the rest may be anything, and compiled code would read and write out of bounds.
+    Arguments are checked once a call, before the steps, because compiled code would read and
+    write out of bounds if their sizes did not agree.
 
     Attributes:
-        architecture: what is run.
+        architecture: the architecture that is run.
         layers: L.
         batch: B.
         size: H.
-        signals: how many a step, those of buffers included.
+        signals: their number at each step, with those of buffers.
         columns: size m of a pushed vector.
         dtype: of all numbers.
     """
@@ -115,7 +115,7 @@ class Sizes(NamedTuple):
 
     @classmethod
     def of(cls, weights: ModelWeights[Array]) -> Self:
-        """The sizes of a run; raises `ValueError` if weights are not of the right shapes."""
+        """The sizes that weights imply; raises `ValueError` if their shapes do not agree."""
         architecture, signals, heads = weights.architecture, weights.signals, weights.heads
         units, memory = architecture.units, architecture.memory
         layers, _, batch, size = weights.initial.shape
@@ -135,39 +135,39 @@ class Sizes(NamedTuple):
 
     @property
     def heads(self) -> int:
-        """Numbers that come out of the controller for the memory at each step."""
+        """The number of outputs for the memory at each step: signals and values."""
         return self.signals + self.architecture.memory.pushes * self.columns
 
     @property
     def read(self) -> int:
-        """Numbers read at each step."""
+        """The number of numbers read at each step."""
         return self.architecture.memory.reads * self.columns
 
     @property
     def projected(self) -> tuple[int, int, int]:
-        """The shape of the gates' sums over an id."""
+        """The shape of an id's contribution to the gates."""
         return self.layers, self.architecture.units.gates, self.size
 
     def by_read(self, reads: Array) -> Array:
-        """What is read, [n, reads * m], as [n, reads, m]."""
+        """Vectors read, [n, reads * m], as [n, reads, m]."""
         return reads.reshape(len(reads), self.architecture.memory.reads, self.columns)
 
     def by_gate(self, sums: Array) -> Array:
-        """Sums of gates, [n, L, gates * H], as [n, L, gates, H]."""
+        """Pre-activations of gates, [n, L, gates * H], as [n, L, gates, H]."""
         return sums.reshape(len(sums), *self.projected)
 
     def store(self, steps: int, total_steps: int | None = None, contents: object = None) -> Store:
-        """A memory of the batch; arguments as `Room` has them."""
+        """An empty memory for the batch, or one with some contents; arguments as in `Room`."""
         return self.architecture.memory.store(
             Room(self.batch, self.columns, self.dtype, steps, total_steps, contents)
         )
 
     def nothing_read(self) -> Array:
-        """What was read before the first step: [B, reads * m]."""
+        """The vectors read before the first step: [B, reads * m]."""
         return np.full((self.batch, self.read), self.architecture.memory.nothing, dtype=self.dtype)
 
     def new_trace(self, total_steps: int, saved: int) -> StepTrace:
-        """Room for N steps; of what is saved of the units, for some of them."""
+        """A trace with room for N steps, and for `saved` of them for what is saved of the units."""
         return StepTrace(
             np.empty((saved, self.layers, self.architecture.units.saved, self.size), self.dtype),
             np.empty((total_steps, self.layers, self.size), self.dtype),
@@ -186,7 +186,7 @@ class Sizes(NamedTuple):
         read: Array,
         trace: StepTrace,
     ) -> Forward:
-        """What running the steps of some items takes; arguments as `Forward` has them."""
+        """The arguments of the forward pass of some items, with arrays to work in."""
         architecture, count = self.architecture, state.shape[2]
         gates = (count, architecture.units.gates, padded(self.size, self.dtype))
         return Forward(
@@ -208,18 +208,18 @@ class Sizes(NamedTuple):
         )
 
     def inputs(self, starts: Array, input_starts: Array, ids: Array, projected: Array) -> Inputs:
-        """What the steps of a whole batch read.
+        """The inputs of a whole batch.
 
         Args:
-            starts: [B + 1] where the steps of each item start, and N.
-            input_starts: [B + 1] where the inputs of each item start, and M.
-            ids: as `Inputs` has them.
+            starts: [B + 1] the index at which the steps of each item start, and N.
+            input_starts: [B + 1] the index at which the inputs of each item start, and M.
+            ids: as in `Inputs`.
             projected: [ids, L * gates * H].
 
         Raises:
-            IndexError: there are no sums over an id.
-            ValueError: an item takes more steps than one before it, or there are too few ids or
-                sums, or too many.
+            IndexError: an id is out of range.
+            ValueError: an item takes more steps than one before it, or the number of ids or of
+                contributions is wrong.
         """
         taken, given = np.diff(starts), np.diff(input_starts)
         if len(taken) != self.batch or (taken < 0).any() or (np.diff(taken) > 0).any():
@@ -227,11 +227,11 @@ class Sizes(NamedTuple):
             raise ValueError(f"{what}, not {taken}")
         buffered = self.architecture.buffered
         expected = int(input_starts[-1]) + (2 * self.batch if buffered else 0)
-        in_step = buffered or np.array_equal(input_starts, starts)
-        if not in_step or len(given) != self.batch or (given < 0).any() or len(ids) != expected:
+        synchronous = buffered or np.array_equal(input_starts, starts)
+        if not synchronous or len(given) != self.batch or (given < 0).any() or len(ids) != expected:
             raise ValueError(f"the {len(ids)} ids are not those of the steps")
         numbers = math.prod(self.projected)
-        check_shape("sums over the ids", projected.shape, (len(projected), numbers))
+        check_shape("contributions of the ids", projected.shape, (len(projected), numbers))
         check_ids(ids, len(projected))
         return Inputs(
             input_starts, ids, projected.reshape(len(projected), *self.projected), int(buffered)
@@ -276,14 +276,14 @@ def _gate_panels(weight: Array, gates: int) -> Array:
 
 
 def forward_weights(weights: ModelWeights[Array]) -> Weights:
-    """Weights of layers and heads in panels."""
+    """The weights of layers and heads in panels."""
     gates = weights.architecture.units.gates
     layers = [_gate_panels(weight, gates) for weight in weights.layers]
     return _stacked(layers, panels(weights.heads.T))
 
 
 def backward_weights(layers: Sequence[Array], heads: Array) -> Weights:
-    """The transposed weights in panels."""
+    """The transposed weights of layers and heads in panels."""
     return _stacked([panels(weight) for weight in layers], panels(heads))
 
 
@@ -294,9 +294,9 @@ def _stacked(layers: list[Array], heads: Array) -> Weights:
 
 
 class Given(NamedTuple):
-    """What the steps of a whole batch are given, of which each part takes its own.
+    """The arguments of a whole batch, of which each part takes its own items.
 
-    Attributes are as `Forward` and `Backward` have them, but for
+    Attributes are as in `Forward` and `Backward`, except for
 
         store: the memory.
     """
@@ -311,9 +311,9 @@ class Given(NamedTuple):
 def forward_part(
     sizes: Sizes, part: slice, given: Given, bias: Array, state: Array, read: Array, first: int = 0
 ) -> None:
-    """Run the steps for a part of the batch, of which the memory has taken some before the `first`.
+    """Run the steps of a part of the batch, whose memory has taken `first` steps before.
 
-    The other arguments are as `Forward` has them.
+    The other arguments are as in `Forward`.
     """
     if part.start == part.stop:
         return
@@ -325,9 +325,9 @@ def forward_part(
 
 
 class Grads(NamedTuple):
-    """Gradients that come from outside (`hidden` to `reads`), or are found step by step.
+    """Gradients from outside (`hidden` to `reads`), and those that the backward pass sets.
 
-    Attributes are as `Backward` has them.
+    Attributes are as in `Backward`.
     """
 
     hidden: Array
@@ -339,9 +339,10 @@ class Grads(NamedTuple):
 
 
 def backward_part(sizes: Sizes, part: slice, given: Given, grads: Grads) -> Array:
-    """Run the steps backwards for a part of the batch, with the transposed weights.
+    """Run the backward pass of a part of the batch, with the transposed weights.
 
-    Gives back the gradient of the initial state, [L, states, B, H].
+    Returns:
+        The gradient of the initial state, [L, states, B, H].
     """
     architecture, dtype, count = sizes.architecture, sizes.dtype, part.stop - part.start
     units, memory = architecture.units, architecture.memory
@@ -382,7 +383,7 @@ def backward_part(sizes: Sizes, part: slice, given: Given, grads: Grads) -> Arra
 
 
 def _starts_of(part: slice, starts: Array) -> Array:
-    """Where the steps of each item of a part of the batch start, from the first of the part."""
+    """The index at which the steps of each item of a part start, counted within the part."""
     own: Array = starts[part.start : part.stop + 1] - starts[part.start]
     return own
 
@@ -395,5 +396,5 @@ def _inputs_of(part: slice, inputs: Inputs) -> Inputs:
 
 
 def _trace_of(indices: slice, trace: StepTrace) -> StepTrace:
-    """What is kept of some of the steps; what is kept of one step only, or of none, is whole."""
+    """The trace of some of the steps; arrays for one step only, or for none, stay whole."""
     return StepTrace._make(each[indices] if len(each) > 1 else each for each in trace)

@@ -1,9 +1,9 @@
-"""Functions of compiled code, as numba documents them, and when they are compiled.
+"""Decorators that compile functions with numba when they are first needed.
 
-A function marked `compiled` is plain Python for Python, and is compiled where compiled code calls
-it. A `compiled_entry` is what Python calls: numba compiles it at the first call, with all that it
-calls, and keeps the code on disk (see `code`). Short work is done in Python, by the same functions,
-and numba is imported only where something is compiled: each takes its time.
+Python runs a `compiled` function as it is, and compiled code calls its compiled form. A
+`compiled_entry` is called by Python: numba compiles it at the first call, with everything that it
+calls, and caches the code on disk (see `code_cache`). Short computations run the same functions
+uncompiled, and numba is imported only if something is compiled, because both take seconds.
 """
 
 import contextlib
@@ -14,23 +14,23 @@ from typing import Any, Protocol, TypeVar, cast
 
 import numpy as np
 
-from stacktrans.kernels.code import CodeDirectory, announced
+from stacktrans.kernels.code_cache import CodeDirectory, announced
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# No fast-math licence is given that lets the compiler assume there is no NaN: a diverged run
-# would then show finite numbers.
+# No fast-math flag lets the compiler assume that there is no NaN: a run that diverged would then
+# show finite numbers.
 _EXACT = {"contract"}
 _REORDERED = {"contract", "reassoc", "nsz"}
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": _EXACT}
 _WORTH_COMPILING = 2000
-"""Steps of strings that take about a second in Python."""
+"""Steps that take about a second in Python."""
 _first_calls = threading.RLock()
 _registrations: list[Callable[[Any], object]] = []
 
 
 def before_compiling(register: Callable[[Any], object]) -> None:
-    """Call a function before anything is compiled next, with the module `numba.extending`."""
+    """Call `register` with the module `numba.extending` before the next compilation."""
     _registrations.append(register)
 
 
@@ -40,39 +40,39 @@ def _njit(function: Callable[..., Any], **options: Any) -> Any:
 
     while _registrations:
         _registrations.pop(0)(numba.extending)
-    # As numba does not say what types its functions have.
+    # numba does not declare the types of its functions.
     njit: Any = numba.njit
     return njit(function, nogil=True, **_OPTIONS, **options)
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function where compiled code calls it."""
+    """Declare a function that is compiled when compiled code calls it."""
     before_compiling(lambda numba: numba.register_jitable(**_OPTIONS)(function))
     return function
 
 
 def reordered(function: Function) -> Function:
-    """As `compiled`, where the terms of sums may be added in any order."""
+    """Declare a `compiled` function whose sums may be added in any order."""
     options = {**_OPTIONS, "fastmath": _REORDERED}
     before_compiling(lambda numba: numba.register_jitable(**options)(function))
     return function
 
 
-class ByMemory(Protocol):
-    """A function that each memory may have its own of."""
+class MemoryFunction(Protocol):
+    """A function with an implementation for each type of memory."""
 
     def __call__(self, memory: Any, *others: Any) -> Any:
-        """Do what it does for the type of the memory."""
+        """Call the implementation for the type of the memory."""
 
-    def register(self, kind: type) -> Callable[[Function], Function]:
-        """Declare what it does for a type."""
+    def register(self, memory_type: type) -> Callable[[Function], Function]:
+        """Declare the implementation for a type of memory."""
 
 
-def by_memory(function: Callable[..., Any]) -> ByMemory:
-    """A function that each memory may have its own of, for the type of the first argument.
+def memory_function(function: Callable[..., Any]) -> MemoryFunction:
+    """A function that is dispatched by the type of its first argument, a memory.
 
-    For Python it is what `functools.singledispatch` makes of it: `@name.register(Type)` declares
-    what it is for a type; compiled code calls the same functions.
+    In Python it is a `functools.singledispatch` function, whose implementations are declared by
+    `@name.register(Type)`; compiled code calls the same implementations.
     """
     generic: Any = functools.singledispatch(function)
 
@@ -83,15 +83,15 @@ def by_memory(function: Callable[..., Any]) -> ByMemory:
     before_compiling(
         lambda numba: numba.overload(generic, jit_options=_OPTIONS, strict=False)(choose)
     )
-    return cast(ByMemory, generic)
+    return cast(MemoryFunction, generic)
 
 
 class CompiledFunction:
-    """A function that Python calls; its compiled code is kept by the types of its arguments.
+    """A function that Python calls, with its compiled code for each combination of argument types.
 
     Args:
-        function: what is compiled.
-        steps: how many steps of strings a call with some arguments is worth.
+        function: the function to compile.
+        steps: gives the number of steps that a call with some arguments takes.
     """
 
     _steps_in_python = 0
@@ -104,53 +104,53 @@ class CompiledFunction:
 
     @classmethod
     def compile_from_now_on(cls) -> None:
-        """Do nothing in Python any more: there is much to do."""
+        """Compile every function from now on, however short its work is."""
         cls._always = True
 
     @classmethod
     def expect(cls, steps: int) -> None:
-        """Do nothing in Python any more if so many steps of strings are too many for it."""
+        """Compile from now on if a number of steps is too large for plain Python."""
         if steps > _WORTH_COMPILING:
             cls.compile_from_now_on()
 
     def __call__(self, *arguments: Any) -> Any:
-        kinds = tuple(map(type, arguments))
-        code = self.code.get(kinds)
+        types = tuple(map(type, arguments))
+        code = self.code.get(types)
         if code is not None:
             try:
                 return code(*arguments)
-            except OSError:  # what it was compiled to for other types of arrays was not written
+            except OSError:  # its code for other types of arrays could not be written
                 return code(*arguments)
         if self._is_short(arguments):
-            # In compiled code there are no warnings either.
+            # Compiled code gives no warnings either.
             with np.errstate(all="ignore"):
                 return self.function(*arguments)
         with _first_calls:
-            if kinds not in self.code:
-                return self._first_call(kinds, arguments)
-        return self.code[kinds](*arguments)
+            if types not in self.code:
+                return self._first_call(types, arguments)
+        return self.code[types](*arguments)
 
-    def _first_call(self, kinds: tuple[type, ...], arguments: tuple[Any, ...]) -> Any:
-        """Compile, or read what was compiled; with whatever is wrong with the disk, in memory."""
-        directory, code = CodeDirectory.of(self.function, kinds), None
+    def _first_call(self, types: tuple[type, ...], arguments: tuple[Any, ...]) -> Any:
+        """Compile or load the code; in memory, if anything is wrong with the cache directory."""
+        directory, code = CodeDirectory.of(self.function, types), None
         with contextlib.nullcontext() if directory.has_code else announced():
             try:
                 with directory.as_cache() as cache:
                     code = _njit(self.function, cache=cache)
                 result = code(*arguments)
             except Exception as error:
-                # Nothing has been run yet. If the code could only not be written, it is there.
+                # Nothing has run yet. If only writing failed, the code is compiled.
                 if not (code and code.signatures):
                     code = _njit(self.function)
                 result = code(*arguments)
                 directory.give_up(error)
             else:
                 directory.complete()
-        self.code[kinds] = code
+        self.code[types] = code
         return result
 
     def _is_short(self, arguments: tuple[Any, ...]) -> bool:
-        """Whether to do it in Python, of which not more than so much is done."""
+        """Whether to run in Python, which takes a limited number of steps in a process."""
         if not CompiledFunction._always:
             CompiledFunction._steps_in_python += self._steps(*arguments)
         return (
@@ -159,8 +159,8 @@ class CompiledFunction:
 
 
 def compiled_entry(steps: Callable[..., int]) -> Callable[[Callable[..., Any]], Any]:
-    """Compile what Python calls; with how many steps of strings a call is worth, by its arguments.
+    """Declare a function that Python calls, by the number of steps that a call takes.
 
-    In Python a step takes a millisecond or two.
+    A step takes one or two milliseconds in Python.
     """
     return functools.partial(CompiledFunction, steps=steps)

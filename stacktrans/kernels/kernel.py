@@ -1,9 +1,9 @@
-"""What a memory brings so that compiled code runs it: a kernel, with arrays, and steps over them.
+"""The interface of a memory in compiled code: a kernel, its arrays, and functions for each step.
 
-The arrays are a NamedTuple going forwards, and another going backwards. What differs between
-memories are the functions at the end: each memory has its own for its types of arrays, and numba
-chooses by the type. A step is numbered within its string, and has a place among the N steps of all
-strings, which stand one string after the other.
+The arrays are a NamedTuple for the forward pass and another for the backward pass. A memory
+implements the functions at the end of this file for its types of arrays, and numba chooses by the
+type. A step has a number within its string and an index among the N steps of all strings, which
+stand one string after another.
 """
 
 from abc import ABC, abstractmethod
@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self
 import numpy as np
 
 from stacktrans.kernels import Array
-from stacktrans.kernels.compiling import by_memory
+from stacktrans.kernels.compiling import memory_function
 from stacktrans.kernels.steps import BatchStep, rounded, sigmoid_signals, sigmoid_signals_backward
 
 _LEAST_ROOM = 64
@@ -40,30 +40,30 @@ class Store(Protocol):
     """The memory of a batch: the arrays that compiled code works on."""
 
     def forward(self, part: slice, indices: slice) -> Any:
-        """The arrays of a part of the batch, of which some of the N steps are its own."""
+        """The arrays of the forward pass for a part of the batch and its steps among the N."""
 
     def backward(self, part: slice, indices: slice) -> Any:
-        """The same for going backwards; what they refer to is not changed."""
+        """The arrays of the backward pass for a part of the batch; the memory is not changed."""
 
     def with_room(self, steps: int) -> Self:
-        """The memory with room for some steps more."""
+        """The memory with room for more steps."""
 
     def after(self, steps: int) -> Self:
         """The memory after some steps."""
 
     def select(self, items: Array) -> Self:
-        """The memory of some of the batch, by their indices; one may be there several times.
+        """The memory of some items of the batch, by their indices, which may repeat.
 
-        It takes the place of this one, which is not used any more.
+        This one is not used any more: its arrays may be changed.
         """
 
     @property
     def contents(self) -> Self | None:
-        """What it holds; None for a memory that is not carried from piece to piece."""
+        """What the memory holds; None for one that is not carried from piece to piece."""
 
 
 class Room(NamedTuple):
-    """What a memory needs room for.
+    """The sizes that a memory is allocated for.
 
     Attributes:
         batch: number of strings B.
@@ -85,13 +85,13 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel(ABC):
-    """The compiled steps of a kind of memory.
+    """The compiled steps of a type of memory.
 
     Attributes:
-        signals: how many numbers it takes at each step.
-        pushes: how many vectors it takes at each step.
-        reads: how many vectors are read at each step.
-        nothing: what is read of the empty memory, in every place.
+        signals: numbers that it takes at each step.
+        pushes: vectors that it takes at each step.
+        reads: vectors that are read at each step.
+        nothing: the number that fills the vectors read from the empty memory.
     """
 
     signals: int
@@ -104,21 +104,21 @@ class Kernel(ABC):
         """A memory with room for steps."""
 
     def check_contents(self, contents: Any, batch: int, columns: int) -> None:
-        """Raise `ValueError` unless what a batch holds can be what this memory begins with."""
+        """Raise `ValueError` unless this memory can begin with some contents of a batch."""
         if contents is not None:
-            raise ValueError("what is carried is of another memory")
+            raise ValueError("the contents are those of another memory")
 
 
-@by_memory
+@memory_function
 def set_signals(
     memory: Any, count: int, indices: Array, sums: Array, bias: Array, signals: Array
 ) -> None:
-    """Set the memory's signals at a step by the sums under them; by sigmoids, if not declared.
+    """Set the memory's signals at a step from their pre-activations; by default, by sigmoids.
 
     Args:
         memory: as it was before the step.
-        count: how many signals it has, the first ones.
-        indices: [B] of the step.
+        count: the number of its signals, which come first.
+        indices: [B] indices of the step among all N.
         sums: [B, count or more].
         bias: [count or more] added to the sums.
         signals: [N, count or more] set.
@@ -126,33 +126,33 @@ def set_signals(
     sigmoid_signals(0, count, indices, sums, bias, signals)
 
 
-@by_memory
+@memory_function
 def signals_backward(memory: Any, count: int, indices: Array, signals: Array, grad: Array) -> None:
-    """Turn the gradients of the memory's signals, in place, into those of the sums under them."""
+    """Turn the gradients of the memory's signals, in place, into those of the pre-activations."""
     sigmoid_signals_backward(0, count, indices, signals, grad)
 
 
-@by_memory
+@memory_function
 def make_hard(memory: Any, count: int, indices: Array, signals: Array) -> None:
-    """Make the memory's signals 0 or 1; each is rounded, if not declared."""
+    """Make the memory's signals 0 or 1; by default, each is rounded."""
     rounded(0, count, indices, signals)
 
 
-@by_memory
+@memory_function
 def step_forward(memory: Any, step: BatchStep, signals: Array, values: Array, reads: Array) -> None:
-    """Do what signals say, then read.
+    """Operate the memory by its signals, then read it.
 
     Args:
         memory: changed in place.
         step: the step.
         signals: [N, signals or more] at all steps.
-        values: [B, pushes, m] to push; to be copied.
+        values: [B, pushes, m] to push, which are copied.
         reads: [B, reads, m] set.
     """
     raise NotImplementedError
 
 
-@by_memory
+@memory_function
 def step_backward(
     memory: Any,
     step: BatchStep,
@@ -162,14 +162,14 @@ def step_backward(
     grad_signals: Array,
     grad_values: Array,
 ) -> None:
-    """Carry gradients back over a step.
+    """Propagate gradients back through a step.
 
     Args:
         memory: changed in place.
         step: the step.
         signals: [N, signals or more] at all steps.
-        values: [B, pushes, m] set to what was pushed.
-        grad_reads: [B, reads, m] of what was read.
+        values: [B, pushes, m] set to the values that were pushed.
+        grad_reads: [B, reads, m] gradients of the vectors that were read.
         grad_signals: [B, signals or more] set.
         grad_values: [B, pushes, m] set.
     """

@@ -1,21 +1,21 @@
-"""What every step of a sequence has, whatever the memory: units, and the values they push."""
+"""The parts of a step that do not depend on the memory: inputs, signals, values, gradients."""
 
 import math
 from typing import Any, NamedTuple
 
 from stacktrans.kernels import Array
 from stacktrans.kernels.compiling import compiled, reordered
-from stacktrans.kernels.loops import sigmoid, tanh
+from stacktrans.kernels.elementwise import sigmoid, tanh
 
 
 class Weights(NamedTuple):
-    """What multiplies rows at each step, in panels (see `products`), for L layers.
+    """The weights of L layers and the heads in panels, which multiply rows at each step.
 
     Attributes:
-        below: what was read, for the gates of the lowest layer.
-        between: [L - 1, ...] a layer's output, for the gates of the layer above.
-        hidden: [L, ...] a layer's hidden state, for its own gates.
-        heads: the highest layer's output, for all signals and then all values.
+        below: from the vectors read to the gates of the lowest layer.
+        between: [L - 1, ...] from the output of a layer to the gates of the layer above.
+        hidden: [L, ...] from the hidden state of a layer to its own gates.
+        heads: from the output of the highest layer to all signals and then all values.
     """
 
     below: Array
@@ -25,14 +25,14 @@ class Weights(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What the steps read.
+    """The inputs that the steps read.
 
     Attributes:
-        starts: [B + 1] where the inputs of each item start, and M.
-        ids: [M + 2 B] the id of each input of an item and twice that of no input, one item after
-            the other; without buffers [N] the id that each step reads.
-        projected: [ids, L, gates, H] sums of the gates over each id.
-        buffered: 1 if an item's steps read where the strengths of its reads take it, 0 if each
+        starts: [B + 1] the index at which the inputs of each item start, and M.
+        ids: [M + 2 B] the ids of each item's inputs, followed by that of no input twice, item by
+            item; without buffers, [N] the id that each step reads.
+        projected: [ids, L, gates, H] the contribution of each id to the gates.
+        buffered: 1 if the strengths of an item's reads say which inputs it reads, 0 if each step
             reads the next.
     """
 
@@ -43,15 +43,15 @@ class Inputs(NamedTuple):
 
 
 class StepTrace(NamedTuple):
-    """What went on in N steps, those of each item of a batch one after the other.
+    """The record of N steps, item by item.
 
     Attributes:
-        saved: [N, L, saved, H] what going backwards needs of the units; without that,
-            [1, L, saved, H] of whichever step was last.
+        saved: [N, L, saved, H] what the backward pass needs of the units; without a backward
+            pass, [1, L, saved, H] of the last step.
         hidden: [N, L, H].
         signals: [N, signals].
         reads: [N, reads, m].
-        positions: [N] how many of an item's inputs were read before; empty without buffers.
+        positions: [N] the number of an item's inputs read before; empty without buffers.
     """
 
     saved: Array
@@ -65,9 +65,9 @@ class BatchStep(NamedTuple):
     """A step of a batch.
 
     Attributes:
-        number: which of the steps of each string, from 0.
-        indices: [B] where it is among all N steps, of the items that have as many.
-        starts: [B + 1] where the steps of each item start among them, and N.
+        number: its number within each string, from 0.
+        indices: [B] its index among all N steps, of the items that take so many steps.
+        starts: [B + 1] the index at which the steps of each item start, and N.
     """
 
     number: int
@@ -76,7 +76,7 @@ class BatchStep(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """What running the steps of B items takes, whatever the memory.
+    """The arguments of the forward pass of B items that do not depend on the memory.
 
     Attributes:
         unit: number of the type of unit.
@@ -84,14 +84,14 @@ class Forward(NamedTuple):
         hard: 1 if signals are made 0 or 1.
         weights: in panels.
         bias: [signals + pushes * m] of the signals and values.
-        starts: [B + 1] where the steps of each item start, and N. No item takes more steps than
-            one before it.
-        inputs: what the steps read.
+        starts: [B + 1] the index at which the steps of each item start, and N. No item takes more
+            steps than one before it.
+        inputs: the inputs that the steps read.
         state: [L, states, B, H] of the units before the first step; becomes that after the last.
-        read: [B, reads, m] read before the first step; becomes what was read last.
-        trace: set.
+        read: [B, reads, m] read before the first step; becomes what the last step read.
+        trace: the record of the steps; set.
         outer: [B, gates, as wide as a gate in `weights.below`] to work in.
-        inner: the same.
+        inner: as `outer`.
         heads: [B, as wide as `weights.heads`] to work in.
         values: [B, pushes, m] to work in.
         indices: [B] to work in.
@@ -115,24 +115,24 @@ class Forward(NamedTuple):
 
 
 class Backward(NamedTuple):
-    """What running the steps of B items backwards takes, whatever the memory.
+    """The arguments of the backward pass of B items that do not depend on the memory.
 
     Attributes:
         unit: number of the type of unit.
-        tanh_values: as for going forwards.
-        weights: in panels, but those of the transposed matrices.
-        starts: [B + 1] as for going forwards.
-        inputs: the same.
-        state_gradient: share of the gradient that goes back through the state at each step.
-        trace: of the steps.
-        grads: gradients of what is in the trace, from outside: of `hidden`, [N, 1, H], that
-            of the highest layer; `saved` is not used.
+        tanh_values: as in the forward pass.
+        weights: the transposed matrices in panels.
+        starts: [B + 1] as in the forward pass.
+        inputs: as in the forward pass.
+        state_gradient: share of the gradient that passes back through the state at each step.
+        trace: the record of the steps.
+        grads: gradients of the trace from outside: of `hidden`, [N, 1, H], that of the highest
+            layer; `saved` is not used.
         grad_projected: [N, L, gates, H] set.
-        grad_inner: the same of what the hidden state adds to the gates; set, unless empty.
-        grad_heads: [N, 1, signals + pushes * m] of the sums under both; set.
+        grad_inner: [N, L, gates, H] of the hidden state's part of the gates; set, unless empty.
+        grad_heads: [N, 1, signals + pushes * m] of the pre-activations of both; set.
         grad_state: [L, states, B, H] zeros; becomes that of the state before the first step.
         outer: [B, gates, H] to work in.
-        inner: the same; the same array if grad_inner is empty.
+        inner: [B, gates, H] to work in; the same array as `outer` if grad_inner is empty.
         heads: [B, signals + pushes * m] to work in.
         below: [B, as wide as `weights.below`] to work in.
         grad_read: [B, reads, m] to work in.
@@ -169,9 +169,9 @@ class Backward(NamedTuple):
 
 @compiled
 def indices_at(starts: Array, step: int, indices: Array) -> Array:
-    """Set where in the trace the items that take a step have it; gives back their places.
+    """The indices in the trace of a step, for the items that take it: a part of `indices`, set.
 
-    The items with the most steps are the first ones; see `Forward.starts`.
+    The items with the most steps come first; see `Forward.starts`.
     """
     count = 0
     while count < indices.shape[0] and starts[count + 1] - starts[count] > step:
@@ -184,7 +184,7 @@ def indices_at(starts: Array, step: int, indices: Array) -> Array:
 def sigmoid_signals(
     first: int, last: int, indices: Array, sums: Array, bias: Array, signals: Array
 ) -> None:
-    """Set the signals from `first` up to `last` of a step, [N, signals], by sums [B, signals]."""
+    """Set signals `first` to `last` of a step, [N, signals], from pre-activations [B, signals]."""
     for item in range(indices.shape[0]):
         index = indices[item]
         for i in range(first, last):
@@ -195,7 +195,7 @@ def sigmoid_signals(
 def sigmoid_signals_backward(
     first: int, last: int, indices: Array, signals: Array, grad: Array
 ) -> None:
-    """Turn the gradients of signals, [B, signals], into those of the sums under them."""
+    """Turn the gradients of signals, [B, signals], into those of their pre-activations."""
     one = grad.dtype.type(1)
     for item in range(indices.shape[0]):
         index = indices[item]
@@ -206,7 +206,7 @@ def sigmoid_signals_backward(
 
 @compiled
 def rounded(first: int, last: int, indices: Array, signals: Array) -> None:
-    """Signals made 0 or 1; one half is 0, as torch rounds it, and a NaN stays."""
+    """Round signals to 0 or 1; one half becomes 0, as in torch, and a NaN stays."""
     for item in range(indices.shape[0]):
         index = indices[item]
         for i in range(first, last):
@@ -220,7 +220,7 @@ def rounded(first: int, last: int, indices: Array, signals: Array) -> None:
 def values_step(
     tanh_values: int, first: int, count: int, sums: Array, bias: Array, values: Array
 ) -> None:
-    """Set the values that items push, [B, pushes, m], by the sums under them, from the `first`."""
+    """Set the values that items push, [B, pushes, m], from pre-activations from `first` on."""
     size = values.shape[2]
     for push in range(values.shape[1]):
         start = first + push * size
@@ -239,7 +239,7 @@ def values_step(
 def values_backward(
     tanh_values: int, first: int, count: int, values: Array, grad_values: Array, grad: Array
 ) -> None:
-    """Set the gradients of the sums under values, [B, ...] from the `first`, by theirs."""
+    """Set the gradients of the values' pre-activations, [B, ...] from `first` on, from theirs."""
     size, one = values.shape[2], values.dtype.type(1)
     for push in range(values.shape[1]):
         for item in range(count):
@@ -256,11 +256,11 @@ def values_backward(
 
 @compiled
 def _read_at(starts: Array, ids: Array, item: int, position: Any) -> tuple[int, int, Any]:
-    """The ids of the two inputs that are read from a position on, and the share of the second."""
+    """The ids of the two inputs at a position of the input buffer, and the share of the second."""
     start = starts[item]
     last = starts[item + 1] - start
-    # Two more ids an item than there are inputs. A NaN is no place among them, and is not made
-    # whole; it shows in the share.
+    # Each item has two more ids than inputs. A NaN is not converted to a whole number; it shows
+    # in the share.
     first = start + 2 * item + (int(position) if position < last else last)
     return ids[first], ids[first + 1], position - math.floor(position)
 
@@ -269,7 +269,7 @@ def _read_at(starts: Array, ids: Array, item: int, position: Any) -> tuple[int, 
 def add_projected(
     inputs: Inputs, layer: int, indices: Array, positions: Array, outer: Array
 ) -> None:
-    """Add the sums of the gates over what is read, [B, gates, H or more]."""
+    """Add the contribution of the inputs to the gates, [B, gates, H or more]."""
     projected, buffered = inputs.projected, inputs.buffered
     starts, ids = inputs.starts, inputs.ids
     gates, size = projected.shape[2], projected.shape[3]
@@ -304,7 +304,7 @@ def _share_gradient(
 def positions_backward(
     inputs: Inputs, layer: int, indices: Array, positions: Array, outer: Array, grad: Array
 ) -> None:
-    """Add to the gradients of the positions of items in their buffers, [B]."""
+    """Add to the gradients of the positions in the input buffers, [B]."""
     projected, starts, ids = inputs.projected, inputs.starts, inputs.ids
     for item in range(indices.shape[0]):
         one, other, _ = _read_at(starts, ids, item, positions[indices[item]])
@@ -313,7 +313,7 @@ def positions_backward(
 
 @compiled
 def keep_rows(rows: Array, layer: int, indices: Array, kept: Array) -> None:
-    """Put rows of a step, [B, K or more], where they are kept, [N, L, K]."""
+    """Record rows of a step, [B, K or more], in [N, L, K]."""
     for item in range(indices.shape[0]):
         index = indices[item]
         for i in range(kept.shape[2]):
@@ -322,7 +322,7 @@ def keep_rows(rows: Array, layer: int, indices: Array, kept: Array) -> None:
 
 @compiled
 def keep_gates(rows: Array, layer: int, indices: Array, kept: Array) -> None:
-    """Put the gradients of gates, [B, gates, H], where they are kept, [N, L, gates, H]."""
+    """Record the gradients of gates, [B, gates, H], in [N, L, gates, H]."""
     for item in range(indices.shape[0]):
         index = indices[item]
         for gate in range(rows.shape[1]):
@@ -332,7 +332,7 @@ def keep_gates(rows: Array, layer: int, indices: Array, kept: Array) -> None:
 
 @compiled
 def keep_reads(read: Array, indices: Array, reads: Array) -> None:
-    """Put what was read at a step, [B, reads, m], where it is kept, [N, reads, m]."""
+    """Record the vectors read at a step, [B, reads, m], in [N, reads, m]."""
     for item in range(indices.shape[0]):
         index = indices[item]
         for end in range(reads.shape[1]):
@@ -342,7 +342,7 @@ def keep_reads(read: Array, indices: Array, reads: Array) -> None:
 
 @compiled
 def reads_backward(indices: Array, below: Array, given: Array, grad: Array) -> None:
-    """Set the gradients of what was read: from the units of the next step, and from outside."""
+    """Set the gradients of the vectors read: from the units of the next step and from outside."""
     size = grad.shape[2]
     for end in range(grad.shape[1]):
         for item in range(indices.shape[0]):
@@ -355,11 +355,11 @@ def reads_backward(indices: Array, below: Array, given: Array, grad: Array) -> N
 def signals_given(
     own: int, indices: Array, grad_position: Array, given: Array, grad: Array
 ) -> None:
-    """Set the gradients of the signals of buffers, and add those of all that are from outside."""
+    """Set the gradients of the buffers' signals, and add those from outside to all signals."""
     count = given.shape[1]
     for item in range(indices.shape[0]):
         if own < count:
-            # Of the last two only the strength of reading on matters to the next step.
+            # Of the last two, the next step depends only on the strength of reading on.
             grad[item, own] = grad_position[item]
             grad[item, own + 1] = 0
         index = indices[item]
@@ -369,7 +369,7 @@ def signals_given(
 
 @compiled
 def add_rows(out: Array, count: int, rows: Array) -> None:
-    """Add rows, [B, K or more], to others, [B, K]."""
+    """Add rows, [B, K or more], to `out`, [B, K]."""
     for item in range(count):
         for i in range(out.shape[1]):
             out[item, i] += rows[item, i]
@@ -377,7 +377,7 @@ def add_rows(out: Array, count: int, rows: Array) -> None:
 
 @compiled
 def positions_step(positions: Array, signals: Array, starts: Array, indices: Array) -> None:
-    """Go on in the input of each buffer by what the signals of a step say."""
+    """Advance the position in each input buffer by the strength of reading on at a step."""
     read_on = signals.shape[1] - 2
     for item in range(indices.shape[0]):
         index = indices[item]
@@ -387,7 +387,7 @@ def positions_step(positions: Array, signals: Array, starts: Array, indices: Arr
 
 @compiled
 def add_given(grad_state: Array, indices: Array, given: Array) -> None:
-    """Add gradients from outside, [N, 1, H], to those of the output of the highest layer."""
+    """Add gradients from outside, [N, 1, H], to those of the highest layer's output."""
     layer = grad_state.shape[0] - 1
     for item in range(indices.shape[0]):
         index = indices[item]
@@ -397,7 +397,7 @@ def add_given(grad_state: Array, indices: Array, given: Array) -> None:
 
 @compiled
 def scale_state(grad_state: Array, layer: int, count: int, by: float) -> None:
-    """Multiply the gradients of the state of a layer by a share."""
+    """Scale the gradients of the state of a layer."""
     share = grad_state.dtype.type(by)
     for part in range(grad_state.shape[1]):
         for item in range(count):

@@ -1,11 +1,11 @@
-"""Recurrent units: one step of one layer of a batch, forward and backward.
+"""Recurrent units in compiled code: one step of one layer of a batch, forward and backward.
 
 A type of unit is an entry in `UNITS` and a branch in each of `unit_step` and `unit_backward`. A
 controller names the entry that runs it (`Units.compiled_unit`).
 
-The sums of the gates come in two parts, since the GRU needs them apart: `outer` from the input
-and from below, `inner` from the hidden state. What the backward pass needs of a step is in `saved`.
-Rows of `outer` and `inner` may be longer than H.
+The pre-activations of the gates come in two parts, since the GRU needs both: `outer` from the input
+and the layer below, `inner` from the hidden state. `saved` keeps what the backward pass needs of a
+step. Rows of `outer` and `inner` may be longer than H.
 
 Arrays are passed whole and indexed where they are used: numba counts references to every view
 of an array, which takes longer than the arithmetic of a small layer. Each innermost loop writes to
@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from stacktrans.kernels import Array
 from stacktrans.kernels.compiling import compiled
-from stacktrans.kernels.loops import sigmoid, tanh
+from stacktrans.kernels.elementwise import sigmoid, tanh
 
 
 class UnitType(NamedTuple):
@@ -25,8 +25,8 @@ class UnitType(NamedTuple):
     Attributes:
         number: its number in compiled code.
         gates: blocks of H rows in the weights.
-        states: vectors the state is made of; the first is the output.
-        saved: vectors kept at each step for going backwards.
+        states: vectors of the state, of which the first is the output.
+        saved: vectors kept at each step for the backward pass.
         split: whether the gradients of `outer` and `inner` differ.
     """
 
@@ -88,7 +88,7 @@ def unit_backward(
         indices: [B] the step of each item among all N.
         saved: [N, L, saved, H] as `unit_step` set it.
         grad: [L, states, B, H] of the state after the step; becomes that of the state before it,
-            less what goes through `inner`.
+            without the part that passes through `inner`.
         grad_outer: [B, gates, H] set.
         grad_inner: [B, gates, H] set; the same array as grad_outer unless the units are `split`.
     """
@@ -104,7 +104,7 @@ def unit_backward(
 def _simple_step(
     unit: int, layer: int, indices: Array, outer: Array, inner: Array, state: Array, saved: Array
 ) -> None:
-    """Units with a single gate; saved is their output."""
+    """A step of units with a single gate; their output is saved."""
     for item in range(indices.shape[0]):
         index = min(indices[item], saved.shape[0] - 1)
         for i in range(state.shape[3]):
@@ -148,7 +148,7 @@ def _simple_backward(
 def _lstm_step(
     layer: int, indices: Array, outer: Array, inner: Array, state: Array, saved: Array
 ) -> None:
-    """The gates are input, forget, output, candidate; saved are they and the memory before."""
+    """A step of LSTM units: input, forget, output, candidate; saved with the cell state before."""
     size = state.shape[3]
     for item in range(indices.shape[0]):
         index = min(indices[item], saved.shape[0] - 1)
@@ -174,7 +174,7 @@ def _lstm_backward(layer: int, indices: Array, saved: Array, grad: Array, out: A
         index = indices[item]
         for i in range(size):
             admitted = saved[index, layer, 0, i] * saved[index, layer, 3, i]
-            # tanh of the memory, until the place is needed
+            # tanh of the cell state, until the array is needed
             out[item, 0, i] = tanh(saved[index, layer, 1, i] * saved[index, layer, 4, i] + admitted)
         for i in range(size):
             shown, show = out[item, 0, i], saved[index, layer, 2, i]
@@ -201,9 +201,9 @@ def _lstm_backward(layer: int, indices: Array, saved: Array, grad: Array, out: A
 def _gru_step(
     layer: int, indices: Array, outer: Array, inner: Array, state: Array, saved: Array
 ) -> None:
-    """The gates are reset, update, candidate.
+    """A step of GRU units: reset, update, candidate.
 
-    Saved are they, the inner sums of the last and the state before.
+    They are saved with the inner sums of the candidate and the state before.
     """
     size = state.shape[3]
     for item in range(indices.shape[0]):

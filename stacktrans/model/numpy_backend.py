@@ -23,10 +23,10 @@ from stacktrans.kernels.batches import (
     forward_weights,
 )
 from stacktrans.kernels.compiling import CompiledFunction
-from stacktrans.kernels.drive import forward
 from stacktrans.kernels.kernel import Store
 from stacktrans.kernels.steps import Forward, Inputs, Weights
 from stacktrans.kernels.units import UNITS
+from stacktrans.kernels.unroll import forward
 from stacktrans.memory import Memory, MemorySnapshot, make_memory
 from stacktrans.model.units import Units
 from stacktrans.settings.model_config import BuffersConfig, ModelConfig

@@ -14,7 +14,7 @@ from torch.nn import functional
 
 from stacktrans.common.errors import OVERFLOW
 from stacktrans.decoding.model import Numbers, Predictor, SoftInput
-from stacktrans.kernels.sequences import ARRAY_DTYPES
+from stacktrans.kernels.autograd import ARRAY_DTYPES
 from stacktrans.memory import Memory, MemorySnapshot
 from stacktrans.model import definition
 from stacktrans.model.definition import TransducerState

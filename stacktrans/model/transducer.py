@@ -19,9 +19,9 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import UsageError
+from stacktrans.kernels.autograd import Carried as CarriedCompiled
+from stacktrans.kernels.autograd import as_array, can_run, fused_sequence
 from stacktrans.kernels.batches import Architecture, ModelWeights
-from stacktrans.kernels.sequences import Carried as CarriedCompiled
-from stacktrans.kernels.sequences import as_array, can_run, fused_sequence
 from stacktrans.memory import Memory, make_memory
 from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition

@@ -14,8 +14,8 @@ import numpy as np
 from stacktrans.kernels import Array, kernel
 from stacktrans.kernels.batches import check_shape
 from stacktrans.kernels.compiling import compiled
+from stacktrans.kernels.elementwise import add, add_scaled, copy, dot, exp
 from stacktrans.kernels.kernel import Kernel, Room
-from stacktrans.kernels.loops import add, add_scaled, copy, dot, exp
 from stacktrans.kernels.steps import BatchStep
 from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.actions.cells import PADDING, UNLIMITED, Actions, Cells, CellsBackward

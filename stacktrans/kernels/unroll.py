@@ -1,8 +1,8 @@
-"""All steps of a batch in compiled code, forward and backward: any controller with any memory.
+"""The recurrence unrolled over all steps of a batch, forward and backward, in compiled code.
 
-What they are given is put together in `batches`. Arrays are taken from their records once, before
-the steps, and are passed whole: numba counts references to every array that is taken from a record
-or is a view of another, which takes as long as the arithmetic of a small model.
+`batches` prepares the arguments. Arrays are taken from their records once, before the steps, and
+passed whole: numba counts references to every array that is taken from a record or is a view of
+another, which takes as long as the arithmetic of a small model.
 """
 
 import importlib
@@ -27,18 +27,18 @@ def product(left: Array, rows: int, matrix: Array, out: Array) -> None:
     out[:rows] = (left[:rows].reshape(rows, depth) @ whole).reshape(rows, *out.shape[1:])
 
 
-before_compiling(lambda _: importlib.import_module("stacktrans.kernels.tiles"))
+before_compiling(lambda _: importlib.import_module("stacktrans.kernels.matmul"))
 
 
 @compiled_entry(lambda run, *_: int(run.starts[-1]))
 def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
-    """All steps: units, then signals and values, then the memory.
+    """Run all steps: the units, then signals and values, then the memory.
 
     Args:
-        run: what they take.
-        memory: before the first step; becomes that after the last.
-        own: how many of the signals are the memory's; those of buffers follow.
-        first: how many steps the memory has taken before the first of these.
+        run: the arguments of all steps.
+        memory: the arrays before the first step, which become those after the last.
+        own: the number of signals of the memory; those of buffers follow.
+        first: the number of steps that the memory took before these.
     """
     weights, inputs, trace, starts = run.weights, run.inputs, run.trace, run.starts
     below, between, recurrent, final = weights.below, weights.between, weights.hidden, weights.heads
@@ -74,12 +74,12 @@ def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
 
 @compiled_entry(lambda run, *_: int(run.starts[-1]))
 def backward(run: steps.Backward, memory: Any, own: int) -> None:
-    """All steps backwards, down to the memory before the first, which is constant.
+    """Run the backward pass of all steps; the memory before the first is constant.
 
     Args:
-        run: what they take.
-        memory: after the last step.
-        own: how many of the signals are the memory's.
+        run: the arguments of all steps.
+        memory: the arrays after the last step.
+        own: the number of signals of the memory.
     """
     weights, inputs, trace, grads = run.weights, run.inputs, run.trace, run.grads
     below, between, recurrent, final = weights.below, weights.between, weights.hidden, weights.heads

@@ -1,4 +1,4 @@
-"""Controller and memory over whole sequences, for torch, with gradients."""
+"""A controller and its memory over whole sequences as a torch autograd function."""
 
 import functools
 import itertools
@@ -36,16 +36,16 @@ ARRAY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32),
     torch.float64: np.dtype(np.float64),
 }
-"""The types of numbers that there is compiled code for, and numpy's name of each."""
-# With fewer rows than this the products would wait for the weights to come from memory.
+"""The dtypes that compiled code supports, with numpy's counterpart of each."""
+# With fewer rows, products would wait for the weights to arrive from memory.
 _LEAST_ITEMS = 4
 
 
 class SequenceOutput(NamedTuple):
-    """What came out of N steps, or of T steps of a batch of B.
+    """The outputs of N steps, or of T steps of a batch of B.
 
     Attributes:
-        hidden: [N, H] or [B, T, H] the output of the highest layer; the others in the same way.
+        hidden: [N, H] or [B, T, H] the output of the highest layer.
         signals: [N, signals] strengths, in the order of the memory's `signal_names`.
         reads: [N, reads * m] the vectors read.
     """
@@ -57,12 +57,12 @@ class SequenceOutput(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carried:
-    """What B strings carry on, as constants.
+    """The state that B strings carry over to the next piece, as constants.
 
     Attributes:
         units: [L, states, B, H] the state of the controller.
-        read: [B, reads * m] what was read last.
-        contents: what the memory holds; None for one that holds nothing.
+        read: [B, reads * m] the vectors that were read last.
+        contents: contents of the memory; None for one that is not carried over.
     """
 
     units: Tensor
@@ -71,12 +71,12 @@ class Carried:
 
 
 def can_run(tensor: Tensor) -> bool:
-    """Whether there is compiled code for tensors like this one."""
+    """Whether compiled code supports the device and dtype of a tensor."""
     return tensor.device.type == "cpu" and tensor.dtype in ARRAY_DTYPES
 
 
 def as_array(tensor: Tensor) -> Array:
-    """The numbers of a tensor for compiled code to read; a copy if it is not contiguous."""
+    """The numbers of a tensor as an array; a copy if the tensor is not contiguous."""
     array: Array = tensor.detach().contiguous().numpy()
     return array
 
@@ -88,9 +88,9 @@ def _pool(_process: int, threads: int) -> ThreadPoolExecutor:
 
 
 def in_parts(run: Callable[[slice], Result], batch: int, threads: int) -> list[Result]:
-    """Run for all of a batch, each thread a part of it, and collect what comes out.
+    """Run parts of a batch in threads, and return their results in order.
 
-    Items of a batch have nothing to do with each other.
+    The items of a batch are independent of one another.
     """
     threads = max(1, min(threads, batch // _LEAST_ITEMS))
     ends = [batch * part // threads for part in range(threads + 1)]
@@ -100,15 +100,15 @@ def in_parts(run: Callable[[slice], Result], batch: int, threads: int) -> list[R
 
 
 class _Plan(NamedTuple):
-    """What is run, over what, but for tensors that have gradients.
+    """The arguments of a sequence other than tensors with gradients.
 
     Attributes:
-        architecture: what is run.
-        signals: how many of the heads are signals.
-        starts: [B + 1] where the steps of each item start, and N.
-        input_starts: [B + 1] where the inputs of each item start, and how many there are.
-        ids: what is read, as `Inputs.ids` has it.
-        before: what memory and reads to begin with; None for the empty memory.
+        architecture: the architecture that is run.
+        signals: the number of heads that are signals.
+        starts: [B + 1] the index at which the steps of each item start, and N.
+        input_starts: [B + 1] the index at which the inputs of each item start, and their number.
+        ids: the inputs, as in `Inputs.ids`.
+        before: memory and reads to begin with; None for the empty memory.
     """
 
     architecture: Architecture
@@ -120,11 +120,11 @@ class _Plan(NamedTuple):
 
 
 class _Sequence(torch.autograd.Function):
-    """All steps; see `fused_sequence`."""
+    """The autograd function behind `fused_sequence`."""
 
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor, Carried]:
-        """Run the steps, with the tensors of `ModelWeights` in their order there."""
+        """Run the steps, given the tensors of `ModelWeights` in their order."""
         CompiledFunction.compile_from_now_on()
         starts, before = plan.starts, plan.before
         projected, start, heads, bias, *layers = map(as_array, tensors)
@@ -133,7 +133,7 @@ class _Sequence(torch.autograd.Function):
         inputs = sizes.inputs(starts, plan.input_starts, plan.ids, projected)
         first, contents, total = torch.from_numpy(sizes.nothing_read()), None, int(starts[-1])
         if before is not None:
-            # The state of the units is known to be of these sizes: it is the initial one.
+            # The state of the units is the initial one, whose sizes are checked.
             check_shape("read", before.read.shape, (sizes.batch, sizes.read))
             plan.architecture.memory.check_contents(before.contents, sizes.batch, sizes.columns)
             first, contents = before.read, before.contents
@@ -159,13 +159,13 @@ class _Sequence(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Run the steps backwards, then take each weight's gradient as one product."""
+        """Run the backward pass, then compute the gradient of each weight as one product."""
         initial, heads, _, *rest = ctx.saved_tensors
         weights, trace = rest[:-5], rest[-5:]
         sizes: Sizes = ctx.sizes
         plan: _Plan = ctx.plan
         if plan.architecture.hard:
-            raise ValueError("signals that are made 0 or 1 have no gradients")
+            raise ValueError("signals that are rounded to 0 or 1 have no gradients")
         inputs: Inputs = ctx.inputs
         ready = backward_weights([*map(as_array, weights)], as_array(heads))
         of_steps = StepTrace._make(map(as_array, trace))
@@ -191,12 +191,12 @@ class _Sequence(torch.autograd.Function):
             elif before:
                 first = initial[layer, 0]
                 grad_weights.append(
-                    _late_weight_gradient(grad, hidden[:, layer], first, plan.starts)
+                    _recurrent_weight_gradient(grad, hidden[:, layer], first, plan.starts)
                 )
             elif layer:
                 grad_weights.append(_weight_gradient(grad, hidden[:, layer - 1]))
             else:
-                grad_weights.append(_late_weight_gradient(grad, reads, ctx.first, plan.starts))
+                grad_weights.append(_recurrent_weight_gradient(grad, reads, ctx.first, plan.starts))
         return (
             None,
             _projected_gradient(grad_projected.flatten(1), inputs, plan.starts, positions),
@@ -208,7 +208,7 @@ class _Sequence(torch.autograd.Function):
 
 
 def _grads(sizes: Sizes, trace: StepTrace, given: Sequence[Tensor | None]) -> Grads:
-    """Gradients that come from outside, and room for those that are found."""
+    """Gradients from outside, and arrays for those that the backward pass sets."""
     shape = (len(trace.hidden), sizes.layers, sizes.architecture.units.gates * sizes.size)
     dtype = sizes.dtype
     outputs = trace.hidden[:, -1], trace.signals, trace.reads
@@ -227,39 +227,39 @@ def _grads(sizes: Sizes, trace: StepTrace, given: Sequence[Tensor | None]) -> Gr
 
 
 def _weight_gradient(grad: Tensor, by: Tensor) -> Tensor:
-    """[N, out] gradients of what came out and [N, in] what went in -> [out, in]."""
-    # This way round the libraries for linear algebra are a sixth faster.
+    """The gradient of a weight, [out, in], from gradients [N, out] and inputs [N, in]."""
+    # In this order, libraries for linear algebra take a sixth less time.
     return (by.t() @ grad).t()
 
 
-def _late_weight_gradient(grad: Tensor, by: Tensor, first: Tensor, starts: Array) -> Tensor:
-    """The same where what went in came out of the step before.
+def _recurrent_weight_gradient(grad: Tensor, by: Tensor, first: Tensor, starts: Array) -> Tensor:
+    """The gradient of a weight, [out, in], whose inputs are outputs of the step before.
 
     Args:
-        grad: [N, out] gradients of what came out.
-        by: [N, in] what came out one step earlier than it went in.
-        first: [B, in] what went in at the first step of each item.
-        starts: [B + 1] where the steps of each item start, and N.
+        grad: [N, out] gradients of its outputs.
+        by: [N, in] outputs of each step, which are the inputs of the next.
+        first: [B, in] inputs at the first step of each item.
+        starts: [B + 1] the index at which the steps of each item start, and N.
     """
     at = torch.from_numpy(starts[:-1][np.diff(starts) > 0])
-    # Put right at the few first steps: a copy of `by`, one step later, takes longer.
+    # Only the few first steps are corrected: shifting a copy of `by` would take longer.
     before = by[(at - 1).clamp(min=0)] * (at > 0).unsqueeze(1)
     right = first[: len(at)] - before
     return torch.addmm(right.t() @ grad[at], by[:-1].t(), grad[1:]).t()
 
 
 def _projected_gradient(rows: Tensor, inputs: Inputs, starts: Array, positions: Tensor) -> Tensor:
-    """Gradients of the sums over each id, from those of the sums at each step.
+    """The gradients of the ids' contributions to the gates, from those at each step.
 
     Args:
-        rows: [N, L * gates * H].
-        inputs: what the steps read.
-        starts: [B + 1] where the steps of each item start, and N.
-        positions: [N] as `StepTrace.positions` has them; empty without buffers.
+        rows: [N, L * gates * H] gradients at each step.
+        inputs: the inputs that the steps read.
+        starts: [B + 1] the index at which the steps of each item start, and N.
+        positions: [N] as in `StepTrace`; empty without buffers.
     """
     count = len(inputs.projected)
     if not len(positions):
-        return _added_up(rows, inputs.ids, count)
+        return _sum_by_id(rows, inputs.ids, count)
     lengths, items = np.diff(inputs.starts), np.arange(len(starts) - 1)
     of = np.repeat(items, np.diff(starts))
     read = positions.numpy()
@@ -268,13 +268,13 @@ def _projected_gradient(rows: Tensor, inputs: Inputs, starts: Array, positions: 
     first = (inputs.starts[:-1] + 2 * items)[of] + whole
     share = torch.from_numpy(read - np.floor(read)).unsqueeze(1)
     later = rows * share
-    return _added_up(rows - later, inputs.ids[first], count) + _added_up(
+    return _sum_by_id(rows - later, inputs.ids[first], count) + _sum_by_id(
         later, inputs.ids[first + 1], count
     )
 
 
-def _added_up(rows: Tensor, ids: Array, count: int) -> Tensor:
-    """Rows added up by the id they belong to: [N, size] and [N] -> [count, size]."""
+def _sum_by_id(rows: Tensor, ids: Array, count: int) -> Tensor:
+    """The sum of rows [N, size] by their ids [N]: [count, size]."""
     indices = torch.from_numpy(ids)
     grad: Tensor = torch.ops.aten.embedding_dense_backward(rows, indices, count, -1, False)
     return grad
@@ -287,19 +287,19 @@ def fused_sequence(
     ids: Tensor,
     before: Carried | None = None,
 ) -> tuple[SequenceOutput, Carried]:
-    """The steps of a controller and the memory it operates, for a batch of B.
+    """Run a controller and the memory that it operates, for a batch of B.
 
-    Gradients go back to the first of these steps, and no further.
+    Gradients reach back to the first of these steps, and no further.
 
     Args:
         weights: of the model.
-        lengths: how many inputs each item has, M together; the longest first.
-        steps: how many steps each item takes, N together; without buffers, as many.
-        ids: [M] the inputs, those of an item one after the other.
-        before: what the items carry on from earlier steps; None for those that begin.
+        lengths: the number of inputs of each item, M together; the longest first.
+        steps: the number of steps of each item, N together; without buffers, as many.
+        ids: [M] the inputs, item by item.
+        before: the state carried over from earlier steps; None at the start of the strings.
 
     Returns:
-        What came out, and what the items carry on.
+        The outputs, and the state to carry over.
     """
     starts, input_starts = np.cumsum([0, *steps]), np.cumsum([0, *lengths])
     inputs, initial = as_array(ids), weights.initial

@@ -1,8 +1,8 @@
-"""The compiled product of few rows by a matrix in panels; imported as something is compiled.
+"""The compiled matrix product of a few rows by a matrix in panels.
 
-The inner loop keeps one tile of the result in registers. It is written as LLVM vectors, which
-become whatever vector registers the processor has. Part j of `benchmarks/speed.py` measures how
-much longer plain loops take, which keep the result in memory.
+The inner loop keeps one tile of the result in registers. It is written in LLVM vectors, which
+become the vector registers of any processor. Part j of `benchmarks/speed.py` measures how much
+longer plain loops take, which keep the result in memory. Imported when something is compiled.
 """
 
 import functools
@@ -13,14 +13,14 @@ from numba import types
 from numba.extending import intrinsic, overload
 
 from stacktrans.kernels.batches import REGISTERS, VECTOR_BYTES, VECTORS
-from stacktrans.kernels.drive import product
+from stacktrans.kernels.unroll import product
 
 # A tile of `rows` by VECTORS vectors, one panel row and one factor fill the registers.
 _MAX_ROWS = min(12, (REGISTERS - 2) // VECTORS - 1)
 
 
 class _Tile:
-    """Writes the code of one tile: `rows` rows of the result by one panel."""
+    """A writer of the code for one tile: `rows` rows of the result by one panel."""
 
     def __init__(self, builder: Any, scalar: Any, lanes: int, rows: int) -> None:
         self.builder = builder
@@ -33,12 +33,12 @@ class _Tile:
         self.multiply_add = module.globals.get(name) or ir.Function(module, kind, name)
 
     def _at(self, pointer: Any, vector: int) -> Any:
-        """Where the given vector after `pointer` stands."""
+        """The address of a vector, by its number after `pointer`."""
         offset = ir.Constant(ir.IntType(64), vector * self.lanes)
         return self.builder.bitcast(self.builder.gep(pointer, [offset]), self.vector.as_pointer())
 
     def _everywhere(self, number: Any) -> Any:
-        """A vector with `number` in every place."""
+        """A vector filled with `number`."""
         undefined = ir.Constant(self.vector, ir.Undefined)
         index = ir.IntType(32)
         first = self.builder.insert_element(undefined, number, ir.Constant(index, 0))
@@ -46,7 +46,7 @@ class _Tile:
         return self.builder.shuffle_vector(first, undefined, zeros)
 
     def write(self, depth: Any, left: list[Any], panel: Any, out: list[Any]) -> None:
-        """Set each out to the product of a row of the left side, K >= 1 long, by the panel."""
+        """Set each `out` to the product of a row of the left operand, K >= 1 long, by the panel."""
         builder = self.builder
         word = depth.type
         before = builder.block
@@ -144,7 +144,7 @@ def _product_in_tiles(left, rows, matrix, out):  # type: ignore[no-untyped-def]
     tiles = (rows + _MAX_ROWS - 1) // _MAX_ROWS
     for panel in range(matrix.shape[0]):
         for tile in range(tiles):
-            # Tiles as equal as can be: one of 12 rows and one of 1 would take longer.
+            # Tiles of nearly equal sizes: one of 12 rows and one of 1 would take longer.
             first = tile * rows // tiles
             count = (tile + 1) * rows // tiles - first
             _multiply_tile(left, first, count, matrix, panel, out)

@@ -1,8 +1,8 @@
 """Elementwise functions and sums over arrays, in the precision of their arguments.
 
-Each loop writes to one array, since only such are vectorised. A call of the C library costs 11 ns
-an element, and keeps the loop around it from being vectorised; so float32 goes through a
-polynomial, and float64, which is here for checks of gradients, through the C library.
+Each loop writes to one array, since only such loops are vectorised. A call of the C library takes
+11 ns an element and keeps the loop around it from being vectorised. Therefore float32 is computed
+by a polynomial, and float64, which only checks of gradients need, by the C library.
 """
 
 import math
@@ -22,12 +22,12 @@ _TEN = np.float32(10)
 _LARGEST = np.float32(89)  # exp of it is infinite
 _LARGEST_SUM = np.float32(87)  # 1 + exp of minus it is 1
 _LOG2_E = np.float32(1.4426950408889634)
-# ln 2 in two parts: the first has zeros enough at its end for its product by a small
-# whole number to be exact.
+# ln 2 in two parts: the first ends in enough zeros for its product by a small whole number to
+# be exact.
 _LN2_HIGH = np.float32(0.693359375)
 _LN2_LOW = np.float32(-2.1219444005469057e-4)
-# Added to a number and taken off again, it leaves the nearest whole number, which stands
-# meanwhile in the low bits of the sum.
+# Adding and subtracting it rounds to the nearest whole number, which meanwhile stands in the low
+# bits of the sum.
 _ROUNDER = np.float32(1.5 * 2**23)
 # expm1(r) / r - 1 = r (C2 + C3 r + ...), relative error of expm1 under 2e-8 for |r| <= ln(2) / 2
 # (least squares with weights repeated until the errors level out).
@@ -97,12 +97,12 @@ def tanh(x: Any) -> Any:
 
 
 def _compute_by(function: Function, single: Function, double: Function) -> None:
-    """Have compiled code compute a function of float32 by one function, of others by another."""
+    """Have compiled code compute a function of float32 by `single`, and of others by `double`."""
 
     def choose(x: Any) -> Any:
         return single if str(x) == "float32" else double
 
-    # Not strict: it would want the annotations repeated in the lambdas.
+    # Not strict, which would require the annotations in the lambdas.
     before_compiling(lambda numba: numba.overload(function, strict=False)(choose))
 
 
@@ -113,7 +113,7 @@ _compute_by(tanh, lambda x: _tanh_single(x), lambda x: math.tanh(x))
 
 @reordered
 def dot(left: Array, right: Array) -> Any:
-    """Sum of left[i] * right[i], of as many as there are on the left."""
+    """The sum of left[i] * right[i] over the length of the left operand."""
     total = left.dtype.type(0)
     for i in range(left.shape[0]):
         total += left[i] * right[i]
@@ -129,13 +129,13 @@ def add_scaled(out: Array, scale: Any, row: Array) -> None:
 
 @compiled
 def add(out: Array, more: Array) -> None:
-    """Add as many numbers as both have."""
+    """Add `more` to `out`, over the shorter length."""
     for i in range(min(out.shape[0], more.shape[0])):
         out[i] += more[i]
 
 
 @compiled
 def copy(out: Array, row: Array) -> None:
-    """Set out to the numbers at the start of row."""
+    """Copy the start of a row to `out`."""
     for i in range(out.shape[0]):
         out[i] = row[i]

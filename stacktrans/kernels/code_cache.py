@@ -1,9 +1,8 @@
-"""The directory of compiled code, and the message while code is compiled for the first time.
+"""The cache directory of compiled code, and the message while code is compiled for the first time.
 
-numba keeps code itself. It notices neither that a function changed in another file than the one
-that was asked for, nor that a file is damaged: it may end the process then. So each function has a
-directory of its own for the types that it is called with, under one for the state of all sources,
-and checksums of the files in it.
+numba caches code by itself, but does not notice when a callee in another file has changed, and may
+end the process when a cached file is damaged. Therefore each function has a directory for each
+combination of argument types, below one for the state of all sources, with checksums of its files.
 """
 
 import contextlib
@@ -29,26 +28,26 @@ from stacktrans.common.messages import OptionalStream, print_message
 
 _PACKAGE = "stacktrans"
 _KEPT = 4
-"""How many directories of other states of the sources are kept."""
+"""The number of directories kept for other states of the sources."""
 _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class CodeDirectory:
-    """Where the code of a function for some types of arguments is.
+    """The directory with the code of a function for some argument types.
 
     Args:
-        path: the directory; None if code can't be kept anywhere.
+        path: the directory; None if no directory can be written to.
     """
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
 
     @classmethod
-    def of(cls, function: Callable[..., Any], kinds: tuple[type, ...]) -> "CodeDirectory":
-        """For a function of this package or another, with types of its own or foreign ones."""
+    def of(cls, function: Callable[..., Any], types: tuple[type, ...]) -> "CodeDirectory":
+        """The directory for a function and the types of its arguments, from any package."""
         key = hashlib.sha256()
         each: Any
-        for each in (function, *kinds):
+        for each in (function, *types):
             key.update(f"{each.__module__}.{each.__qualname__}\n".encode())
             file = getattr(sys.modules.get(each.__module__), "__file__", None)
             if file and each.__module__.partition(".")[0] != _PACKAGE:
@@ -58,14 +57,14 @@ class CodeDirectory:
 
     @functools.cached_property
     def has_code(self) -> bool:
-        """Whether there is code, which is whole; what is damaged is removed."""
+        """Whether there is undamaged code; damaged code is removed."""
         if not self.path or not os.path.lexists(self.path / SUMS):
             return False
         try:
-            found = _sums(self.path)
+            checksums = _sums(self.path)
             kept = (self.path / SUMS).read_text().splitlines()
-            # What was added since is not known, and may be there.
-            if not kept or not set(kept) <= set(found):
+            # Files that were added since have no checksum, and are accepted.
+            if not kept or not set(kept) <= set(checksums):
                 raise ValueError("it was changed")
         except (OSError, ValueError) as error:
             self.give_up(error)
@@ -73,7 +72,7 @@ class CodeDirectory:
         return True
 
     def complete(self) -> None:
-        """Write the checksums of what was compiled, if there are none yet."""
+        """Write the checksums of the compiled files, if there are none yet."""
         try:
             if self.path and not self.has_code:
                 write_atomically(self.path / SUMS, "\n".join(_sums(self.path)))
@@ -81,14 +80,14 @@ class CodeDirectory:
             self.give_up(error)
 
     def give_up(self, error: Exception) -> None:
-        """Say why code is not kept, or was not used; then it is removed."""
+        """Warn that code cannot be cached or used, and why; then remove it."""
         print_message(f"can't use the compiled code in {self.path}: {error}")
         if self.path:
             shutil.rmtree(self.path, ignore_errors=True)
 
     @contextlib.contextmanager
     def as_cache(self) -> Iterator[bool]:
-        """Have numba use it for functions that are marked meanwhile; false if it can't be used."""
+        """Have numba cache functions here that are declared meanwhile; gives whether it can."""
         import numba  # waits until something is compiled
 
         config: Any = numba.config
@@ -103,19 +102,19 @@ class CodeDirectory:
 
 
 def _sums(directory: Path) -> list[str]:
-    """Checksums of the files with code; raises `OSError` if there is anything but files."""
-    found = []
+    """Checksums of the files with code; raises `OSError` for anything but files and folders."""
+    checksums = []
     for path in sorted(directory.rglob("*")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise OSError(f"{path} is not a file")
         if path.suffix == ".nbc":
             checksum = hashlib.sha256(path.read_bytes()).hexdigest()
-            found.append(f"{checksum}  {path.relative_to(directory)}")
-    return found
+            checksums.append(f"{checksum}  {path.relative_to(directory)}")
+    return checksums
 
 
 def _source(path: Path) -> bytes:
-    """What tells a state of a source file from others; as numba, by when it was written, too."""
+    """The content and, as numba uses it too, the modification time of a source file."""
     try:
         return path.read_bytes() + str(path.stat().st_mtime_ns).encode()
     except OSError:  # within an archive
@@ -124,9 +123,9 @@ def _source(path: Path) -> bytes:
 
 @functools.cache
 def cache_directory() -> Path | None:
-    """Where compiled code is kept: a directory for each state of all sources, on each processor.
+    """The directory for the current state of all sources, for this processor.
 
-    None if there is no place for it.
+    None if no directory can be written to.
     """
     state = hashlib.sha256(f"{version('numba')} {sys.version} {os.name}".encode())
     state.update(binding.get_host_cpu_name().encode())
@@ -141,35 +140,33 @@ def cache_directory() -> Path | None:
 
 
 def _at_home() -> Path:
-    """The user's own place for what can be made again; raises `RuntimeError` without a home."""
+    """The user's cache directory; raises `RuntimeError` if there is no home directory."""
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("NUMBA_CACHE_DIR") or Path(home) / "stacktrans")
 
 
 def _without_home() -> Path:
-    """A place that keeps compiled code as long as the machine runs, if nobody else can write there.
-
-    What is read from it is run.
+    """A temporary directory of this user, which nobody else can write to, since its code is run.
 
     Raises:
-        OSError: there is none.
+        OSError: none can be made.
     """
     shared = Path(tempfile.gettempdir()) / f"stacktrans-{getattr(os, 'getuid', getpass.getuser)()}"
     try:
         shared.mkdir(mode=0o700, exist_ok=True)
-        found = shared.lstat()
+        status = shared.lstat()
     except OSError:
         return Path(tempfile.mkdtemp())
-    mine = not hasattr(os, "getuid") or found.st_uid == os.getuid()
-    private = mine and stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o022
+    mine = not hasattr(os, "getuid") or status.st_uid == os.getuid()
+    private = mine and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o022
     return shared if private else Path(tempfile.mkdtemp())
 
 
 def state_directory(root: Path, state: str) -> Path:
-    """The directory for the code of a state of the sources; those long unused are removed.
+    """The directory for a state of the sources; directories long unused are removed.
 
     Args:
-        root: where there is one for each state, and perhaps other things.
+        root: the folder with a directory for each state, and perhaps other files.
         state: 16 hexadecimal digits.
 
     Raises:
@@ -201,7 +198,7 @@ def _announce() -> None:
 
 @contextlib.contextmanager
 def announced() -> Iterator[None]:
-    """Say that something is compiled; on a terminal, with a sign of life meanwhile."""
+    """Print a message that code is compiled; on a terminal, with a spinner meanwhile."""
     _announce()
     if not (sys.stderr and sys.stderr.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
         yield
