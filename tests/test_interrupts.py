@@ -1,5 +1,6 @@
 """Ctrl-C where nothing is to be saved: while modules are imported, at exit, and in workers."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -9,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from command_line import ENVIRONMENT, SMALL, STACKTRANS
-from small_sweeps import records, sweep_file
 
 from stacktrans.training.records import read_race
 
@@ -46,9 +46,10 @@ def interrupted(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command that is interrupted at a moment, as from a terminal unless it ignores that."""
     (cwd / "sitecustomize.py").write_text(INTERRUPT)
+    path = os.pathsep.join([str(cwd), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(
         command,
-        env={**ENVIRONMENT, "PYTHONPATH": str(cwd), "AT": at},
+        env={**ENVIRONMENT, "PYTHONPATH": path, "AT": at},
         capture_output=True,
         text=True,
         cwd=cwd,
@@ -87,17 +88,10 @@ def test_an_interrupt_at_exit_changes_nothing(tmp_path: Path) -> None:
     assert done.stdout
 
 
-def test_workers_of_a_race_that_are_interrupted_as_they_start_go_on(tmp_path: Path) -> None:
-    race = ("--strategies", "patient,wide", "--workers", "2", "--budget", "1s", "--out", "run")
-    done = interrupted("workers", *STACKTRANS, *TRAIN, *race, cwd=tmp_path)
+def test_processes_that_are_interrupted_as_they_start_go_on(tmp_path: Path) -> None:
+    race = ("--strategies", "patient,wide", "--workers", "2", "--set", "kernel=torch")
+    command = (*TRAIN, *race, "--max-steps", "5", "--out", "run")
+    done = interrupted("workers", *STACKTRANS, *command, cwd=tmp_path)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False)
     candidates = read_race(tmp_path / "run").candidates
     assert [each.failed for each in candidates.values()] == [None, None]
-
-
-def test_workers_of_a_sweep_that_are_interrupted_as_they_start_go_on(tmp_path: Path) -> None:
-    path = str(sweep_file(tmp_path, grid={"seed": [1]}))
-    sweep = ("sweep", path, "--workers", "2", "--out", "swept")
-    done = interrupted("workers", *STACKTRANS, *sweep, cwd=tmp_path)
-    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
-    assert ["error" in record for record in records(tmp_path / "swept")] == [False, False]
