@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command_line import TRAIN as TRAIN_ONE
 from command_line import run
 from test_pair_training import OPTIONS
 from test_pairs import as_written, learned, lines_of, reversals, write
@@ -74,7 +75,7 @@ def test_columns_that_are_given_make_a_pair_of_every_line(tmp_path: Path) -> Non
 
 def test_a_model_reads_its_files_again_without_their_headers(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", f"source\ttarget\n{reversals(60, 1)}")
-    made = run("train", "--data", path, "--memory", "stack", "--out", tmp_path / "m",
+    made = run(*TRAIN_ONE, "--data", path, "--memory", "stack", "--out", tmp_path / "m",
                "--max-steps", "2", *OPTIONS)  # fmt: skip
     assert made.returncode == 0
     assert f"{path}: the first line names the columns: source,target" in made.stderr.decode()
@@ -212,7 +213,7 @@ def test_known_marks_do_not_combine_with_letters_before_them(tmp_path: Path) -> 
 
 def test_a_model_normalizes_what_it_transduces_and_measures(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", COMPOSED)
-    made = run("train", "--data", path, "--normalize", "nfc", "--memory", "stack", "--out",
+    made = run(*TRAIN_ONE, "--data", path, "--normalize", "nfc", "--memory", "stack", "--out",
                tmp_path / "m", "--max-steps", "2", *OPTIONS)  # fmt: skip
     assert made.returncode == 0
     answers = [

@@ -146,13 +146,6 @@ def test_every_strategy_for_a_task_can_be_raced(tmp_path: Path, task: str) -> No
 
 
 @pytest.mark.usefixtures("short_turns")
-def test_processes_change_nothing_but_the_time(tmp_path: Path) -> None:
-    together = carried_on(begun(tmp_path / "together", 2), 5)
-    alone = carried_on(begun(tmp_path / "alone"), together.state.rounds)
-    assert told(alone) == told(together)
-
-
-@pytest.mark.usefixtures("short_turns")
 def test_processes_leave_the_same_weights(tmp_path: Path) -> None:
     together, alone = (
         carried_on(begun(tmp_path / str(workers), workers, "training.max_steps=30"), 100)
