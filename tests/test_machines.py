@@ -30,7 +30,7 @@ from stacktrans.extraction.network import CannotExtract, Deadline, Network
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.proofs.proof import prove
+from stacktrans.proofs.proof import Bisimulation, Counterexample, prove
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.machines import svg
@@ -201,9 +201,9 @@ def test_a_machine_answers_as_its_model(reverse: Path, extracted: Extracted) -> 
 
 
 def test_a_machine_that_was_extracted_is_proved(reverse: Path, extracted: Extracted) -> None:
-    found = prove(extracted.machine, checkpoint.load(reverse).task)
-    assert found.proved
-    assert [len(each) for each in found.classes] == [LETTERS]
+    proof = prove(extracted.machine, checkpoint.load(reverse).task)
+    assert isinstance(proof, Bisimulation)
+    assert [len(symbols) for symbols in proof.symbol_classes] == [LETTERS]
 
 
 def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:
     # It says what the model says, and not what the task asks for.
     assert answered(Runner(found.machine), [0, 3, 5]).target == [5, 4, 0]
     model = checkpoint.load(tmp_path / "model")
-    assert prove(found.machine, model.task).wrong == (3,)
+    assert prove(found.machine, model.task) == Counterexample((3,))
 
 
 def test_what_is_pushed_for_nothing_is_known_all_the_same(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_shipped_models_are_machines_that_are_right(name: str) -> None:
     model = checkpoint.load(name, hard=True)
     found = extract(model)
     assert found.whole
-    assert prove(found.machine, model.task).proved
+    assert isinstance(prove(found.machine, model.task), Bisimulation)
     assert found.machine.states.size == 1
     assert len(found.machine.rules) <= 8
 

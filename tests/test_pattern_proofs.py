@@ -17,7 +17,9 @@ from stacktrans.automata.machine import Configuration, Machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
 from stacktrans.model.checkpoint import save_machine
-from stacktrans.proofs.proof import prove
+from stacktrans.proofs.induction import InductionOverCounts
+from stacktrans.proofs.product import Unproved
+from stacktrans.proofs.proof import Counterexample, prove
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
@@ -238,10 +240,9 @@ def is_wrong(machine: Machine, row: Sequence[tuple[str, str]]) -> bool:
 def test_a_machine_that_counts_right_is_proved(name: str) -> None:
     machine = MACHINES[name]
     assert not any(is_wrong(machine, row) for row in rows(PATTERNS[name]))
-    found = prove(machine, pattern(PATTERNS[name]))
-    assert found.proved, found.reason
-    assert found.counted
-    assert found.counted.steps < 500
+    proof = prove(machine, pattern(PATTERNS[name]))
+    assert isinstance(proof, InductionOverCounts)
+    assert proof.steps < 500
 
 
 def mutants(machine: Machine, count: int) -> Iterator[Machine]:
@@ -257,13 +258,17 @@ def test_no_mutant_is_proved_that_counts_wrongly(name: str) -> None:
     wanted = PATTERNS[name]
     task, proved, refuted = pattern(wanted), 0, 0
     for other in mutants(MACHINES[name], 40):
-        found = prove(other, task)
         wrong = next((row for row in rows(wanted) if is_wrong(other, row)), None)
-        if found.proved:
+        try:
+            verdict = prove(other, task)
+        except Unproved:
+            continue
+        if not isinstance(verdict, Counterexample):
             assert wrong is None, other.rules
             proved += 1
-        elif found.wrong is not None:
-            symbols = [task.source.symbols[each] for each in found.wrong]
+            continue
+        symbols = [task.source.symbols[each] for each in verdict.source]
+        if not verdict.in_stream:
             answer = answered(task, symbols)
             assert answer is not None
             assert is_wrong(other, [("".join(symbols), "".join(map(str, answer)))])
@@ -271,9 +276,6 @@ def test_no_mutant_is_proved_that_counts_wrongly(name: str) -> None:
             assert wrong is None or (len(wrong) == 1 and len(wrong[0][0]) == len(symbols))
             refuted += 1
         elif wrong and len(wrong) > 1:
-            assert found.reason == "an answer is wrong where sequences follow one another"
-            assert found.row is not None
-            symbols = [task.source.symbols[each] for each in found.row]
             assert "".join(symbols[: len(wrong[0][0])]) == wrong[0][0]
             refuted += 1
     assert proved > 6
@@ -289,8 +291,8 @@ def test_what_goes_wrong_at_a_great_count_is_found() -> None:
     free = [None, SOME], [None, None]
     rules += [("b", free[0], (POP,), "b", state, state) for state in range(30)]
     rules += [("b", free[1], (POP,), "b" if state == 29 else "a", state, 0) for state in range(30)]
-    found = prove(counter("a^n b^n", rules, states=30), pattern("a^n b^n"))
-    assert found.wrong == (0,) * 29 + (1,)
+    verdict = prove(counter("a^n b^n", rules, states=30), pattern("a^n b^n"))
+    assert verdict == Counterexample((0,) * 29 + (1,))
 
 
 def test_lists_that_count_are_proved() -> None:
@@ -314,15 +316,14 @@ def test_lists_that_count_are_proved() -> None:
         (stack_symbols, stack_symbols), SymbolTable((Family("q0"),)), memories, None,
         Layout.stream(2, follow=0), rules,
     )  # fmt: skip
-    assert prove(machine, task).proved
+    assert isinstance(prove(machine, task), InductionOverCounts)
 
 
-def test_why_patterns_are_not_proved_is_said() -> None:
-    machine = MACHINES["added"]
-    only_sums = "only lengths that are sums of counts are followed"
-    assert prove(machine, pattern("a^n b^m c^nm")).reason == only_sums
-    other = prove(MACHINES["crossed"], pattern("a^n b^m c^(n+m)"))
-    assert other.reason == "the machine does not read and write what the task does"
+def test_a_reason_is_given_if_a_pattern_is_not_proved() -> None:
+    with pytest.raises(Unproved, match="only lengths that are sums of counts are followed"):
+        prove(MACHINES["added"], pattern("a^n b^m c^nm"))
+    with pytest.raises(Unproved, match="the machine does not read and write what the task does"):
+        prove(MACHINES["crossed"], pattern("a^n b^m c^(n+m)"))
 
 
 def anbncn() -> RunConfig:
@@ -353,4 +354,4 @@ def test_verify_refutes_a_machine_that_is_wrong_only_after_another_sequence(tmp_
     held = json.loads(run("verify", tmp_path / "machine", *quick, "--json").stdout)
     assert not held["right"]
     assert held["counterexample"] is None
-    assert held["proof"]["row"] == [*"abcabc"]
+    assert held["proof"]["stream"] == [*"abcabc"]

@@ -21,8 +21,16 @@ from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Te
 from stacktrans.decoding.decoder import decode
 from stacktrans.inference.trace import trace
 from stacktrans.model.checkpoint import load, save_machine
-from stacktrans.proofs.proof import ALONG, ANYTHING, TURNED, prove
-from stacktrans.proofs.references import STACK as PILE
+from stacktrans.proofs.product import Unproved
+from stacktrans.proofs.proof import (
+    ALIGNED,
+    ARBITRARY,
+    REVERSED,
+    Bisimulation,
+    Counterexample,
+    prove,
+)
+from stacktrans.proofs.references import STACK as STACK_REFERENCE
 from stacktrans.proofs.references import Reference, reference_of
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.task_files import load_task
@@ -73,44 +81,44 @@ MACHINES: dict[str, tuple[str, Making, int]] = {
 }
 
 
-def own_answer(task: Task, reference: Reference, source: Sequence[int]) -> list[int | None] | None:
-    """What a task's own machine says to a source; None if it does not take it."""
+def answer_of(task: Task, reference: Reference, source: Sequence[int]) -> list[int | None] | None:
+    """The answer of a reference automaton; None if it does not accept the source."""
     state, held, said = reference.start, list[Hashable](), list[int | None]()
-    place = -1 if reference.memory == PILE else 0
+    place = -1 if reference.memory == STACK_REFERENCE else 0
 
     def top() -> Hashable | None:
         return held[place] if held else None
 
     for symbol in source:
-        steps = [each for each in reference.reads(state, top()) if each.symbol == symbol]
+        steps = [each for each in reference.steps(state, top()) if each.symbol == symbol]
         if not steps:
             return None
         (step,) = steps
         if step.pops:
             held.pop(place)
         held.extend(step.pushed)
-        state = step.after
-        said.append(step.said)
-    if not reference.ends(state, top()):
+        state = step.next_state
+        said.append(step.output)
+    if not reference.accepts(state, top()):
         return None
     if task.same_length:
         return said
     said = []
-    while (step := reference.answers(state, top())).said != -1:
+    while (step := reference.answer(state, top())).output != -1:
         held.pop(place)
-        said.append(step.said)
-        state = step.after
+        said.append(step.output)
+        state = step.next_state
     return said
 
 
 @pytest.mark.parametrize("name", TASKS)
-def test_a_task_and_its_own_machine_say_the_same(name: str) -> None:
+def test_a_task_and_its_reference_automaton_agree(name: str) -> None:
     task, right = TASKS[name], 0
     reference = reference_of(task)
     assert reference is not None
     for length in range(1, LONGEST.get(name, 6) + 1):
         for source in itertools.product(range(len(task.source)), repeat=length):
-            said = own_answer(task, reference, source)
+            said = answer_of(task, reference, source)
             try:
                 answer = task.answer(task.source.decode(source))
             except NotASource:
@@ -123,7 +131,7 @@ def test_a_task_and_its_own_machine_say_the_same(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["reverse", "copy", "reversal", "parenthesis", "xor"])
-def test_shipped_tasks_have_their_own_machines(name: str) -> None:
+def test_shipped_tasks_have_reference_automata(name: str) -> None:
     assert reference_of(task_of(name)) is not None
 
 
@@ -150,15 +158,25 @@ def test_grammars_that_are_none_of_brackets_are_not_taken_for_one(old: str, new:
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_right_machine_is_proved(name: str) -> None:
     task, making, _ = MACHINES[name]
-    found = prove(making(TASKS[task]), TASKS[task])
-    assert found.proved, found.reason
-    assert found.wrong is None
+    assert isinstance(prove(making(TASKS[task]), TASKS[task]), Bisimulation)
 
 
-def test_of_each_memory_it_is_said_what_it_does() -> None:
-    assert prove(own_machines.turned(TASKS["copy"]), TASKS["copy"]).assumed == (TURNED,)
-    reverse = TASKS["reverse"]
-    assert prove(own_machines.with_queue(reverse), reverse).assumed == (ALONG, ANYTHING)
+def proof_of(machine: Machine, task: Task) -> Bisimulation:
+    proof = prove(machine, task)
+    assert isinstance(proof, Bisimulation)
+    return proof
+
+
+def counterexample_to(machine: Machine, task: Task) -> tuple[int, ...]:
+    counterexample = prove(machine, task)
+    assert isinstance(counterexample, Counterexample)
+    return counterexample.source
+
+
+def test_a_proof_has_an_invariant_of_each_memory() -> None:
+    copy, reverse = TASKS["copy"], TASKS["reverse"]
+    assert proof_of(own_machines.turned(copy), copy).invariants == (REVERSED,)
+    assert proof_of(own_machines.with_queue(reverse), reverse).invariants == (ALIGNED, ARBITRARY)
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -169,28 +187,31 @@ def test_no_mutant_is_proved_that_answers_wrongly(name: str) -> None:
     proved = refuted = 0
     for _ in range(80):
         other = mutant(machine, drawn)
-        found, runner = prove(other, task), Runner(other)
+        runner = Runner(other)
         wrong = next((each for each in strings if is_wrong(runner, task, each)), None)
-        if found.proved:
+        try:
+            verdict = prove(other, task)
+        except Unproved:
+            continue
+        if isinstance(verdict, Counterexample):
+            assert is_wrong(runner, task, verdict.source)
+            # It is the shortest of all.
+            length = len(verdict.source)
+            assert length == len(wrong) if wrong else length > longest
+            refuted += 1
+        else:
             assert wrong is None, other.rules
             proved += 1
-        elif found.wrong is not None:
-            assert is_wrong(runner, task, found.wrong)
-            # It is the shortest of all.
-            assert len(found.wrong) == len(wrong) if wrong else len(found.wrong) > longest
-            refuted += 1
     assert proved > 10
     assert refuted > 10
     assert proved + refuted > 70
 
 
-def test_symbols_that_are_treated_alike_are_one_proof() -> None:
+def test_two_symbols_represent_all_equivalent_ones() -> None:
     task = made("reverse", symbols=128)
-    found = prove(rearranging(task, STACK), task)
-    assert found.proved
-    assert [len(each) for each in found.classes] == [128]
-    assert found.explored is not None
-    assert found.explored.situations < 50
+    proof = proof_of(rearranging(task, STACK), task)
+    assert [len(symbols) for symbols in proof.symbol_classes] == [128]
+    assert proof.situations < 50
 
 
 @pytest.mark.parametrize("symbol", [0, 77])
@@ -199,29 +220,28 @@ def test_a_symbol_that_goes_wrong_is_found_among_many(symbol: int) -> None:
     machine = rearranging(task, STACK)
     start, push, *others = machine.rules
     only = push._replace(when=(frozenset([2 + symbol]), None, None), signals=(0, 0))
-    found = prove(replace(machine, rules=(start, only, push, *others)), task)
-    assert found.wrong == (symbol,)
+    wrong = replace(machine, rules=(start, only, push, *others))
+    assert counterexample_to(wrong, task) == (symbol,)
 
 
 def test_what_goes_wrong_when_deep_is_found() -> None:
     task = made("reverse", symbols=2)
-    found = prove(own_machines.wrong_when_deep(task, 12), task)
-    assert found.wrong is not None
-    assert len(found.wrong) == 12
-    assert is_wrong(Runner(own_machines.wrong_when_deep(task, 12)), task, found.wrong)
+    wrong = counterexample_to(own_machines.wrong_when_deep(task, 12), task)
+    assert len(wrong) == 12
+    assert is_wrong(Runner(own_machines.wrong_when_deep(task, 12)), task, wrong)
     # What only goes on after so many symbols in another state goes wrong nowhere.
     deep = own_machines.wrong_when_deep(task, 12)
     kept = [own for own in deep.rules if own.output is None or own.output.component != -1]
     end = deep.rules[-1]
-    assert prove(replace(deep, rules=(*kept, end)), task).proved
+    assert proof_of(replace(deep, rules=(*kept, end)), task)
 
 
-def test_why_there_is_no_proof_is_said() -> None:
-    reverse = TASKS["reverse"]
-    machine = rearranging(reverse, STACK)
-    assert prove(machine, task_of("svo-sov")).reason == "no algorithm of this task is known"
-    other = made("reverse", symbols=4)
-    assert prove(machine, other).reason == "the machine does not read and write what the task does"
+def test_a_reason_is_given_if_there_is_no_proof() -> None:
+    machine = rearranging(TASKS["reverse"], STACK)
+    with pytest.raises(Unproved, match="the task has no reference automaton"):
+        prove(machine, task_of("svo-sov"))
+    with pytest.raises(Unproved, match="the machine does not read and write what the task does"):
+        prove(machine, made("reverse", symbols=4))
 
 
 def saved(directory: Path, machine: Machine) -> Path:
@@ -239,7 +259,7 @@ def test_what_follows_a_complete_answer_does_not_matter() -> None:
     task = TASKS["parity"]
     machine = replace(own_machines.buffered_odd(task), buffers=Buffers(2, 3, 0))
     # There are no rules for the three further steps.
-    assert prove(machine, task).reason is None
+    assert proof_of(machine, task)
     every = [*sources(task, 5)]
     answers = decode(Runner(machine), machine.layout, [*map(np.array, every)], log_probs=False)
     for source, answer in zip(every, answers, strict=True):
@@ -269,7 +289,7 @@ def test_copies_of_a_symbol_are_not_taken_for_one() -> None:
         rules=(begin, push, rule(when([5], [1], None), (1, 0), Term(CONSTANT, 1)), pop, end),
     )  # fmt: skip
     assert answered(Runner(machine), [0, 0]).target != [0, 0]
-    assert prove(machine, task).reason is not None
+    assert counterexample_to(machine, task) == (0, 0)
 
 
 QUICK = ("--exhaustive", "100", "--count", "50", "--longest", "200")
@@ -281,7 +301,7 @@ def test_verify_says_what_is_proved(tmp_path: Path) -> None:
     assert done.returncode == 0
     said = done.stdout.decode().splitlines()
     assert "proved: right on all strings of the task, whatever their length" in said
-    assert "stack: goes with the task's own, cell by cell: a symbol for a symbol" in said
+    assert "stack: aligned with the reference's memory: a symbol for a symbol" in said
     held = json.loads(run("verify", path, *QUICK, "--json").stdout)
     assert held["right"]
     assert held["proof"]["proved"]
@@ -297,7 +317,7 @@ def test_verify_shows_what_disproves_a_machine(tmp_path: Path) -> None:
     held = json.loads(done.stdout)
     assert len(held["counterexample"]["source"]) == 129
     assert held["proof"] is None
-    assert held["stages"][-1]["strings"] == "found by proving"
+    assert held["stages"][-1]["strings"] == "counterexample to a proof"
 
 
 def _counting(machine: Machine, most: int) -> Machine:

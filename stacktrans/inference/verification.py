@@ -15,12 +15,13 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.grammar.rules import GrammarError
 from stacktrans.inference.scores import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.proofs.proof import Result, prove
+from stacktrans.proofs.product import Unproved
+from stacktrans.proofs.proof import Counterexample, Proof, prove
 from stacktrans.tasks.base import Lengths, NoSuchLength, Task
 from stacktrans.tasks.layout import Pair
 
 ALL, RANDOM, LONG = "all strings", "random strings", "long strings"
-FOUND = "found by proving"
+REFUTED = "counterexample to a proof"
 BLOCK = 250
 """Strings that are answered at once."""
 ROUNDS = 4
@@ -29,12 +30,15 @@ GROWTH = 1.6
 """How many times as long as those before the next of the long strings are."""
 
 
+Verdict = Proof | Counterexample | Unproved
+
+
 @dataclass(frozen=True)
 class Stage:
     """A kind of strings that a model was tried on.
 
     Attributes:
-        strings: what they are: `ALL`, `RANDOM`, `LONG`, `FOUND`, or the name of a set of pairs.
+        strings: what they are: `ALL`, `RANDOM`, `LONG`, `REFUTED`, or the name of a set of pairs.
         lengths: the shortest and the longest of them; None if there were none.
         count: how many there were.
         wrong: how many of them were answered wrongly.
@@ -53,18 +57,18 @@ class Verification:
     Attributes:
         stages: in their order; no more after one in which something was wrong.
         counterexample: the shortest that was found; None if everything was right.
-        proof: that a machine is right on all strings, or why there is none; None of other models,
-            and with a counterexample.
+        verdict: of a machine, the attempt to prove that it is right on all strings; None for other
+            models, and with a counterexample.
     """
 
     stages: list[Stage] = field(default_factory=list)
     counterexample: Prediction | None = None
-    proof: Result | None = None
+    verdict: Verdict | None = None
 
     @property
     def right(self) -> bool:
         """Whether nothing wrong was found, be it only where sequences follow one another."""
-        return self.counterexample is None and not (self.proof and self.proof.row)
+        return self.counterexample is None and not isinstance(self.verdict, Counterexample)
 
     @property
     def count(self) -> int:
@@ -116,17 +120,20 @@ def verify(checkpoint: Checkpoint, effort: Effort) -> Verification:
 
 
 def _prove(machine: Machine, checkpoint: Checkpoint, found: Verification) -> None:
-    """Try to prove that a machine is right; take the counterexample to that if it is shorter."""
-    proof, known, task = prove(machine, checkpoint.task), found.counterexample, checkpoint.task
-    if known is None:
-        found.proof = proof
-    if proof.wrong is None or (known and len(known.pair.source) <= len(proof.wrong)):
-        return
-    pair = task.labelled(task.source.decode(proof.wrong))
-    for wrong in _wrong_answers(checkpoint, [pair] if pair else []):
-        found.counterexample, found.proof = wrong, None
-        length = wrong.pair.length
-        found.stages.append(Stage(FOUND, Lengths(length, length), 1, 1))
+    """Try to prove that a machine is right; keep the counterexample to that if it is shorter."""
+    task, known = checkpoint.task, found.counterexample
+    verdict: Verdict
+    try:
+        verdict = prove(machine, task)
+    except Unproved as reason:
+        verdict = reason
+    if not isinstance(verdict, Counterexample) or verdict.in_stream:
+        found.verdict = None if known else verdict
+    elif known is None or len(verdict.source) < len(known.pair.source):
+        pair = task.labelled(task.source.decode(verdict.source))
+        for wrong in _wrong_answers(checkpoint, [pair] if pair else []):
+            found.counterexample, length = wrong, wrong.pair.length
+            found.stages.append(Stage(REFUTED, Lengths(length, length), 1, 1))
 
 
 def _stages(checkpoint: Checkpoint, effort: Effort) -> Iterator[tuple[str, Iterator[Pair]]]:

@@ -1,13 +1,11 @@
-"""Whether a machine goes on with a pattern of counts, whatever these are: by induction.
+"""Induction over the counts of a pattern such as a^n b^n: symbolic execution with acceleration.
 
-A run of a symbol is read step by step, with unknown counts. Where the machine comes back to the
-same state, and its stacks differ from before only in the length of their topmost run, of one stack
-symbol, it does the same again as long as that run is long enough, and as there is something to
-read: this is done at once, as often as it can be.
-
-A length is a sum of unknowns, each of which is any number from 1 on. What depends on the values is
-asked of all of them at once. If the answer is not the same for all, the values are split into
-cases, in each of which the unknowns are sums of others.
+The machine reads a sequence whose counts are variables, any numbers from 1 on. Its stacks hold runs
+of one stack symbol each, whose lengths are linear expressions of the variables. If a cycle of steps
+returns to the same state and only changes the length of the run on top, it is repeated as long as
+that run is long enough and symbols are left: all repetitions are taken in one step, an acceleration
+(Finkel and Leroux 2002, "How to compose Presburger-accelerations"). A comparison that depends on
+the values of variables splits them into cases, each of which is followed by itself.
 """
 
 from __future__ import annotations
@@ -25,190 +23,188 @@ from stacktrans.proofs.product import Unproved
 from stacktrans.tasks.streams import Counting
 
 LONGEST_CYCLE = 6
-"""The most steps after which a machine does the same again."""
+"""Maximum number of steps of a cycle."""
 MOST_STEPS = 10_000
-"""The most steps that are taken."""
+"""Maximum number of steps of a proof."""
 MOST_STARTS = 50
-"""The most different contents of memories that sequences begin with."""
-MANY = 5
-"""Cells of a stack symbol that a sequence leaves behind, from which on it is not known how many."""
+"""Maximum number of different contents of memories that sequences begin with."""
+WIDENED = 5
+"""Length from which on a run that a sequence leaves behind has an unknown length."""
 MOST_TRIED = 2_000
-"""The most sequences that are tried to find a shorter one that goes wrong."""
+"""Maximum number of sequences that are tried in order to shorten a counterexample."""
 Step = tuple[int, int | None]
 """A symbol, and the output that is expected for it; None where nothing is scored."""
 Counts = tuple[int, ...]
-"""The counts of a sequence."""
-Case = Mapping[int, "Sum"]
-"""What some unknowns are; others stay what they are."""
+Substitution = Mapping[int, "Linear"]
+"""Values of variables, by their numbers; other variables keep theirs."""
 
 
-class Undecided(Exception):
-    """What was asked depends on the values.
+class CaseSplit(Exception):
+    """A comparison depends on the values of variables.
 
     Args:
-        cases: each value of the unknowns is in exactly one.
+        cases: substitutions; all values of the variables are in exactly one case.
     """
 
-    def __init__(self, *cases: Case) -> None:
+    def __init__(self, *cases: Substitution) -> None:
         self.cases = cases
         super().__init__()
 
 
 @dataclass(frozen=True)
-class Sum:
-    """A constant, and unknowns by their numbers, in order, each with how often it comes, but 0."""
+class Linear:
+    """A linear expression: a constant, and variables with coefficients other than 0."""
 
     constant: int = 0
-    parts: tuple[tuple[int, int], ...] = ()
+    terms: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, constant: int, times: Mapping[int, int]) -> Sum:
-        """The sum of a constant and of unknowns, each so many times."""
-        return cls(constant, tuple(sorted((each, n) for each, n in times.items() if n)))
+    def of(cls, constant: int, coefficients: Mapping[int, int]) -> Linear:
+        """The expression with some coefficients, by the numbers of variables."""
+        return cls(constant, tuple(sorted(term for term in coefficients.items() if term[1])))
 
-    def __add__(self, other: Sum | int) -> Sum:
+    def __add__(self, other: Linear | int) -> Linear:
         if isinstance(other, int):
-            return Sum(self.constant + other, self.parts)
-        times = Counter(dict(self.parts))
-        times.update(dict(other.parts))
-        return Sum.of(self.constant + other.constant, times)
+            return Linear(self.constant + other, self.terms)
+        coefficients = Counter(dict(self.terms))
+        coefficients.update(dict(other.terms))
+        return Linear.of(self.constant + other.constant, coefficients)
 
-    def __mul__(self, factor: int) -> Sum:
-        return Sum.of(self.constant * factor, {each: n * factor for each, n in self.parts})
+    def __mul__(self, factor: int) -> Linear:
+        return Linear.of(self.constant * factor, {of: n * factor for of, n in self.terms})
 
-    def __sub__(self, other: Sum | int) -> Sum:
+    def __sub__(self, other: Linear | int) -> Linear:
         return self + other * -1
 
     @property
-    def first(self) -> int:
-        """The number that it is where all unknowns are 1."""
-        return self.constant + sum(n for _, n in self.parts)
+    def at_ones(self) -> int:
+        """The value where all variables are 1."""
+        return self.constant + sum(coefficient for _, coefficient in self.terms)
 
-    def put(self, case: Case) -> Sum:
-        """The same in a case."""
-        found = Sum(self.constant)
-        for each, n in self.parts:
-            found += case.get(each, unknown(each)) * n
-        return found
-
-
-def unknown(number: int) -> Sum:
-    """An unknown alone."""
-    return Sum(0, ((number, 1),))
+    def substitute(self, values: Substitution) -> Linear:
+        """The expression with values for variables."""
+        result = Linear(self.constant)
+        for number, coefficient in self.terms:
+            result += values.get(number, variable(number)) * coefficient
+        return result
 
 
-def at_least(value: Sum, bound: int) -> bool:
-    """Whether it is as great as that, whatever the unknowns are; raises `Undecided`."""
-    more = [each for each, n in value.parts if n > 0]
-    less = [each for each, n in value.parts if n < 0]
-    if not less and value.first >= bound:
+def variable(number: int) -> Linear:
+    """A variable by itself."""
+    return Linear(0, ((number, 1),))
+
+
+def at_least(value: Linear, bound: int) -> bool:
+    """Whether an expression is at least a bound for all variables; raises `CaseSplit`."""
+    positive = [number for number, coefficient in value.terms if coefficient > 0]
+    negative = [number for number, coefficient in value.terms if coefficient < 0]
+    if not negative and value.at_ones >= bound:
         return True
-    if not more and value.first < bound:
+    if not positive and value.at_ones < bound:
         return False
-    one, *_ = more or less
-    if not (more and less):
-        raise Undecided({one: Sum(1)}, {one: unknown(one) + 1})
-    other = less[0]
-    both = unknown(one) + unknown(other)
-    raise Undecided({one: unknown(other)}, {one: both}, {other: both})
+    one, *_ = positive or negative
+    if not (positive and negative):
+        raise CaseSplit({one: Linear(1)}, {one: variable(one) + 1})
+    other = negative[0]
+    both = variable(one) + variable(other)
+    raise CaseSplit({one: variable(other)}, {one: both}, {other: both})
 
 
-def divided(value: Sum, by: int) -> Sum:
-    """The greatest whole number that is no more than a share of it; raises `Undecided`."""
-    for each, n in value.parts:
-        if n % by:
-            raise Undecided(*({each: unknown(each) * by - rest} for rest in range(by)))
-    return Sum(value.constant // by, tuple((each, n // by) for each, n in value.parts))
+def floor_divided(value: Linear, divisor: int) -> Linear:
+    """An expression divided by a number, rounded down; raises `CaseSplit`."""
+    for number, coefficient in value.terms:
+        if coefficient % divisor:
+            cases = ({number: variable(number) * divisor - rest} for rest in range(divisor))
+            raise CaseSplit(*cases)
+    terms = tuple((number, coefficient // divisor) for number, coefficient in value.terms)
+    return Linear(value.constant // divisor, terms)
 
 
-class CellRun(NamedTuple):
-    """So many cells of a stack symbol, 1 or more."""
+class Run(NamedTuple):
+    """One or more cells with one stack symbol."""
 
     stack_symbol: int
-    times: Sum
+    length: Linear
 
 
-Runs = tuple[CellRun, ...]
-"""What a stack holds, the lowest first; neighbours are of different stack symbols."""
+Runs = tuple[Run, ...]
+"""The contents of a stack, the lowest run first; neighbours have different stack symbols."""
 
 
-class CountedStack:
-    """A stack that is worked on, in the place of a `Row` of a machine, at its top alone.
+class SymbolicStack:
+    """A stack whose runs have symbolic lengths, in the place of a `Row` of a machine.
 
-    Its methods raise `Undecided` where what they find depends on unknowns.
+    It is only used at its top. Its methods raise `CaseSplit`.
 
     Args:
-        held: what it holds at first.
+        runs: the first contents.
 
     Attributes:
-        before: what it held at first.
-        held: what it holds.
-        reached: how many of the topmost cells that it held at first were looked at or popped, or
+        before: the first contents.
+        runs: the contents.
+        reached: number of the topmost cells of the first contents that were read or popped, or
             would have been if there were as many.
     """
 
-    def __init__(self, held: Runs) -> None:
-        self.before = self.held = held
-        self.reached = self._higher = 0
+    def __init__(self, runs: Runs) -> None:
+        self.before = self.runs = runs
+        self.reached = self._height = 0
 
     def peek(self, side: int, depth: int) -> int:
         """The stack symbol so deep under the top, from 0; `EMPTY` if there is none."""
-        self.reached = max(self.reached, depth + 1 - self._higher)
-        for run in reversed(self.held):
-            if at_least(run.times, depth + 1):
+        self.reached = max(self.reached, depth + 1 - self._height)
+        for run in reversed(self.runs):
+            if at_least(run.length, depth + 1):
                 return run.stack_symbol
-            depth -= run.times.constant  # nothing else is less than a number
+            depth -= run.length.constant  # only a constant is known to be less
         return EMPTY
 
     def take(self, side: int) -> int:
-        """Take what is on top; `EMPTY` if there is nothing."""
-        self.reached = max(self.reached, 1 - self._higher)
-        if not self.held:
+        """Pop the topmost cell; `EMPTY` if there is none."""
+        self.reached = max(self.reached, 1 - self._height)
+        if not self.runs:
             return EMPTY
-        stack_symbol = self.held[-1].stack_symbol
-        self.held = _longer(self.held, Sum(-1))
-        self._higher -= 1
+        stack_symbol = self.runs[-1].stack_symbol
+        self.runs = _lengthened(self.runs, Linear(-1))
+        self._height -= 1
         return stack_symbol
 
     def put(self, side: int, stack_symbol: int) -> None:
-        """Put something on top."""
-        if self.held and self.held[-1].stack_symbol == stack_symbol:
-            self.held = _longer(self.held, Sum(1))
+        """Push a cell."""
+        if self.runs and self.runs[-1].stack_symbol == stack_symbol:
+            self.runs = _lengthened(self.runs, Linear(1))
         else:
-            self.held = (*self.held, CellRun(stack_symbol, Sum(1)))
-        self._higher += 1
+            self.runs = (*self.runs, Run(stack_symbol, Linear(1)))
+        self._height += 1
 
     @property
     def growth(self) -> int | None:
-        """By how much it becomes higher each time that what was done to it is done again.
+        """The change in height if everything that was done to the stack is repeated.
 
-        None if it cannot be done again, or not with the same effect: what is on top has to be of
-        one stack symbol as far as it matters, unless the stack holds just what it held.
+        None if a repetition is not known to do the same: unless the contents are the first ones
+        again, they may differ in the length of the topmost run alone, by a constant, and no cell
+        under that run was reached.
         """
-        if self.held == self.before:
+        if self.runs == self.before:
             return 0
-        if not self.held or not self.before:
+        if not self.runs or not self.before:
             return None
-        (*under, top), (*under_before, top_before) = self.held, self.before
-        change = top.times - top_before.times
+        (*under, top), (*under_before, top_before) = self.runs, self.before
+        change = top.length - top_before.length
         try:
-            enough = at_least(top_before.times, self.reached)
-        except Undecided:
+            enough = at_least(top_before.length, self.reached)
+        except CaseSplit:
             return None
-        same = (
-            under == under_before
-            and top.stack_symbol == top_before.stack_symbol
-            and not change.parts
-        )
-        return change.constant if same and enough else None
+        same = (under, top.stack_symbol) == (under_before, top_before.stack_symbol)
+        return change.constant if same and enough and not change.terms else None
 
-    def after(self, times: Sum) -> Runs:
-        """What it holds after all that was done to it was done so often, from the beginning."""
-        return _longer(self.before, times * self.growth) if self.growth else self.before
+    def repeated(self, times: Linear) -> Runs:
+        """The contents after everything that was done to the stack was done so many times."""
+        return _lengthened(self.before, times * self.growth) if self.growth else self.before
 
 
-class Unread(CountedStack):
-    """A stack of which nothing is ever read, so that it does not matter what it holds."""
+class IgnoredStack(SymbolicStack):
+    """A stack that no rule depends on, whose contents are not followed."""
 
     def take(self, side: int) -> int:
         return EMPTY
@@ -217,294 +213,299 @@ class Unread(CountedStack):
         pass
 
 
-def _longer(held: Runs, by: Sum) -> Runs:
-    """What a stack holds after its topmost run has become longer, or shorter; down to nothing."""
-    *others, top = held
-    times = top.times + by
-    return (*others, *([CellRun(top.stack_symbol, times)] if at_least(times, 1) else []))
+def _lengthened(runs: Runs, by: Linear) -> Runs:
+    """Contents whose topmost run is longer by something, or shorter, down to nothing."""
+    *under, top = runs
+    length = top.length + by
+    return (*under, Run(top.stack_symbol, length)) if at_least(length, 1) else (*under,)
 
 
 class Segment(NamedTuple):
-    """A run of a sequence.
+    """A run of one symbol in a sequence.
 
     Attributes:
-        symbol: by its number.
-        length: in terms of the counts, by their numbers.
-        inner: the output that is expected for all of its symbols but the last; None where nothing
-            is scored.
-        last: the output that is expected for the last.
+        symbol: its number.
+        length: in terms of the counts, which are variables by their numbers.
+        inner: the expected output for all of its symbols but the last; None where nothing is
+            scored.
+        last: the expected output for the last symbol.
     """
 
     symbol: int
-    length: Sum
+    length: Linear
     inner: int | None
     last: int | None
 
-    def sum_of(self, counts: Sequence[Sum]) -> Sum:
-        """Its length with some counts."""
-        return self.length.put(dict(enumerate(counts)))
+    def length_with(self, counts: Sequence[Linear]) -> Linear:
+        """The length with values for the counts."""
+        return self.length.substitute(dict(enumerate(counts)))
 
 
-def parts_of(task: Counting) -> list[Segment]:
-    """The runs of a sequence; raises `Unproved` if their lengths are no sums of counts."""
+def segments_of(task: Counting) -> list[Segment]:
+    """The segments of a pattern's sequences; raises `Unproved` if a length is not linear."""
     names = [block.introduces for block in task.blocks if block.introduces]
     known = 1 + max(index for index, block in enumerate(task.blocks) if block.introduces)
-    found = []
+    segments = []
     for index, block in enumerate(task.blocks):
-        length = Sum()
+        length = Linear()
         for term in block.terms:
-            times = math.prod(factor for factor in term if isinstance(factor, int))
-            counts = [names.index(factor) for factor in term if isinstance(factor, str)]
+            factor = math.prod(part for part in term if isinstance(part, int))
+            counts = [names.index(part) for part in term if isinstance(part, str)]
             if len(counts) > 1:
                 raise Unproved("only lengths that are sums of counts are followed")
-            length += unknown(counts[0]) * times if counts else times
-        following = (index + 1) % len(task.blocks)
-        scored = index >= known
-        found.append(Segment(index, length, *((index, following) if scored else (None, None))))
-    return found
+            length += variable(counts[0]) * factor if counts else factor
+        outputs = (index, (index + 1) % len(task.blocks)) if index >= known else (None, None)
+        segments.append(Segment(index, length, *outputs))
+    return segments
 
 
-class SequenceStart(NamedTuple):
-    """Where a sequence begins: the state, and what each stack holds."""
-
-    state: int
-    held: tuple[Runs, ...]
-
-
-class Place(NamedTuple):
-    """Where a machine is in a sequence whose counts are not known.
+class SymbolicConfiguration(NamedTuple):
+    """A configuration of a machine in a sequence with symbolic counts.
 
     Attributes:
-        counts: each of the sequence.
-        part: the number of the run that it reads.
-        left: how many symbols of it are left.
+        counts: of the sequence.
+        segment: the number of the segment that is read.
+        left: number of symbols that are left of it.
         state: of the machine.
-        held: what each stack holds.
+        stacks: the contents of each stack.
     """
 
-    counts: tuple[Sum, ...]
-    part: int
-    left: Sum
+    counts: tuple[Linear, ...]
+    segment: int
+    left: Linear
     state: int
-    held: tuple[Runs, ...]
+    stacks: tuple[Runs, ...]
 
-    def put(self, case: Case) -> Place:
-        """The same in a case."""
-        counts = tuple(each.put(case) for each in self.counts)
-        held = tuple(
-            tuple(CellRun(stack_symbol, times.put(case)) for stack_symbol, times in runs)
-            for runs in self.held
+    def substitute(self, values: Substitution) -> SymbolicConfiguration:
+        """The configuration with values for variables."""
+        return self._replace(
+            counts=tuple(count.substitute(values) for count in self.counts),
+            left=self.left.substitute(values),
+            stacks=tuple(
+                tuple(Run(symbol, length.substitute(values)) for symbol, length in runs)
+                for runs in self.stacks
+            ),
         )
-        return self._replace(counts=counts, left=self.left.put(case), held=held)
 
     @property
-    def first_counts(self) -> Counts:
-        """The counts where all unknowns are 1."""
-        return tuple(each.first for each in self.counts)
+    def smallest_counts(self) -> Counts:
+        """The counts where all variables are 1."""
+        return tuple(count.at_ones for count in self.counts)
 
 
-class Wrong(Exception):
-    """A wrong output.
+class WrongOutput(Exception):
+    """An output is wrong, as far as contents of memories are known.
 
     Args:
-        counts: of the sequence in which it is.
-        before: the counts of those that were read before, as far as known.
+        sequences: the counts of the sequences that were read, the wrong one last.
     """
 
-    def __init__(self, counts: Counts, before: tuple[Counts, ...]) -> None:
-        self.counts, self.before = counts, before
+    def __init__(self, sequences: Sequence[Counts]) -> None:
+        self.sequences = sequences
         super().__init__()
 
 
 @dataclass
-class Counted:
-    """What an induction was made of.
+class InductionOverCounts:
+    """A proof by induction over the counts of a pattern, and how large it is.
 
     Attributes:
-        steps: how many were taken.
-        repeated: how many cycles were repeated as often as they can be.
-        cases: how many ways sequences can go, by their counts.
-        starts: how many different contents of memories sequences begin with.
+        cases: number of cases that the counts of sequences were split into.
+        steps: number of steps of the machine.
+        cycles: number of cycles that were accelerated.
+        starts: number of different contents of memories that sequences begin with.
     """
 
-    steps: int = 0
-    repeated: int = 0
     cases: int = 0
+    steps: int = 0
+    cycles: int = 0
     starts: int = 1
 
 
-class Induction:
+class InductionProver:
     """An induction over the counts of sequences, any number of which follow one another.
 
     Args:
-        machine: it works at the tops of its memories.
-        parts: of a sequence.
+        machine: the machine.
+        segments: of a sequence.
 
     Raises:
-        Unproved: the machine works at bottoms.
+        Unproved: the machine uses the bottom of a memory.
     """
 
-    def __init__(self, machine: Machine, parts: Sequence[Segment]) -> None:
-        self._machine, self._parts = machine, parts
+    def __init__(self, machine: Machine, segments: Sequence[Segment]) -> None:
+        self._machine, self._segments = machine, segments
         memories = machine.memories
-        components = enumerate(memories.reads, start=1)
-        reads = [end for component, end in components if component in machine.relevant]
-        # The memories that something is ever read of, or taken from for one of them.
+        reads = [
+            end
+            for component, end in enumerate(memories.reads, start=1)
+            if component in machine.relevant
+        ]
+        # The memories that rules depend on, and those that cells move from to one of them.
         self._relevant = {end // 2 for end in reads}
         for _ in memories.moves:
             self._relevant |= {
-                taken // 2 for _, taken, onto in memories.moves if onto // 2 in self._relevant
+                taken // 2 for _, taken, put in memories.moves if put // 2 in self._relevant
             }
         moved = (end for _, *ends in memories.moves for end in ends)
-        worked = (*reads, *(end for _, end in (*memories.pops, *memories.pushes)), *moved)
-        if any(end % 2 and end // 2 in self._relevant for end in worked):
+        used = (*reads, *(end for _, end in (*memories.pops, *memories.pushes)), *moved)
+        if any(end % 2 and end // 2 in self._relevant for end in used):
             raise Unproved("the machine works at the bottom of a memory")
-        self.found = Counted()
+        self._proof = InductionOverCounts()
 
-    def go(self) -> Counted:
-        """Follow all sequences; raises `Wrong` and `Unproved`."""
-        first = SequenceStart(START, ((),) * len(self._machine.stack_symbols))
-        known: dict[SequenceStart, tuple[Counts, ...]] = {first: ()}
-        coming = deque([first])
-        while coming:
-            start = coming.popleft()
-            for place, after in self._ends(start, known[start]):
-                if after not in known:
-                    known[after] = (*known[start], place.first_counts)
-                    coming.append(after)
-            if len(known) > MOST_STARTS:
+    def prove(self) -> InductionOverCounts:
+        """Follow all sequences, from all contents that others leave behind.
+
+        Raises:
+            WrongOutput: an output is wrong.
+            Unproved: a limit is exceeded.
+        """
+        first = self._start(START, ((),) * len(self._machine.stack_symbols))
+        before: dict[SymbolicConfiguration, tuple[Counts, ...]] = {first: ()}
+        queue = deque([first])
+        while queue:
+            start = queue.popleft()
+            for counts, following in self._sequences_from(start, before[start]):
+                if following not in before:
+                    before[following] = (*before[start], counts)
+                    queue.append(following)
+            if len(before) > MOST_STARTS:
                 raise Unproved("sequences leave too many different things behind in memories")
-            self.found.starts = len(known)
-        return self.found
+            self._proof.starts = len(before)
+        return self._proof
 
-    def _ends(
-        self, start: SequenceStart, before: tuple[Counts, ...]
-    ) -> Iterator[tuple[Place, SequenceStart]]:
-        """All that sequences which begin somewhere lead to, after others with some counts."""
-        number = 1 + max(index for part in self._parts for index, _ in part.length.parts)
-        counts = tuple(map(unknown, range(number)))
-        places = [Place(counts, 0, self._parts[0].sum_of(counts), *start)]
-        while places:
-            place = places.pop()
+    def _start(self, state: int, stacks: tuple[Runs, ...]) -> SymbolicConfiguration:
+        """A configuration before a sequence."""
+        numbers = {number for segment in self._segments for number, _ in segment.length.terms}
+        counts = tuple(map(variable, sorted(numbers)))
+        return SymbolicConfiguration(
+            counts, 0, self._segments[0].length_with(counts), state, stacks
+        )
+
+    def _sequences_from(
+        self, start: SymbolicConfiguration, before: tuple[Counts, ...]
+    ) -> Iterator[tuple[Counts, SymbolicConfiguration]]:
+        """The cases of sequences from a start, each with counts and the start of the next."""
+        configs = [start]
+        while configs:
+            config = configs.pop()
             try:
-                if place.part < len(self._parts):
-                    again = self._again(place) if place.left.parts else None
-                    places.append(again or self._on(place, before))
-                else:
-                    yield place, self._left_behind(place)
-                    self.found.cases += 1
-            except Undecided as undecided:
-                # The least counts first: what goes wrong is shown with them.
-                places += [place.put(case) for case in reversed(undecided.cases)]
-            if self.found.steps > MOST_STEPS:
+                if config.segment == len(self._segments):
+                    yield config.smallest_counts, self._widened(config)
+                    self._proof.cases += 1
+                    continue
+                accelerated = self._accelerated(config) if config.left.terms else None
+                configs.append(accelerated or self._step(config, before))
+            except CaseSplit as split:
+                # The smallest counts first, so that counterexamples are short.
+                configs += [config.substitute(case) for case in reversed(split.cases)]
+            if self._proof.steps > MOST_STEPS:
                 raise Unproved("the machine does not do the same again and again in long runs")
 
-    def _left_behind(self, place: Place) -> SequenceStart:
-        """Where the next sequence begins; runs of `MANY` cells or more are of unknown length."""
-        numbers = itertools.count(len(place.counts))
+    def _widened(self, config: SymbolicConfiguration) -> SymbolicConfiguration:
+        """The start of the next sequence, where the lengths of long runs are new variables."""
+        numbers = itertools.count(len(config.counts))
 
-        def kept(run: CellRun) -> CellRun:
-            many = at_least(run.times, MANY)
-            return CellRun(
-                run.stack_symbol, unknown(next(numbers)) + (MANY - 1) if many else run.times
-            )
+        def widened(run: Run) -> Run:
+            if not at_least(run.length, WIDENED):
+                return run
+            return Run(run.stack_symbol, variable(next(numbers)) + (WIDENED - 1))
 
-        return SequenceStart(place.state, tuple(tuple(map(kept, runs)) for runs in place.held))
+        return self._start(config.state, tuple(tuple(map(widened, runs)) for runs in config.stacks))
 
-    def _configuration(self, place: Place) -> Configuration:
-        """A run of the machine from a place, over stacks."""
+    def _run(self, config: SymbolicConfiguration) -> Configuration:
         stacks = [
-            (CountedStack if number in self._relevant else Unread)(held)
-            for number, held in enumerate(place.held)
+            (SymbolicStack if number in self._relevant else IgnoredStack)(runs)
+            for number, runs in enumerate(config.stacks)
         ]
-        return Configuration(self._machine, stacks, place.state)
+        return Configuration(self._machine, stacks, config.state)
 
-    def _step(self, configuration: Configuration, part: Segment) -> int:
-        """The output for a symbol of a run."""
-        self.found.steps += 1
-        return configuration.step(part.symbol)
+    def _output(self, run: Configuration, segment: Segment) -> int:
+        self._proof.steps += 1
+        return run.step(segment.symbol)
 
-    def _on(self, place: Place, before: tuple[Counts, ...]) -> Place:
-        """A step on; raises `Undecided` and `Wrong`."""
-        part, last = self._parts[place.part], not at_least(place.left, 2)
-        configuration, expected = self._configuration(place), part.last if last else part.inner
-        if not _is_right(self._step(configuration, part), expected):
-            raise Wrong(place.first_counts, before)
-        held = tuple(stack.held for stack in configuration.contents)
-        place = place._replace(left=place.left - 1, state=configuration.state, held=held)
-        if not last:
-            return place
-        following = self._parts[place.part + 1 : place.part + 2]
-        left = following[0].sum_of(place.counts) if following else Sum()
-        return place._replace(part=place.part + 1, left=left)
+    def _step(
+        self, config: SymbolicConfiguration, before: tuple[Counts, ...]
+    ) -> SymbolicConfiguration:
+        """The configuration after one symbol; raises `CaseSplit` and `WrongOutput`."""
+        segment, is_last = self._segments[config.segment], not at_least(config.left, 2)
+        run, expected = self._run(config), segment.last if is_last else segment.inner
+        if not _is_right(self._output(run, segment), expected):
+            raise WrongOutput((*before, config.smallest_counts))
+        stacks = tuple(stack.runs for stack in run.contents)
+        config = config._replace(left=config.left - 1, state=run.state, stacks=stacks)
+        if not is_last:
+            return config
+        following = self._segments[config.segment + 1 : config.segment + 2]
+        left = following[0].length_with(config.counts) if following else Linear()
+        return config._replace(segment=config.segment + 1, left=left)
 
-    def _again(self, place: Place) -> Place | None:
-        """As far on as the same is done again and again from here; None if it is not."""
-        part, configuration = self._parts[place.part], self._configuration(place)
+    def _accelerated(self, config: SymbolicConfiguration) -> SymbolicConfiguration | None:
+        """The configuration after all repetitions of a cycle; None if there is no cycle."""
+        segment, run = self._segments[config.segment], self._run(config)
         for length in range(1, LONGEST_CYCLE + 1):
             try:
-                enough = at_least(place.left, length + 1)
-                right = enough and _is_right(self._step(configuration, part), part.inner)
-            except Undecided:
+                enough = at_least(config.left, length + 1)
+                right = enough and _is_right(self._output(run, segment), segment.inner)
+            except CaseSplit:
                 return None
             if not right:
                 return None
-            if configuration.state == place.state and all(
-                own.growth is not None for own in configuration.contents
-            ):
-                return self._repeated(place, length, configuration.contents)
+            unchanged = run.state == config.state
+            if unchanged and all(stack.growth is not None for stack in run.contents):
+                return self._repeated(config, length, run.contents)
         return None
 
-    def _repeated(self, place: Place, length: int, stacks: Sequence[CountedStack]) -> Place:
-        """As far on as a cycle can be repeated: all but one of the symbols that are left, at most.
+    def _repeated(
+        self, config: SymbolicConfiguration, length: int, stacks: Sequence[SymbolicStack]
+    ) -> SymbolicConfiguration:
+        """The configuration after as many repetitions of a cycle as possible.
+
+        At least one symbol of the segment is left.
 
         Args:
-            place: where it begins.
+            config: at the beginning of the cycle.
             length: of the cycle.
-            stacks: after it.
+            stacks: after the cycle.
         """
-        times = divided(place.left - 1, length)
+        times = floor_divided(config.left - 1, length)
         for stack in stacks:
             if (growth := stack.growth or 0) < 0:
-                most = divided(stack.before[-1].times - stack.reached, -growth) + 1
+                most = floor_divided(stack.before[-1].length - stack.reached, -growth) + 1
                 times = times if at_least(most - times, 0) else most
-        held = tuple(stack.after(times) for stack in stacks)
-        self.found.repeated += 1
-        return place._replace(left=place.left - times * length, held=held)
+        self._proof.cycles += 1
+        return config._replace(
+            left=config.left - times * length,
+            stacks=tuple(stack.repeated(times) for stack in stacks),
+        )
 
 
-def sequence(parts: Sequence[Segment], counts: Sequence[int]) -> list[Step]:
-    """The symbols of a sequence with some counts."""
-    found: list[Step] = []
-    for part in parts:
-        length = part.sum_of([*map(Sum, counts)]).constant
-        found += [*[(part.symbol, part.inner)] * (length - 1), (part.symbol, part.last)]
-    return found
+def sequence(segments: Sequence[Segment], counts: Counts) -> list[Step]:
+    """The symbols of a sequence, with the expected outputs."""
+    steps: list[Step] = []
+    for segment in segments:
+        length = segment.length_with([*map(Linear, counts)]).constant
+        steps += [(segment.symbol, segment.inner)] * (length - 1)
+        steps.append((segment.symbol, segment.last))
+    return steps
 
 
 def _is_right(output: int, expected: int | None) -> bool:
-    """Whether there is an output, and it is what is expected, if anything is."""
     return output != NO_RULE and expected in (None, output)
 
 
-def goes_wrong(machine: Machine, row: Sequence[Step]) -> bool:
-    """Whether a machine, run as always, gives a wrong output for symbols in a row."""
-    configuration = Configuration(machine)
-    return not all(_is_right(configuration.step(symbol), expected) for symbol, expected in row)
+def is_wrong(machine: Machine, steps: Sequence[Step]) -> bool:
+    """Whether a machine, run with concrete memories, gives a wrong output."""
+    run = Configuration(machine)
+    return not all(_is_right(run.step(symbol), expected) for symbol, expected in steps)
 
 
-def shortest_wrong(machine: Machine, parts: Sequence[Segment], counts: Counts) -> tuple[int, ...]:
-    """The prompt of the shortest sequence that goes wrong, if it is found soon.
-
-    Otherwise that of the sequence with the given counts, which does.
-    """
+def shortest_wrong(machine: Machine, segments: Sequence[Segment], counts: Counts) -> Counts:
+    """The counts of the shortest wrong sequence among `MOST_TRIED`, or else the given ones."""
     smaller = (
-        tuple(end - begin for begin, end in itertools.pairwise((0, *cuts, size)))
-        for size in range(len(counts), sum(counts))
-        for cuts in itertools.combinations(range(1, size), len(counts) - 1)
+        tuple(end - start for start, end in itertools.pairwise((0, *cuts, total)))
+        for total in range(len(counts), sum(counts))
+        for cuts in itertools.combinations(range(1, total), len(counts) - 1)
     )
     tried = itertools.islice(smaller, MOST_TRIED)
-    wrong = (each for each in tried if goes_wrong(machine, sequence(parts, each)))
-    counts = next(wrong, counts)
-    known = next(index for index, part in enumerate(parts) if part.inner is not None)
-    return (*(symbol for symbol, _ in sequence(parts, counts) if symbol < known), known)
+    return next((each for each in tried if is_wrong(machine, sequence(segments, each))), counts)

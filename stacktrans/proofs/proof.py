@@ -1,226 +1,275 @@
-"""Whether a machine answers every string of its task as the task does, whatever its length.
+"""Proofs that a machine answers every source of its task correctly, whatever its length.
 
-The machine and the task's own run side by side, and all pairs of states, with what can be read from
-their memories, are looked at. At first as much as possible is assumed of each memory. Where that
-turns out wrong, less is assumed, and it begins anew. If there is nothing that is answered wrongly,
-this is a proof: a bisimulation of the two, as far as the task asks for something.
+Theorem. If `prove` returns a `Bisimulation`, then for every source x of the task, the machine and
+the task's reference automaton give the same output at every scored position. If it returns an
+`InductionOverCounts`, the machine gives the expected output at every scored position of every
+sequence of the task's pattern, in any number of sequences that follow one another.
+
+The proof is about the machine, run as `automata.machine` runs it. It is no proof about the
+floating-point network that the machine was extracted from.
+
+Proof of the first part. The reachable situations of the product of both automata are an inductive
+invariant, and no step from one has a wrong output; a situation relates a state of the reference to
+a state of the machine, up to an abstraction of their memories (Hopcroft and Karp 1971, "A linear
+algorithm for testing equivalence of finite automata", without memories). It assumes that
+
+1. machine and task have the same alphabets and layout: checked by `prove`;
+2. the reference automaton has the task's sources and answers: `reference_of`, written by hand, and
+   compared with the task in tests;
+3. two symbols of a class represent all of it: checked by `symbol_classes`;
+4. the product takes every step that both automata can take: `Product.steps`, and a buffered
+   machine has steps enough to answer: checked by `BufferedProduct.after`;
+5. every abstraction contains the contents that memories really have: checked by
+   `Abstraction.step`, which raises `Refuted` otherwise, and by `QueueTape`, which raises `Restart`;
+6. all situations were expanded: checked by `Explorer.explore`.
+
+Proof of the second part, by induction over the counts. It assumes that
+
+7. the lengths of runs are sums of counts: checked by `segments_of`;
+8. a cycle repeats as long as it is followed: checked by `SymbolicStack.growth`;
+9. case splits cover all counts: `at_least` and `floor_divided`;
+10. all contents that a sequence can leave behind were followed: checked by `InductionProver.prove`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from stacktrans.automata.machine import Machine
+from stacktrans.proofs.abstractions import (
+    BACK,
+    FRONT,
+    Abstraction,
+    Arbitrary,
+    Block,
+    Bounded,
+    NeverPopped,
+    QueueTape,
+    Refuted,
+    Restart,
+    StackTape,
+)
 from stacktrans.proofs.induction import (
-    Counted,
-    Induction,
-    Wrong,
-    goes_wrong,
-    parts_of,
+    InductionOverCounts,
+    InductionProver,
+    WrongOutput,
+    is_wrong,
+    segments_of,
     sequence,
     shortest_wrong,
 )
-from stacktrans.proofs.product import Explored, Explorer, Unproved, product_of
-from stacktrans.proofs.references import QUEUE, STANDING, Reference, classes_of, reference_of
-from stacktrans.proofs.tapes import (
-    BACK,
-    FRONT,
-    AllKnown,
-    Block,
-    Broke,
-    Contents,
-    EndsKnown,
-    Mistaken,
-    Piles,
-    QueueTapes,
-    Whole,
+from stacktrans.proofs.product import Unproved, product_of
+from stacktrans.proofs.reachability import Explorer, Reachable
+from stacktrans.proofs.references import (
+    QUEUE,
+    REPRESENTATIVES,
+    Reference,
+    reference_of,
+    symbol_classes,
 )
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.streams import Counting
 
-UNREAD, FEW, KEPT, ALONG, TURNED, ANYTHING = (
-    "unread", "few", "kept", "along", "turned", "anything",
+UNREAD, BOUNDED, NEVER_POPPED, ALIGNED, REVERSED, ARBITRARY = (
+    "unread", "bounded", "never popped", "aligned", "reversed", "arbitrary",
 )  # fmt: skip
-"""What is assumed of a memory: that nothing is read from it, that it holds few cells, that it is
-never popped, that it goes with the task's own, its top or its bottom where that is pushed; or
-nothing."""
-_OTHER = "the machine does not read and write what the task does"
-_WRONG = "an answer is wrong"
-_WRONG_IN_A_ROW = "an answer is wrong where sequences follow one another"
-_CONTENTS: dict[str, type[Contents]] = {FEW: AllKnown, KEPT: EndsKnown, ANYTHING: Contents}
-_LADDER = (FEW, KEPT, ALONG, TURNED, ANYTHING)
+"""Invariants of a memory: no rule depends on it; it holds few cells; it is never popped; it is used
+in step with the reference's, its top or its bottom where that is pushed; none."""
+_WEAKER = {
+    BOUNDED: NEVER_POPPED, NEVER_POPPED: ALIGNED, ALIGNED: REVERSED, REVERSED: ARBITRARY,
+}  # fmt: skip
+_TOPS = {ALIGNED: BACK, REVERSED: FRONT}
+_DOMAINS = {BOUNDED: Bounded, NEVER_POPPED: NeverPopped, ARBITRARY: Arbitrary}
+_DIFFERENT = "the machine does not read and write what the task does"
 
 
 @dataclass(frozen=True)
-class Result:
-    """What came of an attempt to prove that a machine is right.
+class Bisimulation:
+    """A proof by a product construction with an inductive invariant.
 
     Attributes:
-        reason: why there is no proof; None if there is one.
-        wrong: a source that is answered wrongly, by the numbers of its symbols, if one was found.
-        row: sequences of a stream that follow one another, of which the last goes
-            wrong, if such were found.
-        assumed: what holds of each memory, one of the words above.
-        classes: the symbols of sources in classes, two of which stand for each.
-        explored: what was looked at; None if nothing was.
-        reference: the task's own machine, if it has one.
-        counted: what the induction was made of, if it is one.
+        reference: the reference automaton of the task.
+        invariants: of each memory of the machine.
+        symbol_classes: the source symbols, by their numbers, in classes.
+        situations: number of situations of the inductive invariant.
+        relation: states of the reference and of the machine that occur together.
+        blocks: cells that memories which are used in step push together.
     """
 
-    reason: str | None
-    wrong: tuple[int, ...] | None = None
-    row: tuple[int, ...] | None = None
-    assumed: tuple[str, ...] = ()
-    classes: tuple[tuple[int, ...], ...] = ()
-    explored: Explored | None = None
-    reference: Reference | None = None
-    counted: Counted | None = None
-
-    @property
-    def proved(self) -> bool:
-        """Whether the machine answers all sources of its task rightly."""
-        return self.reason is None
+    reference: Reference
+    invariants: tuple[str, ...]
+    symbol_classes: tuple[tuple[int, ...], ...]
+    situations: int
+    relation: frozenset[tuple[Hashable, int]]
+    blocks: frozenset[Block]
 
 
-def prove(machine: Machine, task: Task) -> Result:
-    """Look for a proof that a machine answers all sources of a task rightly, or for a wrong answer.
+Proof = Bisimulation | InductionOverCounts
+
+
+@dataclass(frozen=True)
+class Counterexample:
+    """A source that the machine answers wrongly.
+
+    Attributes:
+        source: the numbers of its symbols.
+        in_stream: whether these are several sequences of a stream, of which the last goes wrong.
+    """
+
+    source: tuple[int, ...]
+    in_stream: bool = False
+
+
+def prove(machine: Machine, task: Task) -> Proof | Counterexample:
+    """Decide whether a machine answers every source of a task correctly.
 
     Args:
         machine: as it is run by `stacktrans.automata.machine`.
-        task: what it is for.
+        task: the task.
+
+    Raises:
+        Unproved: there is neither a proof nor a counterexample.
     """
-    own = machine.source, machine.target, machine.layout
-    fits = own == (task.source.symbols, task.target.symbols, task.layout)
+    fits = (machine.source, machine.target, machine.layout) == (
+        task.source.symbols,
+        task.target.symbols,
+        task.layout,
+    )
     if isinstance(task, Counting) and type(task) is Counting:
-        return _by_induction(machine, task) if fits and not machine.buffers else Result(_OTHER)
+        if not fits or machine.buffers:
+            raise Unproved(_DIFFERENT)
+        return _by_induction(machine, task)
     reference = reference_of(task)
     if reference is None:
-        return Result("no algorithm of this task is known")
+        raise Unproved("the task has no reference automaton")
     if not fits:
-        return Result(_OTHER)
+        raise Unproved(_DIFFERENT)
     if machine.layout.backwards:
-        return Result("only machines that read from the beginning are followed")
+        raise Unproved("only machines that read from the beginning are followed")
     if machine.memories.moves:
-        return Result("lists are followed only where they count")
+        raise Unproved("lists are followed only where they count")
+    return _BisimulationProver(machine, task, reference).prove()
+
+
+def _by_induction(machine: Machine, task: Counting) -> InductionOverCounts | Counterexample:
+    """Follow all sequences of a pattern, and run the machine on those that seem wrong."""
+    segments = segments_of(task)
     try:
-        return _Attempt(machine, task, reference).result()
-    except Unproved as problem:
-        return Result(str(problem), reference=reference)
+        return InductionProver(machine, segments).prove()
+    except WrongOutput as wrong:
+        *before, counts = wrong.sequences
+    steps = [step for each in (*before, counts) for step in sequence(segments, each)]
+    if not is_wrong(machine, steps):
+        raise Unproved("what sequences leave behind in memories is not known well enough")
+    if before:
+        return Counterexample(tuple(symbol for symbol, _ in steps), in_stream=True)
+    steps = sequence(segments, shortest_wrong(machine, segments, counts))
+    # The prompt of a sequence ends with the first symbol from which on outputs are scored.
+    scored = next(index for index, (_, expected) in enumerate(steps) if expected is not None)
+    return Counterexample(tuple(symbol for symbol, _ in steps[: scored + 1]))
 
 
-def _by_induction(machine: Machine, task: Counting) -> Result:
-    """Follow all sequences of a pattern, any number of them in a row, from empty memories on.
+class _BisimulationProver:
+    """A search for a bisimulation by abstraction refinement.
 
-    Where the induction finds counts of a sequence that goes wrong, it is run to see whether it
-    does.
+    Each memory has the strongest invariant that was not refuted. The idea is that of Clarke,
+    Grumberg, Jha, Lu and Veith 2000, "Counterexample-guided abstraction refinement".
     """
-    try:
-        parts = parts_of(task)
-        return Result(None, counted=Induction(machine, parts).go())
-    except Unproved as problem:
-        return Result(str(problem))
-    except Wrong as wrong:
-        found = wrong
-    row = [step for counts in (*found.before, found.counts) for step in sequence(parts, counts)]
-    if not goes_wrong(machine, row):
-        return Result("what sequences leave behind in memories is not known well enough")
-    if found.before:
-        return Result(_WRONG_IN_A_ROW, row=tuple(symbol for symbol, _ in row))
-    return Result(_WRONG, shortest_wrong(machine, parts, found.counts))
-
-
-class _Attempt:
-    """Arguments are those of `prove`, and the task's own machine."""
 
     def __init__(self, machine: Machine, task: Task, reference: Reference) -> None:
         self._machine, self._task, self._reference = machine, task, reference
-        self._classes = tuple(classes_of(machine, reference))
-        symbols = frozenset(each for own in self._classes for each in own[:STANDING])
+        self._classes = tuple(symbol_classes(machine, reference))
+        symbols = frozenset(each for own in self._classes for each in own[:REPRESENTATIVES])
         self._product = product_of(machine, reference, symbols)
-        self._filled = set[tuple[Block, int]]()
-        # Of each memory, the ends that some rule looks at.
+        self._not_last = set[tuple[Block, int]]()
+        # Of each memory, the sides that some rule depends on.
         self._reads: list[list[int]] = [[] for _ in machine.stack_symbols]
         for component, end in enumerate(machine.memories.reads, start=1):
             if component in machine.relevant:
                 self._reads[end // 2].append(end % 2)
 
-    def result(self) -> Result:
-        """See `prove`; raises `Unproved`."""
-        assumed = [FEW if reads else UNREAD for reads in self._reads]
+    def prove(self) -> Bisimulation | Counterexample:
+        """See the function `prove`."""
+        invariants = [BOUNDED if sides else UNREAD for sides in self._reads]
         while True:
             try:
-                explored = self._explored(assumed)
-            except Broke as broke:
-                self._assume_less(assumed, broke)
+                reachable, blocks = self._explore(invariants)
+            except Restart:
                 continue
-            except Mistaken:
+            except Refuted as refuted:
+                self._weaken(invariants, refuted)
                 continue
-            if explored.wrong is not None:
-                whole = self._reference.whole(explored.wrong)
-                if self._is_wrong(whole):
-                    shortest = self._shortest(len(whole)) or whole
-                    return Result(_WRONG, tuple(shortest), reference=self._reference)
-                self._look_closer(assumed)
-                continue
-            return Result(
-                None,
-                assumed=tuple(assumed),
-                classes=self._classes,
-                explored=explored,
-                reference=self._reference,
-            )
+            if reachable.wrong is None:
+                return Bisimulation(
+                    self._reference,
+                    tuple(invariants),
+                    self._classes,
+                    reachable.situations,
+                    reachable.relation,
+                    frozenset(blocks),
+                )
+            source = self._reference.completed(reachable.wrong)
+            if self._is_wrong(source):
+                return Counterexample(tuple(self._shortest(len(source)) or source))
+            self._align(invariants)
 
-    def _assume_less(self, assumed: list[str], broke: Broke) -> None:
-        """Change what is assumed of the memory that does not do so; raises `Unproved`."""
-        number = broke.part - 1
-        if broke.part == 0:
-            along = [at for at, each in enumerate(assumed) if each in (ALONG, TURNED)]
-            if not along:
-                raise Unproved(f"the task's own memory {broke.why}")
-            number = along[0]
-        if assumed[number] == ANYTHING:
-            raise Unproved(f"{self._machine.memories.names[number]} {broke.why}")
-        assumed[number] = _LADDER[_LADDER.index(assumed[number]) + 1]
+    def _explore(self, invariants: Sequence[str]) -> tuple[Reachable, set[Block]]:
+        """The situations that are reachable under invariants, and the blocks that are pushed."""
+        tops, abstractions = {0: BACK}, dict[int, Abstraction]()
+        for part, invariant in enumerate(invariants, start=1):
+            if invariant in _TOPS:
+                tops[part] = _TOPS[invariant]
+            elif invariant in _DOMAINS:
+                abstractions[part] = _DOMAINS[invariant](part, self._reads[part - 1])
+        queue, parts = self._reference.memory == QUEUE, len(invariants) + 1
+        tape = QueueTape(tops, parts, self._not_last) if queue else StackTape(tops, parts)
+        abstractions |= dict.fromkeys(tops, tape)
+        return Explorer(self._product, abstractions).explore(), tape.pushed
 
-    def _explored(self, assumed: Sequence[str]) -> Explored:
-        apart, along = dict[int, Contents](), dict[int, int]()
-        for number, each in enumerate(assumed):
-            if each in (ALONG, TURNED):
-                along[number] = BACK if each == ALONG else FRONT
-            elif each != UNREAD:
-                apart[number] = _CONTENTS[each](number + 1, self._reads[number])
-        tape = QueueTapes(self._filled) if self._reference.memory == QUEUE else Piles()
-        return Explorer(self._product, tape, along, apart).explore()
+    def _weaken(self, invariants: list[str], refuted: Refuted) -> None:
+        """Weaken the invariant of a memory that does not satisfy it; raises `Unproved`."""
+        number = refuted.part - 1
+        if refuted.part == 0:  # the reference's: then a memory is not used in step with it
+            number = next((at for at, each in enumerate(invariants) if each in _TOPS), number)
+            if number < 0:
+                raise Unproved(f"the task's own memory {refuted.why}")
+        if invariants[number] == ARBITRARY:
+            raise Unproved(f"{self._machine.memories.names[number]} {refuted.why}")
+        invariants[number] = _WEAKER[invariants[number]]
 
-    def _look_closer(self, assumed: list[str]) -> None:
-        """Have one more memory go with the task's own; raises `Unproved` if none is left.
+    def _align(self, invariants: list[str]) -> None:
+        """Align one more memory with the reference's, after a spurious counterexample.
 
-        What seemed wrong cannot be, since too little is known of what is read together.
+        Raises:
+            Unproved: no memory is left whose contents could be related to the reference's.
         """
-        apart = [number for number, each in enumerate(assumed) if each in (FEW, KEPT)]
-        if not apart:
+        exact = [at for at, each in enumerate(invariants) if each in (BOUNDED, NEVER_POPPED)]
+        if not exact:
             raise Unproved("what can be read from its memories is not known well enough")
-        assumed[apart[0]] = ALONG
+        invariants[exact[0]] = ALIGNED
 
     def _is_wrong(self, source: Sequence[int]) -> bool:
-        """Whether the machine, run as always, answers a source otherwise than the task."""
+        """Whether the machine, run by the decoder, answers a source otherwise than the task."""
         try:
-            right = self._task.answer([self._machine.source[each] for each in source])
+            target = self._task.answer([self._machine.source[symbol] for symbol in source])
         except NotASource:
             return False
-        answer = self._machine.run(source, len(right))
-        written = [self._machine.target[each] if each >= 0 else "" for each in answer.target]
-        if answer.failed or len(written) != len(right) or not answer.ended:
+        answer = self._machine.run(source, len(target))
+        written = [self._machine.target[symbol] if symbol >= 0 else "" for symbol in answer.target]
+        if answer.failed or len(written) != len(target) or not answer.ended:
             return True
-        return any(known not in (None, one) for one, known in zip(written, right, strict=True))
+        return any(right not in (None, own) for own, right in zip(written, target, strict=True))
 
     def _shortest(self, length: int) -> list[int] | None:
-        """The shortest source that is answered wrongly, if it is not too long to be found."""
-        along = {number: BACK for number, reads in enumerate(self._reads) if reads}
+        """The shortest counterexample, by a search with all contents; None if it takes too long."""
+        parts = [0, *(number for number, sides in enumerate(self._reads, start=1) if sides)]
+        abstractions = {part: Bounded(part, limit=math.inf) for part in parts}
+        explorer = Explorer(self._product, abstractions, shortest=True)
         try:
-            found = Explorer(self._product, Whole(), along, {}).explore().wrong
+            wrong = explorer.explore().wrong
         except Unproved:
             return None
-        whole = None if found is None else self._reference.whole(found)
-        return whole if whole and len(whole) <= length and self._is_wrong(whole) else None
+        source = None if wrong is None else self._reference.completed(wrong)
+        return source if source and len(source) <= length and self._is_wrong(source) else None

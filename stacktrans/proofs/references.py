@@ -1,7 +1,8 @@
-"""The tasks' own machines: what a task asks for, step by step, with a memory of its own.
+"""Reference automata: what a task requires, step by step, with a memory of their own.
 
-Each says what can come next of a source, and what is to be said. They are what machines are
-compared with, so that they are as short as the tasks themselves.
+Each gives the symbols that can come next of a source, and the expected outputs. Machines are
+compared with them, so they are as short as the tasks themselves, and tests compare them with the
+tasks on all short strings.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stacktrans.automata.machine import Machine
-from stacktrans.automata.rules import CONSTANT, EMPTY, START
+from stacktrans.automata.rules import CONSTANT, EMPTY, START, SymbolTable
 from stacktrans.grammar import Bracketing
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.computed import (
@@ -26,165 +27,163 @@ from stacktrans.tasks.computed import (
 from stacktrans.tasks.grammatical import NextSymbol
 
 Cell = Any
-"""What a memory holds: something hashable, whose form a task's own machine knows."""
+"""What a reference automaton pushes: something hashable."""
 STACK, QUEUE = "stack", "queue"
 FRESH = "fresh"
 """The state before anything is read of a source."""
-STANDING = 2
-"""How many symbols of a class stand for all of it."""
+REPRESENTATIVES = 2
+"""Number of symbols of a class that are explored in place of all."""
 
 
-class Continuation(NamedTuple):
-    """Something that can come next.
+class ReferenceStep(NamedTuple):
+    """A step that a reference automaton can take.
 
     Attributes:
-        symbol: of the source, by its number; -1 where an answer goes on.
-        said: the number of the target symbol that is to be said; None where nothing is scored,
-            and -1 where an answer ends.
-        after: the next state.
-        pops: whether something is popped.
-        pushed: what is pushed, in this order.
+        symbol: the number of the source symbol that is read; -1 where an answer continues.
+        output: the number of the expected target symbol; None where nothing is scored, and -1
+            where an answer ends.
+        next_state: the state after it.
+        pops: whether a cell is popped.
+        pushed: the cells that are pushed, in this order.
     """
 
     symbol: int
-    said: int | None
-    after: Hashable
+    output: int | None
+    next_state: Hashable
     pops: bool = False
     pushed: tuple[Hashable, ...] = ()
 
 
 class Reference(ABC):
-    """A task's own machine.
+    """A reference automaton.
 
     Attributes:
         memory: `STACK` or `QUEUE`; None without.
         start: the state before anything is read.
-        alike: sets of symbols, by their numbers, that mean the same: if those of a source are
-            replaced within their sets, even several by one, so are those of its answer.
+        interchangeable: sets of symbols, by their numbers. If the symbols of a source are replaced
+            within their sets, even several by one, so are those of its answer.
     """
 
     memory: str | None = STACK
     start: Hashable = FRESH
-    alike: tuple[frozenset[int], ...] = ()
+    interchangeable: tuple[frozenset[int], ...] = ()
 
     @abstractmethod
-    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Continuation]:
-        """What can come next of a source, where something (None: nothing) is read from the memory.
+    def steps(self, state: Hashable, top: Cell | None) -> Iterator[ReferenceStep]:
+        """What can come next of a source, given the cell that is read; None for an empty memory.
 
-        It may be more than the task has, if nothing is scored from there on.
+        This may be more than the task has, if nothing is scored from there on.
         """
 
-    def ends(self, state: Hashable, top: Cell | None) -> bool:
-        """Whether a source may end here; it may nowhere be empty."""
+    def accepts(self, state: Hashable, top: Cell | None) -> bool:
+        """Whether a source may end here; none is empty."""
         return state != self.start
 
-    def answers(self, state: Hashable, top: Cell | None) -> Continuation:
-        """What is said next after the end of a source; only of tasks that answer after it."""
+    def answer(self, state: Hashable, top: Cell | None) -> ReferenceStep:
+        """The next step of an answer that follows the source; only of tasks with such answers."""
         raise NotImplementedError
 
-    def whole(self, source: Sequence[int]) -> list[int]:
-        """A source of the task that begins with what may be the beginning of one, or nothing."""
-        return [*source] or [0]
+    def completed(self, prefix: Sequence[int]) -> list[int]:
+        """A source of the task that begins with what may be the prefix of one, or nothing."""
+        return [*prefix] or [0]
 
     def length(self, symbol: int) -> int:
-        """By how much a whole source is longer with a symbol."""
+        """The increase in the length of a completed source by a symbol."""
         return 1
 
-    def shown(self, cell: Cell, symbols: Sequence[str]) -> str:
-        """How something that the memory holds is written."""
+    def cell_name(self, cell: Cell, symbols: Sequence[str]) -> str:
+        """How a cell of the memory is written."""
         assert isinstance(cell, int)
         return symbols[cell]
 
 
-class Rearranging(Reference):
-    """Symbols are put into a memory, and taken out again.
+class Rearrangement(Reference):
+    """All symbols are pushed, then popped and written: reversed with a stack, copied with a queue.
 
     Args:
-        memory: the kind of memory.
-        size: how many symbols there are.
-        flipped: whether those at odd places are put in before the ones that precede them.
+        memory: `STACK` or `QUEUE`.
+        size: number of symbols.
+        flipped: whether every second symbol is pushed before the one that precedes it.
     """
 
     def __init__(self, memory: str, size: int, flipped: bool = False) -> None:
         self.memory, self._size, self._flipped = memory, size, flipped
-        self.alike = (frozenset(range(size)),)
+        self.interchangeable = (frozenset(range(size)),)
 
-    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Continuation]:
+    def steps(self, state: Hashable, top: Cell | None) -> Iterator[ReferenceStep]:
         for symbol in range(self._size):
             if not self._flipped:
-                yield Continuation(symbol, None, "read", pushed=(symbol,))
+                yield ReferenceStep(symbol, None, "read", pushed=(symbol,))
             elif isinstance(state, int):
-                yield Continuation(symbol, None, "read", pushed=(symbol, state))
+                yield ReferenceStep(symbol, None, "read", pushed=(symbol, state))
             else:
-                yield Continuation(symbol, None, symbol)
+                yield ReferenceStep(symbol, None, symbol)
 
-    def ends(self, state: Hashable, top: Cell | None) -> bool:
+    def accepts(self, state: Hashable, top: Cell | None) -> bool:
         return state == "read"
 
-    def answers(self, state: Hashable, top: Cell | None) -> Continuation:
+    def answer(self, state: Hashable, top: Cell | None) -> ReferenceStep:
         if top is None:
-            return Continuation(-1, -1, "answered")
-        return Continuation(-1, top, "answered", pops=True)
+            return ReferenceStep(-1, -1, "answered")
+        return ReferenceStep(-1, top, "answered", pops=True)
 
-    def whole(self, source: Sequence[int]) -> list[int]:
-        found = super().whole(source)
-        return [*found, 0] if self._flipped and len(found) % 2 else found
+    def completed(self, prefix: Sequence[int]) -> list[int]:
+        source = super().completed(prefix)
+        return [*source, 0] if self._flipped and len(source) % 2 else source
 
 
-class Waiting(Reference):
+class WaitingReversalAutomaton(Reference):
     """Symbols are pushed, and popped while marks are read.
 
     Args:
-        size: how many symbols there are; the mark has the next number.
-        kept: how many of them are said; the others are not pushed, so that more marks can be read
-            than there are symbols, for which nothing is scored.
+        size: number of symbols; the mark has the next number.
+        kept: number of symbols that are answered. The others are not pushed, so that more marks can
+            be read than there are cells; nothing is scored for them.
     """
 
     def __init__(self, size: int, kept: int) -> None:
         self._size, self._kept = size, kept
-        self.alike = (frozenset(range(kept)), frozenset(range(kept, size)))
+        self.interchangeable = (frozenset(range(kept)), frozenset(range(kept, size)))
 
-    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Continuation]:
+    def steps(self, state: Hashable, top: Cell | None) -> Iterator[ReferenceStep]:
         if state != "waiting":
             for symbol in range(self._size):
-                yield Continuation(
-                    symbol, None, "read", pushed=(symbol,) if symbol < self._kept else ()
-                )
+                pushed = (symbol,) if symbol < self._kept else ()
+                yield ReferenceStep(symbol, None, "read", pushed=pushed)
         if state == FRESH or (top is None and self._kept == self._size):
             return
-        yield Continuation(self._size, top, "waiting", pops=top is not None)
+        yield ReferenceStep(self._size, top, "waiting", pops=top is not None)
 
-    def ends(self, state: Hashable, top: Cell | None) -> bool:
+    def accepts(self, state: Hashable, top: Cell | None) -> bool:
         return state == "waiting" and top is None
 
-    def whole(self, source: Sequence[int]) -> list[int]:
-        string = [symbol for symbol in source if symbol != self._size] or [0]
+    def completed(self, prefix: Sequence[int]) -> list[int]:
+        string = [symbol for symbol in prefix if symbol != self._size] or [0]
         return [*string, *[self._size] * len(string)]
 
     def length(self, symbol: int) -> int:
         return 2 if symbol < self._size else 0
 
 
-class Odd(Reference):
-    """Whether there were an odd number of ones so far, or, delayed, before."""
+class ParityAutomaton(Reference):
+    """The parity of the ones that were read, or, if delayed, of those before the last symbol."""
 
     memory = None
 
     def __init__(self, delayed: bool) -> None:
         self._delayed = delayed
 
-    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Continuation]:
+    def steps(self, state: Hashable, top: Cell | None) -> Iterator[ReferenceStep]:
         before = 0 if state == FRESH else int(state == "odd")
         for bit in (0, 1):
             odd = before ^ bit
-            yield Continuation(bit, before if self._delayed else odd, "odd" if odd else "even")
+            yield ReferenceStep(bit, before if self._delayed else odd, "odd" if odd else "even")
 
 
-class Brackets(Reference):
-    """The bracket that closes the last open one, where one is open.
+class BracketAutomaton(Reference):
+    """The closing bracket of the last open one, if one is open.
 
-    What is pushed is an opening bracket, and the one below it, which is known then again after
-    this one is popped.
+    A cell is an opening bracket and the one below it, which is on top after the cell is popped.
 
     Args:
         closing: the closing bracket of each opening one.
@@ -196,112 +195,114 @@ class Brackets(Reference):
     def __init__(self, closing: dict[int, int], inner: bool, predicted: frozenset[int]) -> None:
         self._closing, self._inner, self._predicted = closing, inner, predicted
 
-    def reads(self, state: Hashable, top: Cell | None) -> Iterator[Continuation]:
+    def steps(self, state: Hashable, top: Cell | None) -> Iterator[ReferenceStep]:
         if self._inner or state != "closing":
             for bracket in self._closing:
                 pushed = (bracket, None if top is None else top[0])
-                yield Continuation(bracket, self._said(bracket), "opening", pushed=(pushed,))
+                yield ReferenceStep(bracket, self._expected(bracket), "opening", pushed=(pushed,))
         if top is not None:
             bracket, below = top
             after = "opening" if below is None else "closing"
-            yield Continuation(self._closing[bracket], self._said(below), after, pops=True)
+            yield ReferenceStep(self._closing[bracket], self._expected(below), after, pops=True)
 
-    def whole(self, source: Sequence[int]) -> list[int]:
-        return [*source] or [*self._closing][:1]
+    def completed(self, prefix: Sequence[int]) -> list[int]:
+        return [*prefix] or [*self._closing][:1]
 
-    def _said(self, bracket: int | None) -> int | None:
-        said = None if bracket is None else self._closing[bracket]
-        return said if said in self._predicted else None
+    def _expected(self, bracket: int | None) -> int | None:
+        closing = None if bracket is None else self._closing[bracket]
+        return closing if closing in self._predicted else None
 
-    def shown(self, cell: Cell, symbols: Sequence[str]) -> str:
-        own, below = cell
-        return symbols[own] if below is None else f"{symbols[own]} over {symbols[below]}"
+    def cell_name(self, cell: Cell, symbols: Sequence[str]) -> str:
+        bracket, below = cell
+        return symbols[bracket] if below is None else f"{symbols[bracket]} over {symbols[below]}"
 
 
 def reference_of(task: Task) -> Reference | None:
-    """The own machine of a task; None if none is known.
+    """The reference automaton of a task; None if there is none.
 
-    A class that extends a task's may mean something else, and so has none.
+    A subclass of a task's class may mean something else, and so has none.
     """
-    kind, size = type(task), len(task.source)
-    if kind in (Copy, Reverse, BigramFlip):
-        return Rearranging(STACK if kind is Reverse else QUEUE, size, kind is BigramFlip)
-    if isinstance(task, WaitingReversal) and kind is WaitingReversal:
-        wait = task.source.symbols.index(WAIT)
-        return Waiting(wait, task.kept)
-    if kind in (Parity, DelayedParity):
-        return Odd(delayed=kind is DelayedParity)
-    if isinstance(task, NextSymbol) and kind is NextSymbol:
-        return _brackets(task, task.grammar.bracketing())
+    cls, size = type(task), len(task.source)
+    if cls in (Copy, Reverse, BigramFlip):
+        return Rearrangement(STACK if cls is Reverse else QUEUE, size, cls is BigramFlip)
+    if isinstance(task, WaitingReversal) and cls is WaitingReversal:
+        return WaitingReversalAutomaton(task.source.symbols.index(WAIT), task.kept)
+    if cls in (Parity, DelayedParity):
+        return ParityAutomaton(delayed=cls is DelayedParity)
+    if isinstance(task, NextSymbol) and cls is NextSymbol:
+        return _bracket_automaton(task, task.grammar.bracketing())
     return None
 
 
-def _brackets(task: NextSymbol, found: Bracketing | None) -> Brackets | None:
-    if found is None or not task.predict <= {*found.closing.values()}:
+def _bracket_automaton(task: NextSymbol, pairs: Bracketing | None) -> BracketAutomaton | None:
+    if pairs is None or not task.predict <= {*pairs.closing.values()}:
         return None
     numbers = {symbol: number for number, symbol in enumerate(task.source.symbols)}
-    pairs = [(numbers[opens], numbers[closes]) for opens, closes in found.closing.items()]
-    closing = dict(sorted(pairs))  # so that of wrong sources the same one is always found
-    return Brackets(closing, found.inner, frozenset(numbers[each] for each in task.predict))
+    # In order, so that the same one of several counterexamples is given each time.
+    closing = dict(sorted((numbers[one], numbers[other]) for one, other in pairs.closing.items()))
+    return BracketAutomaton(closing, pairs.inner, frozenset(numbers[each] for each in task.predict))
 
 
-def classes_of(machine: Machine, reference: Reference) -> list[tuple[int, ...]]:
-    """The symbols of sources, by their numbers, in classes that machine and task treat alike.
+def symbol_classes(machine: Machine, reference: Reference) -> list[tuple[int, ...]]:
+    """The source symbols, by their numbers, in classes that neither automaton distinguishes.
 
-    A machine that only moves symbols answers a source in which symbols are replaced with its answer
-    in which they are replaced, even if several become one. Where its answer is wrong it says x
-    instead of y; then it is wrong, too, if y is replaced by one of two symbols and all others that
-    are treated alike with it by the other. So the strings over two symbols of each class stand for
-    all.
+    A machine that only moves the symbols of a class is data-independent (Wolper 1986, "Expressing
+    interesting properties of programs in propositional temporal logic"): if symbols of a source are
+    replaced within a class, even several by one, they are replaced in its answer. If it writes x
+    instead of y, it is also wrong if y is replaced by one symbol of the class, and all others by
+    another. So sources over two symbols of each class represent all.
     """
-    fixed, layout = {*_fixed(machine)}, machine.layout
-    inputs, outputs = machine.inputs.entries, machine.outputs.entries
+    constant, layout = {*_constant_symbols(machine)}, machine.layout
     firsts = [first for first in (layout.first_source, layout.first_target) if first is not None]
-    found: dict[object, list[int]] = {}
+    classes: dict[object, list[int]] = {}
     for number, symbol in enumerate(machine.source):
         key: object = number
-        group = next((each for each in reference.alike if number in each), None)
+        group = next((group for group in reference.interchangeable if number in group), None)
         if group is not None and machine.target[number : number + 1] == (symbol,):
             index = machine.symbols.index(symbol)
-            entries = [*(inputs[first + number] for first in firsts), outputs[number]]
-            if index not in fixed and all(own == index for _, own in entries):
-                families = tuple(family for family, _ in entries)
-                key = group, families, _treatment(machine, index)
-        found.setdefault(key, []).append(number)
-    return [tuple(each) for each in found.values()]
+            entries = [machine.inputs.entries[first + number] for first in firsts]
+            entries.append(machine.outputs.entries[number])
+            if index not in constant and all(of == index for _, of in entries):
+                key = group, tuple(family for family, _ in entries), _signature(machine, index)
+        classes.setdefault(key, []).append(number)
+    return [tuple(numbers) for numbers in classes.values()]
 
 
-def _fixed(machine: Machine) -> Iterator[int | None]:
-    """The symbols of entries that are constant; all symbols, if a rule compares symbols."""
+def _constant_symbols(machine: Machine) -> Iterator[int | None]:
+    """The symbols that a machine reads or writes as constants; all, if a rule compares symbols."""
     layout = machine.layout
     read = (*layout.before, *layout.after, layout.blank)
-    always = [(machine.inputs, each) for each in read if each is not None]
+    constants = [(machine.inputs, number) for number in read if number is not None]
     if machine.buffers:
-        always += [(machine.inputs, machine.no_input), (machine.outputs, 0)]
-    always += [*((table, EMPTY) for table in machine.stack_symbols), (machine.states, START)]
+        constants += [(machine.inputs, machine.no_input), (machine.outputs, 0)]
+    constants += [(table, EMPTY) for table in machine.stack_symbols]
+    constants.append((machine.states, START))
     pushed = (machine.stack_symbols[end // 2] for _, end in machine.memories.pushes)
-    done = (machine.outputs, machine.states, *pushed)
+    written = (machine.outputs, machine.states, *pushed)
     for rule in machine.rules:
-        terms = zip(done, (rule.output, rule.next_state, *rule.pushed), strict=True)
-        always += [
+        terms = zip(written, (rule.output, rule.next_state, *rule.pushed), strict=True)
+        constants += [
             (table, term.entry) for table, term in terms if term and term.component == CONSTANT
         ]
-    yield from (table.entries[number][1] for table, number in always)
+    yield from (table.entries[number][1] for table, number in constants)
     if any(rule.equal for rule in machine.rules):
         yield from range(len(machine.symbols))
 
 
-def _treatment(machine: Machine, symbol: int) -> tuple[tuple[int, ...], ...]:
-    """What tells symbols apart: the families that have them, and the rules that hold for them."""
-    every = (*machine.components, machine.outputs, *machine.stack_symbols)
-    having = [tuple(family for family, own in table.entries if own == symbol) for table in every]
-    numbers = [
-        [number for number, (_, own) in enumerate(table.entries) if own == symbol]
-        for table in machine.components
+def _signature(machine: Machine, symbol: int) -> tuple[object, ...]:
+    """What distinguishes symbols: the families that have them, and the rules that apply."""
+
+    def occurrences(table: SymbolTable) -> list[int]:
+        return [number for number, (_, of) in enumerate(table.entries) if of == symbol]
+
+    tables = (*machine.components, machine.outputs, *machine.stack_symbols)
+    families = [
+        tuple(table.entries[number][0] for number in occurrences(table)) for table in tables
     ]
-    rules = [
-        tuple(own is None or number in own for number in there)
+    components = [*map(occurrences, machine.components)]
+    applies = [
+        tuple(allowed is None or number in allowed for number in numbers)
         for rule in machine.rules
-        for own, there in zip(rule.when, numbers, strict=True)
+        for allowed, numbers in zip(rule.when, components, strict=True)
     ]
-    return (*having, *rules)
+    return (*families, *applies)

@@ -1,6 +1,6 @@
-"""What came of verifying a model, and its proof: as tables, in sentences and as JSON."""
+"""Results of verifying a model, and the proof of a machine: as tables, in sentences and as JSON."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -12,55 +12,69 @@ from stacktrans.automata.words import entry_name
 from stacktrans.common.errors import clipped
 from stacktrans.common.visible import counted, listed, shell_text
 from stacktrans.inference.scores import Prediction
-from stacktrans.inference.verification import Verification
+from stacktrans.inference.verification import Verdict, Verification
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
-from stacktrans.proofs.induction import Counted
-from stacktrans.proofs.proof import ALONG, ANYTHING, FEW, KEPT, TURNED, UNREAD, Result
+from stacktrans.proofs.induction import InductionOverCounts
+from stacktrans.proofs.product import Unproved
+from stacktrans.proofs.proof import (
+    ALIGNED,
+    ARBITRARY,
+    BOUNDED,
+    NEVER_POPPED,
+    REVERSED,
+    UNREAD,
+    Bisimulation,
+    Counterexample,
+)
 from stacktrans.showing.scores import prediction_json
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.tasks.base import mask_unscored
 
 LONGEST_SHOWN = 500
-"""Symbols of a counterexample that are shown."""
-
+"""Maximum number of symbols of a counterexample that are shown."""
 MOST_SHOWN = 6
-"""How many things are listed."""
-_RIGHT = "proved: right on all strings of the task, whatever their length"
-_ASSUMED = {
-    UNREAD: "nothing is read from it",
-    FEW: "it holds few cells, and all of them are followed",
-    KEPT: "nothing is popped from it, so that only its ends count",
-    ANYTHING: "what it holds does not matter",
+"""Maximum number of items of a list that are shown."""
+_INVARIANTS = {
+    UNREAD: "no rule depends on it",
+    BOUNDED: "it holds few cells, all of which are part of the state",
+    NEVER_POPPED: "nothing is popped from it, so that only its ends count",
+    ALIGNED: "aligned with the reference's memory",
+    REVERSED: "aligned with the reference's memory, bottom to top",
+    ARBITRARY: "its contents do not matter",
 }
-Cells = tuple[tuple[str, ...], tuple[str, ...]]
-"""What the task's own memory has, and a memory of the machine instead."""
+_WRONG_IN_STREAM = "an answer is wrong where sequences follow one another"
 
 
 def verification_view(found: Verification, checkpoint: Checkpoint, name: str) -> RenderableType:
-    """What a model was tried on, and the shortest string that it answers wrongly."""
-    proof, machine = found.proof, checkpoint.machine
+    """The strings that a model was tried on, and the counterexample, or the proof of a machine."""
     table = Table(Column("strings", left=True), "lengths", "tried", "wrong")
     for stage in found.stages:
         table.add_row(stage.strings, stage.lengths or "", stage.count, stage.wrong)
-    if wrong := found.counterexample:
-        said = _shown(wrong, checkpoint, name)
-    elif proof and proof.proved and machine:
-        said = proof_lines(proof, machine)
+    proof, machine = {}, checkpoint.machine
+    if found.verdict and machine:
+        proof = verdict_json(found.verdict, machine)
+    if found.counterexample:
+        lines = _counterexample_lines(found.counterexample, checkpoint, name)
+    elif proof.get("proved"):
+        lines = _proof_lines(proof)
     else:
-        said = [f"right on all {found.count:,} strings, which proves nothing of others"]
-        if proof and machine:
-            said.append(_why(proof, machine))
-    return Group(heading(model_line(checkpoint.config)), table, *map(remark, said))
+        lines = [f"right on all {found.count:,} strings, which proves nothing of others"]
+        if "stream" in proof and machine:
+            stream = (" " if machine.words[0] else "").join(proof["stream"])
+            lines.append(f"wrong: {proof['reason']}, in {stream}")
+        elif proof:
+            lines.append(f"no proof: {proof['reason']}")
+    return Group(heading(model_line(checkpoint.config)), table, *map(remark, lines))
 
 
-def _shown(wrong: Prediction, checkpoint: Checkpoint, name: str) -> list[str]:
+def _counterexample_lines(wrong: Prediction, checkpoint: Checkpoint, name: str) -> list[str]:
     """A counterexample, and the command that shows the model at it."""
     length, task = len(wrong.pair.source), checkpoint.task
     target = task.target.decode(wrong.pair.target)
     if wrong.pair.scored is not None:
         target = mask_unscored(target, wrong.pair.scored)
-    words = [
+    lines = [
         f"answered wrongly, at symbol {wrong.first_wrong}: a string of {length} symbols",
         f"source  {clipped(wrong.source, LONGEST_SHOWN)}",
         f"target  {clipped(task.target.join(target), LONGEST_SHOWN)}",
@@ -69,155 +83,138 @@ def _shown(wrong: Prediction, checkpoint: Checkpoint, name: str) -> list[str]:
     if length <= LONGEST_SHOWN:
         hard = ["--hard"] if checkpoint.hard else []
         command = ["stacktrans", "inspect", name, *hard, "--", wrong.source]
-        words.append(f"look: {shell_text(command)}")
-    return words
+        lines.append(f"look: {shell_text(command)}")
+    return lines
 
 
 def verification_json(found: Verification, machine: Machine | None) -> dict[str, Any]:
-    """The same for `verify --json`; with the machine, if it is one."""
+    """The results for `verify --json`; with the machine, if the model is one."""
     wrong = found.counterexample
     return {
         "right": found.right,
         "stages": [asdict(stage) for stage in found.stages],
         "counterexample": wrong and prediction_json(wrong),
-        "proof": found.proof and machine and proof_json(found.proof, machine),
+        "proof": found.verdict and machine and verdict_json(found.verdict, machine),
     }
 
 
-def proof_lines(proof: Result, machine: Machine) -> list[str]:
-    """A proof in sentences."""
-    if proof.counted:
-        return [_RIGHT, *_induction(proof.counted)]
-    assert proof.explored is not None
-    cells = _cells(proof, machine)
-    pairs = {pair for own in cells.values() for pair in own}
-    memory = proof.reference and proof.reference.memory
-    own = f", which has a {memory}" if memory else ", which has no memory"
-    counts = [
-        counted(len(proof.explored.states), "pair of states", "pairs of states"),
-        *(
-            [counted(len(pairs), "pair of stack symbols", "pairs of stack symbols")]
-            if pairs
-            else []
-        ),
-        counted(proof.explored.situations, "situation"),
+def verdict_json(verdict: Verdict, machine: Machine) -> dict[str, Any]:
+    """A proof, or why there is none."""
+    match verdict:
+        case Unproved():
+            return {"proved": False, "reason": str(verdict)}
+        case Counterexample(source):
+            stream = [machine.source[symbol] for symbol in source]
+            return {"proved": False, "reason": _WRONG_IN_STREAM, "stream": stream}
+        case InductionOverCounts():
+            return {"proved": True, "reason": None, "induction": asdict(verdict)}
+    memories = zip(machine.memories.names, verdict.invariants, strict=True)
+    return {
+        "proved": True,
+        "reason": None,
+        "reference_memory": verdict.reference.memory,
+        "state_pairs": len(verdict.relation),
+        "situations": verdict.situations,
+        "states": _states(verdict, machine),
+        "memories": {
+            name: {"invariant": invariant, "cells": _cells(verdict, machine, number)}
+            for number, (name, invariant) in enumerate(memories)
+        },
+        "symbol_classes": [
+            [machine.source[symbol] for symbol in symbols]
+            for symbols in verdict.symbol_classes
+            if symbols[1:]
+        ],
+    }
+
+
+def _proof_lines(proof: Mapping[str, Any]) -> list[str]:
+    """A proof, as `verdict_json` has it, in sentences."""
+    lines = ["proved: right on all strings of the task, whatever their length"]
+    if "induction" in proof:
+        return [*lines, *_induction_lines(**proof["induction"])]
+    memory, memories = proof["reference_memory"], proof["memories"]
+    count = sum(len(each["cells"]) for each in memories.values())
+    sizes = [
+        counted(proof["state_pairs"], "pair of states", "pairs of states"),
+        *([counted(count, "pair of stack symbols", "pairs of stack symbols")] if count else []),
+        counted(proof["situations"], "situation"),
     ]
-    memories = zip(machine.memories.names, proof.assumed, strict=True)
-    lines = [
-        _RIGHT,
-        f"bisimulation with the task's own machine{own}: {', '.join(counts)}",
-        *(f"{name}: {_memory(assumed, cells.get(name, []))}" for name, assumed in memories),
-        *(f"{name}: where the task's is {_some(own)}" for name, own in _states(proof, machine)),
-    ]
-    alike = [len(each) for each in proof.classes if len(each) > 2]
-    if alike:
-        lines.append(f"two symbols stand for {' and for '.join(map(str, alike))} treated alike")
+    has = f"a {memory}" if memory else "no memory"
+    lines.append(f"bisimulation with the reference automaton, which has {has}: {', '.join(sizes)}")
+    for name, each in memories.items():
+        pairs = [
+            f"{' '.join(symbols) or 'nothing'} for {' '.join(cell) or 'nothing'}"
+            for cell, symbols in each["cells"]
+        ]
+        cells = f": {_some(pairs)}" if pairs else ""
+        lines.append(f"{name}: {_INVARIANTS[each['invariant']]}{cells}")
+    for state, others in proof["states"].items():
+        lines.append(f"{state}: related to the reference's {_some(others)}")
+    sizes = [str(len(symbols)) for symbols in proof["symbol_classes"] if len(symbols) > 2]
+    if sizes:
+        lines.append(f"two symbols represent {' and '.join(sizes)} equivalent ones")
     return lines
 
 
-def _why(proof: Result, machine: Machine) -> str:
-    """Why there is no proof."""
-    symbols = [machine.source[each] for each in proof.row or ()]
-    written = (" " if machine.words[0] else "").join(symbols)
-    place = f", in {written}" if written else ""
-    return f"{'wrong' if proof.row else 'no proof'}: {proof.reason}{place}"
-
-
-def _induction(found: Counted) -> list[str]:
+def _induction_lines(cases: int, steps: int, cycles: int, starts: int) -> list[str]:
     parts = [
-        counted(found.cases, "case"),
-        counted(found.steps, "step"),
-        counted(found.repeated, "cycle that is repeated", "cycles that are repeated"),
+        counted(cases, "case"),
+        counted(steps, "step"),
+        counted(cycles, "cycle that is repeated", "cycles that are repeated"),
     ]
-    rests = counted(found.starts - 1, "rest", "different rests")
-    others = f", or with {rests} of those before" if found.starts > 1 else ""
+    rests = counted(starts - 1, "rest", "different rests")
+    others = f", or with {rests} of those before" if starts > 1 else ""
     return [
         f"induction over the counts: {', '.join(parts)}",
         f"any number of sequences in a row: each begins with empty memories{others}",
     ]
 
 
-def _memory(assumed: str, cells: list[Cells]) -> str:
-    """What holds of a memory, from what is assumed of it and its cells."""
-    if assumed in _ASSUMED:
-        return _ASSUMED[assumed]
-    pairs = [
-        f"{' '.join(stack_symbols) or 'nothing'} for {' '.join(own) or 'nothing'}"
-        for own, stack_symbols in cells
-    ]
-    return f"goes with the task's own, cell by cell: {_some(pairs)}"
+def _some(items: list[str]) -> str:
+    """The first items of a list, and how many more there are."""
+    more = [f"{len(items) - MOST_SHOWN} more"] if len(items) > MOST_SHOWN else []
+    return listed([*items[:MOST_SHOWN], *more])
 
 
-def _some(parts: list[str]) -> str:
-    """Some things in a row, as far as they are not too many."""
-    more = [f"{len(parts) - MOST_SHOWN} more"] if len(parts) > MOST_SHOWN else []
-    return listed([*parts[:MOST_SHOWN], *more])
-
-
-def _cells(proof: Result, machine: Machine) -> dict[str, list[Cells]]:
-    """What each memory that goes with the task's own has for what that has, each once."""
-    assert proof.explored is not None
-    assert proof.reference is not None
-    reference = proof.reference
-    along = [number for number, each in enumerate(proof.assumed) if each in (ALONG, TURNED)]
-    found: dict[int, dict[Cells, None]] = {number: {} for number in along}
-    many = {each for own in proof.classes if len(own) > 2 for each in own}
-    for block in sorted(proof.explored.blocks, key=repr):
-        own = tuple(
-            "a symbol" if cell in many else reference.shown(cell, machine.source)
+def _cells(proof: Bisimulation, machine: Machine, number: int) -> list[tuple[list[str], list[str]]]:
+    """The cells that the reference pushes in a step, and those that an aligned memory pushes."""
+    if proof.invariants[number] not in (ALIGNED, REVERSED):
+        return []
+    equivalent = {each for symbols in proof.symbol_classes if len(symbols) > 2 for each in symbols}
+    pairs = []
+    for block in sorted(proof.blocks, key=repr):
+        cells = [
+            "a symbol" if cell in equivalent else proof.reference.cell_name(cell, machine.source)
             for cell in block[0]
-        )
-        for number in along:
-            part, table = block[number + 1], machine.stack_symbols[number]
-            stack_symbols = tuple(
-                _stack_symbol(machine, table, int(str(each)), many) for each in part
-            )
-            if own or stack_symbols:
-                found[number][own, stack_symbols] = None
-    return {machine.memories.names[number]: [*cells] for number, cells in found.items()}
+        ]
+        table = machine.stack_symbols[number]
+        symbols = [
+            _stack_symbol(machine, table, int(str(symbol)), equivalent)
+            for symbol in block[number + 1]
+        ]
+        if (cells or symbols) and (cells, symbols) not in pairs:
+            pairs.append((cells, symbols))
+    return pairs
 
 
-def _stack_symbol(machine: Machine, table: SymbolTable, number: int, many: set[int]) -> str:
-    """A stack symbol; one of several equivalent symbols by the name of its series."""
+def _stack_symbol(machine: Machine, table: SymbolTable, number: int, equivalent: set[int]) -> str:
+    """A stack symbol; one of several equivalent symbols by the name of its family."""
     family, symbol = table.entries[number]
-    equivalent = {machine.source[each] for each in many}
-    if symbol is not None and machine.symbols[symbol] in equivalent:
+    names = {machine.source[each] for each in equivalent}
+    if symbol is not None and machine.symbols[symbol] in names:
         return f"a {table.families[family].name}"
     return entry_name(machine, table, number)
 
 
-def _states(proof: Result, machine: Machine) -> list[tuple[str, list[str]]]:
-    """The states of the task's own machine that go with each state."""
-    assert proof.explored is not None
-    found: dict[str, list[str]] = {}
-    for own, state in sorted(proof.explored.states, key=lambda pair: (pair[1], str(pair[0]))):
-        found.setdefault(entry_name(machine, machine.states, state), []).append(
-            _state(own, machine)
-        )
-    return [*found.items()]
+def _states(proof: Bisimulation, machine: Machine) -> dict[str, list[str]]:
+    """The states of the reference that are related to each state of the machine."""
+    states: dict[str, list[str]] = {}
+    for reference, state in sorted(proof.relation, key=lambda pair: (pair[1], str(pair[0]))):
+        name = entry_name(machine, machine.states, state)
+        states.setdefault(name, []).append(_reference_state(reference, machine))
+    return states
 
 
-def _state(own: Hashable, machine: Machine) -> str:
-    return f"after {machine.source[own]}" if isinstance(own, int) else str(own)
-
-
-def proof_json(proof: Result, machine: Machine) -> dict[str, Any]:
-    """The same for `--json`."""
-    held: dict[str, Any] = {"proved": proof.proved, "reason": proof.reason}
-    if proof.row:
-        held["row"] = [machine.source[each] for each in proof.row]
-    if proof.counted:
-        return {**held, "induction": asdict(proof.counted)}
-    if not proof.proved or proof.explored is None:
-        return held
-    cells = _cells(proof, machine)
-    return {
-        **held,
-        "situations": proof.explored.situations,
-        "states": dict(_states(proof, machine)),
-        "memories": {
-            name: {"is": assumed, "cells": cells.get(name, [])}
-            for name, assumed in zip(machine.memories.names, proof.assumed, strict=True)
-        },
-        "alike": [[machine.source[each] for each in own] for own in proof.classes if own[1:]],
-    }
+def _reference_state(state: Hashable, machine: Machine) -> str:
+    return f"after {machine.source[state]}" if isinstance(state, int) else str(state)
