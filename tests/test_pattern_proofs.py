@@ -340,7 +340,7 @@ def test_verify_proves_a_machine_that_counts(tmp_path: Path) -> None:
     assert "any number of sequences in a row: each begins with empty memories" in said
     held = json.loads(run("verify", tmp_path / "machine", *quick, "--json").stdout)
     assert held["proof"]["proved"]
-    assert held["proof"]["induction"]["attempts"] == 1
+    assert held["proof"]["induction"]["initial_contents"] == 1
 
 
 def test_verify_refutes_a_machine_that_is_wrong_only_after_another_sequence(tmp_path: Path) -> None:

@@ -313,13 +313,13 @@ class InductionOverCounts:
         cases: number of cases that the counts of sequences were split into.
         steps: number of steps of the machine.
         cycles: number of cycles that were accelerated.
-        starts: number of different contents of memories that sequences begin with.
+        initial_contents: number of different memory contents that sequences begin with.
     """
 
     cases: int = 0
     steps: int = 0
     cycles: int = 0
-    starts: int = 1
+    initial_contents: int = 1
 
 
 class InductionProver:
@@ -371,7 +371,7 @@ class InductionProver:
                     queue.append(following)
             if len(before) > MOST_STARTS:
                 raise Unproved("sequences leave too many different things behind in memories")
-            self._proof.starts = len(before)
+            self._proof.initial_contents = len(before)
         return self._proof
 
     def _start(self, state: int, stacks: tuple[Runs, ...]) -> SymbolicConfiguration:

@@ -157,14 +157,14 @@ def _proof_lines(proof: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _induction_lines(cases: int, steps: int, cycles: int, starts: int) -> list[str]:
+def _induction_lines(cases: int, steps: int, cycles: int, initial_contents: int) -> list[str]:
     parts = [
         counted(cases, "case"),
         counted(steps, "step"),
         counted(cycles, "cycle that is repeated", "cycles that are repeated"),
     ]
-    rests = counted(starts - 1, "rest", "different rests")
-    others = f", or with {rests} of those before" if starts > 1 else ""
+    rests = counted(initial_contents - 1, "rest", "different rests")
+    others = f", or with {rests} of those before" if initial_contents > 1 else ""
     return [
         f"induction over the counts: {', '.join(parts)}",
         f"any number of sequences in a row: each begins with empty memories{others}",
