@@ -280,7 +280,7 @@ def test_train_refuses_odd_settings(tmp_path: Path, arguments: list[str], messag
         ("a: !!int ten\n", "odd.yaml:1: !!int cannot be used in settings"),
         ("seed: 1\nseed: 2\n", "odd.yaml:2: 'seed' appears twice"),
         ("recipes: {paper: {by_memory: 5}}\n", "by_memory: expected settings"),
-        ("\nrecipes: {default: {}}\n", "odd.yaml:2: recipes.default: expected paper alone"),
+        ("\nrecipes: {default: {}}\n", "odd.yaml:2: recipes.default: expected only paper"),
         ('format: "7"\n', "format"),
     ],
 )

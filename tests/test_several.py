@@ -69,8 +69,8 @@ def test_a_name_is_written_in_one_way(written: str, name: str) -> None:
         ("9" * 5000 + "*stack", "expected 1 to 16 side by side"),
         ("9*stack+8*queue", "expected 1 to 16 side by side"),
         ("stack+stak", "unknown memory 'stak'; did you mean 'stack'"),
-        ("none+stack", "none can't stand beside others; stack, queue, deque can"),
-        ("2*stack-rnn", "stack-rnn can't stand beside others"),
+        ("none+stack", "none can't be combined with others; stack, queue, deque can"),
+        ("2*stack-rnn", "stack-rnn can't be combined with others"),
     ],
 )
 def test_what_is_no_name_of_several_is_refused(name: str, message: str) -> None:

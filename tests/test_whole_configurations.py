@@ -101,11 +101,11 @@ def test_what_stands_in_the_code_of_a_generator_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ("0", "format: expected 3, .*; found 0"),
-        ("2", "format: expected 3, .*; found 2"),
-        ("true", "format: expected 3, .*; found True"),
-        ("'3'", "format: expected 3, .*; found '3'"),
-        ("4", "format: expected 3, .*; found 4"),
+        ("0", r"format: expected 3 \(given: 0\)"),
+        ("2", r"format: expected 3 \(given: 2\)"),
+        ("true", r"format: expected 3 \(given: True\)"),
+        ("'3'", r"format: expected 3 \(given: '3'\)"),
+        ("4", r"format: expected 3 \(given: 4\)"),
     ],
 )
 def test_formats_that_there_are_not_are_refused(tmp_path: Path, written: str, message: str) -> None:

@@ -96,7 +96,7 @@ def test_a_missing_task_or_memory_is_asked_for() -> None:
         ("task: copy\nmodel: {memory: queue\n", r":\d: "),
         ("- a\n- b\n", "expected settings"),
         ("task: 5\nmodel: {memory: queue}\n", r":1: task: expected a name or settings"),
-        ("task: copy\nformat: 99\nmodel: {memory: queue}\n", "format: expected 3, .*found 99"),
+        ("task: copy\nformat: 99\nmodel: {memory: queue}\n", r"format: expected 3 \(given: 99\)"),
         ("task: copy\nmodel: queue\n", r":2: model"),
         ("task: copy\ntraining:\nmodel: {memory: queue}\n", r":2: training"),
         ("task: copy\nrecipe: [a]\nmodel: {memory: queue}\n", r":2: recipe"),

@@ -215,8 +215,10 @@ def decode_line(line: bytes) -> str:
     if len(line) > LONGEST_LINE:
         raise StacktransError(f"more than {LONGEST_LINE} bytes in a line; expected fewer")
     if b"\0" in line:
-        place = f"byte {line.index(0) + 1} is 0x00"
-        raise StacktransError(f"{place}, as in UTF-16 or binary data; expected text in UTF-8")
+        position = line.index(0) + 1
+        raise StacktransError(
+            f"byte {position} is 0x00, as in UTF-16 or binary data; expected text in UTF-8"
+        )
     try:
         return line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
     except UnicodeDecodeError as error:

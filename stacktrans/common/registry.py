@@ -259,7 +259,7 @@ class Memories(Registry):
         alone = next((each for each in parts if each in self.ALONE and parts[1:]), None)
         if alone:
             others = ", ".join(each for each in self.builtin if each not in self.ALONE)
-            raise UnknownName(f"{self.kind} {alone} can't stand beside others; {others} can")
+            raise UnknownName(f"{self.kind} {alone} can't be combined with others; {others} can")
         return tuple(parts)
 
 

@@ -184,16 +184,17 @@ class RunConfig(Strict):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        training = self.training
+        model, training = self.model, self.training
         development = training.stop is not None and training.stop.development is not None
         if (training.examples is not None) != development and not self.has_pair_files:
             raise ValueError("training: stop.development and data.examples need each other")
-        if not isinstance(self.model.controller, RecurrentConfig) and self.training.read_rate != 1:
-            raise ValueError("training.read_rate: a linear controller passes on what is read")
-        if self.model.buffers and self.training.gate_noise:
-            raise ValueError("training.gate_noise: not for a buffered model")
-        if self.model.buffers and training.source_loss:
-            raise ValueError("training.source_loss: not for a buffered model")
+        if not isinstance(model.controller, RecurrentConfig) and training.read_rate != 1:
+            raise ValueError(
+                "training.read_rate: expected 1: a linear controller has no weights for reads"
+            )
+        for name in ("gate_noise", "source_loss"):
+            if model.buffers and getattr(training, name):
+                raise ValueError(f"training.{name}: not for a buffered model")
         if self.start_from and training.restart:
             raise ValueError(f"training.restart: expected null: {_NO_OTHER_WEIGHTS}")
         if self.start_from and training.stream and training.stream.attempts > 1:

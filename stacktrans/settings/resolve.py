@@ -12,11 +12,10 @@ from typing import Annotated, TypedDict, Unpack
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from stacktrans.common import __version__
-from stacktrans.common.errors import UsageError, shown, unknown_name
+from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import GENERATORS, MEMORIES
 from stacktrans.settings import packaged
-from stacktrans.settings.config import FORMAT, RunConfig, Seed, TaskFile
+from stacktrans.settings.config import RunConfig, Seed, TaskFile
 from stacktrans.settings.layers import (
     Settings,
     SettingsLayer,
@@ -128,21 +127,12 @@ def requested_layers(recipe: str | None, requested: Requested) -> list[SettingsL
     return check_sections(
         [
             *([base] if base else []),
-            *([_of_this_format(read_layer(file))] if file else []),
+            *([read_layer(file)] if file else []),
             *(SettingsLayer(name, given) for name, given in arguments.items() if given),
             *requested.get("options", ()),
             *(option_layer(each, RunConfig) for each in requested.get("assignments", ())),
         ]
     )
-
-
-def _of_this_format(file: SettingsLayer) -> SettingsLayer:
-    """Return a layer of a file; raises `UsageError` if it states another format."""
-    stated = file.settings.get("format")
-    if stated is not None and (type(stated) is not int or stated != FORMAT):
-        expected = f"format: expected {FORMAT}, which this stacktrans {__version__} reads"
-        raise UsageError(f"{file.location(('format',))}: {expected}; found {shown(stated)}")
-    return file
 
 
 def resolved(layers: Sequence[SettingsLayer]) -> RunConfig:
