@@ -15,11 +15,10 @@ import shutil
 import stat
 import sys
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO, cast
 
 from llvmlite import binding
 
@@ -29,7 +28,6 @@ from stacktrans.common.messages import OptionalStream, print_message
 _PACKAGE = "stacktrans"
 _KEPT = 4
 """The number of directories kept for other states of the sources."""
-_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 
 
 class CodeDirectory:
@@ -199,23 +197,11 @@ def _announce() -> None:
 @contextlib.contextmanager
 def announced() -> Iterator[None]:
     """Print a message that code is compiled; on a terminal, with a spinner meanwhile."""
+    from rich.console import Console  # loads slowly
+
     _announce()
-    if not (sys.stderr and sys.stderr.isatty()) or os.environ.get("TERM", "dumb") == "dumb":
+    if not sys.stderr:
         yield
         return
-    done = threading.Event()
-    spinner = threading.Thread(target=_spin, args=(done,), daemon=True)
-    spinner.start()
-    try:
+    with Console(file=cast(TextIO, OptionalStream(sys.stderr))).status(""):
         yield
-    finally:
-        done.set()
-        spinner.join()
-
-
-def _spin(done: threading.Event) -> None:
-    stream, frame = OptionalStream(sys.stderr), 0
-    while not done.wait(0.1):
-        print(f"\r{_FRAMES[frame % len(_FRAMES)]}", end="", file=stream, flush=True)
-        frame += 1
-    print("\r \r", end="", file=stream, flush=True)
