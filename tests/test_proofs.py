@@ -22,14 +22,7 @@ from stacktrans.decoding.decoder import decode
 from stacktrans.inference.trace import trace
 from stacktrans.model.checkpoint import load, save_machine
 from stacktrans.proofs.product import Unproved
-from stacktrans.proofs.proof import (
-    ALIGNED,
-    ARBITRARY,
-    REVERSED,
-    Bisimulation,
-    Counterexample,
-    prove,
-)
+from stacktrans.proofs.proof import Bisimulation, Counterexample, Invariant, prove
 from stacktrans.proofs.references import STACK as STACK_REFERENCE
 from stacktrans.proofs.references import Reference, reference_of
 from stacktrans.settings.resolve import resolve
@@ -175,8 +168,9 @@ def counterexample_to(machine: Machine, task: Task) -> tuple[int, ...]:
 
 def test_a_proof_has_an_invariant_of_each_memory() -> None:
     copy, reverse = TASKS["copy"], TASKS["reverse"]
-    assert proof_of(own_machines.turned(copy), copy).invariants == (REVERSED,)
-    assert proof_of(own_machines.with_queue(reverse), reverse).invariants == (ALIGNED, ARBITRARY)
+    assert proof_of(own_machines.turned(copy), copy).invariants == (Invariant.REVERSED,)
+    both = proof_of(own_machines.with_queue(reverse), reverse).invariants
+    assert both == (Invariant.ALIGNED, Invariant.ARBITRARY)
 
 
 @pytest.mark.parametrize("name", MACHINES)

@@ -29,6 +29,8 @@ MOST_KNOWN = 2
 """Maximum number of blocks of a queue all of which are known."""
 LAGS = f"lags more than {MOST_BLOCKS} steps behind another"
 OTHER_END = "is used at both ends, unlike the other"
+Operations = dict[int, tuple[list[int], list[tuple[int, Any]]]]
+"""Of each part, the sides that a step pops, and then its pushes: sides and cells."""
 Block = tuple[tuple[Hashable, ...], ...]
 """The cells that one step pushes to each part."""
 Blocks = tuple[Block, ...]
@@ -48,7 +50,6 @@ class Refuted(Exception):
 
     def __init__(self, part: int, why: str) -> None:
         self.part, self.why = part, why
-        super().__init__()
 
 
 class Unknown(Exception):
@@ -61,28 +62,10 @@ class Unknown(Exception):
 
     def __init__(self, part: int, node: Hashable) -> None:
         self.part, self.node = part, node
-        super().__init__()
 
 
 class Restart(Exception):
     """A part is not empty where it was assumed to be; the exploration has to begin again."""
-
-
-class Operations(NamedTuple):
-    """The memory operations of one step: first all pops, then all pushes.
-
-    Attributes:
-        pops: parts and sides.
-        pushes: parts, sides and cells.
-    """
-
-    pops: Sequence[tuple[int, int]]
-    pushes: Sequence[tuple[int, int, Hashable]]
-
-    def of(self, part: int) -> tuple[list[int], list[tuple[int, Any]]]:
-        """The sides that one part is popped at, and its pushes."""
-        pops = [side for of, side in self.pops if of == part]
-        return pops, [(side, cell) for of, side, cell in self.pushes if of == part]
 
 
 class Abstraction(ABC):
@@ -141,7 +124,7 @@ class Bounded(Abstraction):
         return contents[-1 - depth if side == TOP else depth]  # type: ignore[no-any-return]
 
     def step(self, contents: Any, done: Operations, head: Hashable) -> tuple[Any, list[Edge]]:
-        pops, pushes = done.of(self._part)
+        pops, pushes = done[self._part]
         for side in pops:
             contents = contents[:-1] if side == TOP else contents[1:]
         for side, cell in pushes:
@@ -172,7 +155,7 @@ class Arbitrary(Abstraction):
         return contents[side]  # type: ignore[no-any-return]
 
     def step(self, contents: Any, done: Operations, head: Hashable) -> tuple[Any, list[Edge]]:
-        pops, pushes = done.of(self._part)
+        pops, pushes = done[self._part]
         if any(cell == EMPTY for _, cell in pushes):
             raise Refuted(self._part, "pushes the stack symbol of an empty memory")
         if pops and EMPTY not in contents:
@@ -215,25 +198,26 @@ class Tape(Abstraction):
     """
 
     def __init__(self, tops: Mapping[int, int], parts: int) -> None:
-        self.tops, self._parts = tops, range(parts)
+        self._tops, self._parts = tops, range(parts)
         self.pushed = set[Block]()
 
     def read(self, contents: Any, part: int, side: int, depth: int = 0) -> Hashable | None:
-        blocks, found = self._locate(contents, part, self.tops[part] ^ side, depth)
+        blocks, found = self._locate(contents, part, self._tops[part] ^ side, depth)
         return None if found is None else blocks[found[0]][part][found[1]]
 
     def step(self, contents: Any, done: Operations, head: Hashable) -> tuple[Any, list[Edge]]:
-        for part, side in done.pops:
-            if part in self.tops:
-                contents = self._pop(contents, part, self.tops[part] ^ side)
-        together: dict[int, tuple[Hashable, ...]] = {}
-        for part, side, cell in done.pushes:
-            if part in self.tops and self.tops[part] ^ side == FRONT:
-                contents = self._push_front(contents, self._block({part: (cell,)}), part)
-            elif part in self.tops:
-                together[part] = (*together.get(part, ()), cell)
-        if together:
-            block = self._block(together)
+        back: dict[int, tuple[Hashable, ...]] = {}
+        for part, top in self._tops.items():
+            pops, pushes = done[part]
+            for side in pops:
+                contents = self._pop(contents, part, top ^ side)
+            for side, cell in pushes:
+                if top ^ side == FRONT:
+                    contents = self._push_front(contents, self._block({part: (cell,)}), part)
+                else:
+                    back[part] = (*back.get(part, ()), cell)
+        if back:
+            block = self._block(back)
             contents = self._push_back(contents, block)
             self.pushed.add(block)
         return self._forget(contents, head)

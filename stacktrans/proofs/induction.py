@@ -48,7 +48,6 @@ class CaseSplit(Exception):
 
     def __init__(self, *cases: Substitution) -> None:
         self.cases = cases
-        super().__init__()
 
 
 @dataclass(frozen=True)
@@ -302,7 +301,6 @@ class WrongOutput(Exception):
 
     def __init__(self, sequences: Sequence[Counts]) -> None:
         self.sequences = sequences
-        super().__init__()
 
 
 @dataclass

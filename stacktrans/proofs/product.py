@@ -6,7 +6,7 @@ output that the machine has to give; a step that the machine has taken leads to 
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
 from stacktrans.automata.machine import Machine, Transition
@@ -18,6 +18,10 @@ MOST_PENDING = 8
 """Maximum number of symbols that the answer of a buffered machine is late, or early."""
 MOST_STEPS_LEFT = 12
 """Number of remaining steps of a buffered machine from which on they are not counted."""
+
+
+Top = Callable[[], Hashable | None]
+"""Reads the cell that the reference's memory gives; None if it is empty."""
 
 
 class Unproved(Exception):
@@ -43,36 +47,32 @@ class ProductStep(NamedTuple):
 class Product:
     """The product for synchronous tasks: the machine answers each symbol when it is read.
 
+    A state is a tuple that begins with the state of the reference.
+
     Args:
         machine: the machine.
         reference: the reference automaton of its task.
         symbols: the source symbols that are read.
     """
 
-    start: Any
-
     def __init__(self, machine: Machine, reference: Reference, symbols: frozenset[int]) -> None:
         self.machine, self.reference, self._symbols = machine, reference, symbols
-        self.start = reference.start
 
-    def steps(self, state: Any, top: Hashable | None) -> Iterator[ProductStep]:
-        """The steps from a state, given the cell that is read from the reference's memory."""
-        for symbol, step in self._source_steps(state, top):
-            yield ProductStep(symbol, step, step.output, step.next_state)
+    @property
+    def start(self) -> Any:
+        """The first state."""
+        return (self.reference.start,)
 
-    def reads_reference(self, state: Any) -> bool:
-        """Whether the steps depend on the reference's memory."""
-        return True
+    def steps(self, state: Any, top: Top) -> Iterator[ProductStep]:
+        """The steps from a state, which may depend on what is read from the reference's memory."""
+        for symbol, step in self._source_steps(state[0], top()):
+            yield ProductStep(symbol, step, step.output, (step.next_state,))
 
     def after(self, step: ProductStep, transition: Transition | None) -> Any:
         """The state after the machine's transition, None if it has none; can be final."""
         if transition is None or step.expected not in (None, transition.output):
             return WRONG
         return step.next_state
-
-    def reference_state(self, state: Any) -> Hashable:
-        """The component of a state that belongs to the reference automaton."""
-        return state  # type: ignore[no-any-return]
 
     def _source_steps(
         self, state: Hashable, top: Hashable | None
@@ -85,25 +85,26 @@ class Product:
 class JointProduct(Product):
     """The product for answers after the source, each symbol of which is the next input.
 
-    A state is the next input if it is certain, -1 otherwise, and the state of the reference.
+    A state has the next input if it is certain, and -1 otherwise.
     """
 
-    def __init__(self, machine: Machine, reference: Reference, symbols: frozenset[int]) -> None:
-        super().__init__(machine, reference, symbols)
-        (self._begin,), (self._separator,) = machine.layout.before, machine.layout.after
-        self.start = self._begin, reference.start
+    @property
+    def start(self) -> Any:
+        (begin,) = self.machine.layout.before
+        return self.reference.start, begin
 
-    def steps(self, state: Any, top: Hashable | None) -> Iterator[ProductStep]:
-        symbol, reference_state = state
-        if symbol == self._begin:
-            yield ProductStep(symbol, None, None, (-1, reference_state))
+    def steps(self, state: Any, top: Top) -> Iterator[ProductStep]:
+        (reference, symbol), layout = state, self.machine.layout
+        if symbol in layout.before:
+            yield ProductStep(symbol, None, None, (reference, -1))
         elif symbol >= 0:
-            yield self._answer(symbol, reference_state, top)
+            yield self._answer(symbol, reference, top())
         else:
-            for source_symbol, step in self._source_steps(reference_state, top):
-                yield ProductStep(source_symbol, step, None, (-1, step.next_state))
-            if self.reference.accepts(reference_state, top):
-                yield self._answer(self._separator, reference_state, top)
+            cell, (separator,) = top(), layout.after
+            for source_symbol, step in self._source_steps(reference, cell):
+                yield ProductStep(source_symbol, step, None, (step.next_state, -1))
+            if self.reference.accepts(reference, cell):
+                yield self._answer(separator, reference, cell)
 
     def _answer(self, symbol: int, state: Hashable, top: Hashable | None) -> ProductStep:
         step, layout = self.reference.answer(state, top), self.machine.layout
@@ -111,11 +112,8 @@ class JointProduct(Product):
         assert layout.first_target is not None
         if step.output < 0:
             return ProductStep(symbol, step, layout.end, FINISHED)
-        next_state = layout.first_target + step.output, step.next_state
+        next_state = step.next_state, layout.first_target + step.output
         return ProductStep(symbol, step, step.output, next_state)
-
-    def reference_state(self, state: Any) -> Hashable:
-        return state[1]  # type: ignore[no-any-return]
 
 
 class BufferedState(NamedTuple):
@@ -145,38 +143,32 @@ class BufferedState(NamedTuple):
 class BufferedProduct(Product):
     """The product for machines with buffers, which decide when they read on and when they write."""
 
-    def __init__(self, machine: Machine, reference: Reference, symbols: frozenset[int]) -> None:
-        super().__init__(machine, reference, symbols)
-        assert machine.buffers is not None
-        self._buffers = machine.buffers
-        skip, left = self._buffers.output_skip, self._buffers.extra_steps
-        self.start = self._capped(
-            BufferedState(reference.start, -1, False, (), (), skip, left, False)
-        )
+    @property
+    def start(self) -> BufferedState:
+        buffers = self.machine.buffers
+        assert buffers is not None
+        skip, left = buffers.output_skip, buffers.extra_steps
+        return _capped(BufferedState(self.reference.start, -1, False, (), (), skip, left, False))
 
-    def _capped(self, state: BufferedState) -> BufferedState:
-        more = state.more or state.left > MOST_STEPS_LEFT
-        return state._replace(left=min(state.left, MOST_STEPS_LEFT), more=more)
-
-    def steps(self, state: BufferedState, top: Hashable | None) -> Iterator[ProductStep]:
+    def steps(self, state: BufferedState, top: Top) -> Iterator[ProductStep]:
+        buffers = self.machine.buffers
+        assert buffers is not None
         if state.at_end:
             yield ProductStep(self.machine.no_input, None, None, state)
         elif state.current >= 0:
             yield ProductStep(state.current, None, None, state)
         else:
-            for symbol, step in self._source_steps(state.reference, top):
+            cell = top()
+            for symbol, step in self._source_steps(state.reference, cell):
                 after = state._replace(
                     reference=step.next_state,
                     current=symbol,
                     due=(*state.due, step.output),
-                    left=state.left + self._buffers.steps_per_symbol,
+                    left=state.left + buffers.steps_per_symbol,
                 )
-                yield ProductStep(symbol, step, None, self._capped(after))
-            if self.reference.accepts(state.reference, top):
+                yield ProductStep(symbol, step, None, _capped(after))
+            if self.reference.accepts(state.reference, cell):
                 yield ProductStep(self.machine.no_input, None, None, state._replace(at_end=True))
-
-    def reads_reference(self, state: BufferedState) -> bool:
-        return state.current < 0 and not state.at_end
 
     def after(self, step: ProductStep, transition: Transition | None) -> Any:
         state = self._matched(step.next_state)
@@ -212,8 +204,10 @@ class BufferedProduct(Product):
             raise Unproved("it is not known whether the machine has steps enough to answer")
         return FINISHED if all(output in (None, 0) for output in due) else WRONG
 
-    def reference_state(self, state: Any) -> Hashable:
-        return state.reference  # type: ignore[no-any-return]
+
+def _capped(state: BufferedState) -> BufferedState:
+    more = state.more or state.left > MOST_STEPS_LEFT
+    return state._replace(left=min(state.left, MOST_STEPS_LEFT), more=more)
 
 
 def product_of(machine: Machine, reference: Reference, symbols: frozenset[int]) -> Product:

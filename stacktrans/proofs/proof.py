@@ -36,8 +36,10 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from stacktrans.automata.machine import Machine
+from stacktrans.proofs import induction
 from stacktrans.proofs.abstractions import (
     BACK,
     FRONT,
@@ -51,15 +53,7 @@ from stacktrans.proofs.abstractions import (
     Restart,
     StackTape,
 )
-from stacktrans.proofs.induction import (
-    InductionOverCounts,
-    InductionProver,
-    WrongOutput,
-    is_wrong,
-    segments_of,
-    sequence,
-    shortest_wrong,
-)
+from stacktrans.proofs.induction import InductionOverCounts
 from stacktrans.proofs.product import Unproved, product_of
 from stacktrans.proofs.reachability import Explorer, Reachable
 from stacktrans.proofs.references import (
@@ -72,17 +66,32 @@ from stacktrans.proofs.references import (
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.streams import Counting
 
-UNREAD, BOUNDED, NEVER_POPPED, ALIGNED, REVERSED, ARBITRARY = (
-    "unread", "bounded", "never popped", "aligned", "reversed", "arbitrary",
-)  # fmt: skip
-"""Invariants of a memory: no rule depends on it; it holds few cells; it is never popped; it is used
-in step with the reference's, its top or its bottom where that is pushed; none."""
-_WEAKER = {
-    BOUNDED: NEVER_POPPED, NEVER_POPPED: ALIGNED, ALIGNED: REVERSED, REVERSED: ARBITRARY,
-}  # fmt: skip
-_TOPS = {ALIGNED: BACK, REVERSED: FRONT}
-_DOMAINS = {BOUNDED: Bounded, NEVER_POPPED: NeverPopped, ARBITRARY: Arbitrary}
 _DIFFERENT = "the machine does not read and write what the task does"
+
+
+class Invariant(StrEnum):
+    """What holds of a memory of the machine in all situations, the strongest invariant first."""
+
+    UNREAD = "unread"
+    """No rule depends on it."""
+    BOUNDED = "bounded"
+    """It holds few cells."""
+    NEVER_POPPED = "never popped"
+    """Nothing is popped but what is replaced."""
+    ALIGNED = "aligned"
+    """It is used in step with the reference's memory, its top where that is pushed."""
+    REVERSED = "reversed"
+    """It is used in step with the reference's memory, its bottom where that is pushed."""
+    ARBITRARY = "arbitrary"
+    """Nothing that matters."""
+
+
+_TOPS = {Invariant.ALIGNED: BACK, Invariant.REVERSED: FRONT}
+_DOMAINS = {
+    Invariant.BOUNDED: Bounded,
+    Invariant.NEVER_POPPED: NeverPopped,
+    Invariant.ARBITRARY: Arbitrary,
+}
 
 
 @dataclass(frozen=True)
@@ -99,7 +108,7 @@ class Bisimulation:
     """
 
     reference: Reference
-    invariants: tuple[str, ...]
+    invariants: tuple[Invariant, ...]
     symbol_classes: tuple[tuple[int, ...], ...]
     situations: int
     relation: frozenset[tuple[Hashable, int]]
@@ -155,17 +164,18 @@ def prove(machine: Machine, task: Task) -> Proof | Counterexample:
 
 def _by_induction(machine: Machine, task: Counting) -> InductionOverCounts | Counterexample:
     """Follow all sequences of a pattern, and run the machine on those that seem wrong."""
-    segments = segments_of(task)
+    segments = induction.segments_of(task)
     try:
-        return InductionProver(machine, segments).prove()
-    except WrongOutput as wrong:
+        return induction.InductionProver(machine, segments).prove()
+    except induction.WrongOutput as wrong:
         *before, counts = wrong.sequences
-    steps = [step for each in (*before, counts) for step in sequence(segments, each)]
-    if not is_wrong(machine, steps):
+    steps = [step for each in (*before, counts) for step in induction.sequence(segments, each)]
+    if not induction.is_wrong(machine, steps):
         raise Unproved("what sequences leave behind in memories is not known well enough")
     if before:
         return Counterexample(tuple(symbol for symbol, _ in steps), in_stream=True)
-    steps = sequence(segments, shortest_wrong(machine, segments, counts))
+    counts = induction.shortest_wrong(machine, segments, counts)
+    steps = induction.sequence(segments, counts)
     # The prompt of a sequence ends with the first symbol from which on outputs are scored.
     scored = next(index for index, (_, expected) in enumerate(steps) if expected is not None)
     return Counterexample(tuple(symbol for symbol, _ in steps[: scored + 1]))
@@ -192,7 +202,7 @@ class _BisimulationProver:
 
     def prove(self) -> Bisimulation | Counterexample:
         """See the function `prove`."""
-        invariants = [BOUNDED if sides else UNREAD for sides in self._reads]
+        invariants = [Invariant.BOUNDED if sides else Invariant.UNREAD for sides in self._reads]
         while True:
             try:
                 reachable, blocks = self._explore(invariants)
@@ -215,7 +225,7 @@ class _BisimulationProver:
                 return Counterexample(tuple(self._shortest(len(source)) or source))
             self._align(invariants)
 
-    def _explore(self, invariants: Sequence[str]) -> tuple[Reachable, set[Block]]:
+    def _explore(self, invariants: Sequence[Invariant]) -> tuple[Reachable, set[Block]]:
         """The situations that are reachable under invariants, and the blocks that are pushed."""
         tops, abstractions = {0: BACK}, dict[int, Abstraction]()
         for part, invariant in enumerate(invariants, start=1):
@@ -228,27 +238,29 @@ class _BisimulationProver:
         abstractions |= dict.fromkeys(tops, tape)
         return Explorer(self._product, abstractions).explore(), tape.pushed
 
-    def _weaken(self, invariants: list[str], refuted: Refuted) -> None:
+    def _weaken(self, invariants: list[Invariant], refuted: Refuted) -> None:
         """Weaken the invariant of a memory that does not satisfy it; raises `Unproved`."""
         number = refuted.part - 1
         if refuted.part == 0:  # the reference's: then a memory is not used in step with it
             number = next((at for at, each in enumerate(invariants) if each in _TOPS), number)
             if number < 0:
                 raise Unproved(f"the task's own memory {refuted.why}")
-        if invariants[number] == ARBITRARY:
+        if invariants[number] == Invariant.ARBITRARY:
             raise Unproved(f"{self._machine.memories.names[number]} {refuted.why}")
-        invariants[number] = _WEAKER[invariants[number]]
+        ladder = [*Invariant]
+        invariants[number] = ladder[ladder.index(invariants[number]) + 1]
 
-    def _align(self, invariants: list[str]) -> None:
+    def _align(self, invariants: list[Invariant]) -> None:
         """Align one more memory with the reference's, after a spurious counterexample.
 
         Raises:
             Unproved: no memory is left whose contents could be related to the reference's.
         """
-        exact = [at for at, each in enumerate(invariants) if each in (BOUNDED, NEVER_POPPED)]
-        if not exact:
-            raise Unproved("what can be read from its memories is not known well enough")
-        invariants[exact[0]] = ALIGNED
+        for number, invariant in enumerate(invariants):
+            if invariant in (Invariant.BOUNDED, Invariant.NEVER_POPPED):
+                invariants[number] = Invariant.ALIGNED
+                return
+        raise Unproved("what can be read from its memories is not known well enough")
 
     def _is_wrong(self, source: Sequence[int]) -> bool:
         """Whether the machine, run by the decoder, answers a source otherwise than the task."""

@@ -13,6 +13,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from stacktrans.automata.machine import Transition
@@ -121,21 +122,19 @@ class Explorer:
     def _expand(self, situation: Situation, length: int) -> None:
         """Take all steps of both automata from a situation."""
         product, machine = self._product, self._product.machine
-        self._relation.add((product.reference_state(situation.product), situation.state))
-        top = None
-        if product.reference.memory and product.reads_reference(situation.product):
-            top = self._read(situation, 0, self._pop_side, 0)
+        self._relation.add((situation.product[0], situation.state))
         reads = []
         for component, (end, depth) in enumerate(machine.memories.read_positions, start=1):
             cell = None
             if component in machine.relevant:
                 cell = self._read(situation, end // 2 + 1, end % 2, depth)
             reads.append(EMPTY if cell is None else cell)
-        for step in product.steps(situation.product, top):
+        top = partial(self._read, situation, 0, self._pop_side)
+        for step in product.steps(situation.product, top if product.reference.memory else _nothing):
             transition = machine.transition((step.symbol, *reads, situation.state))
             self._take(situation, step, transition, length)
 
-    def _read(self, situation: Situation, part: int, side: int, depth: int) -> Any:
+    def _read(self, situation: Situation, part: int, side: int, depth: int = 0) -> Any:
         index = self._indices[part]
         return self._abstractions[index].read(situation.contents[index], part, side, depth)
 
@@ -162,15 +161,16 @@ class Explorer:
         self._add(Situation(after, transition.next_state, head[2:]), trail, length)
 
     def _operations(self, step: ProductStep, transition: Transition) -> Operations:
-        """What a step of both automata does with their memories."""
-        pops = [(end // 2 + 1, end % 2) for end in transition.pops]
-        pushes: list[tuple[int, int, Hashable]] = [
-            (end // 2 + 1, end % 2, symbol) for end, symbol in transition.pushes
-        ]
+        """The pops and pushes of a step of both automata, by parts."""
+        done: Operations = defaultdict(lambda: ([], []))
         if step.reference:
-            pops = [(0, self._pop_side)] * step.reference.pops + pops
-            pushes = [*((0, TOP, cell) for cell in step.reference.pushed), *pushes]
-        return Operations(pops, pushes)
+            pushes = [(TOP, cell) for cell in step.reference.pushed]
+            done[0] = [self._pop_side] * step.reference.pops, pushes
+        for end in transition.pops:
+            done[end // 2 + 1][0].append(end % 2)
+        for end, symbol in transition.pushes:
+            done[end // 2 + 1][1].append((end % 2, symbol))
+        return done
 
     def _add_edge(self, node: Node, value: Any, trail: Trail) -> None:
         if value in self._edges[node]:
@@ -195,6 +195,10 @@ class Explorer:
             below, before = next(iter(self._edges[index, node].items()))
             trail = before, trail
         return _flat(trail)
+
+
+def _nothing() -> None:
+    """The cell that is read without a memory."""
 
 
 def _flat(trail: Trail) -> list[int]:

@@ -17,16 +17,7 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
 from stacktrans.proofs.induction import InductionOverCounts
 from stacktrans.proofs.product import Unproved
-from stacktrans.proofs.proof import (
-    ALIGNED,
-    ARBITRARY,
-    BOUNDED,
-    NEVER_POPPED,
-    REVERSED,
-    UNREAD,
-    Bisimulation,
-    Counterexample,
-)
+from stacktrans.proofs.proof import Bisimulation, Counterexample, Invariant
 from stacktrans.showing.scores import prediction_json
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.tasks.base import mask_unscored
@@ -36,12 +27,12 @@ LONGEST_SHOWN = 500
 MOST_SHOWN = 6
 """Maximum number of items of a list that are shown."""
 _INVARIANTS = {
-    UNREAD: "no rule depends on it",
-    BOUNDED: "it holds few cells, all of which are part of the state",
-    NEVER_POPPED: "nothing is popped from it, so that only its ends count",
-    ALIGNED: "aligned with the reference's memory",
-    REVERSED: "aligned with the reference's memory, bottom to top",
-    ARBITRARY: "its contents do not matter",
+    Invariant.UNREAD: "no rule depends on it",
+    Invariant.BOUNDED: "it holds few cells, all of which are part of the state",
+    Invariant.NEVER_POPPED: "nothing is popped from it, so that only its ends count",
+    Invariant.ALIGNED: "aligned with the reference's memory",
+    Invariant.REVERSED: "aligned with the reference's memory, bottom to top",
+    Invariant.ARBITRARY: "its contents do not matter",
 }
 _WRONG_IN_STREAM = "an answer is wrong where sequences follow one another"
 
@@ -179,7 +170,7 @@ def _some(items: list[str]) -> str:
 
 def _cells(proof: Bisimulation, machine: Machine, number: int) -> list[tuple[list[str], list[str]]]:
     """The cells that the reference pushes in a step, and those that an aligned memory pushes."""
-    if proof.invariants[number] not in (ALIGNED, REVERSED):
+    if proof.invariants[number] not in (Invariant.ALIGNED, Invariant.REVERSED):
         return []
     equivalent = {each for symbols in proof.symbol_classes if len(symbols) > 2 for each in symbols}
     pairs = []
