@@ -157,7 +157,7 @@ def test_what_decides_is_named() -> None:
         "100 development strings of lengths 12:12, drawn once"
     )
     stream = named(task="anbn", memory="stack-rnn", recipe="paper")
-    assert stream.attemptswith("the loss on ")
+    assert stream.startswith("the loss on ")
     assert stream.endswith(
         "; what rounding and pruning keep, 200 other fresh validation strings of either range"
     )

@@ -1,4 +1,4 @@
-"""A sweep as it goes, in a terminal, and its learning curves and accuracies as pictures."""
+"""The progress and results of a sweep in a terminal, and its plots."""
 
 import math
 import re
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SweepDisplay(ProgressDisplay):
-    """Shows conditions, how many of their runs are done, and how long the rest will take."""
+    """A live table of conditions, with their numbers of finished runs and the time left."""
 
     def __init__(self, console: Console, store: SweepStore, runs: Sequence[PlannedRun]) -> None:
         self.store, self.runs = store, runs
@@ -41,10 +41,10 @@ class SweepDisplay(ProgressDisplay):
         self._say(f"{len(self.runs)} runs, {self.before} of them done, in {self.store.directory}")
 
     def _close(self) -> None:
-        """Nothing is left to write."""
+        """Nothing to write at the end."""
 
     def show(self, run: PlannedRun, record: Record) -> None:
-        """Show that a run has ended."""
+        """Show that a run has ended, with its record."""
         done = sum(self.store.done(run) for run in self.runs) - self.before
         ended = sum(run.identity in self.store.records for run in self.runs)
         now = time.monotonic()
@@ -77,29 +77,28 @@ class SweepDisplay(ProgressDisplay):
     def _rows(self) -> list[list[str]]:
         file, records = self.store.plan.file, dict(self.store.records)
         first, measure = next(iter(file.measures.items()))
-        cells = [each for each in cells_of(self.store.plan, records) if each.measure == first]
-        least_or_most, rows = min if measure.of == "perplexity" else max, []
+        cells = [cell for cell in cells_of(self.store.plan, records) if cell.measure == first]
+        best_of, rows = min if measure.of == "perplexity" else max, []
         for condition in file.conditions:
             if runs := [run for run in self.runs if run.condition == condition]:
                 done = sum(self.store.done(run) for run in runs)
                 running = sum((self.store.folder(run) / RUNNING).exists() for run in runs)
                 failed = sum("error" in records.get(run.identity, {}) for run in runs)
-                own = [cell for cell in cells if cell.condition == condition]
-                values = [value for cell in own for value in cell.values]
-                best = number(least_or_most(values), 3) if values else ""
+                values = [v for cell in cells if cell.condition == condition for v in cell.values]
+                best = number(best_of(values), 3) if values else ""
                 rows.append([condition, *map(str, (done, running, failed, len(runs))), best])
         return rows
 
 
 def overview(store: SweepStore) -> list[RenderableType]:
-    """The results of a sweep: a table for each measure, the claims, and where the rest is."""
+    """The results of a sweep in a terminal: a table for each measure, and the claims."""
     plan = store.plan
     cells = cells_of(plan, store.records)
     parts: list[RenderableType] = [heading(one_line(plan.file.title))]
     for measure in plan.file.measures:
-        first, *others = overview_rows(plan, cells, measure)
-        table = Table(Column(first[0], fold=" "), *first[1:], continued=True)
-        for row in others:
+        (first, *others), *rows = overview_rows(plan, cells, measure)
+        table = Table(Column(first, fold=" "), *others, continued=True)
+        for row in rows:
             table.add_row(*row)
         parts += [table, remark(caption(plan, measure))]
     for claim in plan.file.claims:
@@ -110,7 +109,7 @@ def overview(store: SweepStore) -> list[RenderableType]:
 
 
 def draw(store: SweepStore) -> None:
-    """Write a picture of each task's learning curves, and of each measure's accuracy by length."""
+    """Plot the learning curves of each task, and the accuracy by length of each measure."""
     taken: set[Path] = set()
     for task in dict.fromkeys(run.config.task.name for run in store.plan.runs):
         runs = [run for run in store.plan.runs if run.config.task.name == task]
@@ -125,7 +124,7 @@ def draw(store: SweepStore) -> None:
 
 
 def _path(store: SweepStore, name: str, taken: set[Path]) -> Path:
-    """A file for another picture, whatever characters are in its name."""
+    """The path of a new plot, with the characters of its name that paths can contain."""
     names = numbered(re.sub(r"[^\w.+-]+", "-", name))
     paths = (store.directory / f"{name}.svg" for name in names)
     path = next(path for path in paths if path not in taken)
@@ -136,7 +135,7 @@ def _path(store: SweepStore, name: str, taken: set[Path]) -> Path:
 def _conditions(
     store: SweepStore, runs: Sequence[PlannedRun]
 ) -> Iterator[tuple[str, str, list[PlannedRun]]]:
-    """Each condition, as the legend has it, with a colour and its runs."""
+    """The label in the legend, the colour and the runs of each condition."""
     for index, condition in enumerate(store.plan.file.conditions):
         own = [run for run in runs if run.condition == condition]
         if own:
@@ -157,18 +156,18 @@ def _curves(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun]) -> None
 
 
 def _by_length(store: SweepStore, run: PlannedRun, measure: str) -> dict[int, float]:
+    """The coarse accuracy of a run by length; empty for a single length."""
     record = store.records.get(run.identity, {})
-    found = record.get("measured", {}).get(measure, {}).get("coarse", {})
-    by_length = {int(length): share for length, share in found.items()}
-    return by_length if len(by_length) > 1 else {}
+    shares = record.get("measured", {}).get(measure, {}).get("coarse", {})
+    return {int(length): shares[length] for length in shares} if len(shares) > 1 else {}
 
 
 def _lengths(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun], measure: str) -> None:
-    """The mean over the runs of a condition."""
+    """Plot the mean accuracy of the runs of each condition by length."""
     for condition, colour, own in _conditions(store, runs):
         parts = [part for run in own if (part := _by_length(store, run, measure))]
         lengths = sorted({length for part in parts for length in part})
         shares = [[part[length] for part in parts if length in part] for length in lengths]
-        means = [sum(found) / len(found) for found in shares]
+        means = [sum(values) / len(values) for values in shares]
         axis.plot(lengths, means, color=colour, label=condition)
     as_accuracy_by_length(axis, runs[0].config.task.ranges.train, "coarse accuracy")

@@ -1,4 +1,4 @@
-"""From a sweep's file to the runs that it asks for, and what is checked before any begins."""
+"""The file of a sweep: its schema, its checks, and the runs that it plans."""
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -42,26 +42,27 @@ from stacktrans.tasks.base import (
 from stacktrans.tasks.corpus import Corpus
 
 Condition = Annotated[Settings, BeforeValidator(lambda settings: settings or {})]
-"""Settings of a condition, perhaps none."""
+"""Settings of a condition; null for none."""
 BY_TASK = "by_task"
-"""What settings or a condition say of single tasks of the grid stands under this, by name."""
+"""The key of settings for single tasks of the grid, by the tasks' names."""
 Figure = float | tuple[float, float, float]
-"""A published figure: a number, or least, median and greatest."""
+"""A published figure: a number, or the least, the median and the greatest."""
 
 
 class Measure(Strict):
-    """A number that is measured of every run.
+    """A quantity that is measured of every run.
 
     Attributes:
         of: an accuracy, the share of lengths at which every string is right, the perplexity of a
             text, or `machine`: 1 if a machine can be extracted that answers every string as the
             model with hard signals does, 0 if not.
-        strings: those that the run's summary measured on; None draws others.
-        lengths: of strings that are drawn; those of the task's test range if not given.
-        depth: of derivations, instead of lengths.
+        strings: the set of strings that the run's summary measured on; None to draw others.
+        lengths: the lengths of drawn strings; by default those of the task's test range.
+        depth: the greatest depth of drawn derivations, instead of lengths.
         each: whether `count` strings are drawn of every length.
-        seed: of the strings that are drawn.
-        hard: make the memory's signals 0 or 1.
+        count: the number of drawn strings.
+        seed: the random seed of drawn strings.
+        hard: whether the memory's signals are rounded to 0 or 1.
     """
 
     of: Literal["coarse", "fine", "symbols", "lengths", "perplexity", "machine"]
@@ -75,12 +76,12 @@ class Measure(Strict):
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
-        drawn = self.model_fields_set - {"of", "strings"}
-        if self.strings and drawn:
-            raise ValueError(f"{min(drawn)}: cannot be used with strings: {self.strings}")
+        given = self.model_fields_set - {"of", "strings"}
+        if self.strings and given:
+            raise ValueError(f"{min(given)}: cannot be used with strings: {self.strings}")
         if self.strings and self.of in ("lengths", "machine"):
             raise ValueError(f"of: {self.of} needs strings that are drawn")
-        if self.of == "machine" and (others := drawn - {"lengths", "count"}):
+        if self.of == "machine" and (others := given - {"lengths", "count"}):
             raise ValueError(f"{min(others)}: cannot be used with of: machine")
         if self.of == "perplexity" and self.strings not in ("valid", "test"):
             raise ValueError("of: perplexity needs strings: valid or test")
@@ -89,7 +90,7 @@ class Measure(Strict):
         return self
 
     def range_of(self, config: TaskConfig, task: Task) -> tuple[Lengths, LengthLaw]:
-        """The lengths of strings that are drawn, and how they are spread; may raise `NoSuchLaw`."""
+        """The range of lengths of drawn strings, and their distribution; may raise `NoSuchLaw`."""
         if self.depth is None:
             lengths = self.lengths or config.ranges.test
             return lengths, config.law_of(lengths)
@@ -98,12 +99,12 @@ class Measure(Strict):
 
 
 class Choice(Strict):
-    """How a winner is chosen.
+    """The choice of a winner among runs.
 
     Attributes:
-        by: the least perplexity in training or, of a text, of the validation text; or the
-            greatest accuracy on the development set or on the run's own strings of the test range.
-        among: axes of the grid, along which all runs but the winner are dropped.
+        by: the criterion: least perplexity in training or of the validation text, or greatest
+            accuracy on the development set or on the run's own strings of the test range.
+        among: axes of the grid; of the runs along them, only the winner counts.
     """
 
     by: Literal[
@@ -113,14 +114,14 @@ class Choice(Strict):
 
 
 class SolvedCriterion(Strict):
-    """When a run counts as solved: if a measure is at least so much."""
+    """The criterion of a solved run: a lower bound on a measure."""
 
     measure: str
     least: float
 
 
 class Published(Strict):
-    """Published figures of a measure: by condition, and by task where the grid has tasks."""
+    """Published figures of a measure, by condition and, if the grid has tasks, by task."""
 
     source: str
     measure: str
@@ -131,8 +132,11 @@ class ClaimPart(Strict):
     """A part of a claim: a bound on a cell of the table.
 
     Attributes:
-        task: of the cell, where the grid has tasks.
-        measure: the first one if not given.
+        condition: the condition of the cell.
+        task: the task of the cell, if the grid has tasks.
+        measure: the measure of the cell; the sweep's first one by default.
+        least: a lower bound on the figure.
+        most: an upper bound on the figure.
         above: a condition whose figure is smaller.
     """
 
@@ -151,7 +155,7 @@ class ClaimPart(Strict):
 
 
 class Claim(Strict):
-    """A paper's claim, and the parts of the table that have to agree for it to hold here."""
+    """A claim of a paper, and the bounds on cells under which the sweep confirms it."""
 
     claim: str
     source: str
@@ -159,19 +163,21 @@ class Claim(Strict):
 
 
 class SweepFile(Strict):
-    """A sweep.
+    """The schema of a sweep's file.
 
     Attributes:
-        plugins: files, beside this one, with memories, controllers or generators of one's own.
-        settings: shared by all runs, as in a configuration file; under `by_task`, those of single
+        plugins: paths of plugin files, relative to this file.
+        settings: settings of all runs, as in a configuration file; under `by_task`, those of single
             tasks of the grid.
-        conditions: rows of the table: settings by name, as in a configuration file.
-        grid: settings and the values that they take; all combinations are run. Null, in a
-            profile, for an axis that it leaves out.
-        percent: whether all figures here are in per cent, that of `solved` and the tolerance, too.
-        tolerance: how far a figure may be from the published one without being marked.
-        choose: how a winner is chosen; the median counts if not given.
-        profiles: changes to all of this, by name; one of them can be laid over it.
+        conditions: the rows of the table: settings by name, as in a configuration file.
+        grid: settings and the values that they take; all combinations are run. In a profile, null
+            removes an axis.
+        measures: what is measured of every run, by name.
+        percent: whether all figures of this file, with `solved` and the tolerance, are percentages.
+        tolerance: the greatest difference to a published figure that is not marked.
+        solved: the criterion of a solved run.
+        choose: the choice of winners; by default the median of all runs counts.
+        profiles: changes to this file, by name; one of them can be requested.
     """
 
     title: str
@@ -191,18 +197,18 @@ class SweepFile(Strict):
 
     @property
     def unit(self) -> float:
-        """What a figure of the file is divided by to be a share of 1."""
+        """The divisor that turns a figure of the file into a share of 1."""
         return 100 if self.percent else 1
 
     @field_validator("grid", mode="before")
     @classmethod
-    def _nothing_is_no_axis(cls, grid: Any) -> Any:
+    def _without_null_axes(cls, grid: Any) -> Any:
         if isinstance(grid, dict):
             return {key: values for key, values in grid.items() if values is not None}
         return grid
 
     @model_validator(mode="after")
-    def _perplexities_are_no_shares(self) -> Self:
+    def _perplexities_are_not_shares(self) -> Self:
         texts = [name for name, measure in self.measures.items() if measure.of == "perplexity"]
         if texts and (self.percent or (self.solved and self.solved.measure in texts)):
             key = "percent" if self.percent else "solved"
@@ -210,19 +216,22 @@ class SweepFile(Strict):
         return self
 
 
-Place = tuple[str | int, ...]
-"""Keys and indices that lead to something in a file."""
-Named = tuple[str, Place, str | None, Collection[str | None]]
-"""The kind of what is named, its place, its name if it is given, and the names that exist."""
-_DEVELOPED = "training.data.examples, or pairs in files"
+KeyPath = tuple[str | int, ...]
+"""Keys and indices of a value in a file."""
+Reference = tuple[str, KeyPath, str | None, Collection[str | None]]
+"""What kind of thing is referred to, the path of the reference, the name, and the known names."""
+_DEVELOPMENT_SETS = "training.data.examples, or pairs in files"
 
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run: its row of the table, its place in the grid, and the command that repeats it.
+    """A run of a sweep.
 
     Attributes:
-        configs: by the name of the recipe; several where strategies are raced.
+        condition: its row of the table.
+        axes: its point in the grid: the value of each axis.
+        configs: its configuration, by the name of the recipe; several in a race of strategies.
+        command: the command that repeats it.
     """
 
     condition: str
@@ -232,17 +241,17 @@ class PlannedRun:
 
     @property
     def config(self) -> RunConfig:
-        """Its configuration; that of the first strategy where several are raced."""
+        """Its configuration; in a race, that of the first strategy."""
         return next(iter(self.configs.values()))
 
     @cached_property
     def identity(self) -> str:
-        """Changes whenever a setting does that decides the run, or another strategy is raced."""
+        """A digest of the settings that determine its result, and of the strategies of a race."""
         return identity_of(self.configs)
 
     @property
     def directory(self) -> str:
-        """The name of its directory."""
+        """The name of its folder."""
         return f"{title_of(self.configs)}-{self.identity}"
 
     @property
@@ -254,7 +263,7 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Plan:
-    """A sweep's file with a profile laid over it, and all of its runs in the table's order."""
+    """A sweep's file, merged with a profile, and all of its runs in the order of the table."""
 
     path: Path
     profile: str | None
@@ -263,19 +272,19 @@ class Plan:
 
     @property
     def name(self) -> str:
-        """Its name: the file's, and the profile's."""
+        """The name of the file, and of the profile."""
         return "-".join([self.path.stem, *([self.profile] if self.profile else [])])
 
     def only(self, pattern: str) -> Sequence[PlannedRun]:
-        """The runs whose name a pattern fits, or holds; raises `UsageError` if there is none."""
-        found = [run for run in self.runs if pattern in run.name or fnmatchcase(run.name, pattern)]
-        if not found:
+        """The runs whose names contain or match a pattern; raises `UsageError` if there is none."""
+        runs = [run for run in self.runs if pattern in run.name or fnmatchcase(run.name, pattern)]
+        if not runs:
             raise UsageError(f"no run named '{pattern}'; one is '{self.runs[0].name}'")
-        return found
+        return runs
 
 
 def read_plan(path: Path, profile: str | None = None) -> Plan:
-    """Read a sweep's file and resolve its runs; raises `UsageError` saying where it is wrong."""
+    """Read a sweep's file and resolve its runs; raises `UsageError` with a location."""
     layer = read_layer(path)
     layers = [layer]
     if profile is not None:
@@ -295,20 +304,20 @@ def read_plan(path: Path, profile: str | None = None) -> Plan:
 def _runs_of(
     path: Path, condition: str, file: SweepFile, layers: Sequence[SettingsLayer]
 ) -> list[PlannedRun]:
-    own = [layer.section("settings") for layer in layers]
-    own += [layer.section("conditions", condition) for layer in layers]
+    shared = [layer.section("settings") for layer in layers]
+    shared += [layer.section("conditions", condition) for layer in layers]
     axes = [_axis(key, values, layers) for key, values in file.grid.items()]
-    names = {str(task): swept_task(task) for task in file.grid.get("task", [])}
+    task_names = {str(task): swept_task(task) for task in file.grid.get("task", [])}
     runs = []
     try:
         for point in itertools.product(*axes):
-            place = dict(zip(file.grid, (value for value, _ in point), strict=True))
-            task = names.get(str(place.get("task")))
-            asked = [SettingsLayer("", {"recipe": DEFAULT_RECIPE})]
-            asked += [part for layer in own for part in _of_task(layer, task)]
-            asked += [layer for _, layer in point]
-            configs, command = candidate_configs(options=asked), training_command(asked)
-            runs.append(PlannedRun(condition, place, configs, shell_text(command)))
+            values = dict(zip(file.grid, (value for value, _ in point), strict=True))
+            task = task_names.get(str(values.get("task")))
+            options = [SettingsLayer("", {"recipe": DEFAULT_RECIPE})]
+            options += [part for layer in shared for part in _parts_for_task(layer, task)]
+            options += [layer for _, layer in point]
+            configs, command = candidate_configs(options=options), training_command(options)
+            runs.append(PlannedRun(condition, values, configs, shell_text(command)))
     except UsageError as error:
         where = "" if str(path) in str(error) else f"{path}: "
         first, *others = error.problems
@@ -316,8 +325,8 @@ def _runs_of(
     return runs
 
 
-def _of_task(layer: SettingsLayer, task: str | None) -> list[SettingsLayer]:
-    """What a layer says of all tasks, and then of one of the grid alone, if the grid has tasks."""
+def _parts_for_task(layer: SettingsLayer, task: str | None) -> list[SettingsLayer]:
+    """The settings of a layer for all tasks, and then those for a task of the grid alone."""
     general = layer.without(BY_TASK)
     return [general, layer.section(BY_TASK, task)] if task else [general]
 
@@ -325,46 +334,46 @@ def _of_task(layer: SettingsLayer, task: str | None) -> list[SettingsLayer]:
 def _axis(
     key: str, values: Sequence[Any], layers: Sequence[SettingsLayer]
 ) -> list[tuple[Any, SettingsLayer]]:
-    """The values along an axis of the grid, with the settings that they stand for."""
+    """The values along an axis of the grid, each with its settings."""
     origin = nearest_location(layers, ("grid", key))
     path = setting_path(key, RunConfig, origin)
     return [(value, SettingsLayer(origin, nested(path, value))) for value in values]
 
 
-def _refusal(layers: Sequence[SettingsLayer], place: Place, problem: str) -> UsageError:
-    return UsageError(f"{nearest_location(layers, place)}: {problem}")
+def _error_at(layers: Sequence[SettingsLayer], path: KeyPath, problem: str) -> UsageError:
+    return UsageError(f"{nearest_location(layers, path)}: {problem}")
 
 
 def check_names(file: SweepFile, layers: Sequence[SettingsLayer]) -> None:
-    """Raise `UsageError` if an unknown measure, condition, axis or task is named."""
+    """Raise `UsageError` for a reference to an unknown measure, condition, axis or task."""
     tasks = _swept_tasks(layers)
-    for kind, place, name, known in (*_named(file, tasks), *_single_tasks(file, tasks, layers)):
+    for kind, path, name, known in (*_references(file, tasks), *_single_tasks(file, tasks, layers)):
         if name is None:
             if kind == "task" and tasks:
-                raise _refusal(layers, place, "task: is missing")
+                raise _error_at(layers, path, "task: is missing")
         elif kind == "task" and not tasks:
-            raise _refusal(layers, place, "task: cannot be used: the grid has no tasks")
+            raise _error_at(layers, path, "task: cannot be used: the grid has no tasks")
         elif None not in known and name not in known:
-            raise _refusal(layers, place, unknown_name(kind, name, map(str, known)))
+            raise _error_at(layers, path, unknown_name(kind, name, map(str, known)))
 
 
-def _named(file: SweepFile, tasks: Collection[str | None]) -> Iterator[Named]:
-    """What is named in figures, claims and choices."""
+def _references(file: SweepFile, tasks: Collection[str | None]) -> Iterator[Reference]:
+    """The references in published figures, claims and the choice of a winner."""
     for number, published in enumerate(file.published):
-        place: Place = ("published", number)
-        yield "measure", (*place, "measure"), published.measure, file.measures
+        path: KeyPath = ("published", number)
+        yield "measure", (*path, "measure"), published.measure, file.measures
         for condition, figures in published.values.items():
-            row = (*place, "values", condition)
+            row = (*path, "values", condition)
             yield "condition", row, condition, file.conditions
             for task in figures if isinstance(figures, dict) else ():
                 yield "task", (*row, task), task, tasks
     for number, claim in enumerate(file.claims):
         for index, part in enumerate(claim.holds):
-            place = ("claims", number, "holds", index)
-            yield "condition", (*place, "condition"), part.condition, file.conditions
-            yield "condition", (*place, "above"), part.above, file.conditions
-            yield "measure", (*place, "measure"), part.measure, file.measures
-            yield "task", (*place, "task"), part.task or None, tasks
+            path = ("claims", number, "holds", index)
+            yield "condition", (*path, "condition"), part.condition, file.conditions
+            yield "condition", (*path, "above"), part.above, file.conditions
+            yield "measure", (*path, "measure"), part.measure, file.measures
+            yield "task", (*path, "task"), part.task or None, tasks
     if file.solved:
         yield "measure", ("solved", "measure"), file.solved.measure, file.measures
     for number, axis in enumerate(file.choose.among if file.choose else ()):
@@ -373,19 +382,19 @@ def _named(file: SweepFile, tasks: Collection[str | None]) -> Iterator[Named]:
 
 def _single_tasks(
     file: SweepFile, tasks: Collection[str | None], layers: Sequence[SettingsLayer]
-) -> Iterator[Named]:
-    """The tasks of which settings, or a condition, say something alone."""
+) -> Iterator[Reference]:
+    """The references to tasks that have settings of their own."""
     known = [task for task in tasks if task is not None]
-    for place in (("settings",), *(("conditions", name) for name in file.conditions)):
+    for path in (("settings",), *(("conditions", name) for name in file.conditions)):
         for layer in layers:
-            for task in layer.section(*place, BY_TASK).settings:
-                yield "task", (*place, BY_TASK, task), str(task), known
+            for task in layer.section(*path, BY_TASK).settings:
+                yield "task", (*path, BY_TASK, task), str(task), known
 
 
 def _swept_tasks(layers: Sequence[SettingsLayer]) -> list[str | None]:
-    """Names of all tasks of the grid, and None for what changes another.
+    """The name of each task of the grid, as `swept_task`; with those that a profile removes.
 
-    Those that a profile leaves out are among them: figures may be of them.
+    Published figures and claims may refer to removed tasks.
     """
     names: list[str | None] = []
     for layer in layers:
@@ -393,39 +402,39 @@ def _swept_tasks(layers: Sequence[SettingsLayer]) -> list[str | None]:
             try:
                 names.append(swept_task(task))
             except UsageError as error:
-                raise _refusal([layer], ("grid", "task", number), str(error)) from error
+                raise _error_at([layer], ("grid", "task", number), str(error)) from error
     return names
 
 
 def swept_task(value: Any) -> str | None:
-    """The name of a task of the grid, None for what changes another; may raise `UsageError`."""
+    """The name of a task of the grid; None for a change to another task; may raise `UsageError`."""
     return value.get("name") if isinstance(value, dict) else load_task(str(value)).name
 
 
 def check_axes(file: SweepFile, layers: Sequence[SettingsLayer]) -> None:
-    """Raise `UsageError` if a setting has several axes, or has one and is a condition's, too."""
+    """Raise `UsageError` if a setting has two axes, or both an axis and a value in a condition."""
     axes: dict[str, str] = {}
     for key, values in file.grid.items():
         path = setting_path(key, RunConfig, nearest_location(layers, ("grid", key)))
         if path in axes:
-            same = f"{key} is the same setting as {axes[path]}"
-            raise _refusal(layers, ("grid", key), same)
+            problem = f"{key} is the same setting as {axes[path]}"
+            raise _error_at(layers, ("grid", key), problem)
         axes[path] = key
         for number, value in enumerate(values):
             if value in values[:number]:
-                raise _refusal(layers, ("grid", key, number), f"{key}: {value!r} is there twice")
+                raise _error_at(layers, ("grid", key, number), f"{key}: {value!r} is there twice")
     for condition, settings in file.conditions.items():
         for path, key in axes.items():
-            for above in ((), *((BY_TASK, task) for task in settings.get(BY_TASK) or ())):
-                keys = [*above, *path.split(".")]
-                said = _said(settings, keys)
-                if said and not any(_is_change(value) for value in [*said, *file.grid[key]]):
+            for prefix in ((), *((BY_TASK, task) for task in settings.get(BY_TASK) or ())):
+                keys = [*prefix, *path.split(".")]
+                values = _values_at(settings, keys)
+                if values and not any(map(_is_change, [*values, *file.grid[key]])):
                     problem = f"{path}: cannot be used, since {key} is an axis of the grid"
-                    raise _refusal(layers, ("conditions", condition, *keys), problem)
+                    raise _error_at(layers, ("conditions", condition, *keys), problem)
 
 
-def _said(settings: Any, keys: Sequence[str]) -> list[Any]:
-    """What settings have under some keys, if they have anything there."""
+def _values_at(settings: Any, keys: Sequence[str]) -> list[Any]:
+    """The value at a path of keys, in a list; empty if there is none."""
     for key in keys:
         if not isinstance(settings, dict) or key not in settings:
             return []
@@ -434,38 +443,38 @@ def _said(settings: Any, keys: Sequence[str]) -> list[Any]:
 
 
 def _is_change(value: Any) -> bool:
-    """Whether a value leaves something of what it is laid over."""
+    """Whether a value changes only a part of the value that it is merged with."""
     return isinstance(value, dict) and not defines_task(value)
 
 
 def check_runs(
     file: SweepFile, runs: Sequence[PlannedRun], layers: Sequence[SettingsLayer]
 ) -> None:
-    """Raise `UsageError` if two tasks have one name, or what is measured can't be."""
+    """Raise `UsageError` if two tasks have one name, or a run can't be measured as requested."""
     values: dict[str, Any] = {}
     distinct: dict[str, PlannedRun] = {}
     for run in runs:
         task, value = run.config.task, run.axes.get("task")
         if values.setdefault(task.name, value) != value:
-            both = f"task: {values[task.name]} and {value} are both called {task.name}"
-            raise _refusal(layers, ("grid", "task"), both)
+            problem = f"task: {values[task.name]} and {value} are both called {task.name}"
+            raise _error_at(layers, ("grid", "task"), problem)
         distinct.setdefault(f"{task!r} {bool(run.config.training.examples)}", run)
     for run in distinct.values():
-        for place, problem in _problems(file, run.config):
-            raise _refusal(layers, place, f"{problem} ({run.name})")
+        for path, problem in _problems(file, run.config):
+            raise _error_at(layers, path, f"{problem} ({run.name})")
 
 
-def _problems(file: SweepFile, config: RunConfig) -> Iterator[tuple[Place, str]]:
-    """Why something can't be measured of a run, or a winner can't be chosen by it."""
+def _problems(file: SweepFile, config: RunConfig) -> Iterator[tuple[KeyPath, str]]:
+    """Measures, or criteria of a winner, that are impossible for a run, with their paths."""
     task = config.task.make()
-    of_text = isinstance(task, Corpus)
+    is_text = isinstance(task, Corpus)
     development = config.has_pair_files or config.training.examples
     for name, measure in file.measures.items():
-        place: Place = ("measures", name)
-        if of_text != (measure.of == "perplexity"):
-            yield place, f"{name}: of: {measure.of} is {'not' if of_text else 'only'} for texts"
+        path: KeyPath = ("measures", name)
+        if is_text != (measure.of == "perplexity"):
+            yield path, f"{name}: of: {measure.of} is {'not' if is_text else 'only'} for texts"
         elif measure.strings == "development" and not development:
-            yield place, f"{name}: strings: development needs {_DEVELOPED}"
+            yield path, f"{name}: strings: development needs {_DEVELOPMENT_SETS}"
         elif not measure.strings:
             try:
                 lengths, law = measure.range_of(config.task, task)
@@ -474,11 +483,11 @@ def _problems(file: SweepFile, config: RunConfig) -> Iterator[tuple[Place, str]]
                 else:
                     task.sample(generator(0, Purpose.EVALUATION), lengths, 1, law)
             except (NoSuchLaw, NoSuchLength) as error:
-                yield place, f"{name}: {error}"
-    by, place = file.choose and file.choose.by, ("choose", "by")
+                yield path, f"{name}: {error}"
+    by, path = file.choose and file.choose.by, ("choose", "by")
     if by == "development accuracy" and not development:
-        yield place, f"{by}: needs {_DEVELOPED}"
-    if by == "validation perplexity" and not of_text:
-        yield place, f"{by}: is only for texts"
-    if by == "test accuracy" and of_text:
-        yield place, f"{by}: is not for texts"
+        yield path, f"{by}: needs {_DEVELOPMENT_SETS}"
+    if by == "validation perplexity" and not is_text:
+        yield path, f"{by}: is only for texts"
+    if by == "test accuracy" and is_text:
+        yield path, f"{by}: is not for texts"

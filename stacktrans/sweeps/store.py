@@ -1,4 +1,4 @@
-"""What a sweep keeps: a folder for each run, the records of all in one file, and its tables."""
+"""The folder of a sweep: its runs, their records and the tables; and carrying out the runs."""
 
 import contextlib
 import json
@@ -35,19 +35,19 @@ RUNS = "runs"
 
 
 class SweepStore:
-    """The directory of a sweep.
+    """The folder of a sweep, with the records of all finished and failed runs.
 
     Attributes:
-        records: of all runs that were finished here or that failed, by identity.
+        records: the records by the identities of their runs.
 
     Raises:
-        UsageError: the directory can't be made.
-        StacktransError: the directory has records that can't be read, or is not one of a sweep.
+        UsageError: the folder can't be made.
+        StacktransError: the folder has damaged records, or is not one of a sweep.
     """
 
     def __init__(self, directory: Path, plan: Plan) -> None:
         self.directory, self.plan = directory, plan
-        self._own = {run.identity for run in plan.runs}
+        self._planned = {run.identity for run in plan.runs}
         check_directory_path(directory)
         if not any((directory / name).exists() for name in (RESULTS, RUNS)):
             for path in (directory / name for name in (TABLE, CSV, JSON)):
@@ -57,27 +57,27 @@ class SweepStore:
         self._read()
 
     def _read(self) -> None:
-        """Take up what is recorded of each run last, but nothing in place of a complete record.
+        """Update the records: the last one of each run, but complete ones before incomplete ones.
 
-        Raises `StacktransError` if one of this sweep's runs lacks what a winner is chosen by.
+        Raises `StacktransError` if a record lacks the number by which a winner is chosen.
         """
-        choose, found = self.plan.file.choose, []
-        for place, record in self._found():
-            if choose and "error" not in record and record["identity"] in self._own:
+        choose, records = self.plan.file.choose, []
+        for origin, record in self._stored_records():
+            if choose and "error" not in record and record["identity"] in self._planned:
                 try:
                     merit(choose, record)
                 except (KeyError, TypeError) as error:
-                    message = f"{place}: damaged: a record of a run without {choose.by}; remove it"
+                    message = f"{origin}: damaged: a record of a run without {choose.by}; remove it"
                     raise StacktransError(message) from error
-            found.append(record)
-        united: dict[str, Record] = {}
-        for record in [*found, *self.records.values()]:
-            if self._complete(record) or not self._complete(united.get(record["identity"])):
-                united[record["identity"]] = record
-        self.records = united
+            records.append(record)
+        merged: dict[str, Record] = {}
+        for record in [*records, *self.records.values()]:
+            if self._complete(record) or not self._complete(merged.get(record["identity"])):
+                merged[record["identity"]] = record
+        self.records = merged
 
-    def _found(self) -> Iterator[tuple[str, Record]]:
-        """The records of an earlier sweep, then those in the folders of runs, and their places."""
+    def _stored_records(self) -> Iterator[tuple[str, Record]]:
+        """The origin and content of records: of an earlier sweep, then of the folders of runs."""
         path, runs = self.directory / RESULTS, self.directory / RUNS
         lines = read_bytes(path).splitlines() if path.exists() else []
         for number, line in enumerate(lines, start=1):
@@ -90,11 +90,11 @@ class SweepStore:
                 raise StacktransError(message)
             yield f"{path}:{number}", record
         for run in self.plan.runs:
-            if found := read_record(self.folder(run)):
-                yield str(self.folder(run) / RECORD), found
+            if record := read_record(self.folder(run)):
+                yield str(self.folder(run) / RECORD), record
 
     def folder(self, run: PlannedRun) -> Path:
-        """The directory of a run."""
+        """The folder of a run."""
         return self.directory / RUNS / run.directory
 
     def done(self, run: PlannedRun) -> bool:
@@ -105,23 +105,23 @@ class SweepStore:
         return record is not None and is_complete(record, self.plan.file.measures)
 
     def missing(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
-        """Those of some runs that are not done, once each; failed ones will be tried again."""
-        left = {run.identity: run for run in runs if not self.done(run)}
-        for identity in left:
+        """The distinct runs that are not done; records of failed ones are dropped, to retry."""
+        missing = {run.identity: run for run in runs if not self.done(run)}
+        for identity in missing:
             self.records.pop(identity, None)
-        return list(left.values())
+        return list(missing.values())
 
     def job(self, run: PlannedRun, device: str) -> Job:
-        """What a worker needs for a run."""
+        """The job of a worker for a run."""
         folder, measures = self.folder(run).resolve(), self.plan.file.measures
         return Job(run, folder, measures, device, plugins=plugin_files())
 
     def write(self) -> None:
-        """Write records and tables; records of runs that the file does not ask for are kept."""
+        """Write records and tables; records of runs that are no longer planned are kept."""
         self._read()
         numbers = as_json(self.plan, self.records)
-        lines = numbers.pop("runs")  # which are in a file of their own
-        lines += [each for identity, each in self.records.items() if identity not in self._own]
+        lines = numbers.pop("runs")  # which have a separate file
+        lines += [each for identity, each in self.records.items() if identity not in self._planned]
         contents = {
             RESULTS: "".join(f"{json.dumps(line)}\n" for line in lines),
             TABLE: markdown(self.plan, self.records),
@@ -145,12 +145,15 @@ def carry_out(
     cluster: str | None,
     device: str,
 ) -> None:
-    """Have the missing ones of some runs done, and write down the results of all.
+    """Carry out the missing runs, and write the results of all.
 
     Args:
-        show: called with each run that ends.
-        workers: runs side by side on this machine; None for as many as it has cores.
+        store: the folder of the sweep.
+        runs: the requested runs.
+        show: called with each run that ends, and its record.
+        workers: number of parallel runs on this machine; None for its number of cores.
         cluster: address of a Dask scheduler, whose workers are used instead.
+        device: the device of each run.
 
     Raises:
         UsageError: Dask is not installed.
@@ -167,26 +170,26 @@ def carry_out(
 
 
 def on_this_machine(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[Job, Record]]:
-    """Work on jobs in processes of this machine, and give their records as they come.
+    """Carry out jobs in processes of this machine; yields their records in order of completion.
 
-    A job whose process is killed is tried once more, in another process.
+    A job whose process is killed is retried once, in another process.
     """
-    for job in jobs:  # a process that was killed has left it
-        _note_not_running(job)
-    left, begun = deque(jobs), dict[str, Job]()
+    for job in jobs:  # a killed process leaves its mark
+        _remove_running_mark(job)
+    pending, begun = deque(jobs), dict[str, Job]()
     with Pool(min(workers or cores(), len(jobs)), cancelled=lambda: False) as pool:
-        while left or pool.at_work:
-            while left and pool.is_free:
-                job = left.popleft()
+        while pending or pool.at_work:
+            while pending and pool.is_free:
+                job = pending.popleft()
                 begun[job.run.identity] = job
                 pool.submit({job.run.identity: partial(_work, job)})
             for identity, record in pool.finished():
                 job = begun[identity]
                 if record == KILLED:
-                    _note_not_running(job)
+                    _remove_running_mark(job)
                     record = failure(job, KILLED)
-                if record is None:  # or another sweep works on it
-                    left.append(replace(job, wait=True))
+                if record is None:  # another sweep works on it
+                    pending.append(replace(job, wait=True))
                 else:
                     yield job, record
 
@@ -195,16 +198,15 @@ def _work(job: Job, _: Callable[[], bool]) -> Record | None:
     return work(job)
 
 
-def _note_not_running(job: Job) -> None:
-    with contextlib.suppress(OSError):  # which will be said when it is worked on
+def _remove_running_mark(job: Job) -> None:
+    with contextlib.suppress(OSError):  # which is reported when the job begins
         (job.directory / RUNNING).unlink(missing_ok=True)
 
 
 def _on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Record]]:
-    """Work on jobs with the workers of a Dask cluster, and give their records as they come.
+    """Carry out jobs on a Dask cluster; yields their records in order of completion.
 
-    Its scheduler gives the jobs of workers that are lost to others, which resume from the last
-    checkpoint.
+    Its scheduler passes the jobs of lost workers to others, which resume from the last checkpoint.
     """
     try:
         import distributed
@@ -223,6 +225,6 @@ def _on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Reco
             job = waiting.pop(future)
             try:
                 record = future.result()
-            except Exception as error:  # of the cluster: `work` records the run's own
+            except Exception as error:  # of the cluster: `work` records errors of runs
                 record = read_record(job.directory) or failure(job, f"lost by the cluster: {error}")
             yield job, record

@@ -1,4 +1,4 @@
-"""The work on one run, from its configuration to its record."""
+"""One run of a sweep, from its configuration to its record."""
 
 import contextlib
 import json
@@ -27,16 +27,22 @@ if TYPE_CHECKING:
 LOCK = ".lock"
 RECORD = "record.json"
 RUNNING = "running"
-"""In a run's directory while it is being worked on."""
+"""A file in a run's folder while a worker is busy with it."""
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Job:
-    """All that a worker needs of a run; it has to be able to reach the directory and the plugins.
+    """A run for a worker, which needs access to the folder and the plugin files.
 
-    `wait` has it wait for another sweep that works on the run, instead of leaving it.
+    Attributes:
+        run: the run.
+        directory: the folder of the run.
+        measures: what is measured, by name.
+        device: the device of the run.
+        wait: whether to wait for another sweep that works on the run, instead of giving up.
+        plugins: paths of plugin files.
     """
 
     run: PlannedRun
@@ -48,7 +54,7 @@ class Job:
 
 
 def work(job: Job) -> Record | None:
-    """Train and measure, from where an earlier worker left off.
+    """Train and measure, resuming the work of an earlier worker.
 
     Returns:
         The record, with an `error` if the run failed; None if another sweep works on it.
@@ -57,23 +63,24 @@ def work(job: Job) -> Record | None:
         use_plugins(*job.plugins)
         job.directory.mkdir(parents=True, exist_ok=True)
         with FileLock(job.directory / LOCK, timeout=-1 if job.wait else 0):
-            return _worked(job)
+            return _work_alone(job)
     except Timeout:
         return None
     except (OSError, StacktransError) as error:  # of its directory, or of a plugin
         return failure(job, str(error))
 
 
-def _worked(job: Job) -> Record:
-    found = read_record(job.directory)
-    if found and is_complete(found, job.measures):
-        return found
+def _work_alone(job: Job) -> Record:
+    """Carry out a job whose folder is locked."""
+    earlier = read_record(job.directory)
+    if earlier and is_complete(earlier, job.measures):
+        return earlier
     running = job.directory / RUNNING
     running.touch()
     try:
-        return _record(job, found or {})
-    except Exception as error:  # whatever it is, the other runs continue
-        with contextlib.suppress(OSError):  # of a directory that is gone, too
+        return _record(job, earlier or {})
+    except Exception as error:  # of any kind: the other runs continue
+        with contextlib.suppress(OSError):  # of a folder that was removed
             (job.directory / "error.txt").write_text(traceback.format_exc())
         return failure(job, str(error) or type(error).__name__)
     finally:
@@ -81,13 +88,13 @@ def _worked(job: Job) -> Record:
 
 
 def failure(job: Job, reason: str) -> Record:
-    """The record of a run that failed."""
+    """The record of a failed run."""
     identity, command, seed = job.run.identity, job.run.command, job.run.config.seed
     return {"identity": identity, "error": reason, "command": command, "seed": seed}
 
 
 def read_record(directory: Path) -> Record | None:
-    """The record in a run's directory; None if it has none yet, or one that can't be read."""
+    """The record in a run's folder; None if there is none, or it is damaged."""
     try:
         return parsed_record(read_bytes(directory / RECORD, MOST_BYTES))
     except UsageError:
@@ -95,14 +102,14 @@ def read_record(directory: Path) -> Record | None:
 
 
 def parsed_record(content: str | bytes) -> Record | None:
-    """The record of a run, finished or failed; None if it is something else."""
+    """The record of a finished or failed run; None if the content is no such record."""
     try:
-        found: Record = parsed_json(content)
-        kind = _Failed if isinstance(found, dict) and "error" in found else _Finished
-        kind.model_validate(found)
+        record: Record = parsed_json(content)
+        schema = _Failed if isinstance(record, dict) and "error" in record else _Finished
+        schema.model_validate(record)
     except ValueError:
         return None
-    return found
+    return record
 
 
 class _Measured(BaseModel, strict=True):
@@ -111,17 +118,17 @@ class _Measured(BaseModel, strict=True):
     coarse: dict[Annotated[str, Field(pattern=r"^[0-9]{1,18}$")], float] = {}
 
 
-class _OfARun(BaseModel, strict=True):
+class _RunRecord(BaseModel, strict=True):
     identity: str
     command: str
     seed: int
 
 
-class _Failed(_OfARun):
+class _Failed(_RunRecord):
     error: str
 
 
-class _Finished(_OfARun):
+class _Finished(_RunRecord):
     outcome: str
     seconds: float
     batches: float
@@ -139,26 +146,26 @@ class _Finished(_OfARun):
 
 
 def is_complete(record: Record, measures: Mapping[str, Measure]) -> bool:
-    """Whether a run is finished and all was measured that is asked for."""
+    """Whether a run is finished, and all requested measures were taken."""
     return "error" not in record and all(
         value_of(record, name, measure) is not None for name, measure in measures.items()
     )
 
 
 def value_of(record: Record, name: str, measure: Measure) -> float | None:
-    """What was measured of a run; None if it was not, or if the name was another measure's."""
-    found = record.get("measured", {}).get(name, {})
-    return found["value"] if found.get("measure") == measure.model_dump(mode="json") else None
+    """The value of a measure in a record; None if the record has none, or of another definition."""
+    entry = record.get("measured", {}).get(name, {})
+    return entry["value"] if entry.get("measure") == measure.model_dump(mode="json") else None
 
 
-def _record(job: Job, before: Record) -> Record:
-    """The record of a run, with what is known from the record before by the same measures."""
+def _record(job: Job, earlier: Record) -> Record:
+    """Train and measure; values of an earlier record with the same measures are kept."""
     path = job.directory / CONFIG
-    there = resolve(config=str(path)) if path.exists() else job.run.config
-    wanted = job.run.configs.get(there.recipe, job.run.config)
-    # The task of a text has learned its words since.
-    deciding = ("model", "training", "seed")
-    if any(getattr(there, part) != getattr(wanted, part) for part in deciding):
+    begun = resolve(config=str(path)) if path.exists() else job.run.config
+    planned = job.run.configs.get(begun.recipe, job.run.config)
+    # Tasks are not compared: that of a text now has a vocabulary.
+    sections = ("model", "training", "seed")
+    if any(getattr(begun, section) != getattr(planned, section) for section in sections):
         raise StacktransError(f"{path}: not of this run any more; remove {job.directory}")
     if not (job.directory / SUMMARY).exists():
         _train(job)
@@ -166,7 +173,7 @@ def _record(job: Job, before: Record) -> Record:
         summary = parsed_json(read_bytes(path))
     with undamaged(job.directory / METRICS) as path:
         perplexities = [record["perplexity"] for record in json_lines(path)]
-    texts = {part: found["perplexity"] for part, found in summary["texts"].items()}
+    texts = {part: text["perplexity"] for part, text in summary["texts"].items()}
     record = {
         "identity": job.run.identity,
         "outcome": summary["outcome"],
@@ -179,26 +186,26 @@ def _record(job: Job, before: Record) -> Record:
         **({"perplexities": texts} if texts else {}),
         "measured": {
             name: _measured(job, measure, summary)
-            if value_of(before, name, measure) is None
-            else before["measured"][name]
+            if value_of(earlier, name, measure) is None
+            else earlier["measured"][name]
             for name, measure in job.measures.items()
         },
         "command": job.run.command,
-        **_of_race(job.directory, summary),
+        **_race_fields(job.directory, summary),
         **{key: summary[key] for key in ("version", "torch", "seed")},
     }
     write_atomically(job.directory / RECORD, json.dumps(record) + "\n")
     return record
 
 
-def _of_race(directory: Path, summary: Mapping[str, Any]) -> Record:
-    """What a record says of the race of strategies that a run has come from, if it is one."""
+def _race_fields(directory: Path, summary: Mapping[str, Any]) -> Record:
+    """The fields of a record on the race that a run comes from; empty if there was none."""
     with undamaged(directory / SUMMARY):
         race, alone = summary.get("race"), summary["command"]
         if not race:
             return {}
         strategy, won = resolve(config=str(directory / CONFIG)).recipe, race["winner"] is not None
-        # What came after the race takes time, too.
+        # The race, and the training of its winner afterwards.
         after = summary["seconds"] - race["strategies"][strategy]["seconds"]
         seconds = round(race["seconds"] + max(0.0, after), 1)
     return {"seconds": seconds, "strategy": strategy, "won": won, "alone": alone}
@@ -206,7 +213,7 @@ def _of_race(directory: Path, summary: Mapping[str, Any]) -> Record:
 
 @contextlib.contextmanager
 def undamaged(path: Path) -> Iterator[Path]:
-    """Raise `StacktransError` if a file that a run has written has not what is read from it."""
+    """Raise `StacktransError` if reading a file of a run fails, or the file lacks a field."""
     try:
         yield path
     except (ValueError, KeyError, TypeError) as error:
@@ -214,7 +221,7 @@ def undamaged(path: Path) -> Iterator[Path]:
 
 
 def _train(job: Job) -> None:
-    """Train, or race strategies in as many processes as the sweep says and keep but the best."""
+    """Train, or race strategies in as many processes as requested and keep only the best run."""
     from stacktrans.model.devices import find_device
     from stacktrans.training.race import Race, begin
     from stacktrans.training.saving import has_last
@@ -241,15 +248,15 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
     from stacktrans.inference.evaluation import EvalRequest, scores_of_range
     from stacktrans.model.checkpoint import load
 
-    asked = measure.model_dump(mode="json")
+    definition = measure.model_dump(mode="json")
     if measure.strings:
-        place = summary["texts"] if measure.of == "perplexity" else summary
-        return {"measure": asked, "value": place[measure.strings][measure.of]}
+        sets = summary["texts"] if measure.of == "perplexity" else summary
+        return {"measure": definition, "value": sets[measure.strings][measure.of]}
     of_machine = measure.of == "machine"
     loaded = load(job.directory, job.device, measure.hard or of_machine)
     lengths, law = measure.range_of(loaded.config.task, loaded.task)
     if of_machine:
-        return {"measure": asked, "value": _has_a_machine(loaded, measure.count, lengths)}
+        return {"measure": definition, "value": _has_a_machine(loaded, measure.count, lengths)}
     request = EvalRequest(count=measure.count, seed=measure.seed, each=measure.each)
     scores = scores_of_range(loaded, lengths, law, request)
     by_length = {
@@ -260,11 +267,11 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
         value = sum(share == 1 for share in by_length.values()) / len(by_length)
     else:
         value = float(getattr(Accuracy.of(scores), measure.of))
-    return {"measure": asked, "value": value, "coarse": by_length}
+    return {"measure": definition, "value": value, "coarse": by_length}
 
 
 def _has_a_machine(checkpoint: "Checkpoint", count: int, lengths: Lengths) -> float:
-    """Whether a machine can be extracted of a run that answers as it does: 1 or 0."""
+    """1 if a machine that answers every string as the model does can be extracted, else 0."""
     from stacktrans.extraction.extracting import compared_with, extract
     from stacktrans.extraction.network import CannotExtract
 
