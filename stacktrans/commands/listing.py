@@ -113,11 +113,12 @@ def _in_width(start: str, row: Sequence[str], titles: Sequence[str], width: int)
 
 def _wrapped(text: str, first: str, further: str, width: int) -> Sequence[str]:
     """Wrap a text with indents; words stay whole, so that they can be copied."""
-    wrapper = textwrap.TextWrapper(
+    wrapped = textwrap.wrap(
+        text,
         width,
         initial_indent=first,
         subsequent_indent=further,
         break_long_words=False,
         break_on_hyphens=False,
     )
-    return wrapper.wrap(text) or [first.rstrip()]
+    return wrapped or [first.rstrip()]

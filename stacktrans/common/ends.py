@@ -44,7 +44,10 @@ class Ends(NamedTuple):
 
     @property
     def alphabets(self) -> list[int]:
-        """For each row, the first of the rows that share its cells, and so its stack symbols."""
+        """The stack alphabet of each row, given by the first row that has the same one.
+
+        Rows that cells move between have the same alphabet.
+        """
         first = [*range(len(self.names))]
         for _, source, target in self.moves:
             first[source // 2] = first[target // 2] = min(first[source // 2], first[target // 2])

@@ -10,6 +10,7 @@ import stat
 import sys
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -60,9 +61,8 @@ def check_readable(path: str | os.PathLike[str]) -> None:
     has open, such as /dev/stdin, are accepted.
     """
     try:
-        mode = os.stat(path).st_mode
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
+        with _os_errors_of(path):
+            mode = os.stat(path).st_mode
     except ValueError as error:  # a null character
         raise UsageError(f"{os.fspath(path)!r}: not a file name") from error
     if stat.S_ISDIR(mode):
@@ -80,19 +80,23 @@ def is_open_descriptor(path: str | os.PathLike[str]) -> bool:
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:
     """Open a file for reading; raises `UsageError` if it is none or can't be read."""
     check_readable(path)
-    try:
+    with _os_errors_of(path):
         return open(path, "rb")
+
+
+@contextmanager
+def _os_errors_of(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn an `OSError` about a path into a `UsageError`."""
+    try:
+        yield
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
 
 
 def read_bytes(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     """Read a file; raises `UsageError` if it can't be read, or has more than `most` bytes."""
-    with open_file(path) as stream:
-        try:
-            content = stream.read(-1 if most is None else most + 1)
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}") from error
+    with open_file(path) as stream, _os_errors_of(path):
+        content = stream.read(-1 if most is None else most + 1)
     if most is not None:
         check_size(str(path), content, most)
     return content

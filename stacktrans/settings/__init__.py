@@ -1,1 +1,1 @@
-"""Settings of a run: their types, the files they are in, and how they are put together."""
+"""Settings of a run: types, files, recipes, and how a configuration is put together."""

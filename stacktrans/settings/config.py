@@ -33,7 +33,7 @@ class TaskLengths(Strict):
 
 
 class TaskLaws(Strict):
-    """The distributions of lengths over the two ranges."""
+    """Distributions of lengths, one for each range."""
 
     train: LengthLaw
     """over the training range."""
