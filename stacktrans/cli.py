@@ -87,11 +87,13 @@ def command(function: Callable[..., None]) -> None:
 
     declared, meanings = signature(function), items(function)
     plugin_option = Parameter("plugin", Parameter.KEYWORD_ONLY, annotation=PluginOption)
-    parameters = [with_help(each, meanings.get(each.name)) for each in declared.parameters.values()]
+    parameters = [
+        with_help(option, meanings.get(option.name)) for option in declared.parameters.values()
+    ]
     parameters.append(plugin_option.replace(default=None))
     guarded.__doc__ = (getdoc(function) or "").partition("\nArgs:\n")[0]
     guarded.__signature__ = declared.replace(parameters=parameters)  # type: ignore[attr-defined]
-    guarded.__annotations__ = {each.name: each.annotation for each in parameters}
+    guarded.__annotations__ = {option.name: option.annotation for option in parameters}
     app.command()(guarded)
 
 

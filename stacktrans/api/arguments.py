@@ -42,7 +42,7 @@ def _text(value: Any) -> str:
 
 
 def _texts(value: Any) -> str | list[str]:
-    return _text(value) if isinstance(value, str | bytes) else [_text(each) for each in value]
+    return _text(value) if isinstance(value, str | bytes) else [_text(text) for text in value]
 
 
 def _data(value: Any) -> Any:
@@ -57,7 +57,7 @@ def _data(value: Any) -> Any:
 
 
 def _lengths(value: Any) -> Lengths:
-    shortest, longest = (_whole(each) for each in value)
+    shortest, longest = (_whole(length) for length in value)
     return checked_lengths(shortest, longest, f"lengths {value}")
 
 

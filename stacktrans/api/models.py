@@ -323,7 +323,7 @@ class Model:
             StacktransError: the model is not a language model, or a file can't be read.
         """
         measured = perplexities(self._loaded, None if text is None else Path(text))
-        return {name: each.perplexity for name, each in measured.items()}
+        return {name: result.perplexity for name, result in measured.items()}
 
     def __repr__(self) -> str:
         hard = ", hard" if self._loaded.hard else ""

@@ -152,15 +152,17 @@ def generators() -> Listing:
 
     def entry(name: str, generator: Any) -> Entry:
         parameters = list(_parameters(generator))
-        parts = [
-            (assigned({each["name"]: each["default"]}), each["meaning"])
-            if "default" in each
-            else (f"{each['name']} (required)", each["meaning"])
-            for each in parameters
-        ]
+        parts = [(_parameter_text(parameter), parameter["meaning"]) for parameter in parameters]
         return Entry(name, summary(generator), parts=parts, facts={"parameters": parameters})
 
     return _registered(GENERATORS, entry)
+
+
+def _parameter_text(parameter: Mapping[str, Any]) -> str:
+    """A parameter with its default, or the remark that it is required."""
+    if "default" in parameter:
+        return assigned({parameter["name"]: parameter["default"]})
+    return f"{parameter['name']} (required)"
 
 
 def _registered(registry: Registry, entry: Callable[[str, Any], Entry]) -> Listing:
@@ -181,7 +183,7 @@ def _parameters(generator: Any) -> Iterator[dict[str, Any]]:
 
     Its `**parameters` are those of its base, or of the class in `FURTHER`.
     """
-    definer, *bases = (each for each in generator.__mro__ if "__init__" in vars(each))
+    definer, *bases = (base for base in generator.__mro__ if "__init__" in vars(base))
     if definer is object:
         return
     texts = items(definer)
@@ -209,10 +211,10 @@ def recipes() -> Listing:
 
 def strategies() -> Listing:
     """All strategies, in the order in which they are tried."""
-    for name, each in known_strategies().items():
-        columns = {"tasks": ", ".join(each.kinds), "memory": each.memory}
-        facts = {"kinds": each.kinds, "memory": each.memory, "settings": each.settings}
-        yield Entry(name, each.idea, columns, facts=facts)
+    for name, strategy in known_strategies().items():
+        columns = {"tasks": ", ".join(strategy.kinds), "memory": strategy.memory}
+        facts = {"kinds": strategy.kinds, "memory": strategy.memory, "settings": strategy.settings}
+        yield Entry(name, strategy.idea, columns, facts=facts)
 
 
 def checkpoints() -> Listing:

@@ -142,5 +142,5 @@ def _keys(paths: Iterable[str], incomplete: str) -> list[str]:
     """
     key, equals, _ = incomplete.partition("=")
     keys = [path for path in paths if path == key or (not equals and path.startswith(key))]
-    words = [f"{each}=" for each in keys]
+    words = [f"{name}=" for name in keys]
     return [*words, f"{words[0]}..."] if len(words) == 1 else words

@@ -137,9 +137,9 @@ def eval(
         if data and predictions.exists() and data.exists() and predictions.samefile(data):
             raise UsageError(f"--predictions {predictions}: would replace --data")
     loaded = [
-        each
+        named_model
         for name in checkpoints
-        for each in _with_ablations(name, load_model(name, device, hard, workers), without or [])
+        for named_model in _with_ablations(name, load_model(name, device, hard, workers), without)
     ]
     if text or any(model.config.task.lengths is None for _, model in loaded):
         strings = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
@@ -170,12 +170,15 @@ def eval(
 
 
 def _with_ablations(
-    name: str, model: "Checkpoint", parts: Sequence[str]
+    name: str, model: "Checkpoint", parts: Sequence[str] | None
 ) -> "list[tuple[str, Checkpoint]]":
     """A model and its ablations, with their names."""
     from stacktrans.model.ablation import ablate
 
-    return [(name, model), *((f"{name} without {part}", ablate(model, part)) for part in parts)]
+    return [
+        (name, model),
+        *((f"{name} without {part}", ablate(model, part)) for part in parts or ()),
+    ]
 
 
 def _check_exclusive(given: dict[str, Any]) -> None:

@@ -61,16 +61,16 @@ def list(
 
     if kind is not None and kind not in KINDS:
         raise UsageError(unknown_name("kind", kind, KINDS))
-    kinds = (catalogue.Entry(*each) for each in KINDS.items())
+    kinds = (catalogue.Entry(name, meaning) for name, meaning in KINDS.items())
     listed = [*(getattr(catalogue, kind)() if kind else kinds)]
-    entries = [each for each in listed if isinstance(each, catalogue.Entry)]
+    entries = [entry for entry in listed if isinstance(entry, catalogue.Entry)]
     if as_json:
         print_json([{"name": e.name, "meaning": e.meaning, **e.facts} for e in entries])
     else:
         width = output_width() if sys.stdout.isatty() else None
         for line in lines(entries, width):
             print_data(line)
-    if errors := [each for each in listed if isinstance(each, StacktransError)]:
+    if errors := [entry for entry in listed if isinstance(entry, StacktransError)]:
         print_message(*(problem for error in errors for problem in error.problems))
         raise typer.Exit(1)
 
@@ -87,8 +87,8 @@ def lines(entries: "Sequence[Entry]", width: int | None) -> Iterator[str]:
     titles = [*dict.fromkeys(title for entry in entries for title in entry.columns)]
     listed = [Entry("name", "meaning", {title: title for title in titles}), *entries]
     rows = [
-        [shell_text([each.name]), *(one_line(each.columns.get(title, "")) for title in titles)]
-        for each in listed
+        [shell_text([entry.name]), *(one_line(entry.columns.get(title, "")) for title in titles)]
+        for entry in listed
     ]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     beside = sum(widths) + len(widths) * len(GAP)

@@ -158,5 +158,5 @@ def _check_keys(node: yaml.Node | None) -> None:
             keys.add(key.value)
             _check_keys(value)
     elif isinstance(node, yaml.SequenceNode):
-        for each in node.value:
-            _check_keys(each)
+        for item in node.value:
+            _check_keys(item)

@@ -125,7 +125,7 @@ class Registry:
     def has_base(self, value: object) -> bool:
         """Whether a value is a class that extends the base, which is not imported for this."""
         return isinstance(value, type) and self.base in {
-            f"{each.__module__}:{each.__qualname__}" for each in value.__mro__[1:]
+            f"{base.__module__}:{base.__qualname__}" for base in value.__mro__[1:]
         }
 
     @functools.cached_property
@@ -157,9 +157,9 @@ class Registry:
     def _plugin_classes(self) -> dict[str, tuple[str, type]]:
         """The plugin file and class of each name that is defined in a plugin file."""
         return {
-            name: (plugin.name, each)
+            name: (plugin.name, plugin_class)
             for plugin in _plugins.values()
-            for name, each in plugin.classes[self.kind].items()
+            for name, plugin_class in plugin.classes[self.kind].items()
         }
 
     def classes_in(self, module: ModuleType, file: str) -> dict[str, type]:
@@ -256,9 +256,9 @@ class Memories(Registry):
                 expected = f"expected 1 to {self.MOST} side by side"
                 raise UnknownName(f"{self.kind} {shown(name)}: {expected}")
             parts += [match[2]] * count
-        alone = next((each for each in parts if each in self.ALONE and parts[1:]), None)
+        alone = next((part for part in parts if part in self.ALONE and parts[1:]), None)
         if alone:
-            others = ", ".join(each for each in self.builtin if each not in self.ALONE)
+            others = ", ".join(other for other in self.builtin if other not in self.ALONE)
             raise UnknownName(f"{self.kind} {alone} can't be combined with others; {others} can")
         return tuple(parts)
 
@@ -332,7 +332,7 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
             raise UsageError(f"plugin {file}: expected a path without {os.pathsep}")
         if path not in _plugins:
             module = _import_file(Path(path), file)
-            classes = {each.kind: each.classes_in(module, file) for each in REGISTRIES}
+            classes = {registry.kind: registry.classes_in(module, file) for registry in REGISTRIES}
             if not any(classes.values()):
                 kinds = "a memory, controller or generator"
                 raise UsageError(f"plugin {file}: expected {kinds} with a name in it")

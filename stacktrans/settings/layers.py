@@ -171,9 +171,8 @@ def validated(model: type[Model], settings: Settings, layers: Sequence[SettingsL
         return model.model_validate(settings)
     except ValidationError as error:
         problems = problems_of(model, settings, error)
-        raise UsageError(
-            *(f"{nearest_location(layers, each.path)}: {each.message}" for each in problems)
-        ) from error
+        messages = (f"{nearest_location(layers, path)}: {message}" for path, message in problems)
+        raise UsageError(*messages) from error
 
 
 def nearest_location(layers: Sequence[SettingsLayer], path: KeyPath | Sequence[str]) -> str:

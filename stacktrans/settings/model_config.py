@@ -186,7 +186,7 @@ class InitializationConfig(Strict):
 
 def _signal_keys(memories: Iterable[Any]) -> set[str]:
     """The keys that `InitializationConfig.signal_bias` may have in models with some memories."""
-    signals = {*BUFFER_SIGNALS, *(name for each in memories for name in each.signal_names)}
+    signals = {*BUFFER_SIGNALS, *(name for memory in memories for name in memory.signal_names)}
     return signals | {key for name in signals for key in InitializationConfig.keys_of(name)}
 
 

@@ -74,7 +74,7 @@ class Strategy(Strict):
 def strategies() -> dict[str, Strategy]:
     """All strategies by name, in the order in which they are tried."""
     layer = read_layer(Path(__file__).parent / "strategies.yaml")
-    return {name: validated(Strategy, each, [layer]) for name, each in layer.settings.items()}
+    return {name: validated(Strategy, given, [layer]) for name, given in layer.settings.items()}
 
 
 def strategy_layer(name: str) -> SettingsLayer:
@@ -130,7 +130,7 @@ def requested_layers(recipe: str | None, requested: Requested) -> list[SettingsL
             *([read_layer(file)] if file else []),
             *(SettingsLayer(name, given) for name, given in arguments.items() if given),
             *requested.get("options", ()),
-            *(option_layer(each, RunConfig) for each in requested.get("assignments", ())),
+            *(option_layer(text, RunConfig) for text in requested.get("assignments", ())),
         ]
     )
 

@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import inspect
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
@@ -69,8 +70,8 @@ def _paths(section: type[BaseModel], prefix: str, blocks: bool) -> Iterator[str]
         if len(classes) != 1 or block or (blocks and prefix):
             yield prefix + name
         if blocks or not block:
-            inner = [path for each in classes for path in _paths(each, f"{prefix}{name}.", blocks)]
-            yield from dict.fromkeys(inner)
+            inner = (_paths(section_class, f"{prefix}{name}.", blocks) for section_class in classes)
+            yield from dict.fromkeys(itertools.chain.from_iterable(inner))
 
 
 def section_classes(field: FieldInfo) -> list[type[BaseModel]]:
@@ -90,13 +91,13 @@ def alternatives(annotation: Any) -> list[Any]:
     """The members of a union, nested ones included, or the type itself; metadata is kept."""
     inner = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
     if get_origin(inner) in (Union, UnionType):
-        return [each for member in get_args(inner) for each in alternatives(member)]
+        return [*itertools.chain.from_iterable(map(alternatives, get_args(inner)))]
     return [annotation]
 
 
 def without_null(annotation: Any) -> list[Any]:
     """The types that a value may have besides null."""
-    return [each for each in alternatives(annotation) if each is not NoneType]
+    return [member for member in alternatives(annotation) if member is not NoneType]
 
 
 def plain(annotation: Any) -> Any:
@@ -131,7 +132,7 @@ def describe_type(annotation: Any, brief: bool = False) -> str:
             message.
     """
     members = alternatives(annotation) if brief else without_null(annotation)
-    words = dict.fromkeys(word for each in members for word in _words(each, brief))
+    words = dict.fromkeys(word for member in members for word in _words(member, brief))
     *others, last = words
     return f"{', '.join(others)} or {last}" if others else last
 
@@ -146,7 +147,8 @@ def _words(annotation: Any, brief: bool) -> Iterator[str]:
     elif inner is bool:
         yield from ("true", "false")
     elif inner in _TYPE_NAMES:
-        title = next((each.title for each in metadata if getattr(each, "title", None)), None)
+        titles = (getattr(constraint, "title", None) for constraint in metadata)
+        title = next(filter(None, titles), None)
         article = "a " if (title or inner in (int, float)) and not brief else ""
         yield f"{article}{title or _TYPE_NAMES[inner]}{_bounds(inner, metadata)}"
     elif getattr(inner, "ALTERNATIVES", False):
@@ -168,8 +170,8 @@ def _words(annotation: Any, brief: bool) -> Iterator[str]:
 def _bounds(number: type, metadata: Sequence[Any]) -> str:
     limits: dict[str, Any] = {}
     for constraint in metadata:
-        for each in (constraint, *getattr(constraint, "metadata", ())):
-            limits |= {name: getattr(each, name) for name in _BOUNDS if hasattr(each, name)}
+        for limit in (constraint, *getattr(constraint, "metadata", ())):
+            limits |= {name: getattr(limit, name) for name in _BOUNDS if hasattr(limit, name)}
     if number is int and "gt" in limits:
         limits["ge"] = limits.pop("gt") + 1
     return "".join(f" {word} {limits[name]}" for name, word in _BOUNDS.items() if name in limits)
@@ -188,8 +190,8 @@ def problems_of(model: type[BaseModel], settings: Any, error: ValidationError) -
     For a union, pydantic reports why the value fits none of the members, each called by its class;
     here only the member that the value resembles is reported.
     """
-    problems = (_problem(model, settings, dict(each)) for each in error.errors())
-    return list(dict.fromkeys(each for each in problems if each))
+    problems = (_problem(model, settings, dict(detail)) for detail in error.errors())
+    return list(dict.fromkeys(problem for problem in problems if problem))
 
 
 def _problem(annotation: Any, value: Any, error: dict[str, Any]) -> Problem | None:

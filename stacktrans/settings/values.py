@@ -164,7 +164,7 @@ class PartConfig(Strict):
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
     """The meanings of the settings of a section by name: the docstrings below the fields."""
-    texts = {name: text for each in reversed(model.__mro__) for name, text in _docstrings(each)}
+    texts = {name: text for base in reversed(model.__mro__) for name, text in _docstrings(base)}
     return {name: texts[name] for name in model.model_fields if name in texts}
 
 
