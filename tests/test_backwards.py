@@ -16,7 +16,7 @@ from small_runs import ignore, small_run, trainer_of
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.decoding.beam import search
-from stacktrans.extraction.extracting import Extracted, extract
+from stacktrans.extraction.learner import Extraction, Learner
 from stacktrans.inference.scores import predictions, score
 from stacktrans.inference.trace import trace
 from stacktrans.inference.transduction import transduce_strings
@@ -58,8 +58,8 @@ def reverse(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
 
 
 @pytest.fixture(scope="module")
-def extracted(reverse: Checkpoint) -> Extracted:
-    return extract(reverse)
+def extracted(reverse: Checkpoint) -> Extraction:
+    return Learner(reverse).learn()
 
 
 def answers(model: Checkpoint, *sources: str) -> list[str | None]:
@@ -136,10 +136,10 @@ def test_a_model_that_is_followed_reads_the_last_symbol_first(reverse: Checkpoin
 
 
 def test_its_machine_is_one_that_works_backwards(
-    reverse: Checkpoint, extracted: Extracted, tmp_path: Path
+    reverse: Checkpoint, extracted: Extraction, tmp_path: Path
 ) -> None:
     assert extracted.machine.layout.backwards
-    assert extracted.whole
+    assert extracted.counterexample is None
     save_machine(tmp_path / "machine", reverse.config, extracted.machine, "")
     said = run("transduce", tmp_path / "machine", stdin=b"abc\nxyzzy\n").stdout.decode()
     assert said == "cba\nyzzyx\n"

@@ -25,8 +25,9 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import MACHINE, SUMS, checksum_lines
 from stacktrans.decoding.decoder import decode
 from stacktrans.extraction import refinement
-from stacktrans.extraction.extracting import Extracted, Tried, extract, simplified
+from stacktrans.extraction.learner import Extraction, Learner, extract, without_needless_memories
 from stacktrans.extraction.network import CannotExtract, Deadline, Network
+from stacktrans.extraction.queries import Query
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
@@ -147,8 +148,8 @@ def reverse(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def extracted(reverse: Path) -> Extracted:
-    return extract(checkpoint.load(reverse, hard=True))
+def extracted(reverse: Path) -> Extraction:
+    return Learner(checkpoint.load(reverse, hard=True)).learn()
 
 
 @pytest.fixture(scope="module")
@@ -172,8 +173,8 @@ def test_a_saved_machine_is_listed(
     assert "machine  " in line
 
 
-def test_symbols_that_are_treated_alike_share_rules(extracted: Extracted) -> None:
-    assert extracted.whole
+def test_symbols_that_are_treated_alike_share_rules(extracted: Extraction) -> None:
+    assert extracted.counterexample is None
     assert len(extracted.machine.rules) <= 4
     assert extracted.machine.states.size == 1
     said = [sentence(extracted.machine, rule) for rule in extracted.machine.rules]
@@ -181,13 +182,13 @@ def test_symbols_that_are_treated_alike_share_rules(extracted: Extracted) -> Non
 
 
 def test_rules_say_nothing_of_a_memory_that_was_never_empty() -> None:
-    machine = extract(checkpoint.load("reverse-stack", hard=True)).machine  # which pushes first
+    machine = extract(checkpoint.load("reverse-stack", hard=True))  # which pushes first
     said = [sentence(machine, rule) for rule in machine.rules]
     assert "reading ||| or a written symbol, stack has a symbol: pop, write what is read" in said
     assert not any("empty" in rule for rule in said)
 
 
-def test_a_machine_answers_as_its_model(reverse: Path, extracted: Extracted) -> None:
+def test_a_machine_answers_as_its_model(reverse: Path, extracted: Extraction) -> None:
     model = checkpoint.load(reverse, hard=True)
     drawn = random.Random(1)
     sources = [
@@ -200,15 +201,15 @@ def test_a_machine_answers_as_its_model(reverse: Path, extracted: Extracted) -> 
         assert answered(runner, source).target == right.target == source[::-1]
 
 
-def test_a_machine_that_was_extracted_is_proved(reverse: Path, extracted: Extracted) -> None:
+def test_a_machine_that_was_extracted_is_proved(reverse: Path, extracted: Extraction) -> None:
     proof = prove(extracted.machine, checkpoint.load(reverse).task)
     assert isinstance(proof, Bisimulation)
     assert [len(symbols) for symbols in proof.symbol_classes] == [LETTERS]
 
 
 def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:
-    found = extract(checkpoint.load(reversing(tmp_path, wrong=3), hard=True))
-    assert found.whole
+    found = Learner(checkpoint.load(reversing(tmp_path, wrong=3), hard=True)).learn()
+    assert found.counterexample is None
     # It says what the model says, and not what the task asks for.
     assert answered(Runner(found.machine), [0, 3, 5]).target == [5, 4, 0]
     model = checkpoint.load(tmp_path / "model")
@@ -216,8 +217,8 @@ def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:
 
 
 def test_what_is_pushed_for_nothing_is_known_all_the_same(tmp_path: Path) -> None:
-    found = extract(checkpoint.load(delaying(tmp_path), hard=True))
-    assert found.whole
+    found = Learner(checkpoint.load(delaying(tmp_path), hard=True)).learn()
+    assert found.counterexample is None
     assert answered(Runner(found.machine), [0, 1, 1]).target == [0, 1, 1]
 
 
@@ -228,20 +229,20 @@ def test_a_memory_is_shut_if_that_changes_no_answer(
     tmp_path: Path, said: float, shut: list[str]
 ) -> None:
     found = checkpoint.load(reversing_beside(tmp_path, said), hard=True)
-    strings = [Tried(np.array(each), None) for each in ([0, 1], [2, 2, 1, 0], [7, 3, 5, 5, 6])]
-    simpler = simplified(found, Network(found, Deadline(60)).ends, strings)
+    strings = [Query(np.array(each), None) for each in ([0, 1], [2, 2, 1, 0], [7, 3, 5, 5, 6])]
+    simpler = without_needless_memories(found, Network(found, Deadline(60)).ends, strings)
     biases = simpler.weights["operation.signals.bias"]
     assert [
         name for name, bias in zip(found.signal_names, biases, strict=True) if bias < -20
     ] == shut
-    assert extract(found).whole
+    assert Learner(found).learn().counterexample is None
 
 
 @pytest.mark.parametrize("name", ["parenthesis-stack", "xor-buffered"])
 def test_shipped_models_are_machines_that_are_right(name: str) -> None:
     model = checkpoint.load(name, hard=True)
-    found = extract(model)
-    assert found.whole
+    found = Learner(model).learn()
+    assert found.counterexample is None
     assert isinstance(prove(found.machine, model.task), Bisimulation)
     assert found.machine.states.size == 1
     assert len(found.machine.rules) <= 8
@@ -325,7 +326,7 @@ def test_unknown_symbols_are_named(saved: Path) -> None:
     assert "symbol 2 is 'é'" in done.stderr.decode()
 
 
-def test_a_machine_is_read_as_it_was_written(saved: Path, extracted: Extracted) -> None:
+def test_a_machine_is_read_as_it_was_written(saved: Path, extracted: Extraction) -> None:
     machine = read_machine(saved / MACHINE)
     assert machine == extracted.machine
     assert machine.to_json() == (saved / MACHINE).read_text()
@@ -391,7 +392,7 @@ def test_what_is_no_machine_is_refused(saved: Path, tmp_path: Path, old: str, ne
     assert b"damaged: not a machine" in done.stderr
 
 
-def test_pictures_name_all_states_and_rules(extracted: Extracted) -> None:
+def test_pictures_name_all_states_and_rules(extracted: Extraction) -> None:
     machine = extracted.machine
     assert svg(machine).count("<circle") == machine.states.size
     assert machine.to_dot().count("->") >= 2

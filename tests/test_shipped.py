@@ -16,7 +16,7 @@ from stacktrans import __version__
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.decoding.decoder import decode
-from stacktrans.extraction.extracting import extract
+from stacktrans.extraction.learner import extract
 from stacktrans.inference.scores import score
 from stacktrans.inference.trace import trace
 from stacktrans.model import checkpoint
@@ -183,7 +183,7 @@ def test_the_buffered_xor_drops_the_first_of_what_it_writes() -> None:
 @pytest.mark.parametrize("name", ["copy-queue", "reverse-stack", *SAME_LENGTH])
 def test_shipped_models_are_the_shortest_machines_and_these_are_proved(name: str) -> None:
     loaded = checkpoint.load(name, CPU, hard=True)
-    machine = extract(loaded).machine
+    machine = extract(loaded)
     assert machine.states.size == 1
     assert len(machine.rules) <= 6
     assert isinstance(prove(machine, loaded.task), Bisimulation)

@@ -20,8 +20,9 @@ from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
 from stacktrans.decoding.decoder import most_probable_ids
 from stacktrans.extraction import network
-from stacktrans.extraction.extracting import Extracted, drawn_strings, extract
+from stacktrans.extraction.learner import Extraction, Learner, extract
 from stacktrans.extraction.network import NOTHING, CannotExtract, Deadline, Network, Recorder
+from stacktrans.extraction.queries import random_queries
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
@@ -54,7 +55,7 @@ def test_steps_of_a_network_do_what_was_recorded(memory: str, tmp_path: Path) ->
     for seed in range(4):
         loaded = untrained(tmp_path, memory, seed, count=3, depth=4)
         network = Network(loaded, Deadline(60))
-        strings = [each.ids[:25] for each in drawn_strings(loaded, Lengths(1, 19), 6, 1)]
+        strings = [each.ids[:25] for each in random_queries(loaded, Lengths(1, 19), 6, 1)]
         recorder = Recorder(network, 2.0**-20)
         recorder.run(strings, [None] * len(strings))
         steps = recorder.steps()
@@ -77,8 +78,8 @@ def test_a_memory_that_forgets_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def counted() -> Extracted:
-    return extract(checkpoint.load("anbncn", hard=True))
+def counted() -> Extraction:
+    return Learner(checkpoint.load("anbncn", hard=True)).learn()
 
 
 @pytest.fixture(scope="module")
@@ -88,8 +89,8 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_stream_is_a_machine(counted: Extracted) -> None:
-    assert counted.whole
+def test_a_stream_is_a_machine(counted: Extraction) -> None:
+    assert counted.counterexample is None
     assert counted.machine.states.size == 1
     said = [sentence(counted.machine, rule) for rule in counted.machine.rules]
     assert len(said) <= 6

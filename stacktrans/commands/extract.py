@@ -23,7 +23,7 @@ WORTH_SAYING = 0.05
 """The share of undecided signals that is worth a note."""
 
 if TYPE_CHECKING:
-    from stacktrans.extraction.extracting import Extracted
+    from stacktrans.extraction.learner import Extraction
 
 
 def extract(
@@ -67,7 +67,7 @@ def extract(
         time_limit: Stop learning rules after this time, such as 30s or 5m.
     """
     from stacktrans.common.errors import UsageError
-    from stacktrans.extraction import extracting
+    from stacktrans.extraction.learner import Learner, check_lengths, compare
     from stacktrans.model.checkpoint import save_machine
     from stacktrans.showing import machines
 
@@ -83,46 +83,53 @@ def extract(
     range_, seconds = parse_lengths(lengths), parse_seconds(time_limit, "--time-limit")
     loaded = load_model(checkpoint, "auto", hard=True, workers=workers)
     if strings:
-        extracting.check_lengths(loaded, range_)
-    found = extracting.extract(loaded, print_message if not as_json else lambda _: None, seconds)
+        check_lengths(loaded, range_)
+    log = (lambda _: None) if as_json else print_message
+    extraction = Learner(loaded, seconds, log).learn()
     if strings:
-        found = extracting.compared_with(loaded, found, strings, range_)
+        extraction = compare(loaded, extraction, strings, range_)
     if out:
-        save_machine(out, loaded.config, found.machine, machines.card(found, checkpoint))
+        save_machine(out, loaded.config, extraction.machine, machines.card(extraction, checkpoint))
     if dot:
-        write_atomically(dot, found.machine.to_dot())
+        write_atomically(dot, extraction.machine.to_dot())
     if svg:
-        write_atomically(svg, machines.svg(found.machine))
+        write_atomically(svg, machines.svg(extraction.machine))
     if as_json:
         import json
 
-        print_json({**_facts(found), "machine": json.loads(found.machine.to_json())})
+        print_json({**_facts(extraction), "machine": json.loads(extraction.machine.to_json())})
     else:
-        _print(found)
+        _print(extraction)
 
 
-def _facts(found: "Extracted") -> dict[str, Any]:
+def _facts(extraction: "Extraction") -> dict[str, Any]:
     return {
-        "states": found.machine.states.size,
-        "stack_symbols": [table.size - 1 for table in found.machine.stack_symbols],
-        "rules": len(found.machine.rules),
-        "agreement": [each._asdict() for each in found.agreement],
-        "differing": found.differing,
-        "learned_from": found.learned_from,
-        "rounds": found.rounds,
-        "undecided": found.undecided,
-        "seconds": found.seconds,
+        "states": extraction.machine.states.size,
+        "stack_symbols": [table.size - 1 for table in extraction.machine.stack_symbols],
+        "rules": len(extraction.machine.rules),
+        "agreement": [each._asdict() for each in extraction.agreement],
+        "differing": extraction.counterexample,
+        "learned_from": extraction.observed,
+        "rounds": extraction.rounds,
+        "undecided": extraction.undecided,
+        "seconds": extraction.seconds,
     }
 
 
-def _print(found: "Extracted") -> None:
+def _print(extraction: "Extraction") -> None:
     from stacktrans.showing.machines import agreement_table, machine_line, rules_table
 
-    print_out(machine_line(found.machine), rules_table(found.machine), agreement_table(found))
-    if found.undecided > WORTH_SAYING:
+    print_out(
+        machine_line(extraction.machine),
+        rules_table(extraction.machine),
+        agreement_table(extraction),
+    )
+    if extraction.undecided > WORTH_SAYING:
         print_message(
-            f"{found.undecided:.0%} of the model's signals are undecided: its answers may differ "
-            "where they are not made 0 or 1"
+            f"{extraction.undecided:.0%} of the model's signals are undecided: its answers may "
+            "differ where they are not made 0 or 1"
         )
-    if found.differing is not None:
-        print_out(f"the shortest string at which model and machine differ: {found.differing}")
+    if extraction.counterexample is not None:
+        print_out(
+            f"the shortest string at which model and machine differ: {extraction.counterexample}"
+        )

@@ -1,7 +1,4 @@
-"""A hard network as a function of a state, a symbol and what is read; and what it did in runs.
-
-Vectors that are met are kept once each; how long may be learned is asked in all long loops.
-"""
+"""A discrete network as a transition function of state, input and reads; its recorded steps."""
 
 from __future__ import annotations
 
@@ -25,30 +22,30 @@ from stacktrans.model.numpy_backend import NumpyModel, State
 from stacktrans.tasks.alphabets import Ids, Mask
 
 NOTHING = -1
-"""Stands for what does not matter: a vector that is not pushed, an output that is not scored."""
+"""In place of irrelevant values: vectors that are not pushed, outputs that are not scored."""
 EMPTY = 0
-"""The number of the vector that is read from an empty memory."""
+"""The number, and the class, of the vector that is read from an empty memory."""
 AT_ONCE = 4096
-"""The most steps that are taken side by side."""
+"""The most steps in a batch."""
 GRACE = 3.0
-"""How many more seconds may be spent on making rules of what was learned, and on comparing."""
+"""The seconds after the time limit for building a hypothesis and testing it."""
 UNDECIDED = 0.1
-"""A signal that is further than this from 0 and from 1 is undecided."""
+"""The distance from 0 and from 1 of undecided signals."""
 
 
 class CannotExtract(StacktransError):
-    """A model is no machine, or none that could be found; the message says why."""
+    """A model is no machine, or none was found; the message gives the reason."""
 
 
 class OutOfTime(CannotExtract):
-    """There is no time left for what was begun."""
+    """The time limit is reached."""
 
 
 class Deadline:
-    """When nothing more is to be learned.
+    """A time limit.
 
     Args:
-        seconds: after how many, from now.
+        seconds: from now.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -56,15 +53,15 @@ class Deadline:
 
     @property
     def taken(self) -> float:
-        """How many seconds it has taken so far."""
+        """The seconds that have passed."""
         return time.monotonic() - self._begun
 
     def over(self, grace: float = 0) -> bool:
-        """Whether it was more than so many seconds ago."""
+        """Whether it was reached, and some seconds after it have passed."""
         return self.taken > self.seconds + grace
 
     def check(self, grace: float = 0) -> None:
-        """Raise `OutOfTime` if it was more than so many seconds ago."""
+        """Raise `OutOfTime` if it was reached, and some seconds after it have passed."""
         if self.over(grace):
             raise OutOfTime(
                 f"no machine found within {self.seconds:g} s; with more time there may be one"
@@ -72,51 +69,51 @@ class Deadline:
 
 
 class Vectors:
-    """Vectors with numbers, in the order in which they were met.
+    """Numbered vectors, equal up to rounding to a grid, in the order of their first occurrence.
 
     Args:
         first: [D] the vector of number 0.
-        grid: how far numbers may be apart that count as the same.
+        grid: the spacing of the grid.
     """
 
     def __init__(self, first: Array, grid: float) -> None:
         self._scale = 1 / grid
         self._numbers: dict[bytes, int] = {}
-        self._met: list[Array] = []
+        self._vectors: list[Array] = []
         self._table = first[:0]
         self.add(first[None])
 
     def __len__(self) -> int:
-        return len(self._met)
+        return len(self._vectors)
 
     def add(self, vectors: Array) -> Ids:
-        """The numbers of vectors [N, D], of which some may be new."""
+        """Add vectors [N, D] that are new; return the numbers of all."""
         rounded = np.rint(vectors * self._scale).astype(np.int32)
-        found = np.empty(len(vectors), np.int64)
-        for place, row in enumerate(rounded):
-            number = self._numbers.setdefault(row.tobytes(), len(self._met))
-            if number == len(self._met):
-                self._met.append(vectors[place])
-            found[place] = number
-        return found
+        numbers = np.empty(len(vectors), np.int64)
+        for index, row in enumerate(rounded):
+            number = self._numbers.setdefault(row.tobytes(), len(self._vectors))
+            if number == len(self._vectors):
+                self._vectors.append(vectors[index])
+            numbers[index] = number
+        return numbers
 
     def of(self, numbers: Ids) -> Array:
-        """[..., D] the vectors of numbers [...]."""
-        if len(self._table) < len(self._met):
-            self._table = np.stack(self._met)
+        """The vectors [..., D] of numbers [...]."""
+        if len(self._table) < len(self._vectors):
+            self._table = np.stack(self._vectors)
         vectors: Array = self._table[numbers]
         return vectors
 
 
 class Outcome(NamedTuple):
-    """What a network does in N steps.
+    """The outcome of N steps of a network.
 
     Attributes:
         signals: [N, signals] 0 or 1.
         logits: [N, outputs].
-        pushed: [N, pushes, m] the vectors that are pushed where the signals say so.
-        states: [N, D] what it goes on with.
-        undecided: [N] how many signals were far from 0 and from 1 before they were made so.
+        pushed: [N, pushes, m] the vectors that are pushed if the signals are 1.
+        states: [N, D] after the steps.
+        undecided: [N] the number of signals that were far from 0 and from 1 before rounding.
     """
 
     signals: Array
@@ -127,10 +124,10 @@ class Outcome(NamedTuple):
 
 
 class Network:
-    """A checkpoint's model, its signals made 0 or 1, a step at a time.
+    """A discrete model as a transition function.
 
-    A state is what the next step sees of this one without the memory: nothing of units that do
-    not see their own output, and only the cells of such an LSTM.
+    A state has all that the next step depends on but for the memory: nothing of units without
+    recurrence, and only the cells of such an LSTM.
 
     Args:
         checkpoint: of the model.
@@ -138,15 +135,15 @@ class Network:
 
     Attributes:
         deadline: see above.
-        model: its arrays.
+        model: the discrete model.
         layout: of its task.
         ends: of its memory.
-        nothing: the id that stands for no input, which buffered models read after the last.
-        empty: [m] what is read of an empty memory.
+        no_input: the id that buffered models read after the last input.
+        empty: [m] the vector that is read from an empty memory.
         start: [D] the state before the first step.
 
     Raises:
-        CannotExtract: it has a memory whose contents cannot be told apart, or reads texts.
+        CannotExtract: its memory has no discrete contents, or it reads texts.
     """
 
     def __init__(self, checkpoint: Checkpoint, deadline: Deadline) -> None:
@@ -164,14 +161,14 @@ class Network:
             raise CannotExtract(f"memory {name} cannot be part of a machine; {expected}")
         self.ends, self.layout = ends, checkpoint.layout
         self.model = replace(predictor.discretised(), threads=1)
-        self.nothing = len(self.model.weights.projected) - 1
+        self.no_input = len(self.model.weights.projected) - 1
         self.start = self.model.weights.initial[:, :, 0][self._kept]
-        nothing = self.model.weights.architecture.memory.nothing
-        self.empty = np.full(self.model.weights.sizes.columns, nothing, self.start.dtype)
+        empty = self.model.weights.architecture.memory.nothing
+        self.empty = np.full(self.model.weights.sizes.columns, empty, self.start.dtype)
 
     @functools.cached_property
     def _kept(self) -> Array:
-        """Which numbers of all states the next step sees, [L, states, H]."""
+        """[L, states, H] the numbers of all states that the next step depends on."""
         weights = self.model.weights
         kept = np.ones(weights.initial[:, :, 0].shape, np.bool_)
         units = weights.architecture.units
@@ -181,7 +178,7 @@ class Network:
         return kept
 
     def _soft(self, sums: Array) -> Array:
-        """The signals before they are made 0 or 1, of the sums under them."""
+        """The signals before rounding, from their pre-activations."""
         soft: Array = sigmoid(sums)
         if self.model.memory.takes_actions:
             signals = len(self.ends.signal_names)
@@ -191,12 +188,12 @@ class Network:
         return soft
 
     def step(self, states: Array, ids: Ids, reads: Array) -> Outcome:
-        """One step of each of N strings, from any state with any vectors read.
+        """A step of N strings, from any states with any vectors read.
 
         Args:
             states: [N, D].
-            ids: [N] what is read.
-            reads: [N, reads, m] the vectors read from the memory before it.
+            ids: [N] of inputs.
+            reads: [N, reads, m] the vectors that were read from the memory.
 
         Raises:
             OutOfTime: there is no time left for it.
@@ -205,17 +202,17 @@ class Network:
         parts = []
         for first in range(0, max(len(ids), 1), AT_ONCE):
             self.deadline.check()
-            at = slice(first, first + AT_ONCE)
-            own, count = ids[at], len(ids[at])
+            batch = slice(first, first + AT_ONCE)
+            inputs, count = ids[batch], len(ids[batch])
             state = self.model.start(count, 1)
-            state.units.transpose(2, 0, 1, 3)[:, self._kept] = states[at]
-            state.read[:] = reads[at].reshape(count, -1)
-            logits = self.model.advance(state, SoftInput(own, own, np.zeros(count)))
+            state.units.transpose(2, 0, 1, 3)[:, self._kept] = states[batch]
+            state.read[:] = reads[batch].reshape(count, -1)
+            logits = self.model.advance(state, SoftInput(inputs, inputs, np.zeros(count)))
             parts.append(self.outcome(state, logits))
         return Outcome(*map(np.concatenate, zip(*parts, strict=True)))
 
     def outcome(self, state: State, logits: Array) -> Outcome:
-        """The last step of the strings of a state, which gave logits [N, outputs].
+        """The outcome of the last step of N strings, which gave logits [N, outputs].
 
         Raises:
             StacktransError: the model's numbers overflow.
@@ -230,45 +227,37 @@ class Network:
         return Outcome(
             state.signals.astype(np.int8),
             logits,
-            self._pushed(hidden),
+            state.run.values.copy(),
             state.units.transpose(2, 0, 1, 3)[:, self._kept],
             (np.minimum(soft, 1 - soft) > UNDECIDED).sum(axis=1),
         )
 
-    def _pushed(self, hidden: Array) -> Array:
-        """The vectors that would be pushed: [N, H] -> [N, pushes, m]."""
-        weights, first = self.model.weights, self.model.weights.signals
-        with np.errstate(all="ignore"):
-            sums = hidden @ weights.heads[first:].T + weights.bias[first:]
-            vectors: Array = np.tanh(sums) if weights.architecture.tanh_values else sigmoid(sums)
-        return vectors.reshape(len(hidden), self.model.memory.pushes, len(self.empty))
-
     def effective(self, signals: Array, reads: Ids) -> Ids:
-        """[N, signals] signals; `NOTHING` for the pop of a row that is empty.
+        """[N, signals] signals; `NOTHING` for the pop of an empty memory.
 
         Args:
             signals: [N, signals] 0 or 1.
-            reads: [N, reads] the numbers of the vectors that were read before them.
+            reads: [N, reads] the numbers of the vectors that were read.
         """
-        found = signals.astype(np.int64)
-        rows = [end // 2 for end in self.ends.reads]
+        effective = signals.astype(np.int64)
+        memories = [end // 2 for end in self.ends.reads]
         for signal, end in self.ends.pops:
-            if end // 2 in rows:
-                found[reads[:, rows.index(end // 2)] == EMPTY, signal] = NOTHING
-        return found
+            if end // 2 in memories:
+                effective[reads[:, memories.index(end // 2)] == EMPTY, signal] = NOTHING
+        return effective
 
 
 class RecordedSteps(NamedTuple):
-    """What a network did in N steps, as numbers of vectors.
+    """N different steps of a network, with numbers of vectors.
 
     Attributes:
         states: [N] before each.
-        inputs: [N] the id read.
-        reads: [N, reads] what was read from each end before it.
-        signals: [N, signals] 0 or 1; `NOTHING` for the pop of a memory that was empty.
-        outputs: [N] the outputs; `NOTHING` where none is asked for.
-        pushed: [N, pushes]; `NOTHING` where nothing is.
-        after: [N] the states after each.
+        inputs: [N] ids.
+        reads: [N, reads] the vector that was read from each end.
+        signals: [N, signals] 0 or 1; `NOTHING` for the pop of an empty memory.
+        outputs: [N]; `NOTHING` where they are not scored.
+        pushed: [N, pushes]; `NOTHING` where nothing is pushed.
+        next_states: [N] after each.
     """
 
     states: Ids
@@ -277,40 +266,39 @@ class RecordedSteps(NamedTuple):
     signals: Ids
     outputs: Ids
     pushed: Ids
-    after: Ids
+    next_states: Ids
 
 
 class Recorder:
-    """Runs strings through a network, and keeps each different step once.
+    """A recorder of the different steps of a network.
 
     Args:
-        network: what is run; after its deadline runs are broken off, and the steps that were met
-            until then count.
+        network: the network; runs end at its deadline, and the steps until then are recorded.
         grid: see `Vectors`.
 
     Attributes:
-        states: those that were met; the first is the initial one.
-        pushed: of each ring, the vectors pushed; the first is what is read when it is empty.
-        undecided: how many signals were undecided.
-        signals: how many there were.
-        strings: how many strings were run.
+        states: of the steps; the first is the initial one.
+        pushed: of each memory, the vectors pushed; the first is read when it is empty.
+        undecided: the number of undecided signals.
+        signals: the number of signals.
+        strings: the number of strings.
     """
 
     def __init__(self, network: Network, grid: float) -> None:
         self.network = network
         self.states = Vectors(network.start, grid)
-        own = [Vectors(network.empty, grid) for _ in network.ends.names]
-        self.pushed = [own[alphabet] for alphabet in network.ends.alphabets]
+        vectors = [Vectors(network.empty, grid) for _ in network.ends.names]
+        self.pushed = [vectors[alphabet] for alphabet in network.ends.alphabets]
         self.undecided = self.signals = self.strings = 0
-        self._met: dict[bytes, None] = {}
+        self._steps: dict[bytes, None] = {}
 
     def steps(self) -> RecordedSteps:
-        """The different steps so far."""
+        """The different steps so far, in the order of their first occurrence."""
         ends, signals = self.network.ends, self.network.model.weights.signals
         shapes = [(), (), (len(ends.reads),), (signals,), (), (len(ends.pushes),), ()]
         columns = zip(RecordedSteps._fields, shapes, strict=True)
         layout = np.dtype([(name, np.int64, shape) for name, shape in columns])
-        table = np.frombuffer(b"".join(self._met), layout)
+        table = np.frombuffer(b"".join(self._steps), layout)
         return RecordedSteps(*(table[name] for name in RecordedSteps._fields))
 
     def run(self, sources: Sequence[Ids], scored: Sequence[Mask | None]) -> None:
@@ -318,7 +306,7 @@ class Recorder:
 
         Args:
             sources: ids of source symbols; of a stream, all that is read.
-            scored: of each, which of its outputs matter; None for all.
+            scored: of each, which of its outputs are scored; None for all.
         """
         count, ends, layout = len(sources), self.network.ends, self.network.layout
         self.strings += count
@@ -328,15 +316,18 @@ class Recorder:
         def observe(step: DecodingStep) -> None:
             self.network.deadline.check()
             items, outputs = step.items, most_probable_ids(step.logits)
-            for row, (item, answer) in enumerate(zip(items, step.positions, strict=True)):
-                own = scored[item]
-                if answer < 0 or ended[item] or (own is not None and not own[answer]):
+            for row, (item, position) in enumerate(zip(items, step.positions, strict=True)):
+                mask = scored[item]
+                if position < 0 or ended[item] or (mask is not None and not mask[position]):
                     outputs[row] = NOTHING
             if not layout.feeds_back:  # otherwise the decoder stops at the end
                 ended[items] |= outputs == layout.end
             steps = self._numbered(step, states[items], reads[items], outputs)
-            states[items], reads[items] = steps.after, step.state.read.reshape(reads[items].shape)
-            self._met.update(dict.fromkeys(row.tobytes() for row in np.column_stack(steps)))
+            states[items], reads[items] = (
+                steps.next_states,
+                step.state.read.reshape(reads[items].shape),
+            )
+            self._steps.update(dict.fromkeys(row.tobytes() for row in np.column_stack(steps)))
 
         with contextlib.suppress(OutOfTime):
             if layout.consecutive:
@@ -347,25 +338,28 @@ class Recorder:
     def _numbered(
         self, step: DecodingStep, states: Ids, vectors: Array, outputs: Ids
     ) -> RecordedSteps:
-        """A step of N strings, with its states and vectors by their numbers.
+        """A step of N strings, with numbers of states and vectors.
 
         Args:
             step: as the decoder shows it.
             states: [N] before it.
             vectors: [N, reads, m] read before it.
-            outputs: [N] that count; `NOTHING` for others.
+            outputs: [N]; `NOTHING` where they are not scored.
         """
         network, ends = self.network, self.network.ends
-        done = network.outcome(step.state, step.logits)
-        self.undecided += int(done.undecided.sum())
-        self.signals += done.signals.size
+        outcome = network.outcome(step.state, step.logits)
+        self.undecided += int(outcome.undecided.sum())
+        self.signals += outcome.signals.size
         reads = np.zeros(vectors.shape[:2], np.int64)
-        for place, end in enumerate(ends.reads):
-            reads[:, place] = self.pushed[end // 2].add(vectors[:, place])
-        pushed = np.full(done.pushed.shape[:2], NOTHING)
-        for place, (signal, end) in enumerate(ends.pushes):
-            rows = done.signals[:, signal] == 1
-            pushed[rows, place] = self.pushed[end // 2].add(done.pushed[rows, place])
-        inputs = np.where(step.ids < 0, network.nothing, step.ids)
-        signals, after = network.effective(done.signals, reads), self.states.add(done.states)
-        return RecordedSteps(states, inputs, reads, signals, outputs, pushed, after)
+        for index, end in enumerate(ends.reads):
+            reads[:, index] = self.pushed[end // 2].add(vectors[:, index])
+        pushed = np.full(outcome.pushed.shape[:2], NOTHING)
+        for index, (signal, end) in enumerate(ends.pushes):
+            rows = outcome.signals[:, signal] == 1
+            pushed[rows, index] = self.pushed[end // 2].add(outcome.pushed[rows, index])
+        inputs = np.where(step.ids < 0, network.no_input, step.ids)
+        signals, states_after = (
+            network.effective(outcome.signals, reads),
+            self.states.add(outcome.states),
+        )
+        return RecordedSteps(states, inputs, reads, signals, outputs, pushed, states_after)

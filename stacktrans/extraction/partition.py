@@ -1,8 +1,7 @@
-"""Partitions of states, symbols and pushed vectors into classes, and of steps by these.
+"""Partitions of states, inputs and pushed vectors into classes, and of steps by these.
 
-Steps are equivalent if all that they depend on is of the same classes. A memory of which nothing is
-relevant that is read is not relevant either, whatever is done with it. At the end are functions of
-values of steps, [N], in groups of equivalent steps.
+Steps are equivalent if all relevant components of their observations are of the same classes. A
+memory is irrelevant, whatever is done with it, if nothing that is read of it is relevant.
 """
 
 from __future__ import annotations
@@ -17,26 +16,27 @@ from stacktrans.kernels import Array
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET
 
-REMEMBERED = 2000
-"""How many vectors without evidence are compared with."""
-FEW_SYMBOLS = 8
-"""Up to how many symbols of a part of a string are apart from the beginning."""
-ROOM = 2**62
-"""Up to where keys are counted."""
+MOST_EXAMPLES = 2000
+"""The most members of a class whose nearest neighbours are found."""
+FEW_INPUTS = 8
+"""The most inputs of a section of a string that are in classes of their own from the beginning."""
+LARGEST_KEY = 2**62
+"""The bound of keys of steps."""
 
 
 class Experiment(NamedTuple):
-    """What was tried to split a class.
+    """An experiment that split a class: the network does different things with its members.
 
     Attributes:
-        column: what is done that tells its parts apart; `NOTHING` if only neighbours do.
-        place: where members were tried, in
-        context: [places] this step.
-        origins: where in strings those were pushed that it tells something of; None if of all.
+        column: of the action that differs; `NOTHING` if only nearest neighbours tell.
+        component: of the observation in which members were put.
+        context: [components] the rest of the observation.
+        origins: the sections of strings in which vectors are pushed that it is conclusive for;
+            None if for all.
     """
 
     column: int
-    place: int
+    component: int
     context: Ids
     origins: Ids | None = None
 
@@ -45,239 +45,257 @@ NO_EXPERIMENT = Experiment(NOTHING, NOTHING, np.zeros(0, np.int64))
 
 
 class Split(NamedTuple):
-    """How a class was split.
+    """A split of a class, an inner node of a discrimination tree (Isberner, Howar & Steffen 2014).
 
     Attributes:
-        own: the class.
-        experiment: what was tried.
-        values: what was done with those of each of
-        classes: its parts.
-        examples: [n] some members, and
+        parent: the class that was split.
+        experiment: the experiment.
+        values: its different results.
+        classes: the part of each result.
+        examples: [n] some members.
         parts: [n] their parts.
-        apart: the class of members of other origins, if there are any.
+        inconclusive: the class of members of other origins; `NOTHING` if there are none.
     """
 
-    own: int
+    parent: int
     experiment: Experiment
     values: Ids
     classes: Ids
     examples: Ids
     parts: Ids
-    apart: int
+    inconclusive: int
 
 
 class Classes:
-    """The classes of some vectors or symbols.
+    """A partition of vectors or inputs into classes.
 
     Args:
         of: [N] the class of each.
-        vectors: themselves; None for symbols.
+        vectors: the vectors; None for inputs.
 
     Attributes:
         of: [N] the class of each.
-        vectors: themselves; None for symbols.
-        sure: [N] whether there is evidence for it.
-        met: [N] whether there ever was.
-        count: how many classes there are.
-        splits: how classes were split, in order.
-        joined: of classes that became part of another, that one.
+        vectors: the vectors; None for inputs.
+        known: [N] whether there is evidence for it.
+        observed: [N] whether there ever was.
+        count: the number of classes, those that were merged included.
+        splits: the splits of classes, in order.
+        merged: the class that each merged class became part of.
     """
 
     def __init__(self, of: Ids, vectors: Vectors | None) -> None:
         self.of, self.vectors = of, vectors
-        self.sure, self.met = np.ones(len(of), np.bool_), np.zeros(len(of), np.bool_)
+        self.known, self.observed = np.ones(len(of), np.bool_), np.zeros(len(of), np.bool_)
         self.count = int(of.max(initial=0)) + 1
         self.splits: list[Split] = []
-        self.joined: dict[int, int] = {}
+        self.merged: dict[int, int] = {}
         self._final_splits: list[dict[int, int]] = []
 
     @property
-    def there(self) -> list[int]:
-        """The classes that anything is of."""
-        found: list[int] = np.unique(self.of).tolist()
-        return found
+    def labels(self) -> list[int]:
+        """The classes that have members."""
+        labels: list[int] = np.unique(self.of).tolist()
+        return labels
 
-    def known(self, numbers: Ids) -> Ids:
-        """The classes of some that there is evidence for; `NOTHING` for others."""
-        return np.where((numbers >= 0) & self.sure[numbers], self.of[numbers], NOTHING)
+    def of_known(self, numbers: Ids) -> Ids:
+        """The classes of those for which there is evidence; `NOTHING` for others."""
+        return np.where((numbers >= 0) & self.known[numbers], self.of[numbers], NOTHING)
 
     def separability(self, numbers: Ids, values: Ids) -> float:
-        """How well vectors, [n], tell values, [n]: the mean share that the nearest other tells."""
+        """How well vectors [n] predict values [n]: the mean accuracy of the nearest neighbour."""
         assert self.vectors is not None
         apart = distances(vectors := self.vectors.of(numbers), vectors)
         np.fill_diagonal(apart, np.inf)
         right = values[apart.argmin(axis=1)] == values
-        return float(np.mean([right[values == each].mean() for each in np.unique(values)]))
+        return float(np.mean([right[values == value].mean() for value in np.unique(values)]))
 
     def split(
         self,
         numbers: Ids,
         values: Ids,
         others: Ids,
-        likely: Ids,
+        guesses: Ids,
         experiment: Experiment = NO_EXPERIMENT,
-        lasting: bool = False,
-        apart: Ids | None = None,
+        final: bool = False,
+        inconclusive: Ids | None = None,
     ) -> bool:
-        """Split a class by the values of its members; whether that splits it.
+        """Split a class by the values of its members; return whether it has several.
 
         Args:
             numbers: members for which there is evidence.
-            values: theirs.
+            values: of these members.
             others: the other members.
-            likely: what their values may be; of vectors, those that none of the first has do not
-                count.
-            experiment: what told values.
-            lasting: whether its parts are kept apart.
-            apart: members of which the values tell nothing: they become a class of their own.
+            guesses: of their values; vectors whose guess no member confirms go with their nearest
+                neighbours.
+            experiment: whose results the values are.
+            final: whether the parts are never merged.
+            inconclusive: members for which there are no values, which become a class of their own.
         """
-        own = int(self.of[numbers[0]])
+        parent = int(self.of[numbers[0]])
         if self.vectors is None:
-            numbers, values = np.append(numbers, others), np.append(values, likely)
-            others, likely = others[:0], likely[:0]
+            numbers, values = np.append(numbers, others), np.append(values, guesses)
+            others, guesses = others[:0], guesses[:0]
         different, counts = np.unique(values, return_counts=True)
         if len(different) < 2:
             return False
         ranked = np.argsort(-counts, kind="stable")
-        fresh = np.empty(len(ranked), np.int64)
-        fresh[ranked] = np.append(own, self.count + np.arange(len(ranked) - 1))
+        parts = np.empty(len(ranked), np.int64)
+        parts[ranked] = np.append(parent, self.count + np.arange(len(ranked) - 1))
         self.count += len(ranked) - 1
-        classes = fresh[np.searchsorted(different, values)]
-        self.of[numbers] = classes
-        some = np.linspace(0, len(numbers) - 1, min(len(numbers), REMEMBERED)).astype(np.int64)
-        away = NOTHING if apart is None else self.count
-        self.splits.append(
-            Split(own, experiment, different, fresh, numbers[some], classes[some], away)
-        )
-        found = np.minimum(np.searchsorted(different, likely), len(different) - 1)
-        known = different[found] == likely
-        self.of[others[known]] = fresh[found[known]]
+        labels = parts[np.searchsorted(different, values)]
+        self.of[numbers] = labels
+        some = np.linspace(0, len(numbers) - 1, min(len(numbers), MOST_EXAMPLES)).astype(np.int64)
+        examples = numbers[some], labels[some]
+        rest = NOTHING if inconclusive is None else self.count
+        self.splits.append(Split(parent, experiment, different, parts, *examples, rest))
+        indices, known = lookup(different, guesses)
+        self.of[others[known]] = parts[indices[known]]
         if len(left := others[~known]) and self.vectors is not None:
-            vectors = self.vectors.of(left), self.vectors.of(numbers[some])
-            self.of[left] = classes[some][nearest(*vectors)]
-        self.met[numbers] = True
-        self.sure[others] = self.met[others] & known
-        if apart is not None:
-            self.of[apart], self.count = away, self.count + 1
-            self.sure[apart] &= self.met[apart]
-            fresh = np.append(fresh, away)
-        for kept in self._final_splits:
-            if own in kept:
-                kept.update(dict.fromkeys(fresh.tolist(), kept[own]))
-        if lasting:
-            self._final_splits.append({each: each for each in fresh.tolist()})
+            vectors = self.vectors.of(left), self.vectors.of(examples[0])
+            self.of[left] = examples[1][nearest(*vectors)]
+        self.observed[numbers] = True
+        self.known[others] = self.observed[others] & known
+        if inconclusive is not None:
+            self.of[inconclusive], self.count = rest, self.count + 1
+            self.known[inconclusive] &= self.observed[inconclusive]
+            parts = np.append(parts, rest)
+        for part_of in self._final_splits:
+            if parent in part_of:
+                part_of.update(dict.fromkeys(parts.tolist(), part_of[parent]))
+        if final:
+            self._final_splits.append({part: part for part in parts.tolist()})
         return True
 
-    def value_of(self, own: int, column: int) -> int:
-        """What is done with members of a class by which it was split last; `NOTHING` if it is new.
-
-        Args:
-            own: the class.
-            column: which of the things done.
-        """
+    def value_of(self, label: int, column: int) -> int:
+        """The value of an action by which a class was split last; `NOTHING` if it was not."""
         for split in reversed(self.splits):
-            if split.experiment.column == column != NOTHING and own in split.classes:
-                return int(split.values[split.classes == own][0])
+            if split.experiment.column == column != NOTHING and label in split.classes:
+                return int(split.values[split.classes == label][0])
         return NOTHING
 
-    def join(self, one: int, other: int) -> None:
+    def merge(self, one: int, other: int) -> None:
         """Make two classes one."""
         self.of[self.of == other] = one
-        self.joined[other] = one
+        self.merged[other] = one
 
-    def now(self, classes: Ids) -> Ids:
-        """[n] what classes have become by joining them."""
-        found = classes.copy()
-        while (joined := np.isin(found, [*self.joined])).any():
-            found[joined] = [self.joined[each] for each in found[joined].tolist()]
-        return found
+    def current(self, labels: Ids) -> Ids:
+        """[n] the classes that classes have become by merging them."""
+        current = labels.copy()
+        while (merged := np.isin(current, [*self.merged])).any():
+            current[merged] = [self.merged[label] for label in current[merged].tolist()]
+        return current
 
-    def were_split(self, one: int, other: int) -> bool:
-        """Whether two classes have been split for good."""
-        pairs = ((kept.get(one), kept.get(other)) for kept in self._final_splits)
+    def finally_split(self, one: int, other: int) -> bool:
+        """Whether two classes come from different parts of a final split."""
+        pairs = ((part_of.get(one), part_of.get(other)) for part_of in self._final_splits)
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
+class Groups(NamedTuple):
+    """Groups of equivalent steps.
+
+    Attributes:
+        firsts: the first step of each.
+        of: [N] the group of each step.
+    """
+
+    firsts: Ids
+    of: Ids
+
+    def counts(self, values: Ids, rows: Mask | slice = slice(None)) -> tuple[Ids, Ids]:
+        """The steps of each group with its most frequent value, and all that have a value.
+
+        Args:
+            values: [N] of steps; `NOTHING` for none.
+            rows: the steps that count.
+        """
+        values, groups = values[rows], self.of[rows]
+        known = values != NOTHING
+        size = int(values.max(initial=0)) + 1
+        pairs, counts = np.unique(groups[known] * size + values[known], return_counts=True)
+        most, total = np.zeros((2, len(self.firsts)), np.int64)
+        np.maximum.at(most, pairs // size, counts)
+        np.add.at(total, pairs // size, counts)
+        return most, total
+
+    def inconsistent(self, values: Ids, tolerance: float = 0.0, margin: float = 0.0) -> Ids:
+        """The groups with different values, but for a share of their steps, and some more."""
+        most, total = self.counts(values)
+        return np.flatnonzero(total - most > tolerance * total + margin)
+
+
 class Partition:
-    """The classes of what was met in the runs of a network, and which steps they make equivalent.
+    """The classes of all that was recorded of a network, and the steps that they make equivalent.
+
+    The actions of a step are numbered by columns: signals, the output, what each push pushes, and
+    the next state.
 
     Args:
-        recorder: of the runs; after its network's deadline nothing more is made one.
+        recorder: of the steps; after its network's deadline no classes are merged.
 
     Attributes:
         deadline: that of the network.
-        steps: the steps of the runs.
+        steps: the recorded steps.
+        observations: [N, components] of steps: the input, the vector read at each end, the state.
         states: classes of states.
-        symbols: classes of the ids that are read.
-        stack_symbols: of each ring, classes of vectors; that of number 0 is what is read when it is
-            empty.
-        origins: of each ring, the part of a string in which each vector was pushed; `NOTHING` of
-            what is read when it is empty.
-        parts: which part of a string each id belongs to.
-        ends: of the rings.
-        contents: [N, places] what stands in each place of each step: the symbol, what is read from
-            each end, and the state.
-        places: what steps depend on: of each place, classes, and their numbers in each step.
-        results: what steps lead to: of each push and of the next state, classes, and
-            their numbers in each step.
-        relevant: [places] whether anything depends on what stands in each place.
-        read_rings: which ring each of the reads is of.
-        push_rings: which ring each of the pushes is of.
-        output: the column of outputs, after those of signals.
+        inputs: classes of inputs.
+        stack_symbols: of each memory, classes of pushed vectors; `EMPTY` is the class of the vector
+            that is read when it is empty.
+        origins: of each memory, the section of strings in which each vector was pushed; `NOTHING`
+            for the vector that is read when it is empty.
+        sections: of strings, that each input belongs to.
+        ends: of the memories.
+        components: of observations: the classes of each, and [N] its vectors in steps.
+        results: of each push, and the next state: classes, and [N] vectors.
+        relevant: [components] whether any action depends on them.
+        read_memories: the memory of each read.
+        push_memories: the memory of each push.
+        output: the column of outputs.
     """
 
     def __init__(self, recorder: Recorder) -> None:
         self.deadline = recorder.network.deadline
         self.steps = steps = recorder.steps()
-        self.contents = np.column_stack([steps.inputs, steps.reads, steps.states])
+        self.observations = np.column_stack([steps.inputs, steps.reads, steps.states])
         self.states = Classes(np.zeros(len(recorder.states), np.int64), recorder.states)
-        self.parts = parts_of(recorder.network)
-        self.symbols = Classes(initial_classes(self.parts), None)
+        self.sections = sections_of(recorder.network)
+        self.inputs = Classes(initial_classes(self.sections), None)
         self.ends = ends = recorder.network.ends
-        own = [
-            Classes((np.arange(len(each)) != EMPTY).astype(np.int64), each)
-            for each in recorder.pushed
+        classes = [
+            Classes((np.arange(len(vectors)) != EMPTY).astype(np.int64), vectors)
+            for vectors in recorder.pushed
         ]
-        self.stack_symbols = [own[alphabet] for alphabet in ends.alphabets]
-        self.read_rings = [end // 2 for end in ends.reads]
-        self.push_rings = [end // 2 for _, end in ends.pushes]
-        origins = [np.full(len(each), NOTHING) for each in recorder.pushed]
+        self.stack_symbols = [classes[alphabet] for alphabet in ends.alphabets]
+        self.read_memories = [end // 2 for end in ends.reads]
+        self.push_memories = [end // 2 for _, end in ends.pushes]
+        origins = [np.full(len(vectors), NOTHING) for vectors in recorder.pushed]
         self.origins = [origins[alphabet] for alphabet in ends.alphabets]
-        for ring, numbers in zip(self.push_rings, steps.pushed.T, strict=True):
-            there = numbers != NOTHING
-            self.origins[ring][numbers[there]] = self.parts[steps.inputs[there]]
-        read = [self.stack_symbols[ring] for ring in self.read_rings]
-        pushed = [self.stack_symbols[ring] for ring in self.push_rings]
-        after = [*steps.pushed.T, steps.after]
-        self.places = [*zip([self.symbols, *read, self.states], self.contents.T, strict=True)]
-        self.results = [*zip([*pushed, self.states], after, strict=True)]
-        self.relevant: Mask = np.zeros(self.contents.shape[1], np.bool_)
+        for memory, numbers in zip(self.push_memories, steps.pushed.T, strict=True):
+            pushed = numbers != NOTHING
+            self.origins[memory][numbers[pushed]] = self.sections[steps.inputs[pushed]]
+        read = [self.stack_symbols[memory] for memory in self.read_memories]
+        of_pushes = [self.stack_symbols[memory] for memory in self.push_memories]
+        tables = [self.inputs, *read, self.states]
+        self.components = [*zip(tables, self.observations.T, strict=True)]
+        vectors = [*steps.pushed.T, steps.next_states]
+        self.results = [*zip([*of_pushes, self.states], vectors, strict=True)]
+        self.relevant: Mask = np.zeros(self.observations.shape[1], np.bool_)
         self.relevant[[0, -1]] = True
         self.output: int = steps.signals.shape[1]
         used = (*ends.pops, *ends.pushes, *((signal, taken) for signal, taken, _ in ends.moves))
-        self._rings = {signal: end // 2 for signal, end in used}
+        self._memories = {signal: end // 2 for signal, end in used}
 
-    def ring_relevant(self, ring: int) -> bool:
-        """Whether anything depends on what a ring holds."""
-        relevant = zip(self.read_rings, self.relevant[1:-1], strict=True)
-        return any(
-            own and self.stack_symbols[read] is self.stack_symbols[ring] for read, own in relevant
-        )
+    def memory_relevant(self, memory: int) -> bool:
+        """Whether any action depends on the contents of a memory."""
+        reads = zip(self.read_memories, self.relevant[1:-1], strict=True)
+        classes = self.stack_symbols[memory]
+        return any(relevant and self.stack_symbols[read] is classes for read, relevant in reads)
 
     def _signal_relevant(self, signal: int) -> bool:
-        """Whether anything depends on a signal: one of buffers, or of a ring that is relevant."""
+        """Whether a signal is one of the buffers, or of a relevant memory."""
         if signal >= len(self.ends.signal_names):
             return True
-        return signal in self._rings and self.ring_relevant(self._rings[signal])
-
-    def usual(self, values: Ids) -> Ids:
-        """[N] things that are done; `NOTHING` where most equivalent steps do something else."""
-        firsts, groups = self.groups()
-        found = values.copy()
-        for group in divided(values, groups, len(firsts)).tolist():
-            rows = np.flatnonzero((groups == group) & (values != NOTHING))
-            found[rows[values[rows] != np.bincount(values[rows]).argmax()]] = NOTHING
-        return found
+        return signal in self._memories and self.memory_relevant(self._memories[signal])
 
     @property
     def direct(self) -> list[int]:
@@ -286,77 +304,80 @@ class Partition:
 
     @property
     def later(self) -> list[int]:
-        """The columns of the relevant pushed vectors, and of the next state."""
-        relevant = [*map(self.ring_relevant, self.push_rings), True]
-        return [self.output + 1 + place for place in np.flatnonzero(relevant).tolist()]
+        """The columns of relevant pushed vectors, and of the next state."""
+        relevant = [*map(self.memory_relevant, self.push_memories), True]
+        return [self.output + 1 + index for index in np.flatnonzero(relevant).tolist()]
 
     def values(self, column: int) -> Ids:
-        """[N] one of the things that are done: signals, output, stack symbols pushed, next state.
-
-        A signal that is not relevant is `NOTHING`.
-        """
+        """[N] the values of an action; `NOTHING` where it is irrelevant or unknown."""
         if column < self.output:
             return np.where(self._signal_relevant(column), self.steps.signals[:, column], NOTHING)
         if column == self.output:
             return self.steps.outputs
         classes, numbers = self.results[column - self.output - 1]
-        return classes.known(numbers)
+        return classes.of_known(numbers)
 
-    def groups(self, without: int = NOTHING) -> tuple[Ids, Ids]:
-        """Groups of equivalent steps: the first step of each, and the group of each step.
+    def usual_values(self, column: int) -> Ids:
+        """[N] the values of an action; `NOTHING` where most equivalent steps have another."""
+        groups, values = self.groups(), self.values(column)
+        usual = values.copy()
+        for group in groups.inconsistent(values).tolist():
+            rows = np.flatnonzero((groups.of == group) & (values != NOTHING))
+            usual[rows[values[rows] != np.bincount(values[rows]).argmax()]] = NOTHING
+        return usual
 
-        What stands in the place `without` does not count.
-        """
-        keys, room = np.zeros(len(self.steps.inputs), np.int64), 1
-        for place in np.flatnonzero(self.relevant).tolist():
-            classes, numbers = self.places[place]
-            if place == without or classes.count == 1:
+    def groups(self, without: int = NOTHING) -> Groups:
+        """The groups of equivalent steps, where one component counts as irrelevant."""
+        keys, size = np.zeros(len(self.steps.inputs), np.int64), 1
+        for component in np.flatnonzero(self.relevant).tolist():
+            classes, numbers = self.components[component]
+            if component == without or classes.count == 1:
                 continue
-            if room * classes.count >= ROOM:
+            if size * classes.count >= LARGEST_KEY:
                 keys = np.unique(keys, return_inverse=True)[1].reshape(-1)
-                room = len(keys)
+                size = len(keys)
             keys = keys * classes.count + classes.of[numbers]
-            room *= classes.count
+            size *= classes.count
         _, firsts, groups = np.unique(keys, return_index=True, return_inverse=True)
-        return firsts, groups.reshape(-1)
+        return Groups(firsts, groups.reshape(-1))
 
-    def name(self, column: int, row: int) -> tuple[int, ...]:
-        """What tells conflicts apart: what is done, and what is relevant in a step of theirs."""
-        own = [int(classes.of[numbers[row]]) for classes, numbers in self.places]
-        return (column, *np.where(self.relevant, own, NOTHING).tolist())
+    def conflict_name(self, column: int, row: int) -> tuple[int, ...]:
+        """The action of a conflict, and the classes of the relevant components of a step."""
+        classes = [int(classes.of[numbers[row]]) for classes, numbers in self.components]
+        return (column, *np.where(self.relevant, classes, NOTHING).tolist())
 
-    def propagate(self, groups: Ids, count: int) -> bool:
-        """Have what nothing is known of be like what other equivalent steps lead to.
+    def propagate(self, groups: Groups) -> bool:
+        """Let unknown results be those of equivalent steps; return whether any was unknown.
 
-        Where several symbols are in one class still, only what is likely anyway is taken for known.
+        Where inputs are not split yet, only guesses that agree with these steps become known.
         """
         changed = False
-        single = (np.bincount(self.symbols.of) == 1)[self.symbols.of[self.steps.inputs]]
+        single = (np.bincount(self.inputs.of) == 1)[self.inputs.of[self.steps.inputs]]
         for classes, numbers in self.results:
-            values = classes.known(numbers)
-            known, common = values != NOTHING, np.full(count, NOTHING)
-            common[groups[known]] = values[known]
-            common[divided(values, groups, count)] = NOTHING
-            agreed = common[groups]
-            likely = (numbers >= 0) & ~known & (agreed != NOTHING)
-            rows = np.flatnonzero(likely & (single | (classes.of[numbers] == agreed)))
+            values = classes.of_known(numbers)
+            known, common = values != NOTHING, np.full(len(groups.firsts), NOTHING)
+            common[groups.of[known]] = values[known]
+            common[groups.inconsistent(values)] = NOTHING
+            agreed = common[groups.of]
+            unknown = (numbers >= 0) & ~known & (agreed != NOTHING)
+            rows = np.flatnonzero(unknown & (single | (classes.of[numbers] == agreed)))
             classes.of[numbers[rows]] = agreed[rows]
-            classes.sure[numbers[rows]] = True
+            classes.known[numbers[rows]] = True
             changed |= len(rows) > 0
         return changed
 
     def confirm(self) -> bool:
-        """Count as evidence for a class that in its place another one has other things done."""
+        """Make classes known that differ in an action from others; return whether any was not."""
         changed = False
-        for place in np.flatnonzero(self.relevant)[1:].tolist():
-            classes, numbers = self.places[place]
-            firsts, groups = self.groups(without=place)
-            differing = np.zeros(len(firsts), np.bool_)
+        for component in np.flatnonzero(self.relevant)[1:].tolist():
+            classes, numbers = self.components[component]
+            groups = self.groups(without=component)
+            differing = np.zeros(len(groups.firsts), np.bool_)
             for column in (*self.direct, *self.later):
-                differing[divided(self.values(column), groups, len(firsts))] = True
-            met = np.unique(numbers[differing[groups]])
-            changed |= not classes.sure[met].all()
-            classes.sure[met] = True
+                differing[groups.inconsistent(self.values(column))] = True
+            evident = np.unique(numbers[differing[groups.of]])
+            changed |= not classes.known[evident].all()
+            classes.known[evident] = True
         return changed
 
     def merge(
@@ -366,20 +387,23 @@ class Partition:
         fewer: int | None = None,
         evident: bool = False,
     ) -> bool:
-        """Make one of each pair of classes if nothing contradicts it; whether any was made one.
+        """Merge pairs of classes unless conflicts arise; return whether any was merged.
 
-        If there have to be `fewer` contradictions about one of the things that are done, there may
-        not be more about others, lest these split what is made one. It can be asked about
-        what is `evident` alone: see `count_conflicts`.
+        Args:
+            classes: of which they are.
+            pairs: classes.
+            fewer: the column of an action whose conflicts have to become fewer, where no other
+                action may have more of them, which would split the classes again; None for none.
+            evident: whether guesses do not count; see `count_conflicts`.
         """
         before, merged = self.count_conflicts(evident), False
         for one, other in pairs:
             if self.deadline.over():
                 break
-            if fewer is not None and classes.were_split(one, other):
+            if fewer is not None and classes.finally_split(one, other):
                 continue
-            held = classes.of.copy()
-            classes.join(one, other)
+            saved = classes.of.copy()
+            classes.merge(one, other)
             after = self.count_conflicts(evident)
             if fewer is None:
                 worse = sum(after.values()) > sum(before.values())
@@ -387,40 +411,45 @@ class Partition:
                 more = any(after[column] > before[column] for column in after)
                 worse = more or after[fewer] == before[fewer]
             if worse:
-                classes.of = held
-                del classes.joined[other]
+                classes.of = saved
+                del classes.merged[other]
             else:
                 before, merged = after, True
         return merged
 
     def count_conflicts(self, evident: bool = False) -> dict[int, int]:
-        """How many steps do otherwise than most equivalent ones, by each of the things done.
+        """The number of steps that contradict most equivalent ones, by the column of the action.
 
-        If only what is `evident` counts, signals and outputs do, in steps in which nothing is read
-        whose class is a guess.
+        If only what is `evident` counts, these are signals and outputs of steps in which no vector
+        is read whose class is a guess.
         """
         columns = self.direct if evident else [*self.direct, *self.later]
         rows: Mask = np.ones(len(self.steps.inputs), np.bool_)
-        for place in np.flatnonzero(self.relevant)[1:-1].tolist() if evident else ():
-            classes, numbers = self.places[place]
-            rows &= classes.met[numbers] | (numbers == EMPTY)
-        firsts, groups = self.groups()
-        found = {}
+        for component in np.flatnonzero(self.relevant)[1:-1].tolist() if evident else ():
+            classes, numbers = self.components[component]
+            rows &= classes.observed[numbers] | (numbers == EMPTY)
+        groups, conflicts = self.groups(), {}
         for column in columns:
-            most, total = counted(self.values(column)[rows], groups[rows], len(firsts))
-            found[column] = int((total - most).sum())
-        return found
+            most, total = groups.counts(self.values(column), rows)
+            conflicts[column] = int((total - most).sum())
+        return conflicts
+
+
+def lookup(values: Ids, wanted: Ids) -> tuple[Ids, Mask]:
+    """[n] the indices of wanted values among some in order, and whether they are among them."""
+    indices = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
+    return indices, values[indices] == wanted
 
 
 def distances(ones: Array, others: Array) -> Array:
-    """[n, m] the squares of distances of vectors [n, D] from others [m, D]."""
+    """[n, m] the squared distances of vectors [n, D] from others [m, D]."""
     squares = (ones * ones).sum(axis=1)[:, None] + (others * others).sum(axis=1)
-    found: Array = squares - 2 * ones @ others.T
-    return found
+    squared: Array = squares - 2 * ones @ others.T
+    return squared
 
 
 def nearest(ones: Array, others: Array) -> Ids:
-    """[n] which of the vectors [m, D] is nearest to each of some [n, D]."""
+    """[n] the nearest of the vectors [m, D] to each of some [n, D]."""
     parts = [
         distances(ones[first : first + AT_ONCE], others).argmin(axis=1)
         for first in range(0, len(ones), AT_ONCE)
@@ -428,44 +457,28 @@ def nearest(ones: Array, others: Array) -> Ids:
     return np.concatenate(parts)
 
 
-def parts_of(network: Network) -> Ids:
-    """[inputs] which part of a string each id belongs to; sources, blanks and no input are one."""
+def sections_of(network: Network) -> Ids:
+    """[inputs] the section of strings of each; sources, blanks and no input are one section."""
     numbers, layout = {BEGIN: 2, SEPARATOR: 3, TARGET: 4}, network.layout
-    sections, counts = zip(*layout.sections, strict=True)
-    parts = np.ones(network.nothing + 1, np.int64)
-    parts[: layout.inputs] = np.repeat([numbers.get(each, 1) for each in sections], counts)
-    return parts
+    names, counts = zip(*layout.sections, strict=True)
+    sections = np.ones(network.no_input + 1, np.int64)
+    sections[: layout.inputs] = np.repeat([numbers.get(name, 1) for name in names], counts)
+    return sections
 
 
-def initial_classes(parts: Ids) -> Ids:
-    """Classes of symbols by their parts of strings; those of a part with few are apart at once."""
-    sizes = np.bincount(parts)[parts]
-    alone = parts.max() + 1 + np.arange(len(parts))
-    classes: Ids = np.unique(np.where(sizes <= FEW_SYMBOLS, alone, parts), return_inverse=True)[1]
+def initial_classes(sections: Ids) -> Ids:
+    """Classes of inputs: sections, and single inputs of small sections."""
+    sizes = np.bincount(sections)[sections]
+    single = sections.max() + 1 + np.arange(len(sections))
+    labels = np.where(sizes <= FEW_INPUTS, single, sections)
+    classes: Ids = np.unique(labels, return_inverse=True)[1]
     return classes.reshape(-1)
 
 
-def usual_values(numbers: Ids, values: Ids) -> Ids:
-    """The value that each different number, in order, has most often."""
+def modes(numbers: Ids, values: Ids) -> Ids:
+    """The most frequent value of each different number, in order."""
     pairs, counts = np.unique(np.column_stack([numbers, values]), axis=0, return_counts=True)
     order = np.lexsort([-counts, pairs[:, 0]])
     _, first = np.unique(pairs[order, 0], return_index=True)
-    usual: Ids = pairs[order][first, 1]
-    return usual
-
-
-def divided(values: Ids, groups: Ids, count: int, tolerance: float = 0.0, few: float = 0.0) -> Ids:
-    """The groups that have different values, but for a share of steps, and a few more."""
-    most, total = counted(values, groups, count)
-    return np.flatnonzero(total - most > tolerance * total + few)
-
-
-def counted(values: Ids, groups: Ids, count: int) -> tuple[Ids, Ids]:
-    """How many steps of each group have its commonest value, and how many any."""
-    known = values != NOTHING
-    room = int(values.max(initial=0)) + 1
-    pairs, counts = np.unique(groups[known] * room + values[known], return_counts=True)
-    most, total = np.zeros((2, count), np.int64)
-    np.maximum.at(most, pairs // room, counts)
-    np.add.at(total, pairs // room, counts)
-    return most, total
+    values_of: Ids = pairs[order][first, 1]
+    return values_of

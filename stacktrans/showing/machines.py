@@ -8,7 +8,7 @@ from stacktrans.automata.machine import Edge, Machine
 from stacktrans.automata.rules import ranges
 from stacktrans.automata.words import actions, condition, conditions, entry_name, state_names
 from stacktrans.common.visible import counted, visible
-from stacktrans.extraction.extracting import Extracted
+from stacktrans.extraction.learner import Extraction
 from stacktrans.showing.tables import Column, Table
 
 RADIUS, ACROSS, DOWN, MARGIN = 30, 190, 150, 40
@@ -51,28 +51,28 @@ def rules_table(machine: Machine) -> Table:
     return table
 
 
-def agreement_table(extracted: Extracted) -> Table:
+def agreement_table(extraction: Extraction) -> Table:
     """How far machine and network agree, by strings."""
     table = Table(Column("strings", left=True), "number", "same answer")
-    for each in extracted.agreement:
+    for each in extraction.agreement:
         table.add_row(*each)
     return table
 
 
-def card(extracted: Extracted, source: str) -> str:
+def card(extraction: Extraction, source: str) -> str:
     """What a machine is, in Markdown: its rules, and how far it agrees with its model.
 
     Args:
-        extracted: the machine.
+        extraction: the machine, and how far it agrees.
         source: what the model was called that it was extracted from.
     """
-    machine = extracted.machine
+    machine = extraction.machine
     rules = "\n".join(
         f"| {number} | {_cell(when)} | {_cell(done)} |"
         for number, when, done in _numbered_rules(machine)
     )
     agreement = "\n".join(
-        f"| {each.what} | {each.strings} | {each.agreeing} |" for each in extracted.agreement
+        f"| {each.what} | {each.strings} | {each.agreeing} |" for each in extraction.agreement
     )
     return f"""# A machine for {machine.task}
 

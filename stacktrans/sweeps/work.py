@@ -272,10 +272,11 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
 
 def _has_a_machine(checkpoint: "Checkpoint", count: int, lengths: Lengths) -> float:
     """1 if a machine that answers every string as the model does can be extracted, else 0."""
-    from stacktrans.extraction.extracting import compared_with, extract
+    from stacktrans.extraction.learner import Learner, compare
     from stacktrans.extraction.network import CannotExtract
 
     try:
-        return float(compared_with(checkpoint, extract(checkpoint), count, lengths).whole)
+        extraction = compare(checkpoint, Learner(checkpoint).learn(), count, lengths)
+        return float(extraction.counterexample is None)
     except CannotExtract:
         return 0.0

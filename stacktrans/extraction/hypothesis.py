@@ -1,0 +1,543 @@
+"""Hypotheses: the rules of a machine, from the classes of a consistent partition.
+
+Inputs, outputs and stack symbols are named after symbols of the task, so that one rule can cover
+all of them. An input has the symbol that it is written as, whether it is read of a source or of an
+answer, and so has an output. A stack symbol has the symbol of the inputs at which it is pushed, or
+else of the outputs that are written when it is read.
+
+Entries of a family begin as one sort. Steps that are equivalent up to sorts should do the same,
+which may be to write or push the symbol that is read. Where they do not, the entries that deviate
+become a sort of their own, or a rule compares two symbols. In the end rules are generalised as far
+as all recorded steps allow.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from stacktrans.automata.machine import Machine
+from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
+from stacktrans.extraction.network import EMPTY, GRACE, NOTHING
+from stacktrans.extraction.partition import Classes, Partition
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.layout import SOURCE, TARGET
+
+MOST_COMPARED = 12
+"""The most states or stack symbols that are compared with one another."""
+MOSTLY = 0.9
+"""The share of a stack symbol's steps that have to be of one symbol."""
+ANYTHING = None
+"""The terms of an irrelevant action: any would do."""
+Terms = frozenset[Term] | None
+MOST_ROUNDS = 2000
+"""The most rounds in which sorts are split."""
+
+
+def build_hypothesis(checkpoint: Checkpoint, partition: Partition) -> Machine:
+    """The machine of a consistent partition; raises `OutOfTime` if there is no time for its rules.
+
+    Its states and stack symbols are the classes of states and pushed vectors. Those that nothing
+    distinguishes any more are merged first.
+    """
+    names = _named(checkpoint, partition)
+    return replace(names.machine, rules=tuple(_RuleLearner(partition, names).learn()))
+
+
+class _Naming(NamedTuple):
+    """The entries that classes become.
+
+    Attributes:
+        machine: the machine, without rules.
+        stack_symbols: of each memory, the stack symbol of each class of its vectors.
+        states: the state of each class of states; the first is the initial one.
+    """
+
+    machine: Machine
+    stack_symbols: list[Ids]
+    states: Ids
+
+
+def _named(checkpoint: Checkpoint, partition: Partition) -> _Naming:
+    """Name all classes, merging those that nothing distinguishes."""
+    task, layout = checkpoint.task, checkpoint.layout
+    symbols = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
+    index = {symbol: number for number, symbol in enumerate(symbols)}
+    source = Family("symbol", tuple(index[symbol] for symbol in task.source.symbols))
+    target = Family("symbol", tuple(index[symbol] for symbol in task.target.symbols))
+    read = {SOURCE: source, TARGET: target._replace(name="written symbol")}
+    families = [read.get(section) or Family(section) for section, _ in layout.sections]
+    families += [Family("nothing")] * bool(checkpoint.config.model.buffers)
+    inputs = SymbolTable(tuple(families))
+    outputs = SymbolTable((target, *[Family("end")] * (layout.outputs > len(task.target))))
+    if 1 < len(labels := partition.states.labels) <= MOST_COMPARED:
+        partition.merge(partition.states, itertools.combinations(labels, 2))
+    tables: list[SymbolTable] = []
+    numbers: list[Ids] = []
+    for memory, classes in enumerate(partition.stack_symbols):
+        if (alphabet := partition.ends.alphabets[memory]) != memory:
+            table, of_classes = tables[alphabet], numbers[alphabet]
+        elif partition.memory_relevant(memory):
+            known = _symbols_of_classes(partition, memory, inputs, outputs)
+            partition.merge(classes, _candidate_pairs(classes, known))
+            known = _symbols_of_classes(partition, memory, inputs, outputs)
+            table, of_classes = _stack_symbols(classes, known)
+        else:
+            table, of_classes = SymbolTable((Family("empty"),)), np.zeros(classes.count, np.int64)
+        tables.append(table)
+        numbers.append(of_classes)
+    first = int(partition.states.of[0])
+    order = [first, *(label for label in partition.states.labels if label != first)]
+    of_states = np.zeros(partition.states.count, np.int64)
+    of_states[order] = np.arange(len(order))
+    machine = Machine(
+        **checkpoint.machine_attributes,
+        symbols=symbols,
+        inputs=inputs,
+        outputs=outputs,
+        stack_symbols=tuple(tables),
+        states=SymbolTable(tuple(Family(f"q{number}") for number in range(len(order)))),
+        rules=(),
+    )
+    return _Naming(machine, numbers, of_states)
+
+
+def _candidate_pairs(classes: Classes, symbols: dict[int, int]) -> Iterator[tuple[int, int]]:
+    """Pairs of classes to merge: those of the same symbol, and all, or those of none, if few."""
+    labels = [label for label in classes.labels if label != EMPTY]
+    others = [label for label in labels if label not in symbols]
+    by_symbol: dict[int, list[int]] = {}
+    for label in sorted(symbols, key=lambda label: -int((classes.of == label).sum())):
+        by_symbol.setdefault(symbols[label], []).append(label)
+    few = [group for group in (others, labels) if len(group) <= MOST_COMPARED]
+    for group in (*by_symbol.values(), *few):
+        yield from itertools.combinations(group, 2)
+
+
+def _entry_symbols(table: SymbolTable) -> Ids:
+    """The symbol of each entry; -1 for none."""
+    return np.array([NOTHING if symbol is None else symbol for _, symbol in table.entries])
+
+
+def _entry_families(table: SymbolTable) -> Ids:
+    return np.array([family for family, _ in table.entries])
+
+
+def _symbols_of_classes(
+    partition: Partition, memory: int, inputs: SymbolTable, outputs: SymbolTable
+) -> dict[int, int]:
+    """The symbols of classes of vectors, by inputs at which they are pushed, or else by outputs."""
+    steps, classes = partition.steps, partition.stack_symbols[memory]
+    alphabets = partition.ends.alphabets
+    none = np.zeros((0, 2), np.int64)
+    pushed, read = [none], [none]
+    for numbers, pushed_on in zip(steps.pushed.T, partition.push_memories, strict=True):
+        if alphabets[pushed_on] == memory:
+            rows = classes.of_known(numbers) != NOTHING
+            symbols = _entry_symbols(inputs)[steps.inputs[rows]]
+            pushed.append(np.column_stack([classes.of[numbers[rows]], symbols]))
+    rows = steps.outputs != NOTHING
+    for end, (numbers, read_of) in enumerate(
+        zip(steps.reads.T, partition.read_memories, strict=True)
+    ):
+        if alphabets[read_of] == memory and partition.relevant[1 + end]:
+            symbols = _entry_symbols(outputs)[steps.outputs[rows]]
+            read.append(np.column_stack([classes.of[numbers[rows]], symbols]))
+    found: dict[int, int] = {}
+    for votes in (np.concatenate(pushed), np.concatenate(read)):
+        for label in classes.labels:
+            own = votes[votes[:, 0] == label, 1]
+            if label != EMPTY and label not in found and len(own):
+                counts = np.bincount(own + 1)
+                best = int(counts.argmax())
+                if best and counts[best] >= MOSTLY * len(own):
+                    found[label] = best - 1
+    return found
+
+
+def _stack_symbols(classes: Classes, symbols: dict[int, int]) -> tuple[SymbolTable, Ids]:
+    """Families of stack symbols, the most frequent of a symbol first, and those of classes."""
+    sizes = np.bincount(classes.of, minlength=classes.count)
+    members: list[dict[int, int]] = []
+    for label in sorted(symbols, key=lambda label: -sizes[label]):
+        symbol = symbols[label]
+        if all(symbol in family for family in members):
+            members.append({})
+        next(family for family in members if symbol not in family)[symbol] = label
+    families, order = [Family("empty")], [EMPTY]
+    for number, family in enumerate(members, start=1):
+        name = "symbol" if number == 1 else f"symbol {number}"
+        families.append(Family(name, tuple(sorted(family))))
+        order += [family[symbol] for symbol in sorted(family)]
+    marks = [label for label in classes.labels if label != EMPTY and label not in symbols]
+    families += [Family(f"mark {number}") for number in range(1, len(marks) + 1)]
+    order += marks
+    numbers = np.zeros(classes.count, np.int64)
+    numbers[order] = np.arange(len(order))
+    return SymbolTable(tuple(families)), numbers
+
+
+@dataclass
+class _Action:
+    """A part of what steps do: a signal, the output, a pushed stack symbol or the next state.
+
+    Attributes:
+        values: [N] what is done; `NOTHING` where it is irrelevant or unknown.
+        likely: [N] the same, guesses included.
+        table: of the values; None for signals.
+        needed: whether a machine needs a value even where it is irrelevant.
+    """
+
+    values: Ids
+    likely: Ids
+    table: SymbolTable | None
+    needed: bool = True
+
+
+def _actions(partition: Partition, names: _Naming) -> list[_Action]:
+    """All actions: signals, the output, pushed stack symbols and the next state."""
+    machine, actions = names.machine, list[_Action]()
+    for column in range(partition.output + 1):
+        values, output = partition.usual_values(column), column == partition.output
+        actions.append(_Action(values, values, machine.outputs if output else None, not output))
+    entries = [
+        (names.stack_symbols[memory], machine.stack_symbols[memory])
+        for memory in partition.push_memories
+    ]
+    entries.append((names.states, machine.states))
+    columns = zip(partition.results, entries, strict=True)
+    for column, ((classes, vectors), (numbers, table)) in enumerate(columns, partition.output + 1):
+        values = likely = np.full(len(vectors), NOTHING)
+        if column in partition.later:
+            known = partition.usual_values(column) != NOTHING
+            likely = np.where(vectors == NOTHING, NOTHING, numbers[classes.of[vectors]])
+            values = np.where(known, likely, NOTHING)
+        actions.append(_Action(values, likely, table))
+    return actions
+
+
+@dataclass
+class _Group:
+    """Steps that are equivalent up to sorts.
+
+    Attributes:
+        key: the sort of each component, then whether compared symbols are equal.
+        rows: the steps.
+        symbols: of each component, its symbols in these steps.
+        terms: of each action, all terms that are right in these steps.
+    """
+
+    key: tuple[int, ...]
+    rows: Ids
+    symbols: list[frozenset[int]]
+    terms: list[Terms]
+
+
+class _RuleLearner:
+    """A learner of the rules of a partition.
+
+    Args:
+        partition: of the steps; after its deadline sorts are not split any further.
+        names: the entries that its classes become.
+
+    Attributes:
+        tables: of the components of observations.
+        observations: [N, components] of the different steps.
+        counts: [N] how often each step was recorded.
+        actions: what is done in each step.
+        sorts: for each component, the sort of each entry.
+        pairs: components whose symbols are compared.
+        push_signals: the signal of each push.
+    """
+
+    def __init__(self, partition: Partition, names: _Naming) -> None:
+        self.deadline, steps = partition.deadline, partition.steps
+        reads = [
+            names.stack_symbols[memory][partition.stack_symbols[memory].of[steps.reads[:, end]]]
+            * partition.relevant[1 + end]
+            for end, memory in enumerate(partition.read_memories)
+        ]
+        states = names.states[partition.states.of[steps.states]]
+        actions = _actions(partition, names)
+        columns = [column for action in actions for column in (action.values, action.likely)]
+        table = np.column_stack([steps.inputs, *reads, states, *columns])
+        table, self.counts = np.unique(table, axis=0, return_counts=True)
+        self.tables = names.machine.components
+        self.observations, done = np.split(table, [len(self.tables)], axis=1)
+        self.actions = [
+            replace(action, values=values, likely=likely)
+            for action, values, likely in zip(actions, done.T[::2], done.T[1::2], strict=True)
+        ]
+        components = zip(self.tables, self.observations.T, strict=True)
+        self._symbols = [_entry_symbols(table)[column] for table, column in components]
+        self.sorts = [_entry_families(table) for table in self.tables]
+        self.pairs: list[tuple[int, int]] = []
+        self._split_in_round = set[tuple[int, int]]()  # components and sorts
+        self.push_signals = [signal for signal, _ in partition.ends.pushes]
+
+    def learn(self) -> list[Rule]:
+        """The rules, the most general first; raises `OutOfTime`."""
+        for _ in range(MOST_ROUNDS):
+            groups = self._groups()
+            if self.deadline.over() or not self._split_sorts(groups):
+                break
+        return [*_Generalisation(self, groups).rules()]
+
+    def _equal(self, one: int, other: int, rows: Ids | slice) -> Mask:
+        """[n] whether two components have the same symbol, in some steps or in all."""
+        symbols, others = self._symbols[one][rows], self._symbols[other][rows]
+        equal: Mask = (symbols == others) & (symbols != NOTHING)
+        return equal
+
+    def _groups(self) -> list[_Group]:
+        columns = [own[column] for own, column in zip(self.sorts, self.observations.T, strict=True)]
+        columns += [self._equal(*pair, slice(None)) for pair in self.pairs]
+        keys, groups = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
+        order = np.argsort(groups.reshape(-1), kind="stable")
+        ends = np.cumsum(np.bincount(groups.reshape(-1)))[:-1]
+        return [
+            _Group(
+                tuple(key),
+                rows,
+                [frozenset(symbols[rows].tolist()) for symbols in self._symbols],
+                [self._terms(action, rows) for action in self.actions],
+            )
+            for key, rows in zip(keys.tolist(), np.split(order, ends), strict=True)
+        ]
+
+    def _terms(self, action: _Action, rows: Ids) -> Terms:
+        """All terms that are right in some steps; none if there is no such term."""
+        self.deadline.check(GRACE)
+        candidates = self.candidates(action, rows)
+        if not candidates:
+            return ANYTHING
+        return frozenset(term for term, right in candidates if right.all())
+
+    def candidates(
+        self, action: _Action, rows: Ids, likely: bool = False
+    ) -> list[tuple[Term, Mask]]:
+        """Terms, each with the steps in which it is right; none if nothing is known."""
+        values = (action.likely if likely else action.values)[rows]
+        relevant = values != NOTHING
+        if not relevant.any():
+            return []
+        usual = int(np.bincount(values[relevant]).argmax())
+        candidates = [(Term(CONSTANT, usual), ~relevant | (values == usual))]
+        if action.table is None:
+            return candidates
+        symbols, families = _entry_symbols(action.table), _entry_families(action.table)
+        family = int(np.bincount(families[values[relevant]]).argmax())
+        members = action.table.families[family].symbols
+        if members is None:
+            return candidates
+        for component, of_component in enumerate(self._symbols):
+            wanted = of_component[rows]
+            right = (symbols[values] == wanted) & (families[values] == family) & (wanted != NOTHING)
+            may = ~relevant
+            if action.needed:
+                may &= np.isin(wanted, members)
+            candidates.append((Term(component, family), may | right))
+        return candidates
+
+    def _split_sorts(self, groups: Sequence[_Group]) -> bool:
+        """Split a sort of each component where equivalent steps deviate; whether any was split."""
+        self._split_in_round = set()
+        for group in groups:
+            if self.deadline.over():
+                break
+            actions = zip(self.actions, group.terms, strict=True)
+            action = next((action for action, terms in actions if terms == frozenset()), None)
+            if action:
+                self._split_by(group, action)
+        return bool(self._split_in_round)
+
+    def _split_by(self, group: _Group, action: _Action) -> None:
+        """Split a sort to explain the steps that deviate from the best term of an action."""
+        candidates = self.candidates(action, group.rows)
+        _, right = max(candidates, key=lambda candidate: int(candidate[1].sum()))
+        best: tuple[float, int, Ids] | None = None
+        first: tuple[int, Ids] | None = None
+        for component, sorts in enumerate(self.sorts):
+            column = self.observations[group.rows, component]
+            entries = np.unique(column)
+            if len(entries) < 2:
+                continue
+            wrong = np.bincount(column[~right], minlength=len(sorts))
+            first = first or (component, np.array([wrong.argmax()]))
+            wrong = wrong[entries]
+            total = np.bincount(column, minlength=len(sorts))[entries]
+            explained = float(np.maximum(wrong, total - wrong).sum() / len(column))
+            deviating = entries[2 * wrong > total]
+            if 0 < len(deviating) < len(entries) and (best is None or explained > best[0] + 1e-9):
+                best = explained, component, deviating
+        pair = self._deciding_pair(group, right)
+        if pair is not None and (best is None or best[0] < 1):
+            self.pairs.append(pair)
+            self._split_in_round.add((-1, -1))
+        elif best:
+            self._split_off(*best[1:])
+        elif first:  # a single entry, of a step that deviates
+            self._split_off(*first)
+
+    def _split_off(self, component: int, entries: Ids) -> None:
+        """Make a sort of some entries, unless their sort was split in this round."""
+        sorts = self.sorts[component]
+        sort = int(sorts[entries[0]])
+        if (component, sort) not in self._split_in_round:
+            sorts[entries] = sorts.max() + 1
+        self._split_in_round.add((component, sort))
+
+    def _deciding_pair(self, group: _Group, right: Mask) -> tuple[int, int] | None:
+        """Two components with equal symbols in just those steps that deviate, or that do not."""
+        for pair in itertools.combinations(range(len(self._symbols)), 2):
+            equal = self._equal(*pair, group.rows)
+            decides = (equal == right).all() or (equal != right).all()
+            if pair not in self.pairs and decides and 0 < equal.sum() < len(equal):
+                return pair
+        return None
+
+
+class _Generalisation:
+    """A generalisation of groups of steps to rules.
+
+    Args:
+        learner: of the groups.
+        groups: of steps.
+    """
+
+    def __init__(self, learner: _RuleLearner, groups: Sequence[_Group]) -> None:
+        self._learner, self._groups = learner, groups
+        self._keys = np.array([group.key for group in groups])
+        self._covered: Mask = np.zeros(len(groups), np.bool_)
+
+    def rules(self) -> Iterator[Rule]:
+        """Rules for all groups, those of the most steps first."""
+        actions, counts = self._learner.actions, self._learner.counts
+        weights = [int(counts[group.rows].sum()) for group in self._groups]
+        for index in sorted(range(len(weights)), key=lambda index: -weights[index]):
+            if self._covered[index]:
+                continue
+            when: list[set[int] | None] = [{part} for part in self._groups[index].key]
+            matching, terms = self._generalise(when, index)
+            self._covered |= matching
+            rows = np.concatenate([group.rows for group in self._matched(matching)])
+            chosen = [
+                _preferred(of_action) if of_action else self._best(action, rows)
+                for action, of_action in zip(actions, terms, strict=True)
+            ]
+            yield self._rule(when, chosen)
+
+    def _matched(self, matching: Mask) -> list[_Group]:
+        return [self._groups[index] for index in np.flatnonzero(matching).tolist()]
+
+    def _best(self, action: _Action, rows: Ids) -> Term | None:
+        """The term that is right in most steps, guesses included."""
+        candidates = self._learner.candidates(action, rows, likely=True)
+        best = max(candidates, key=lambda candidate: int(candidate[1].sum()), default=None)
+        return best and best[0]
+
+    def _generalise(self, when: list[set[int] | None], index: int) -> tuple[Mask, list[Terms]]:
+        """Drop and widen the conditions of a rule as far as possible, beginning with one group.
+
+        Args:
+            when: the sorts of the group, which become those of the rule.
+            index: of the group; groups that are covered already do not restrict the rule.
+
+        Returns:
+            the groups that the rule covers, and its terms.
+        """
+        matching: Mask = np.zeros(len(self._groups), np.bool_)
+        matching[index] = True
+        terms, count = self._groups[index].terms, len(self._learner.tables)
+        for component in [*range(count, len(when)), *range(1, count), 0]:
+            for wider in self._wider(component, when):
+                self._learner.deadline.check(GRACE)
+                covered = self._matching([*when[:component], wider, *when[component + 1 :]])
+                more = (covered & ~matching & ~self._covered).any()
+                if not more and self._needs_evidence(component, when[component], wider):
+                    continue
+                common = self._common_terms(terms, self._matched(covered))
+                if common is not None:
+                    when[component], matching, terms = wider, covered, common
+                    if wider is None:
+                        break
+        return matching, terms
+
+    def _matching(self, when: Sequence[set[int] | None]) -> Mask:
+        """[groups] which of them a rule covers."""
+        matching: Mask = np.ones(len(self._keys), np.bool_)
+        for column, sorts in zip(self._keys.T, when, strict=True):
+            if sorts is not None:
+                matching &= np.isin(column, [*sorts])
+        return matching
+
+    def _needs_evidence(
+        self, component: int, sorts: set[int] | None, wider: set[int] | None
+    ) -> bool:
+        """Whether a wider condition holds of another input, or of a memory that may be empty."""
+        reads = 0 < component < len(self._learner.sorts) - 1
+        added = (wider or set()) - (sorts or set())
+        return component == 0 or (reads and added == {self._learner.sorts[component][EMPTY]})
+
+    def _common_terms(self, terms: Sequence[Terms], groups: Sequence[_Group]) -> list[Terms] | None:
+        """The terms that groups have in common; None if an action has none."""
+        result: list[Terms] = []
+        for index, action in enumerate(self._learner.actions):
+            every = (terms[index], *(group.terms[index] for group in groups))
+            known = [of_group for of_group in every if of_group is not ANYTHING]
+            common = frozenset.intersection(*known) if known else ANYTHING
+            if common and action.needed and (table := action.table):
+                common = frozenset(
+                    term
+                    for term in common
+                    if all(_is_defined(term, table, group) for group in groups)
+                )
+            if common == frozenset():
+                return None
+            result.append(common)
+        return result
+
+    def _wider(self, component: int, when: Sequence[set[int] | None]) -> Iterator[set[int] | None]:
+        """Wider conditions on a component: none at all, or one more sort."""
+        yield None
+        for sort in np.unique(self._keys[:, component]).tolist():
+            sorts = when[component]
+            if sorts is not None and sort not in sorts:
+                yield sorts | {sort}
+
+    def _rule(self, when: Sequence[set[int] | None], chosen: Sequence[Term | None]) -> Rule:
+        learner = self._learner
+        entries = [
+            None if own is None else frozenset(np.flatnonzero(np.isin(sorts, [*own])).tolist())
+            for own, sorts in zip(when, learner.sorts, strict=False)
+        ]
+        equal = tuple(
+            (*pair, bool(next(iter(own))))
+            for pair, own in zip(learner.pairs, when[len(entries) :], strict=True)
+            if own is not None
+        )
+        count = len([action for action in learner.actions if action.table is None])
+        signals = tuple(0 if term is None else term.entry for term in chosen[:count])
+        output, *pushed, next_state = chosen[count:]
+        terms = tuple(
+            term if signals[signal] else None
+            for signal, term in zip(learner.push_signals, pushed, strict=True)
+        )
+        return Rule(tuple(entries), equal, signals, output, terms, next_state or Term(CONSTANT, 0))
+
+
+def _preferred(terms: frozenset[Term]) -> Term:
+    """The simplest term: a component of the observation, or else a constant."""
+    return min(terms, key=lambda term: (term.component == CONSTANT, *term))
+
+
+def _is_defined(term: Term, table: SymbolTable, group: _Group) -> bool:
+    """Whether a term has a value in all steps of a group."""
+    if term.component == CONSTANT:
+        return True
+    return group.symbols[term.component] <= frozenset(table.families[term.entry].symbols or ())

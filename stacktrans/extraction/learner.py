@@ -1,0 +1,319 @@
+"""Extraction of a machine from a discrete network by partition refinement and counterexamples.
+
+As in active learning (Angluin 1987), hypotheses are tested for equivalence, and learned again from
+counterexamples. Here the network answers not only queries: its states and the vectors in its
+memories can be observed, so that a hypothesis is a partition of them, as for recurrent networks
+without memory (Omlin & Giles 1996).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from stacktrans.automata.machine import Machine
+from stacktrans.common.ends import Ends
+from stacktrans.extraction.hypothesis import build_hypothesis
+from stacktrans.extraction.network import GRACE, CannotExtract, Deadline, Network, Recorder
+from stacktrans.extraction.queries import (
+    LARGE_ALPHABET,
+    Query,
+    answers_of,
+    counterexamples,
+    random_queries,
+    short_queries,
+)
+from stacktrans.extraction.refinement import Refinement
+from stacktrans.model.ablation import ablate_signals
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.tasks.base import Lengths, NoSuchLength
+
+GRID = 1 / 256
+"""The spacing of the grid to which vectors are rounded, so that equal ones are recorded once."""
+TOLERANCES = (0.02, 0.02, 0.02, 0.01, 0.003, 0.0, 0.0)
+"""Of each round, the share of steps that may contradict equivalent ones."""
+OBSERVED, TESTED = 60, 100
+"""Random strings of the training lengths that are observed and tested; of the test lengths half."""
+OBSERVED_PER_SYMBOL = 2
+"""Further strings of the training lengths for each symbol of a large alphabet."""
+SECONDS = 60
+"""The time limit of learning."""
+PATIENCE = 2
+"""The rounds without an improvement after which learning ends."""
+AT_ONCE, BLOCK = 100, 250
+"""The strings that are tested at once, and of those of `compare`."""
+ABLATION_BLOCK = 50
+"""The strings that a model without a memory answers before its answers are compared."""
+PROCESSED = 40
+"""The most counterexamples that are processed in a round."""
+LEAST_AGREEMENT = 0.5
+"""The share of equal answers below which there is no machine."""
+SEED = 1 << 20
+"""The first random seed of the strings of `compare`, none of which is observed."""
+
+
+class Agreement(NamedTuple):
+    """Agreement of a machine with its network.
+
+    Attributes:
+        what: on which strings.
+        strings: their number.
+        agreeing: the number of those to which both give the same answer.
+    """
+
+    what: str
+    strings: int
+    agreeing: int
+
+
+@dataclass(frozen=True)
+class Extraction:
+    """A machine, and how it was learned.
+
+    Attributes:
+        machine: the best hypothesis.
+        agreement: with the network, on strings that were not observed, and on all short ones.
+        counterexample: the shortest string with different answers; None if none is known.
+        observed: the number of strings that it was learned from.
+        rounds: the number of hypotheses.
+        undecided: the share of the network's signals that are far from 0 and from 1.
+        seconds: the time that it took.
+    """
+
+    machine: Machine
+    agreement: tuple[Agreement, ...]
+    counterexample: str | None
+    observed: int
+    rounds: int
+    undecided: float
+    seconds: float
+
+
+def extract(checkpoint: Checkpoint, seconds: float = SECONDS) -> Machine:
+    """The machine that a model is when its signals are made 0 or 1.
+
+    Args:
+        checkpoint: of the model.
+        seconds: the time limit of learning.
+
+    Raises:
+        CannotExtract: it is no machine, or none was found; the message gives the reason.
+        StacktransError: its numbers overflow.
+    """
+    return Learner(checkpoint, seconds).learn().machine
+
+
+def compare(
+    checkpoint: Checkpoint, extraction: Extraction, count: int, lengths: Lengths
+) -> Extraction:
+    """Add the agreement on random strings, uniformly of some lengths.
+
+    Raises:
+        NoSuchLength: the task has no string of such a length.
+    """
+    check_lengths(checkpoint, lengths)
+    network, wrong = checkpoint.predictor.discretised(), list[Query]()
+    for first in range(0, count, BLOCK):
+        size = min(BLOCK, count - first)
+        queries = random_queries(checkpoint, lengths, size, SEED + first, "uniform")
+        wrong += counterexamples(checkpoint, network, extraction.machine, queries)
+    known, shortest = extraction.counterexample, min(wrong, key=_length, default=None)
+    if shortest and (known is None or _length(shortest) < len(checkpoint.task.source.split(known))):
+        known = _source_text(checkpoint, shortest)
+    more = Agreement(f"random of length {lengths}, uniformly", count, count - len(wrong))
+    return replace(extraction, agreement=(*extraction.agreement, more), counterexample=known)
+
+
+def check_lengths(checkpoint: Checkpoint, lengths: Lengths) -> None:
+    """Raise `NoSuchLength` if the task has no string of some lengths."""
+    if not random_queries(checkpoint, lengths, 1, SEED, "uniform"):
+        raise NoSuchLength(f"the task has no strings of length {lengths}")
+
+
+def without_needless_memories(
+    checkpoint: Checkpoint, ends: Ends, queries: Sequence[Query]
+) -> Checkpoint:
+    """The model without memories that no answer depends on, the last memory first.
+
+    A memory that is pushed to and popped for no reason makes steps differ that are equivalent in
+    all other respects, and more of them the more cells it has.
+
+    Args:
+        checkpoint: of the model.
+        ends: of its memory.
+        queries: those whose answers have to stay the same, the most instructive first.
+    """
+    firsts = range(0, len(queries), ABLATION_BLOCK)
+    parts = [queries[first : first + ABLATION_BLOCK] for first in firsts]
+    right = [answers_of(checkpoint, checkpoint.predictor.discretised(), part) for part in parts]
+    for memory in sorted(set(ends.alphabets), reverse=True):
+        pushes = [signal for signal, end in ends.pushes if ends.alphabets[end // 2] == memory]
+        ablated = ablate_signals(checkpoint, pushes)
+        model = ablated.predictor.discretised()
+        if all(
+            None not in answers and answers_of(ablated, model, part) == answers
+            for part, answers in zip(parts, right, strict=True)
+        ):
+            checkpoint = ablated
+    return checkpoint
+
+
+def _length(query: Query) -> int:
+    return len(query.ids)
+
+
+def _source_text(checkpoint: Checkpoint, query: Query) -> str:
+    source = checkpoint.task.source
+    return source.join(source.decode(query.ids))
+
+
+class Learner:
+    """A learner of the machine of a model.
+
+    Args:
+        checkpoint: of the model.
+        seconds: the time limit of learning.
+        log: is called with a line about each round.
+
+    Raises:
+        CannotExtract: the model is not one of which a machine could be learned.
+    """
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        seconds: float = SECONDS,
+        log: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self._checkpoint, self._log = checkpoint, log
+        self._deadline = Deadline(seconds)
+        self._hard = checkpoint.predictor.discretised()
+        self._short = short_queries(checkpoint)
+        ranges = checkpoint.config.task.ranges
+        self._ranges = (ranges.train, ranges.test)
+        ends = Network(checkpoint, self._deadline).ends
+        instructive = self._as_trained(self._queries(seed=1)[::-1])
+        simpler = without_needless_memories(checkpoint, ends, instructive)
+        self._recorder = Recorder(Network(simpler, self._deadline), GRID)
+
+    def learn(self) -> Extraction:
+        """Learn hypotheses until one is right, there is no progress, or no time left.
+
+        Raises:
+            CannotExtract: no machine was found; the message gives the reason.
+            StacktransError: numbers of the network overflow.
+        """
+        self._observe_first()
+        best, fewest, worse = None, -1, 0
+        for number, tolerance in enumerate(TOLERANCES, start=1):
+            try:
+                partition = Refinement(self._recorder, tolerance).until_consistent()
+                hypothesis = build_hypothesis(self._checkpoint, partition)
+            except CannotExtract:
+                if best is None:
+                    raise
+                break
+            best = best or hypothesis
+            queries = self._queries(seed=number + 1)
+            tested, wrong = self._test_equivalence(hypothesis, queries, GRACE)
+            if tested < len(queries):
+                break
+            self._log(f"round {number}: {len(hypothesis.rules)} rules, {len(wrong)} strings differ")
+            worse += 1
+            if fewest < 0 or len(wrong) < fewest:
+                best, fewest, worse = hypothesis, len(wrong), 0
+            instructive = self._as_trained(wrong)
+            if not instructive or worse == PATIENCE or self._deadline.over():
+                break
+            self._process_counterexamples(instructive)
+        assert best is not None
+        return self._evaluated(best, number)
+
+    def _observe_first(self) -> None:
+        """Observe all short strings and random ones; raises `OutOfTime`."""
+        if self._ranges[0].shortest <= self._short.longest:
+            self._observe(self._as_trained(self._short.queries))
+        symbols = len(self._checkpoint.task.source)
+        more = OBSERVED_PER_SYMBOL * symbols if symbols > LARGE_ALPHABET else 0
+        for queries in self._random((OBSERVED + more, OBSERVED // 2), seed=1):
+            self._observe(queries)
+        self._deadline.check()
+
+    def _observe(self, queries: Sequence[Query]) -> None:
+        """Run the network on strings, and record what each step depends on and does."""
+        self._recorder.run([query.ids for query in queries], [query.scored for query in queries])
+
+    def _test_equivalence(
+        self, machine: Machine, queries: Sequence[Query], grace: float, least: int = 0
+    ) -> tuple[int, list[Query]]:
+        """Compare the answers of machine and network, an approximate equivalence query.
+
+        Returns:
+            the number of strings that there was time for, `least` at least, and counterexamples.
+        """
+        wrong: list[Query] = []
+        for first in range(0, len(queries), AT_ONCE):
+            if first >= least and self._deadline.over(grace):
+                return first, wrong
+            part = queries[first : first + AT_ONCE]
+            wrong += counterexamples(self._checkpoint, self._hard, machine, part)
+        return len(queries), wrong
+
+    def _process_counterexamples(self, wrong: Sequence[Query]) -> None:
+        """Observe some counterexamples, so that the next hypothesis is consistent with them."""
+        some = np.linspace(0, len(wrong) - 1, min(len(wrong), PROCESSED))
+        self._observe([wrong[index] for index in some.astype(int).tolist()])
+
+    def _as_trained(self, queries: Sequence[Query]) -> list[Query]:
+        """The queries that are not much shorter than the training strings.
+
+        The answers of a network to shorter ones may be arbitrary.
+        """
+        shortest = min(self._ranges[0].shortest, self._short.longest - 1)
+        return [query for query in queries if _length(query) >= shortest]
+
+    def _queries(self, seed: int) -> list[Query]:
+        random = self._random((TESTED, TESTED // 2), seed)
+        return [*self._short.queries, *itertools.chain(*random)]
+
+    def _random(self, counts: tuple[int, int], seed: int) -> Iterator[list[Query]]:
+        """Random strings of the training lengths, and of the test lengths."""
+        for lengths, count in zip(self._ranges, counts, strict=True):
+            yield random_queries(self._checkpoint, lengths, count, seed)
+
+    def _evaluated(self, machine: Machine, rounds: int) -> Extraction:
+        """The machine with its agreement on new strings; raises `CannotExtract`."""
+        short, files = self._short, self._checkpoint.task.file_parameters
+        few = short.symbols < len(self._checkpoint.task.source)
+        of_few = f"over {short.symbols} symbols " if few else ""
+        drawn = self._random((2 * TESTED, 2 * (TESTED // 2)), seed=0)
+        sets = [(f"all {of_few}up to length {short.longest}", short.queries)]
+        which = "those in the files" if files else "random"
+        sets += zip((f"{which} of length {each}" for each in self._ranges), drawn, strict=True)
+        agreement, wrong = [], list[Query]()
+        for what, queries in sets:
+            tested, differing = self._test_equivalence(machine, queries, 2 * GRACE, least=1)
+            wrong += differing
+            some = "some of " if tested < len(queries) else ""
+            if queries:  # files may have none of some lengths
+                agreement.append(Agreement(f"{some}{what}", tested, tested - len(differing)))
+        undecided = self._recorder.undecided / max(self._recorder.signals, 1)
+        tested = sum(each.strings for each in agreement)
+        overall = sum(each.agreeing for each in agreement) / max(tested, 1)
+        if overall < LEAST_AGREEMENT:
+            raise CannotExtract(
+                f"no machine found: after {rounds} rounds the best, of {machine.states.size} "
+                f"states and {len(machine.rules)} rules, gives the hard model's answer to only "
+                f"{overall:.0%} of strings; {undecided:.1%} of the signals are undecided"
+                + ("; there was no time for more" if self._deadline.over() else "")
+            )
+        shortest = min(wrong, key=_length, default=None)
+        counterexample = shortest and _source_text(self._checkpoint, shortest)
+        observed, taken = self._recorder.strings, self._deadline.taken
+        return Extraction(
+            machine, tuple(agreement), counterexample, observed, rounds, undecided, taken
+        )

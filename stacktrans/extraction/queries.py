@@ -1,0 +1,147 @@
+"""Strings that network and machine answer: all short ones of a task, and random ones.
+
+Of a stream they are rows of sequences, one after another: the first is alone, and later ones stand
+in ever longer rows, since what a sequence leaves behind can spoil the next.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stacktrans.automata.machine import Machine, Runner
+from stacktrans.common.randomness import Purpose, generator
+from stacktrans.decoding.decoder import decode, predict
+from stacktrans.decoding.model import Model
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, held_out_pairs
+from stacktrans.tasks.layout import Pair
+
+SYMBOLS_OF_SHORT = 3
+"""The symbols of short strings, of a task with a large alphabet."""
+LARGE_ALPHABET = 6
+"""The most symbols of an alphabet that is not large."""
+MOST_SHORT = 1500
+"""The most short strings, which limits their length."""
+MOST_CANDIDATES = 20_000
+"""The most strings that are generated to find short ones that the task has an answer for."""
+LONGEST_ROW = 8
+"""The most sequences of a stream in a row."""
+
+
+class Query(NamedTuple):
+    """A string that network and machine answer.
+
+    Attributes:
+        ids: the source; of a stream, all that is read.
+        scored: of each output, whether it is scored; None where all are.
+    """
+
+    ids: Ids
+    scored: Mask | None
+
+
+class ShortQueries(NamedTuple):
+    """All strings of a task up to a length, over its first symbols.
+
+    Attributes:
+        queries: the strings.
+        symbols: the number of symbols that they are made of.
+        longest: their greatest length.
+    """
+
+    queries: list[Query]
+    symbols: int
+    longest: int
+
+
+def short_queries(checkpoint: Checkpoint) -> ShortQueries:
+    """All short strings that the task has an answer for, `MOST_SHORT` at most."""
+    task = checkpoint.task
+    symbols = SYMBOLS_OF_SHORT if len(task.source) > LARGE_ALPHABET else len(task.source)
+    queries: list[Query] = []
+    candidates, longest = 0, 0
+    for length in itertools.count(1):
+        candidates += symbols**length
+        if candidates > MOST_CANDIDATES:
+            break
+        sources = itertools.product(task.source.symbols[:symbols], repeat=length)
+        pairs = (task.labelled(source) for source in sources)
+        of_length = [query_of(checkpoint, [pair]) for pair in pairs if pair]
+        if len(queries) + len(of_length) > MOST_SHORT:
+            break
+        queries += of_length
+        longest = length
+    return ShortQueries(queries, symbols, longest)
+
+
+def query_of(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Query:
+    """The query of pairs in a row, of which only a stream has several."""
+    task = checkpoint.task
+    if checkpoint.layout.consecutive:
+        ids, _, scored = checkpoint.layout.example(pairs)
+        return Query(ids, scored)
+    (pair,) = pairs
+    if task.same_length:
+        return Query(pair.source, np.array([*task.scored(task.source.decode(pair.source))]))
+    return Query(pair.source, None)
+
+
+def random_queries(
+    checkpoint: Checkpoint, lengths: Lengths, count: int, seed: int, law: LengthLaw | None = None
+) -> list[Query]:
+    """Random strings of the task of some lengths; none if it has none.
+
+    Of pairs in files they are training and test pairs, without repetition.
+    """
+    rng, task = generator(seed, Purpose.SAMPLE), checkpoint.task
+    law = law or checkpoint.config.task.law_of(lengths)
+    stream = checkpoint.layout.consecutive
+    rows = [1 + number % LONGEST_ROW if stream else 1 for number in range(count)]
+    try:
+        pairs = task.sample(rng, lengths, sum(rows), law)
+    except NoSuchLength:
+        pairs = []
+    if task.file_parameters:
+        with contextlib.suppress(NoSuchLength):
+            pairs = [*pairs, *held_out_pairs(task, lengths)[:count]]
+        distinct = {pair.source.tobytes(): pair for pair in pairs}
+        return [query_of(checkpoint, [pair]) for pair in distinct.values()]
+    remaining = iter(pairs)
+    return [query_of(checkpoint, [*itertools.islice(remaining, row)]) for row in rows if pairs]
+
+
+def answers_of(
+    checkpoint: Checkpoint, model: Model, queries: Sequence[Query]
+) -> list[tuple[int, ...] | None]:
+    """The scored symbols of a model's answer to each query, and whether it was ended.
+
+    None where a machine has no rule, or numbers overflow.
+    """
+    layout, ids = checkpoint.layout, [query.ids for query in queries]
+    if layout.consecutive:
+        masks = [query.scored for query in queries if query.scored is not None]
+        rows = (row.tolist() for row in predict(model, ids, masks, log_probs=False).symbols)
+        return [None if -1 in row else tuple(row) for row in rows]
+    answers: list[tuple[int, ...] | None] = []
+    decoded = decode(model, layout, ids, log_probs=False)
+    for query, answer in zip(queries, decoded, strict=True):
+        scored = query.scored
+        symbols = answer.target if scored is None else itertools.compress(answer.target, scored)
+        answers.append(None if answer.failed else (*symbols, answer.ended))
+    return answers
+
+
+def counterexamples(
+    checkpoint: Checkpoint, network: Model, machine: Machine, queries: Sequence[Query]
+) -> list[Query]:
+    """The queries to which machine and network give different answers, where they are scored."""
+    expected = answers_of(checkpoint, network, queries)
+    answers = answers_of(checkpoint, Runner(machine), queries)
+    triples = zip(queries, expected, answers, strict=True)
+    return [query for query, right, answer in triples if answer is None or answer != right]
