@@ -11,7 +11,7 @@ from rich.console import Console
 from soft_models import SOFT
 
 from stacktrans.common.errors import UsageError
-from stacktrans.inference.trace import SMALLEST, Held, Trace, TraceStep, trace
+from stacktrans.inference.trace import SMALLEST, StoredRow, Trace, TraceStep, trace
 from stacktrans.model import checkpoint
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.contents import Block, bar, contents_view, drawn
@@ -25,7 +25,7 @@ def followed(name: str, source: str) -> Trace:
     return trace(loaded, loaded.task.source.split(source))
 
 
-def read_by_hand(held: list[Held], from_top: bool) -> dict[int, float]:
+def read_by_hand(held: list[StoredRow], from_top: bool) -> dict[int, float]:
     """How much of each step's rows a read takes (grefenstette2015, equation 3)."""
     room, taken = 1.0, dict[int, float]()
     for row in reversed(held) if from_top else held:
@@ -152,7 +152,7 @@ def held_for_ever(count: int) -> Trace:
             reads={"top": []},
             held=float(number),
             tops={},
-            contents={"stack": [Held(symbols[at], at + 1, 1.0) for at in range(number)]},
+            contents={"stack": [StoredRow(symbols[at], at + 1, 1.0) for at in range(number)]},
         )
         for number in range(1, count + 1)
     ]

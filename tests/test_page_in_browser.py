@@ -11,7 +11,7 @@ from command_line import run
 from test_contents import CONFIG, held_for_ever
 from test_page import HOSTILE, SOURCE, shown
 
-from stacktrans.inference.trace import CellRow, Held, ReadShare, Trace, TraceStep
+from stacktrans.inference.trace import CellRow, ReadShare, StoredRow, Trace, TraceStep
 from stacktrans.showing.page import Shown, page_of, step_words
 
 
@@ -213,7 +213,7 @@ def hostile() -> Trace:
             probability=0.5,
             signals={name: 0.5},
             reads={name: [ReadShare(symbol, step.step, 0.5)]},
-            contents={name: [Held(symbol, step.step, 1.0)]},
+            contents={name: [StoredRow(symbol, step.step, 1.0)]},
         )
         for step, symbol in zip(trace.steps, HOSTILE, strict=True)
     ]

@@ -12,7 +12,7 @@ from command_line import run
 from PIL import Image, ImageColor, ImageSequence
 from soft_models import SOFT
 
-from stacktrans.inference.trace import Held, ReadShare, Trace, TraceStep
+from stacktrans.inference.trace import ReadShare, StoredRow, Trace, TraceStep
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.contents import Block
 from stacktrans.showing.plots import COLOURS, Placed, animate_trace, colours_of, fullest, panels_of
@@ -145,7 +145,7 @@ def test_pictures_show_what_the_memory_holds(tmp_path: Path) -> None:
 
 
 def test_blocks_are_as_high_as_their_strengths(tmp_path: Path) -> None:
-    held = [Held("a", 1, 0.25), Held("b", 2, 0.5)]
+    held = [StoredRow("a", 1, 0.25), StoredRow("b", 2, 0.5)]
     steps = [replace(step_of(1, "a", 1.0), contents={"stack": each}) for each in (held[:1], held)]
     assert panels_of(trace_of(*steps))["stack"] == [
         Placed(Block(0.25, "a", 1), 0, 0.0),
@@ -194,7 +194,7 @@ def test_animations_have_a_picture_for_each_step(model: Path, tmp_path: Path) ->
 
 
 def test_an_animation_shows_what_is_on_the_memory(tmp_path: Path) -> None:
-    held = [Held("a", 1, 1.0), Held("b", 2, 0.5)]
+    held = [StoredRow("a", 1, 1.0), StoredRow("b", 2, 0.5)]
     steps = [
         replace(step_of(1, "ab"[len(each) - 1], 1.0), contents={"queue": each})
         for each in (held[:1], held)
@@ -223,7 +223,7 @@ def drawn_height(picture: Image.Image, colour: tuple[int, ...]) -> int:
 
 
 def test_the_colours_of_an_animation_are_those_of_its_fullest_step() -> None:
-    held = [Held("a", 1, 1.0), Held("b", 2, 0.5)]
+    held = [StoredRow("a", 1, 1.0), StoredRow("b", 2, 0.5)]
     steps = [replace(step_of(1, "a", 1.0), contents={"queue": each}) for each in (held, held[:1])]
     assert (fullest(steps), fullest(steps[::-1])) == (0, 1)
 

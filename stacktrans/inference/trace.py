@@ -1,4 +1,4 @@
-"""What a transducer did at each step, as data."""
+"""Traces: inputs, outputs, signals and memory contents of a model, step by step."""
 
 import itertools
 import json
@@ -21,21 +21,21 @@ from stacktrans.tasks.base import NotASource, mask_unscored
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
 _MARKS = {sections.BEGIN: [BEGIN], sections.SEPARATOR: [SEPARATOR], sections.BLANK: [END]}
-"""How inputs that are no symbols are shown."""
+"""The written form of inputs that are not symbols."""
 NOTHING = ""
-"""Read where there is no input left."""
+"""The input of a step that reads nothing."""
 SMALLEST = 0.005
-"""What has less weight or probability is left out."""
+"""The smallest weight or probability in a trace."""
 
 
 @dataclass(frozen=True)
 class ReadShare:
-    """One row's share in a read.
+    """The share of a row in what is read from a memory.
 
     Attributes:
-        symbol: the symbol being read when the row was pushed.
-        step: the step, from 1, that pushed it; in a buffer, the number of the symbol.
-        weight: its weight in the read.
+        symbol: the input of the step that pushed the row.
+        step: that step, from 1; in a buffer, the number of the symbol.
+        weight: the weight of the row in the read.
     """
 
     symbol: str
@@ -44,13 +44,13 @@ class ReadShare:
 
 
 @dataclass(frozen=True)
-class Held:
-    """A row that a memory holds.
+class StoredRow:
+    """A row in a memory with strengths.
 
     Attributes:
-        symbol: the symbol being read when it was pushed.
-        step: the step, from 1, that pushed it.
-        strength: its strength, `SMALLEST` or more.
+        symbol: the input of the step that pushed the row.
+        step: that step, from 1.
+        strength: the strength of the row, at least `SMALLEST`.
     """
 
     symbol: str
@@ -62,13 +62,13 @@ class Held:
 class CellRow:
     """The cells of a stack, from the bottom up, or of a list, from left to right.
 
-    Cells at an end are left out where they are empty.
+    Empty cells at the ends are omitted.
 
     Attributes:
-        filled: how far each is from an empty one, from 0 to 1: the mean of (x + 1) / 2 over the
-            numbers x that it holds, since an empty one holds -1.
-        values: what each holds.
-        head: which of them, from 0, is at the head of a list; None of a stack.
+        filled: distance of each cell from an empty one, from 0 to 1: the mean of (x + 1) / 2 over
+            its components x, which are -1 in an empty cell.
+        values: components of each cell.
+        head: index, from 0, of the cell at the head of a list; None for a stack.
     """
 
     filled: list[float]
@@ -82,26 +82,23 @@ class TraceStep:
 
     Attributes:
         step: number of the step, from 1.
-        input: the symbol read; of a buffered model, the one read most of, or nothing.
-        output: the most probable symbol; None while nothing is answered, or where a machine has no
-            output.
-        probability: of the output; None where there is no output.
-        likely: the probability of each output, where it is at least `SMALLEST`.
-        signals: strength of each signal.
-        pushed: for each end, stack or list, the vector pushed.
-        reads: for each end, the rows that the read is made of, heaviest first.
+        input: symbol read; of a buffered model, the one with the greatest share, or nothing.
+        output: most probable symbol; None before the answer, and where a machine has no output.
+        probability: probability of the output; None where there is no output.
+        likely: outputs with their probabilities, if these are at least `SMALLEST`.
+        signals: value of each signal.
+        pushed: vector pushed, for each end, stack or list.
+        reads: shares of rows in what is read, largest first, for each end.
         held: sum of all strengths in the memory after the step.
-        tops: where a memory shows cells, those that are read, for each stack, list or tape.
-        contents: of memories with strengths, the rows of each queue, stack or deque after the
-            step, bottom (or front) first; nothing, as in `lines`, unless contents were asked for.
-        lines: of memories whose cells are mixed, the cells of each stack or list after the step.
-        input_read: what was read from the input buffer, heaviest first; None without buffers.
-        input_left: sum of the strengths in the input buffer when it is read; None
-            without buffers.
-        written: the symbols of the answer that the output is part of, heaviest first; None
-            without buffers.
-        output_held: sum of the strengths in the output buffer after the step; None
-            without buffers.
+        tops: cells that are read of each stack, list or tape, for memories with cells.
+        contents: rows of each queue, stack or deque after the step, bottom (or front) first, for
+            memories with strengths; empty, as `lines`, unless contents were requested.
+        lines: cells of each stack or list after the step, for memories whose cells are mixed.
+        input_read: shares of what was read from the input buffer, largest first; None, as the
+            following three, without buffers.
+        input_left: sum of the strengths in the input buffer when it is read.
+        written: shares of the output in the symbols of the answer, largest first.
+        output_held: sum of the strengths in the output buffer after the step.
         scored: whether the output is a scored symbol of the answer.
     """
 
@@ -115,7 +112,7 @@ class TraceStep:
     reads: dict[str, list[ReadShare]]
     held: float
     tops: dict[str, list[list[float]]]
-    contents: dict[str, list[Held]] = field(default_factory=dict)
+    contents: dict[str, list[StoredRow]] = field(default_factory=dict)
     lines: dict[str, CellRow] = field(default_factory=dict)
     input_read: list[ReadShare] | None = None
     input_left: float | None = None
@@ -124,7 +121,7 @@ class TraceStep:
     scored: bool = True
 
     def by_stack(self) -> dict[str, dict[str, float]]:
-        """For each stack or list whose cells are mixed by actions, the signals that are its own."""
+        """The signals of each stack or list with actions."""
         signals = iter(self.signals.items())
         # The last two are those of the buffers, if there are any.
         of_memory = len(self.signals) - 2 * (self.input_read is not None)
@@ -134,18 +131,18 @@ class TraceStep:
 
 @dataclass(frozen=True)
 class Trace:
-    """A transducer's way through one source, step by step.
+    """The run of a transducer on one source.
 
     Attributes:
         source: as it is written.
         answer: the model's answer, as it is written.
-        marked: the same with a mark for each symbol that is not scored.
+        marked: the answer, with a mark for each symbol that is not scored.
         ended: whether the model ended its answer by itself.
-        expected: the exact answer, with a mark where it can't be known; None if the task
-            gives none.
-        why_not: why the task gives none.
-        correct: whether the answer is the exact one; None if there is none.
-        steps: each with its input and output, and the vectors pushed and read.
+        expected: the exact answer, with a mark for each symbol that is not determined; None if the
+            task gives none.
+        why_not: why the task gives no exact answer.
+        correct: whether the answer is the exact one; None without an exact answer.
+        steps: the steps of the run.
     """
 
     source: str
@@ -159,17 +156,17 @@ class Trace:
 
 
 def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> Trace:
-    """Follow a model through the symbols of a source and its own answer.
+    """Trace a model over the symbols of a source and of its own answer.
 
     Args:
         checkpoint: the model.
-        source: its symbols.
-        contents: whether steps have all that the memory holds, which takes time and room by the
+        source: the symbols of the source.
+        contents: whether steps have the memory's contents, which takes time and memory in the
             square of their number.
 
     Raises:
         UnknownSymbol: a symbol of the source is not in the alphabet.
-        NotASource: there is nothing to follow.
+        NotASource: the source is empty.
         StacktransError: the model's numbers overflow.
     """
     task = checkpoint.task
@@ -179,13 +176,15 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
         raise StacktransError(checkpoint.predictor.failure)
     written = task.target.decode(answer.target)
     scored = [*task.scored(source)] if task.same_length else [True] * len(written)
-    follow = _buffered_steps if checkpoint.config.model.buffers else _steps
-    steps = follow(checkpoint, ids, answer.target, contents)
+    steps_of = _buffered_steps if checkpoint.config.model.buffers else _steps
+    steps = steps_of(checkpoint, ids, answer.target, contents)
     if task.same_length and not checkpoint.config.model.buffers:
-        steps = [replace(step, scored=own) for step, own in zip(steps, scored, strict=True)]
+        steps = [
+            replace(step, scored=is_scored) for step, is_scored in zip(steps, scored, strict=True)
+        ]
     for step in steps:
         try:
-            # What is held follows from the signals, and there may be much of it.
+            # The contents follow from the signals, and may be large.
             json.dumps(asdict(replace(step, contents={}, lines={})), allow_nan=False)
         except ValueError:  # NaN or infinite
             raise StacktransError(f"step {step.step}: {OVERFLOW}") from None
@@ -193,8 +192,8 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
     try:
         symbols = task.answer(source)
         expected = task.target.join([symbol or UNSCORED_MARK for symbol in symbols])
-        agree = [right in (None, own) for right, own in zip(symbols, written, strict=False)]
-        correct = answer.ended and len(written) == len(symbols) and all(agree)
+        right = [known in (None, own) for known, own in zip(symbols, written, strict=False)]
+        correct = answer.ended and len(written) == len(symbols) and all(right)
     except (NotASource, UnknownSymbol) as error:
         why_not = str(error)
     return Trace(
@@ -209,13 +208,13 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
     )
 
 
-def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
-    """A trace with some of the stacks or lists alone, by their numbers from 1.
+def of_stacks(whole: Trace, numbers: Sequence[int]) -> Trace:
+    """A trace of some of the stacks or lists only, by their numbers from 1.
 
     Raises:
         UsageError: there is none with such a number.
     """
-    names = list(followed.steps[0].tops)
+    names = list(whole.steps[0].tops)
     for number in numbers:
         if not 1 <= number <= len(names):
             there_are = f"they are 1 to {len(names)}" if names else "the model has none"
@@ -223,26 +222,26 @@ def of_stacks(followed: Trace, numbers: Sequence[int]) -> Trace:
     kept = [name for number, name in enumerate(names, start=1) if number in numbers]
 
     def chosen(step: TraceStep) -> TraceStep:
-        own = step.by_stack()
+        by_stack = step.by_stack()
         return replace(
             step,
-            signals={name: value for stack in kept for name, value in own[stack].items()},
+            signals={name: value for stack in kept for name, value in by_stack[stack].items()},
             pushed={name: vector for name, vector in step.pushed.items() if name in kept},
             tops={name: cells for name, cells in step.tops.items() if name in kept},
             lines={name: line for name, line in step.lines.items() if name in kept},
         )
 
-    return replace(followed, steps=[chosen(step) for step in followed.steps])
+    return replace(whole, steps=[chosen(step) for step in whole.steps])
 
 
-class Taken(NamedTuple):
-    """A step that a model has taken.
+class ModelStep(NamedTuple):
+    """The numbers of one step of a model.
 
     Attributes:
         logits: [outputs].
         signals: [signals].
-        pushed: [pushes, m] the vectors pushed.
-        snapshot: the contents of the memory after it.
+        pushed: [pushes, m] vectors pushed.
+        snapshot: the memory after the step.
     """
 
     logits: Numbers
@@ -251,21 +250,19 @@ class Taken(NamedTuple):
     snapshot: MemorySnapshot
 
 
-def _followed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[Taken]:
-    """The steps of a model over symbols that are given."""
-    model, found = checkpoint.tracing_predictor, list[Taken]()
+def _observed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[ModelStep]:
+    """The steps of a model over given inputs."""
+    model, steps = checkpoint.tracing_predictor, list[ModelStep]()
 
     def observe(step: decoder.DecodingStep) -> None:
         logits, signals = step.logits[0], np.array(step.state.signals[0])
         if not np.isnan(signals).any():  # as after a buffered machine's answer, which has no rule
-            pushed, snapshot = (
-                model.pushed_vectors(step.state),
-                model.snapshot(step.state, contents),
-            )
-            found.append(Taken(logits, signals, np.array(pushed), snapshot))
+            pushed = np.array(model.pushed_vectors(step.state))
+            snapshot = model.snapshot(step.state, contents)
+            steps.append(ModelStep(logits, signals, pushed, snapshot))
 
     predict(model, [ids], log_probs=False, observe=observe)
-    return found
+    return steps
 
 
 def _steps(
@@ -276,23 +273,20 @@ def _steps(
     if layout.first_target is not None:
         first_answer = 1 if layout.consecutive else len(ids)
         ids = np.concatenate([ids, layout.in_reading_order(np.array(target)) + layout.first_target])
-    symbols = _shown(checkpoint, ids)
-    taken = enumerate(_followed(checkpoint, ids.astype(np.int64), contents), start=1)
-    steps = [_step(checkpoint, number, each, symbols, contents) for number, each in taken]
-    unanswered = [
-        replace(step, output=None, probability=None, likely={})
-        for step in steps[: first_answer - 1]
-    ]
-    return [*unanswered, *steps[first_answer - 1 :]]
+    symbols = _input_symbols(checkpoint, ids)
+    observed = enumerate(_observed(checkpoint, ids.astype(np.int64), contents), start=1)
+    steps = [_step(checkpoint, number, step, symbols, contents) for number, step in observed]
+    prompt, answer = steps[: first_answer - 1], steps[first_answer - 1 :]
+    return [*(replace(step, output=None, probability=None, likely={}) for step in prompt), *answer]
 
 
-def _shown(checkpoint: Checkpoint, ids: Ids) -> list[str]:
-    """How ids that are read are shown."""
+def _input_symbols(checkpoint: Checkpoint, ids: Ids) -> list[str]:
+    """The written form of inputs."""
     task = checkpoint.task
-    own = {sections.SOURCE: task.source.symbols, sections.TARGET: task.target.symbols}
-    symbols = {**own, **_MARKS}
-    shown = [symbol for section, _ in checkpoint.layout.sections for symbol in symbols[section]]
-    return [shown[index] for index in ids.astype(np.int64)]
+    alphabets = {sections.SOURCE: task.source.symbols, sections.TARGET: task.target.symbols}
+    symbols = alphabets | _MARKS
+    inputs = [symbol for section, _ in checkpoint.layout.sections for symbol in symbols[section]]
+    return [inputs[index] for index in ids.astype(np.int64)]
 
 
 def _buffered_steps(
@@ -301,46 +295,46 @@ def _buffered_steps(
     layout, buffers = checkpoint.layout, checkpoint.config.model.buffers
     assert buffers is not None
     source = layout.prompt(source)
-    symbols = _shown(checkpoint, source)
+    symbols = _input_symbols(checkpoint, source)
     outputs = [*checkpoint.task.target.symbols, END]
     answer = [outputs[index] for index in layout.in_reading_order(np.array(target, np.int64))]
     if layout.end is not None:
         answer = [*answer, END][: len(source)]
-    taken = _followed(checkpoint, source, contents)
-    read, write = np.array([each.signals[-2:] for each in taken]).reshape(-1, 2).T
+    observed = _observed(checkpoint, source, contents)
+    read, write = np.array([step.signals[-2:] for step in observed]).reshape(-1, 2).T
     before = np.cumsum(read) - read
     left = np.maximum(len(source) - before, 0)
-    reads = _parts_of(np.arange(1, len(source) + 1) - before[:, None])
+    reads = _read_shares(np.arange(1, len(source) + 1) - before[:, None])
     written = np.maximum(np.cumsum(write) - buffers.output_skip, 0)
-    parts = _parts_of(written - np.arange(len(answer))[:, None])
-    # A row is named after the symbol that was read most of when it was pushed.
+    parts = _read_shares(written - np.arange(len(answer))[:, None])
+    # A row is named after the symbol with the greatest share when the row was pushed.
     names = [symbols[int(row.argmax())] if row.any() else NOTHING for row in reads]
     return [
         replace(
-            _step(checkpoint, index + 1, each, names, contents),
+            _step(checkpoint, index + 1, step, names, contents),
             input_read=_shares(reads[index], symbols),
             input_left=float(left[index]),
             written=_shares(parts[:, index], answer),
             output_held=float(write[: index + 1].sum()),
         )
-        for index, each in enumerate(taken)
+        for index, step in enumerate(observed)
     ]
 
 
-def _parts_of(cumulative: Numbers) -> Numbers:
-    """How much of each row of a buffer is read, [..., rows], by the sums of strengths up to it."""
+def _read_shares(cumulative: Numbers) -> Numbers:
+    """The shares of a buffer's rows in a read, [..., rows], from sums of strengths up to each."""
     return np.diff(np.clip(cumulative, 0, 1), axis=-1, prepend=0)
 
 
 def _step(
-    checkpoint: Checkpoint, number: int, taken: Taken, symbols: list[str], contents: bool
+    checkpoint: Checkpoint, number: int, step: ModelStep, symbols: list[str], contents: bool
 ) -> TraceStep:
-    """Step `number` of a run over symbols."""
-    memory, snapshot = checkpoint.memory, taken.snapshot
+    """The trace of step `number`, from 1, of a run over symbols."""
+    memory, snapshot = checkpoint.memory, step.snapshot
     outputs = [*checkpoint.task.target.symbols, END]
-    best = int(most_probable_ids(taken.logits[None])[0])
+    best = int(most_probable_ids(step.logits[None])[0])
     none = best == NO_OUTPUT
-    probabilities = np.exp(log_softmax(taken.logits))
+    probabilities = np.exp(log_softmax(step.logits))
     likely = [] if none else np.flatnonzero(probabilities >= SMALLEST).tolist()
     names = checkpoint.signal_names
     rows, cells = (snapshot.rows, snapshot.cells) if contents else ({}, {})
@@ -350,40 +344,42 @@ def _step(
         output=None if none else outputs[best],
         probability=None if none else float(probabilities[best]),
         likely={outputs[index]: float(probabilities[index]) for index in likely},
-        signals=dict(zip(names, taken.signals.tolist(), strict=True)),
-        pushed=dict(zip(memory.push_names, taken.pushed.tolist(), strict=True)),
+        signals=dict(zip(names, step.signals.tolist(), strict=True)),
+        pushed=dict(zip(memory.push_names, step.pushed.tolist(), strict=True)),
         reads={
             name: _shares(weights, symbols[:number])
             for name, weights in snapshot.read_weights.items()
         },
         held=snapshot.total_strength,
         tops={name: own.tolist() for name, own in snapshot.read_cells.items()},
-        contents={name: _held(held, symbols) for name, held in rows.items()},
-        lines={name: _line(own) for name, own in cells.items()},
+        contents={name: _stored_rows(own, symbols) for name, own in rows.items()},
+        lines={name: _cell_row(own) for name, own in cells.items()},
     )
 
 
 def _shares(weights: Any, symbols: list[str]) -> list[ReadShare]:
-    """The parts with at least `SMALLEST` weight, heaviest first: weights [n] of n symbols."""
-    weighed = enumerate(zip(symbols, weights.tolist(), strict=True), start=1)
-    parts = [ReadShare(symbol, step, weight) for step, (symbol, weight) in weighed]
-    kept = (part for part in parts if part.weight >= SMALLEST)
-    return sorted(kept, key=lambda part: -part.weight)
+    """The shares with at least `SMALLEST` weight, largest first, from weights [n] of n symbols."""
+    pairs = enumerate(zip(symbols, weights.tolist(), strict=True), start=1)
+    shares = (ReadShare(symbol, step, weight) for step, (symbol, weight) in pairs)
+    kept = (share for share in shares if share.weight >= SMALLEST)
+    return sorted(kept, key=lambda share: -share.weight)
 
 
-def _held(rows: RowContents, symbols: list[str]) -> list[Held]:
+def _stored_rows(rows: RowContents, symbols: list[str]) -> list[StoredRow]:
     """The rows with at least `SMALLEST` strength."""
     pairs = zip(rows.origins.tolist(), rows.strengths.tolist(), strict=True)
     return [
-        Held(symbols[step], step + 1, strength) for step, strength in pairs if strength >= SMALLEST
+        StoredRow(symbols[step], step + 1, strength)
+        for step, strength in pairs
+        if strength >= SMALLEST
     ]
 
 
-def _line(cells: CellContents) -> CellRow:
+def _cell_row(cells: CellContents) -> CellRow:
     """The cells from the first to the last that is not empty, or is the head."""
     values, head = np.array(cells.values.tolist()).reshape(cells.values.shape), cells.head
     filled = (values - EMPTY).mean(axis=-1) / 2
-    there = np.flatnonzero(filled >= SMALLEST).tolist() + ([] if head is None else [head])
-    kept = slice(min(there, default=0), max(there, default=-1) + 1)
-    place = None if head is None else head - kept.start
-    return CellRow(filled[kept].tolist(), values[kept].tolist(), place)
+    shown = np.flatnonzero(filled >= SMALLEST).tolist() + ([] if head is None else [head])
+    kept = slice(min(shown, default=0), max(shown, default=-1) + 1)
+    index = None if head is None else head - kept.start
+    return CellRow(filled[kept].tolist(), values[kept].tolist(), index)

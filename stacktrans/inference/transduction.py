@@ -1,4 +1,4 @@
-"""Transducing lines: whole ones, and those that come bit by bit."""
+"""Transduction of lines of text: in batches, line by line, or as a stream of symbols."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class Hypothesis(NamedTuple):
-    """One of the answers to a source that a beam search found.
+    """One of the best answers to a source, found by beam search.
 
     Attributes:
         text: the answer.
         log_probability: of the whole answer, in nats.
-        ended: whether the model ended it; otherwise it was cut off.
+        ended: whether the model ended the answer; otherwise it was cut off.
     """
 
     text: str
@@ -45,19 +45,18 @@ class AnsweredLine:
     """A line, or a part of one, and its answer.
 
     Attributes:
-        number: of the line, from 1.
-        source: its text; None if it is not text.
+        number: number of the line, from 1.
+        source: the text of the line; None if it is not text.
         output: the answer; None if there is none.
-        scored: of each of its symbols, whether it is scored; None where all are, or where it was
-            not asked for.
-        probability: of the whole answer; None if the line is empty, there is no answer, or the
-            probability was not asked for.
+        scored: mask of the scored symbols of the answer; None if all are, or unless requested.
+        probability: probability of the whole answer; None if the line is empty, there is no answer,
+            or unless requested.
         ended: whether the model ended the answer; None if the line is empty or has no answer.
-        hypotheses: the best that a beam found, the answer first; None without one.
-        following: of a model of a text, its predictions after each symbol; None of others.
+        hypotheses: the best answers of a beam search, the answer first; None without beam search.
+        following: predictions of a language model after each symbol; None for other models.
         error: why there is no answer.
         last: whether no further line is ready.
-        complete: whether the line ends with this.
+        complete: whether this includes the end of the line.
     """
 
     number: int
@@ -73,7 +72,7 @@ class AnsweredLine:
     complete: bool = True
 
     def as_json(self) -> dict[str, Any]:
-        """The line as `transduce --json` prints it."""
+        """The entry that `transduce --json` prints."""
         names = ("source", "output", "probability", "ended")
         entry = {"line": self.number, **{name: getattr(self, name) for name in names}}
         if self.scored is not None:
@@ -83,24 +82,23 @@ class AnsweredLine:
                 {"output": text, "log_probability": log_probability, "ended": ended}
                 for text, log_probability, ended in self.hypotheses
             ]
-        if self.following is not None:  # of the sentence as a whole, its end included
-            log_probability = sum(each.log_probability for each in self.following)
-            mean = log_probability / len(self.following)
-            entry["log_probability"] = log_probability
-            entry["perplexity"] = math.exp(min(-mean, 700.0))
-            entry["following"] = [asdict(each) for each in self.following]
+        if self.following is not None:
+            total = sum(prediction.log_probability for prediction in self.following)
+            entry["log_probability"] = total
+            entry["perplexity"] = math.exp(min(-total / len(self.following), 700.0))
+            entry["following"] = [asdict(prediction) for prediction in self.following]
         return entry | ({"error": self.error} if self.error else {})
 
 
 class AnswerOptions(NamedTuple):
-    """How sources are answered.
+    """Options of decoding and of written answers.
 
     Attributes:
-        max_length: longest answer in symbols; None for the layout's usual limit.
-        marked: whether there is a mark in the place of each symbol that is not scored.
-        beam: the width of the beam that answers are searched with; None for greedy ones.
-        full: whether probabilities are asked for, all hypotheses of a beam, and of a line all that
-            `AnsweredLine.as_json` shows, which takes whole lines.
+        max_length: maximum number of symbols of an answer; None for the layout's limit.
+        marked: whether symbols that are not scored are replaced by a mark.
+        beam: width of the beam; None for greedy answers.
+        full: whether everything is computed that `AnsweredLine.as_json` shows, such as
+            probabilities and all hypotheses; lines are then answered as a whole.
     """
 
     max_length: int | None = None
@@ -109,16 +107,16 @@ class AnswerOptions(NamedTuple):
     full: bool = False
 
 
-_USUAL = AnswerOptions()
+_DEFAULTS = AnswerOptions()
 
 
 class AnsweredLines(NamedTuple):
-    """Whole lines that follow one another, and their answers, of which none is lacking.
+    """The answers to a batch of consecutive lines, all of which have one.
 
     Attributes:
-        number: of the first, from 1.
+        number: number of the first line, from 1.
         output: the answers, each with the end of its line.
-        unended: the numbers of the lines whose answers were cut off.
+        unended: numbers of the lines whose answers were cut off.
     """
 
     number: int
@@ -126,29 +124,29 @@ class AnsweredLines(NamedTuple):
     unended: list[int]
 
 
-class _Answering:
-    """Answering the lines of an input as they come, group by group.
+class _LineTransducer:
+    """The answers of a model to lines, which are numbered as they are read.
 
     Args:
         checkpoint: the model.
-        options: how.
+        options: of decoding and of answers.
     """
 
     def __init__(self, checkpoint: Checkpoint, options: AnswerOptions) -> None:
         self._model, self._layout = checkpoint.predictor, checkpoint.layout
         self._task, self._options = checkpoint.task, options
-        in_step = checkpoint.task.same_length and not checkpoint.config.model.buffers
-        streams = in_step and not options.full
+        synchronous = checkpoint.task.same_length and not checkpoint.config.model.buffers
+        streams = synchronous and not options.full
         self._stream = LineStream(checkpoint, options.marked) if streams else None
         self._number = 1
 
-    def answers(self, descriptor: int) -> Iterator[list[AnsweredLine] | AnsweredLines]:
-        """The answers to the lines of an open file or pipe as they come, a group at once."""
+    def groups(self, descriptor: int) -> Iterator[list[AnsweredLine] | AnsweredLines]:
+        """The answers to the lines of an open file or pipe, one group of available lines a time."""
         for group in line_groups(descriptor, parts=self._stream is not None):
-            yield self.answer_batch(group) or self.answer_each(group)
+            yield self.answer_batch(group) or self.answer_pieces(group)
 
-    def answer_each(self, group: list[LinePiece]) -> list[AnsweredLine]:
-        """The lines of a group with their answers."""
+    def answer_pieces(self, group: list[LinePiece]) -> list[AnsweredLine]:
+        """The answers to lines and parts of lines."""
         lines = []
         for piece in group:
             line = AnsweredLine(self._number, complete=piece.ends)
@@ -166,9 +164,8 @@ class _Answering:
         return lines
 
     def answer(self, lines: Sequence[AnsweredLine]) -> None:
-        """Answer the lines that have a source."""
-        task = self._task
-        waiting, sources = [], []
+        """Answer the lines that have a source, in place."""
+        task, encoded = self._task, []
         for line in lines:
             if line.source is None:
                 continue
@@ -178,18 +175,18 @@ class _Answering:
                     line.output = ""
                     continue
                 check_length(len(symbols))
-                sources.append(task.source.encode(symbols))
-                waiting.append((line, symbols))
+                encoded.append((line, symbols, task.source.encode(symbols)))
             except StacktransError as error:
                 line.error = str(error)
-        for (line, symbols), found in zip(waiting, self._searched(sources), strict=True):
-            if found[0].failed:
+        hypotheses = self._decoded([ids for _, _, ids in encoded])
+        for (line, symbols, _), best in zip(encoded, hypotheses, strict=True):
+            if best[0].failed:
                 line.error = self._model.failure
             else:
-                self._fill_in(line, symbols, found)
+                self._fill_in(line, symbols, best)
 
-    def _searched(self, sources: Sequence[Ids]) -> Iterable[Sequence[Answer]]:
-        """The answers to sources, for each the best first."""
+    def _decoded(self, sources: Sequence[Ids]) -> Iterable[Sequence[Answer]]:
+        """The hypotheses for each source, the best first."""
         model, layout, options = self._model, self._layout, self._options
         limit, full = options.max_length, options.full
         if options.beam is None:
@@ -199,45 +196,45 @@ class _Answering:
         best = options.beam if full else 1
         return search(model, layout, sources, options.beam, best, limit, full)
 
-    def _fill_in(self, line: AnsweredLine, symbols: list[str], found: Sequence[Answer]) -> None:
-        """Fill in the answers to the symbols of a line."""
+    def _fill_in(self, line: AnsweredLine, symbols: list[str], best: Sequence[Answer]) -> None:
+        """Fill in the hypotheses for the symbols of a line."""
         task, options = self._task, self._options
         if task.same_length and (options.full or not task.scores_all):
             line.scored = [*task.scored(symbols)]
-        said = [task.target.decode(each.target) for each in found]
+        outputs = [task.target.decode(hypothesis.target) for hypothesis in best]
         if options.marked and line.scored is not None and not all(line.scored):
-            said = [mask_unscored(each, line.scored) for each in said]
-        texts = [*map(task.target.join, said)]
-        line.output, line.ended = texts[0], found[0].ended
-        line.probability = math.exp(found[0].log_probability) if options.full else None
+            outputs = [mask_unscored(output, line.scored) for output in outputs]
+        texts = [*map(task.target.join, outputs)]
+        line.output, line.ended = texts[0], best[0].ended
+        line.probability = math.exp(best[0].log_probability) if options.full else None
         if options.beam:
             line.hypotheses = [
-                Hypothesis(text, each.log_probability, each.ended)
-                for text, each in zip(texts, found, strict=True)
+                Hypothesis(text, hypothesis.log_probability, hypothesis.ended)
+                for text, hypothesis in zip(texts, best, strict=True)
             ]
 
     @cached_property
-    def _characters(self) -> tuple[Characters, Characters] | None:
-        """What encodes sources and decodes answers in arrays; None if they must be seen singly."""
+    def _codecs(self) -> tuple[Characters, Characters] | None:
+        """Encoder and decoder of many lines at once; None if each needs attention."""
         task, options = self._task, self._options
-        seen = options.beam or options.full or (task.same_length and not task.scores_all)
-        if seen or not (task.source.is_character_level and task.target.is_character_level):
+        single = options.beam or options.full or (task.same_length and not task.scores_all)
+        if single or not (task.source.is_character_level and task.target.is_character_level):
             return None
         return Characters(task.source), Characters(task.target)
 
     def answer_batch(self, group: list[LinePiece]) -> AnsweredLines | None:
-        """The same in few arrays; None where a line must be seen singly, or may have no answer."""
-        if not self._characters or not all(piece.begins and piece.ends for piece in group):
+        """The answers to whole lines at once; None if a line needs attention, or has no answer."""
+        if not self._codecs or not all(piece.begins and piece.ends for piece in group):
             return None
-        sources, targets = self._characters
-        given = _encoded(sources, [piece.raw for piece in group])
-        if given is None:
+        sources, targets = self._codecs
+        ids = _encoded(sources, [piece.raw for piece in group])
+        if ids is None:
             return None
-        asked = np.flatnonzero(given.lengths)
+        filled = np.flatnonzero(ids.lengths)
         answers = decode(
             self._model,
             self._layout,
-            Ragged(given.values, np.append(0, given.starts[1:][asked])),
+            Ragged(ids.values, np.append(0, ids.starts[1:][filled])),
             self._options.max_length,
             log_probs=False,
         )
@@ -245,15 +242,16 @@ class _Answering:
         if np.isnan(answers.log_probs).any() or symbols.values.min(initial=0) < 0:
             return None
         lengths = np.zeros(len(group), np.int64)
-        lengths[asked] = symbols.lengths
+        lengths[filled] = symbols.lengths
         text = targets.decode(Ragged(symbols.values, row_starts(lengths)))
-        lines = AnsweredLines(self._number, text, (self._number + asked[~answers.ended]).tolist())
+        unended = (self._number + filled[~answers.ended]).tolist()
+        lines = AnsweredLines(self._number, text, unended)
         self._number += len(group)
         return lines
 
 
 def _encoded(sources: Characters, lines: Sequence[bytes]) -> Ragged | None:
-    """The ids of lines; None if one is no source."""
+    """The ids of lines; None if one of them is not a source."""
     with contextlib.suppress(UnicodeDecodeError):
         text = b"\n".join([*lines, b""]).replace(b"\r\n", b"\n").decode("utf-8")
         ids = sources.encode(text)
@@ -263,48 +261,48 @@ def _encoded(sources: Characters, lines: Sequence[bytes]) -> Ragged | None:
 
 
 def transduce_lines(
-    checkpoint: Checkpoint, descriptor: int, options: AnswerOptions = _USUAL
+    checkpoint: Checkpoint, descriptor: int, options: AnswerOptions = _DEFAULTS
 ) -> Iterator[AnsweredLine | AnsweredLines]:
     """Transduce every line of an open file or pipe, in order.
 
-    Lines that have nothing special about them come together, unless options ask for all of each.
-    Where each symbol can be answered at once, a line that comes bit by bit is answered bit by
-    bit: as several `AnsweredLine`s of which all but the last are not `complete`.
+    Lines that need no attention come in batches, unless `options.full`. A synchronous model answers
+    a line that arrives in parts part by part, as several `AnsweredLine`s of which all but the last
+    are not `complete`.
     """
-    for found in _Answering(checkpoint, options).answers(descriptor):
-        if isinstance(found, AnsweredLines):
-            yield found
+    for group in _LineTransducer(checkpoint, options).groups(descriptor):
+        if isinstance(group, AnsweredLines):
+            yield group
             continue
         if options.full and checkpoint.layout.kind == "text":
-            _add_followings(checkpoint, found)
-        yield from found
+            _add_predictions(checkpoint, group)
+        yield from group
 
 
-def _add_followings(checkpoint: Checkpoint, lines: Sequence[AnsweredLine]) -> None:
-    """Add to lines of a text what the model takes for likely after each word."""
+def _add_predictions(checkpoint: Checkpoint, lines: Sequence[AnsweredLine]) -> None:
+    """Add a language model's predictions after each word to lines."""
     from stacktrans.inference.perplexity import next_symbol_predictions  # which few commands need
 
     words: Any = checkpoint.task.source
     for line in lines:
         symbols = words.split(line.source or "")
         if symbols and not line.error:
-            found = next_symbol_predictions(checkpoint.predictor, words, symbols)
-            if any(math.isnan(each.log_probability) for each in found):
+            predictions = next_symbol_predictions(checkpoint.predictor, words, symbols)
+            if any(math.isnan(prediction.log_probability) for prediction in predictions):
                 line.error = checkpoint.predictor.failure
             else:
-                line.following = found
+                line.following = predictions
 
 
 def transduce_strings(
-    checkpoint: Checkpoint, sources: Sequence[str], options: AnswerOptions = _USUAL
+    checkpoint: Checkpoint, sources: Sequence[str], options: AnswerOptions = _DEFAULTS
 ) -> list[AnsweredLine]:
-    """Transduce strings, a line each, in order.
+    """Transduce strings, each as a line, in order.
 
     Raises:
-        StacktransError: one can't be transduced; the message says which, from 1.
+        StacktransError: one can't be transduced; the message has its number, from 1.
     """
     lines = [AnsweredLine(number, source=source) for number, source in enumerate(sources, start=1)]
-    _Answering(checkpoint, options).answer(lines)
+    _LineTransducer(checkpoint, options).answer(lines)
     for line in lines:
         if line.error:
             raise StacktransError(f"source {line.number}: {line.error}")
@@ -312,9 +310,11 @@ def transduce_strings(
 
 
 class LineStream:
-    """Lines that come bit by bit, for a model that answers each symbol as soon as it has read it.
+    """Lines that arrive in parts, answered symbol by symbol by a synchronous model.
 
-    That is one of a same-length task, without buffers. `marked` is as for `transduce_lines`.
+    Args:
+        checkpoint: a model of a same-length task, without buffers.
+        marked: whether symbols that are not scored are replaced by a mark.
     """
 
     def __init__(self, checkpoint: Checkpoint, marked: bool = False) -> None:
@@ -324,8 +324,8 @@ class LineStream:
 
     def _begin(self) -> None:
         self._state = self._model.start(1)
-        self._coming: deque[str] = deque()
-        self._scored = self._task.scored(iter(self._coming.popleft, None))
+        self._read: deque[str] = deque()
+        self._scored = self._task.scored(iter(self._read.popleft, None))
         self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._rest = ""
         self._count = 0
@@ -337,18 +337,18 @@ class LineStream:
             self._begin()
         if self._failed:
             return "", None
-        output, problem = self._answered(piece)
+        output, problem = self._answer(piece)
         self._failed = problem is not None
         return output, problem
 
-    def _answered(self, piece: LinePiece) -> tuple[str, str | None]:
+    def _answer(self, piece: LinePiece) -> tuple[str, str | None]:
         source, target, problem = self._task.source, self._task.target, None
         try:
             text = self._rest + self._decoder.decode(piece.raw, final=piece.ends)
         except UnicodeDecodeError as error:
             return "", f"0x{error.object[error.start]:02x} after {self._count} symbols is not UTF-8"
-        whole = len(text.removesuffix("\r")) if piece.ends else self._whole(text)
-        symbols, self._rest = source.split(text[:whole]), text[whole:]
+        size = len(text.removesuffix("\r")) if piece.ends else self._complete_size(text)
+        symbols, self._rest = source.split(text[:size]), text[size:]
         try:
             ids = source.encode(symbols)
         except UnknownSymbol as error:
@@ -361,20 +361,20 @@ class LineStream:
             check_length(self._count + len(ids))
         except StacktransError as error:
             return "", str(error)
-        found, logs = most_probable(self._model.advance(self._state, ids[None]))
-        if np.isnan(logs).any():
+        output_ids, log_probs = most_probable(self._model.advance(self._state, ids[None]))
+        if np.isnan(log_probs).any():
             return "", self._model.failure
-        said = target.decode(found.tolist())
+        output = target.decode(output_ids.tolist())
         if self._marked:
-            self._coming.extend(symbols[: len(said)])
-            said = mask_unscored(said, itertools.islice(self._scored, len(said)))
-        # Words after others are parted from them.
-        output = target.join(["", *said] if self._count else said)
+            self._read.extend(symbols[: len(output)])
+            output = mask_unscored(output, itertools.islice(self._scored, len(output)))
+        # The empty symbol puts a space between words and those before them.
+        answer = target.join(["", *output] if self._count else output)
         self._count += len(ids)
-        return output, problem
+        return answer, problem
 
-    def _whole(self, text: str) -> int:
-        """How much of a text is whole symbols, and not perhaps the end of the line."""
+    def _complete_size(self, text: str) -> int:
+        """The size of the complete symbols in a text, without what may be the end of the line."""
         if not self._task.source.words:
             return len(text.removesuffix("\r"))
         return max(text.rfind(space) for space in " \t\r") + 1
