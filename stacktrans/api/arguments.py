@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BeforeValidator, ConfigDict, ValidationError, validate_call
 
 from stacktrans.common.errors import UsageError, shown
+from stacktrans.settings.schema import plain_message
 from stacktrans.tasks.base import Lengths, checked_lengths
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -86,8 +87,7 @@ def checked(function: Function) -> Function:
     def problem(error: Any) -> str:
         position = error["loc"][0]
         name = names[position] if isinstance(position, int) else position
-        message = error["msg"].removeprefix("Value error, ").replace("Input should be", "expected")
-        return f"{name} {shown(error['input'])}: {message}"
+        return f"{name} {shown(error['input'])}: {plain_message(error)}"
 
     @functools.wraps(function)
     def wrapper(*given: Any, **named: Any) -> Any:

@@ -14,7 +14,6 @@ import sys
 import traceback
 import zlib
 from collections.abc import Mapping, Sequence
-from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -253,7 +252,7 @@ class Memories(Registry):
             super().check(match[2])
             count = int((match[1] or "1")[:9])
             if not 1 <= count <= self.MOST - len(parts):
-                expected = f"expected 1 to {self.MOST} side by side"
+                expected = f"expected 1 to {self.MOST} memories"
                 raise UnknownName(f"{self.kind} {shown(name)}: {expected}")
             parts += [match[2]] * count
         alone = next((part for part in parts if part in self.ALONE and parts[1:]), None)
@@ -274,7 +273,7 @@ def _import_file(path: Path, file: str) -> ModuleType:
     if not path.is_file() or path.suffix != ".py":
         raise UsageError(f"plugin {file}: expected a Python file, such as tape.py")
     name = f"stacktrans_plugin_{path.stem}_{zlib.crc32(os.fsencode(path)):08x}"
-    spec = spec_from_file_location(name, path, loader=SourceFileLoader(name, str(path)))
+    spec = spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = module_from_spec(spec)

@@ -251,9 +251,15 @@ def _naming(path: KeyPath, text: str, separator: str = ": ") -> Problem:
     return Problem(path, f"{name}{separator}{text}" if name else text)
 
 
+def plain_message(error: Mapping[str, Any]) -> str:
+    """The message of an error of pydantic, in the style of other error messages."""
+    message: str = error["msg"]
+    return message.removeprefix("Value error, ").replace("Input should be", "expected")
+
+
 def _in_plain_words(annotation: Any, path: KeyPath, error: dict[str, Any]) -> Problem:
     """An error of pydantic about the setting at a path, of which the type is known."""
-    kind, message = error["type"], error["msg"].removeprefix("Value error, ")
+    kind, message = error["type"], plain_message(error)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return Problem(path, unknown_name("setting", str(path[-1]), fields(annotation)))
     if kind == "missing" and isinstance(path[-1], str):
