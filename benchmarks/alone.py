@@ -1,6 +1,6 @@
-"""A memory alone over whole sequences, for torch's autograd: what is tested and timed apart.
+"""Compiled memories without a controller, over whole sequences, as a torch autograd function.
 
-Nothing in the package runs a memory without its controller in compiled code.
+Tests and benchmarks need them; the package runs compiled memories only with a controller.
 """
 
 from typing import Any
@@ -20,14 +20,14 @@ from stacktrans.kernels.steps import BatchStep
 
 @compiled_entry(lambda *_: 10**9)
 def _forward(memory: Any, signals: Array, values: Array, reads: Array, starts: Array) -> None:
-    """All steps.
+    """Run all steps forwards.
 
     Args:
-        memory: changed in place.
+        memory: its arrays, changed in place.
         signals: [B * T, signals].
         values: [T, B, pushes, m].
-        reads: [T, B, reads, m] set.
-        starts: [B + 1] where the steps of each item start, and B * T.
+        reads: [T, B, reads, m], written.
+        starts: [B + 1] the index of the first step of each item, and B * T.
     """
     for number in range(reads.shape[0]):
         step = BatchStep(number, starts[:-1] + number, starts)
@@ -38,7 +38,7 @@ def _forward(memory: Any, signals: Array, values: Array, reads: Array, starts: A
 def _backward(
     memory: Any, signals: Array, grad_reads: Array, grad_signals: Array, grads: Array, starts: Array
 ) -> None:
-    """All steps backwards; grad_signals, [T, B, signals], and grads, of the values, are set."""
+    """Run all steps backwards, and write grad_signals [T, B, signals] and grads of the values."""
     values = grads[0].copy()
     for number in range(grad_reads.shape[0] - 1, -1, -1):
         step, read = BatchStep(number, starts[:-1] + number, starts), grad_reads[number]
@@ -48,7 +48,7 @@ def _backward(
 
 
 class _MemoryAlone(torch.autograd.Function):
-    """All steps; see `fused_memory`."""
+    """All steps of a memory, with gradients; see `fused_memory`."""
 
     @staticmethod
     def forward(ctx: Any, memory: Kernel, signals: Tensor, values: Tensor) -> Tensor:
@@ -64,7 +64,7 @@ class _MemoryAlone(torch.autograd.Function):
         reads = torch.empty(steps, batch, memory.reads, columns, dtype=values.dtype)
 
         def run(part: slice) -> None:
-            arrays = store.forward(part, _places(part, steps))
+            arrays = store.forward(part, _step_range(part, steps))
             own = as_array(signals[part].flatten(0, 1))
             starts = np.arange(len(signals[part]) + 1) * steps
             read = as_array(torch.empty_like(reads[:, part]))
@@ -90,7 +90,7 @@ class _MemoryAlone(torch.autograd.Function):
             values = as_array(torch.empty_like(grad_values[:, part]))
             read = _by_step(grads[0][part]).reshape(steps, own.shape[1], -1, columns)
             _backward(
-                ctx.store.backward(part, _places(part, steps)),
+                ctx.store.backward(part, _step_range(part, steps)),
                 as_array(signals[part].flatten(0, 1)),
                 read,
                 own,
@@ -105,20 +105,20 @@ class _MemoryAlone(torch.autograd.Function):
 
 
 def _by_step(numbers: Tensor) -> Array:
-    """[B, T, n] as [T, B, n]."""
+    """Transpose an array [B, T, n] to [T, B, n]."""
     return as_array(numbers.transpose(0, 1))
 
 
-def _places(part: slice, steps: int) -> slice:
-    """Of the steps of a part of a batch of which each takes as many."""
+def _step_range(part: slice, steps: int) -> slice:
+    """The steps of a part of a batch whose items have equally many steps."""
     return slice(part.start * steps, part.stop * steps)
 
 
 def fused_memory(memory: Kernel, signals: Tensor, values: Tensor) -> Tensor:
-    """T steps of a memory alone, from empty.
+    """Run T steps of a memory without a controller, starting empty.
 
     Args:
-        memory: its kernel.
+        memory: the kernel of the memory.
         signals: [B, T, signals] in [0, 1].
         values: [B, T, pushes * m] the vectors to push.
 

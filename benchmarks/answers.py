@@ -1,9 +1,9 @@
-"""Whether many lines are answered as another commit answers them, and in how much less time.
+"""Comparison with another commit of the answers to many lines, and of the time they take.
 
     python benchmarks/answers.py COMMIT [--lines 100000] [--markdown FILE]
 
-Each takes the checkpoints that it ships. The probabilities of `transduce --json` are compared on
-the first lines.
+Each commit uses its own checkpoints. Probabilities (`transduce --json`) are compared on the first
+lines.
 """
 
 import argparse
@@ -19,27 +19,29 @@ PROBABILITIES = 2_000
 
 
 def row(sides: Sequence[Side], model: str, count: int) -> list[str]:
-    """How alike the answers of a model are, and how long they take."""
-    lines, place = lines_for(model, count), f"checkpoints/{model}"
-    few = b"".join(lines.splitlines(keepends=True)[:PROBABILITIES])
-    for side in sides:  # so that all is compiled
-        side.run("transduce", place, stdin=few)
-    (then, old), (now, new) = (side.said("transduce", place, stdin=lines) for side in sides)
-    other = [
+    """The differences between the answers of a model, and their times."""
+    lines, checkpoint = lines_for(model, count), f"checkpoints/{model}"
+    first_lines = b"".join(lines.splitlines(keepends=True)[:PROBABILITIES])
+    for side in sides:  # to compile
+        side.run("transduce", checkpoint, stdin=first_lines)
+    (then, old), (now, new) = (side.output("transduce", checkpoint, stdin=lines) for side in sides)
+    differing = [
         sum(one != another for one, another in zip_longest(before, after))
         for before, after in zip(old.splitlines(), new.splitlines(), strict=True)
     ]
-    wide = [
-        [json.loads(line)["probability"] for line in said.splitlines()]
-        for _, said in (side.said("transduce", place, "--json", stdin=few) for side in sides)
+    outputs = (
+        side.output("transduce", checkpoint, "--json", stdin=first_lines)[1] for side in sides
+    )
+    probabilities = [
+        [json.loads(line)["probability"] for line in output.splitlines()] for output in outputs
     ]
-    apart = max(abs(one - another) for one, another in zip(*wide, strict=True))
+    distance = max(abs(one - another) for one, another in zip(*probabilities, strict=True))
     seconds = [f"{then:.2f}", f"{now:.2f}", f"{then / now:.1f}"]
-    return [model, f"{sum(other):,} of {len(new) - count:,}", f"{apart:.1e}", *seconds]
+    return [model, f"{sum(differing):,} of {len(new) - count:,}", f"{distance:.1e}", *seconds]
 
 
 def main() -> None:
-    """Compare and show."""
+    """Compare, and show the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("commit")
     parser.add_argument("--lines", type=int, default=100_000)
@@ -49,9 +51,10 @@ def main() -> None:
         rows = [row(sides, model, options.lines) for model in MODELS]
     result = Result(
         f"Answers to {options.lines:,} lines",
-        f"Beside commit {options.commit}, on one thread: how many symbols are others, how far the "
-        f"probabilities of {PROBABILITIES:,} answers are apart, and seconds of the processor.",
-        ["", "other symbols", "probabilities", "before, s", "now, s", "ratio"],
+        f"Compared with commit {options.commit}, on one thread: the number of different symbols, "
+        f"the maximum difference of the probabilities of {PROBABILITIES:,} answers, and processor "
+        "time.",
+        ["model", "different symbols", "probabilities", "before, s", "now, s", "ratio"],
         rows,
     )
     command = f"python benchmarks/answers.py {options.commit} --lines {options.lines}"

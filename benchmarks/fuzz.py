@@ -1,10 +1,10 @@
-"""What commands make of input that is wrong at random.
+"""The behaviour of commands on randomly damaged input.
 
     python benchmarks/fuzz.py [--cases 10000] [--seed 1] [--markdown benchmarks/robustness.md]
 
-A case is a command on a file that was made wrong: `tests/fuzzing.py` says how, and what has to
-hold. Cases run in processes of their own, two side by side, so that one that dies is found and
-counted, too. Ends with 1 if anything is wrong with a case.
+A case is a command on a damaged file: `tests/fuzzing.py` defines the damage and the requirements.
+Cases run in separate processes, two at a time, so that a crash is detected and counted, too. The
+exit code is 1 if any case has a problem.
 """
 
 import argparse
@@ -27,24 +27,23 @@ from stacktrans import __version__
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-TOGETHER = 125
-"""Cases in a process."""
+CASES_PER_PROCESS = 125
 PROCESSES = 2
-PATIENCE = 900
+TIMEOUT = 900
 """Seconds after which a process counts as hanging."""
-MOST_ROOM = 3 << 30
-"""Bytes of data that a process of cases can have, so that the machine itself is safe."""
+MEMORY_LIMIT = 3 << 30
+"""Bytes of data that a process may allocate, which protects the machine."""
 
 
 @dataclass
-class Kind:
-    """What came of the cases of a kind.
+class Outcomes:
+    """The results of all cases of a kind.
 
     Attributes:
-        codes: how often each exit code came.
-        seconds: of CPU, the slowest.
-        gained: bytes of memory, the greatest.
-        problems: what must not be.
+        codes: the number of cases by exit code.
+        seconds: the maximum CPU time.
+        gained: the maximum increase in memory, in bytes.
+        problems: descriptions of all problems.
     """
 
     codes: Counter[int | None] = field(default_factory=Counter)
@@ -55,32 +54,38 @@ class Kind:
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some cases of a kind that one process tries: the numbers from `start` to before `stop`."""
+    """Cases of a kind that one process runs: the numbers from `start` to before `stop`."""
 
     kind: str
     start: int
     stop: int
 
 
-def try_out(chunk: Chunk, seed: int, models: Path) -> None:
-    """Try some cases and print, a line of JSON each, what came of them."""
+def run_cases(chunk: Chunk, seed: int, models: Path) -> None:
+    """Run some cases, and print the result of each as a line of JSON."""
     import torch
     from fuzzing import Case, carry_out
 
     torch.set_num_threads(1)
-    resource.setrlimit(resource.RLIMIT_DATA, (MOST_ROOM, MOST_ROOM))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT, MEMORY_LIMIT))
     for number in range(chunk.start, chunk.stop):
         verdict = carry_out(Case(chunk.kind, number, seed), models)
-        found = (number, verdict.ended.returncode, verdict.seconds, verdict.gained, verdict.problem)
-        print(json.dumps(found), flush=True)
+        result = (
+            number,
+            verdict.ended.returncode,
+            verdict.seconds,
+            verdict.gained,
+            verdict.problem,
+        )
+        print(json.dumps(result), flush=True)
 
 
 Result = tuple[int, int | None, float, int, str]
-"""The number of a case, its exit code, seconds of CPU, bytes of memory, and what must not be."""
+"""The number of a case, its exit code, CPU seconds, additional bytes of memory, and any problem."""
 
 
 def results(chunk: Chunk, seed: int, models: Path) -> Iterator[Result]:
-    """What came of each case, from processes of their own; one that died is one of them."""
+    """Run the cases of a chunk in separate processes; a crash is the result of its case."""
     while chunk.start < chunk.stop:
         words = [chunk.kind, str(chunk.start), str(chunk.stop), str(seed), str(models)]
         process = subprocess.Popen(
@@ -91,34 +96,34 @@ def results(chunk: Chunk, seed: int, models: Path) -> Iterator[Result]:
         )
         try:
             printed, ended = (
-                process.communicate(timeout=PATIENCE)[0],
+                process.communicate(timeout=TIMEOUT)[0],
                 f"died ({process.returncode})",
             )
         except subprocess.TimeoutExpired:
             process.kill()
             printed, ended = process.communicate()[0], "hung"
-        found: list[Result] = [json.loads(line) for line in printed.splitlines()]
-        yield from found
-        reached = chunk.start + len(found)
+        finished: list[Result] = [json.loads(line) for line in printed.splitlines()]
+        yield from finished
+        reached = chunk.start + len(finished)
         if reached < chunk.stop:
             yield reached, None, 0.0, 0, ended
         chunk = Chunk(chunk.kind, reached + 1, chunk.stop)
 
 
-def tried(cases: int, seed: int, models: Path) -> dict[str, Kind]:
-    """What came of so many cases, as many of each kind."""
+def outcomes(cases: int, seed: int, models: Path) -> dict[str, Outcomes]:
+    """Run cases, equally many of each kind, and collect their results by kind."""
     from fuzzing import KINDS
 
-    each = -(-cases // len(KINDS))
+    per_kind = -(-cases // len(KINDS))
     chunks = [
-        Chunk(kind, start, min(start + TOGETHER, each))
+        Chunk(kind, start, min(start + CASES_PER_PROCESS, per_kind))
         for kind in KINDS
-        for start in range(0, each, TOGETHER)
+        for start in range(0, per_kind, CASES_PER_PROCESS)
     ]
-    kinds = {kind: Kind() for kind in KINDS}
+    kinds = {kind: Outcomes() for kind in KINDS}
     with ThreadPoolExecutor(PROCESSES) as pool:
-        found = pool.map(lambda chunk: (chunk, list(results(chunk, seed, models))), chunks)
-        for chunk, lines in found:
+        by_chunk = pool.map(lambda chunk: (chunk, list(results(chunk, seed, models))), chunks)
+        for chunk, lines in by_chunk:
             kind = kinds[chunk.kind]
             for number, code, seconds, gained, problem in lines:
                 kind.codes[code] += 1
@@ -130,19 +135,19 @@ def tried(cases: int, seed: int, models: Path) -> dict[str, Kind]:
     return kinds
 
 
-def as_markdown(kinds: dict[str, Kind], cases: int, seed: int) -> str:
-    """The counts as a table."""
+def as_markdown(kinds: dict[str, Outcomes], cases: int, seed: int) -> str:
+    """The results as a table in Markdown."""
     from fuzzing import KINDS, MOST_BYTES, MOST_SECONDS
 
     lines = [
-        "## Input that is wrong at random",
+        "## Randomly damaged input",
         "",
-        "Each case is a command on a file that was made wrong by a change or three, in its text or "
-        "in its settings. It has to end with 0, 1 or 2 and, unless with 0, a message; without a "
-        "traceback, without a control character of the file in what it says, within "
-        f"{MOST_SECONDS:.0f} s of CPU and {MOST_BYTES >> 20} MiB more memory than before.",
+        "Each case is a command on a file that was damaged by one to three changes to its text or "
+        "settings. The command has to end with exit code 0, 1 or 2, with a message unless that is "
+        "0, without a traceback, without control characters from the file in its output, and "
+        f"within {MOST_SECONDS:.0f} s of CPU time and {MOST_BYTES >> 20} MiB of additional memory.",
         "",
-        "| what is wrong | cases | ended with 0 | 1 | 2 | problems | slowest, s | most, MiB |",
+        "| command and input | cases | exit code 0 | 1 | 2 | problems | maximum s | maximum MiB |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for name, kind in kinds.items():
@@ -155,21 +160,21 @@ def as_markdown(kinds: dict[str, Kind], cases: int, seed: int) -> str:
 
 
 def main() -> None:
-    """Try many cases, or as a worker some of them."""
+    """Run all cases or, as a worker, some of them."""
     if sys.argv[1:2] == ["--worker"]:
         kind, start, stop, seed, folder = sys.argv[2:]
-        try_out(Chunk(kind, int(start), int(stop)), int(seed), Path(folder))
+        run_cases(Chunk(kind, int(start), int(stop)), int(seed), Path(folder))
         return
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--markdown", type=Path, help="write the counts into this file")
+    parser.add_argument("--markdown", type=Path, help="write the results into this file")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="models-") as place:
         from fuzzing import make_models
 
         models = make_models(Path(place) / "models")
-        kinds = tried(options.cases, options.seed, models)
+        kinds = outcomes(options.cases, options.seed, models)
     text = as_markdown(kinds, options.cases, options.seed)
     print(text)
     if options.markdown:

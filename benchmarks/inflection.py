@@ -1,14 +1,14 @@
-"""Inflection side by side with an LSTM with attention, which others train in one command, too.
+"""Inflection side by side with an LSTM with attention (yoyodyne).
 
     python benchmarks/inflection.py FOLDER --peer PROGRAM [--languages swa,tur] [--budget 5m]
         [--epochs 12] [--markdown FILE]
 
-FOLDER has LANGUAGE.trn, .dev and .tst: lemma, features and form, with tabs between. PROGRAM is a
-`yoyodyne` of PyPI (0.5.27, with `torch` and without `torchaudio` and `torchvision`), in an
-environment of its own. Both train on the training set, keep what is best on the development set,
-and are measured on the test set by the share of forms that are right from first to last letter.
-Processor time is that of training, all processes together. The peers are trained side by side, one
-thread each, and the races after them, one by one, since these have a limit in minutes.
+FOLDER contains LANGUAGE.trn, .dev and .tst: lemma, features and form, separated by tabs. PROGRAM is
+the program `yoyodyne` from PyPI (0.5.27, with `torch` and without `torchaudio` and `torchvision`),
+in a separate environment. Both train on the training set, keep the weights that are best on the
+development set, and are measured on the test set by the share of forms that are entirely right.
+Processor time is that of training, all processes together. The yoyodyne models are trained in
+parallel, one thread each; the races follow one by one, since their time is limited.
 """
 
 import argparse
@@ -35,14 +35,14 @@ HIDDEN, EMBEDDINGS = 256, 128
 
 
 @dataclass(frozen=True)
-class Found:
-    """How a model of a language was trained, and how good it is.
+class Trained:
+    """A trained model of a language, and its accuracy.
 
     Attributes:
-        name: of what was trained.
-        accuracy: share of test forms that are right.
-        minutes: of processor time that training took.
-        command: that trained it.
+        name: the name of the model.
+        accuracy: the share of test forms that are right.
+        minutes: the processor time of training.
+        command: the command that trained it.
     """
 
     name: str
@@ -51,35 +51,35 @@ class Found:
     command: str
 
 
-def ours(data: Path, language: str, budget: str, folder: Path) -> Found:
-    """A race of strategies."""
+def ours(data: Path, language: str, budget: str, folder: Path) -> Trained:
+    """Run a race of strategies with stacktrans."""
     sets = {"--data": "trn", "--dev": "dev", "--test": "tst"}
     files = [word for name, end in sets.items() for word in (name, str(data / f"{language}.{end}"))]
     words = ["train", *files, "--columns", "source,features,target", "--time-limit", budget]
     minutes, _ = timed(["-m", "stacktrans", *words, "--out", str(folder)], sys.executable)
     summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
     shown = " ".join(["stacktrans", *words]).replace(f"{data}/", "")
-    return Found(f"stacktrans {__version__}", summary["test"]["coarse"], minutes, shown)
+    return Trained(f"stacktrans {__version__}", summary["test"]["coarse"], minutes, shown)
 
 
-def peer(program: str, data: Path, language: str, epochs: int, folder: Path) -> Found:
-    """An LSTM with attention, of the sizes above."""
-    place = folder / "peer.yaml"
+def peer(program: str, data: Path, language: str, epochs: int, folder: Path) -> Trained:
+    """Train an LSTM with attention with yoyodyne."""
+    path = folder / "peer.yaml"
     config = peer_config(data, language, epochs, folder)
-    place.write_text(yaml.safe_dump(config), encoding="utf-8")
-    minutes, _ = timed(["fit", "--config", str(place)], program)
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    minutes, _ = timed(["fit", "--config", str(path)], program)
     (best,) = folder.glob("**/best.ckpt")
     config.pop("checkpoint")
-    place.write_text(yaml.safe_dump(config), encoding="utf-8")
-    _, said = timed(["test", "--config", str(place), "--ckpt_path", str(best)], program)
-    accuracy = ACCURACY.search(said)
-    assert accuracy, said
+    path.write_text(yaml.safe_dump(config), encoding="utf-8")
+    _, output = timed(["test", "--config", str(path), "--ckpt_path", str(best)], program)
+    accuracy = ACCURACY.search(output)
+    assert accuracy, output
     command = "yoyodyne fit --config peer.yaml"
-    return Found(f"LSTM with attention, {epochs} epochs", float(accuracy[1]), minutes, command)
+    return Trained(f"LSTM with attention, {epochs} epochs", float(accuracy[1]), minutes, command)
 
 
 def peer_config(data: Path, language: str, epochs: int, folder: Path) -> dict[str, object]:
-    """Its configuration."""
+    """The configuration of yoyodyne."""
     parts = "yoyodyne.models.modules."
     sets = {name: str(data / f"{language}.{end}") for name, end in SETS.items()}
     return {
@@ -123,63 +123,72 @@ SETS = {"train": "trn", "val": "dev", "test": "tst"}
 
 
 def timed(words: list[str], program: str) -> tuple[float, str]:
-    """Run a program: the minutes of processor time that it takes, and what it says."""
-    with tempfile.TemporaryFile() as said:
+    """Run a program, and return its processor time in minutes and its output."""
+    with tempfile.TemporaryFile() as output:
         started = subprocess.Popen(
             [program, *words],
-            stdout=said,
+            stdout=output,
             stderr=subprocess.STDOUT,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
-        # Of this process and what it has started: others may run at the same time.
+        # The time of this process and its children only: others may run at the same time.
         _, status, used = os.wait4(started.pid, 0)
         started.returncode = os.waitstatus_to_exitcode(status)
-        said.seek(0)
-        text = said.read().decode("utf-8", errors="replace")
+        output.seek(0)
+        text = output.read().decode("utf-8", errors="replace")
     if started.returncode:
         raise SystemExit(f"{program} {' '.join(words)}\n{text}")
     return (used.ru_utime + used.ru_stime) / 60, text
 
 
-def result(found: dict[str, list[Found]]) -> Result:
-    """The table."""
+def result(models: dict[str, list[Trained]]) -> Result:
+    """The table of accuracies and times."""
     rows = [
-        [language, each.name, f"{each.accuracy:.3f}", f"{each.minutes:.1f}"]
-        for language, trained in found.items()
-        for each in trained
+        [language, model.name, f"{model.accuracy:.3f}", f"{model.minutes:.1f}"]
+        for language, trained in models.items()
+        for model in trained
     ]
-    note = "Forms of the test set that are right from first to last letter, and processor time."
+    note = "The share of forms in the test set that are entirely right, and processor time."
     return Result("Inflection", note, ["language", "model", "accuracy", "minutes"], rows)
 
 
 def main() -> None:
-    """Train both on each language."""
+    """Train both models on each language."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--peer", required=True, help="the program yoyodyne")
     parser.add_argument("--languages", default="swa,tur")
-    parser.add_argument("--budget", default="5m", help="of a race")
+    parser.add_argument("--budget", default="5m", help="time limit of a race")
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--markdown", type=Path)
-    given = parser.parse_args()
-    languages = given.languages.split(",")
+    options = parser.parse_args()
+    languages = options.languages.split(",")
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor() as pool:
-        places = {language: Path(folder) / language for language in languages}
-        for place in places.values():
-            place.mkdir()
+        folders = {language: Path(folder) / language for language in languages}
+        for own in folders.values():
+            own.mkdir()
         peers = list(
             pool.map(
-                lambda at: peer(given.peer, given.folder, at, given.epochs, places[at]), languages
+                lambda language: peer(
+                    options.peer, options.folder, language, options.epochs, folders[language]
+                ),
+                languages,
             )
         )
-        races = [ours(given.folder, at, given.budget, places[at] / "ours") for at in languages]
-    found = {at: [race, other] for at, race, other in zip(languages, races, peers, strict=True)}
-    table = result(found)
+        races = [
+            ours(options.folder, language, options.budget, folders[language] / "ours")
+            for language in languages
+        ]
+    models = {
+        language: [race, peer_model]
+        for language, race, peer_model in zip(languages, races, peers, strict=True)
+    }
+    table = result(models)
     show(table, Console())
-    if given.markdown:
-        commands = [each.command for trained in found.values() for each in trained]
+    if options.markdown:
+        commands = [model.command for trained in models.values() for model in trained]
         origin = f"`{'`, `'.join(commands)}`; {processor()}, Python {platform.python_version()}"
-        write_markdown(given.markdown, [table], origin)
+        write_markdown(options.markdown, [table], origin)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,11 @@
-"""Runs that are killed and interrupted at random moments, and what becomes of them.
+"""Recovery of runs that are killed or interrupted at random moments.
 
     python benchmarks/kills.py [--signals 200] [--seed 1] [--kind NAME ...] [--markdown FILE]
 
-Small runs of every kind are begun from the command line, ended by a signal, and resumed until they
-come to their end. Weights, metrics and summary have to be those of the run that nobody ended. The
-moment is drawn uniformly from the time that a run takes, from its operations on files, or from the
-batches by which it is rounded. Each run is a process of its own, forked from this one so that it
-need not load anything.
+Small runs of every kind are started from the command line, ended by a signal, and resumed until
+they are complete. Weights, metrics and summary have to be those of an uninterrupted run. The moment
+is drawn uniformly from the duration of a run, from its file operations, or from the batches of
+rounding. Each run is a separate process, forked from this one so that it need not load modules.
 """
 
 import argparse
@@ -53,7 +52,7 @@ COUNTING = (
 )
 STREAM = "sequences: 30, steps: 12"
 ROUNDING = RoundingConfig(factor=1.3, batches=12, indecision=1e-9, most=5)
-"""In the place of all others, which take too long."""
+"""Replaces all others, which take too long."""
 KINDS = {
     "strings, four attempts": (
         f"--task reverse --memory stack --set {STRINGS} {RESTARTS} restart.after=30 max_steps=100"
@@ -90,25 +89,25 @@ KINDS = {
 }
 """Arguments of `train`; words after --set are settings."""
 SIGNALS = ("SIGKILL", "SIGINT", "SIGINT twice")
-MOMENTS = ("any time", "on a file", "rounding")
+MOMENTS = ("any time", "file operation", "rounding")
 LONGEST = 120.0
-"""Seconds after which a run that was resumed counts as one that hangs."""
+"""Seconds after which a resumed run counts as hanging."""
 FILE_OPERATIONS = ("rename", "replace", "fsync", "mkdir", "unlink")
 
 
 @dataclass
 class Kind:
-    """Runs that are alike, and what became of them.
+    """Runs of the same command, and their results.
 
     Attributes:
-        arguments: of the command.
-        whole: the run that nobody ended.
-        seconds: that it took.
-        counts: its operations on files and its batches while it was rounded, by moment.
-        runs: how many there were.
-        sent: how many signals of each name.
-        moments: how many at each moment.
-        wrong: what came out otherwise, run by run.
+        arguments: the arguments of the command.
+        whole: the directory of the uninterrupted run.
+        seconds: the duration of that run.
+        counts: its number of file operations and of rounding batches, by moment.
+        runs: the number of runs.
+        sent: the number of signals by name.
+        moments: the number of signals by moment.
+        wrong: all differences from the uninterrupted run.
     """
 
     arguments: list[str]
@@ -122,9 +121,9 @@ class Kind:
 
 
 def arguments_of(words: str, text: Path) -> list[str]:
-    """A command's arguments: what stands after --set is set, one after another."""
+    """The arguments of a command, in which each setting after --set gets a --set of its own."""
     options, _, settings = words.replace("TEXT", str(text)).partition(" --set ")
-    # A setting has no spaces but those within braces.
+    # Settings contain spaces only within braces.
     joined = settings.replace(", ", ",").replace(": ", ":").replace(":", ": ").split(" ")
     parts: list[str] = []
     for part in joined:
@@ -140,7 +139,7 @@ def arguments_of(words: str, text: Path) -> list[str]:
 
 
 def write_text(folder: Path) -> Path:
-    """A small text in three files."""
+    """Write a small text in three files."""
     rng = np.random.default_rng(1)
     nouns, verbs = ["owl", "boat", "lamp", "sea", "night"], ["sees", "leaves", "keeps"]
     for part, count in (("train", 30), ("valid", 12), ("test", 12)):
@@ -153,16 +152,16 @@ def write_text(folder: Path) -> Path:
 
 
 def begin(arguments: list[str], log: Path, prepare: Callable[[], None] = lambda: None) -> int:
-    """A process that runs a command; its number."""
+    """Start a process that runs a command, and return its id."""
     process = os.fork()
     if process:
         return process
     code = 1
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        nowhere = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         for descriptor in (1, 2):
-            os.dup2(nowhere, descriptor)
+            os.dup2(output, descriptor)
         sys.argv = ["stacktrans", *arguments]
         for name, usual in ROUNDINGS.items():
             ROUNDINGS[name] = ROUNDING._replace(lossless=usual.lossless)
@@ -170,7 +169,7 @@ def begin(arguments: list[str], log: Path, prepare: Callable[[], None] = lambda:
         main_of_program()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    except KeyboardInterrupt:  # before the program has begun: it would end with this code itself
+    except KeyboardInterrupt:  # before the program began, which itself ends with this code
         code = INTERRUPTED
     except BaseException:
         traceback.print_exc()
@@ -182,7 +181,7 @@ def begin(arguments: list[str], log: Path, prepare: Callable[[], None] = lambda:
 
 
 def wait_for(process: int) -> int:
-    """The exit code of a process, negative for a signal; it is killed if it hangs."""
+    """Wait for a process, killing it if it hangs; return its exit code, negative for a signal."""
     timer = threading.Timer(LONGEST, os.kill, (process, signal.SIGKILL))
     timer.start()
     _, status = os.waitpid(process, 0)
@@ -190,12 +189,12 @@ def wait_for(process: int) -> int:
     return os.waitstatus_to_exitcode(status)
 
 
-def watched(moment: str, happen: Callable[[], None]) -> Callable[[], None]:
-    """What has a process call `happen` at each operation on a file, or batch of rounding."""
+def watched(moment: str, action: Callable[[], None]) -> Callable[[], None]:
+    """A function that makes a process call `action` at each file operation or rounding batch."""
 
     def calling(function: Callable[..., Any]) -> Callable[..., Any]:
         def called(*arguments: Any, **named: Any) -> Any:
-            happen()
+            action()
             return function(*arguments, **named)
 
         return called
@@ -220,7 +219,7 @@ def watched(moment: str, happen: Callable[[], None]) -> Callable[[], None]:
 
 
 def counted(path: Path, moment: str) -> Callable[[], None]:
-    """What has a process note each time that a moment comes."""
+    """A function that makes a process write a byte to a file at each moment of a kind."""
 
     def note() -> None:
         with path.open("ab", buffering=0) as notes:
@@ -230,20 +229,20 @@ def counted(path: Path, moment: str) -> Callable[[], None]:
 
 
 def ended_at(number: int, moment: str, name: str) -> Callable[[], None]:
-    """What has a process end itself at the n-th of such moments, from 0."""
-    left = number
+    """A function that makes a process end itself at the n-th moment of a kind, from 0."""
+    remaining = number
 
     def count() -> None:
-        nonlocal left
-        left -= 1
-        if left == -1:
+        nonlocal remaining
+        remaining -= 1
+        if remaining == -1:
             send(os.getpid(), name, 0.0)
 
     return watched(moment, count)
 
 
 def send(process: int, name: str, pause: float) -> None:
-    """Send a process what is called a signal here, the second after a pause."""
+    """Send a process a signal of `SIGNALS`, the second one after a pause."""
     with contextlib.suppress(ProcessLookupError):
         if name == "SIGKILL":
             os.kill(process, signal.SIGKILL)
@@ -255,10 +254,10 @@ def send(process: int, name: str, pause: float) -> None:
 
 
 def prepare_kind(arguments: list[str], folder: Path) -> Kind:
-    """Run what nobody ends: for its results, and to count its moments."""
+    """Run a command without interruption, for its results and to count its moments."""
     kind = Kind(arguments, folder / "whole")
     log = folder / "log"
-    # Here, so that what is compiled is loaded once for all.
+    # In this process, so that compiled code is loaded only once.
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         cli.app([*arguments, "--out", str(folder / "first")], standalone_mode=False)
     began = time.monotonic()
@@ -273,9 +272,9 @@ def prepare_kind(arguments: list[str], folder: Path) -> Kind:
     return kind
 
 
-def end_and_resume(kind: Kind, place: Path, most: int, rng: np.random.Generator) -> None:
-    """One run, ended again and again until it has come to its end; its results are compared."""
-    out, log, history = place / "run", place / "log", []
+def end_and_resume(kind: Kind, folder: Path, most: int, rng: np.random.Generator) -> None:
+    """Interrupt and resume a run, with at most `most` signals, and compare its results."""
+    out, log, history = folder / "run", folder / "log", []
     for number in range(1000):
         try:
             last_saved(out)
@@ -307,29 +306,29 @@ def end_and_resume(kind: Kind, place: Path, most: int, rng: np.random.Generator)
             kind.wrong.append(f"{history}: exit code {code}\n{log.read_text()}")
             break
     else:
-        kind.wrong.append(f"{history}: it does not end")
+        kind.wrong.append(f"{history}: does not end")
     kind.runs += 1
     if code == 0:
         kind.wrong += [f"{history}: {part}" for part in differences(kind.whole, out)]
 
 
-def differences(whole: Path, parted: Path) -> Iterator[str]:
-    """What is not the same in two runs, but for the time that they took."""
+def differences(whole: Path, resumed: Path) -> Iterator[str]:
+    """The differences between two runs, except for their duration."""
     for name in ("best", "last"):
         weights, others = (
-            safetensors.torch.load_file(run / name / WEIGHTS) for run in (whole, parted)
+            safetensors.torch.load_file(run / name / WEIGHTS) for run in (whole, resumed)
         )
         if weights.keys() != others.keys() or not all(
             torch.equal(weight, others[key]) for key, weight in weights.items()
         ):
-            yield f"other weights in {name}"
-    if records(whole) != records(parted):
-        yield "other metrics"
-    if summary(whole) != summary(parted):
-        yield f"another summary: {summary(parted)}"
-    left = {path.name for path in parted.iterdir()} - {path.name for path in whole.iterdir()}
-    if left:
-        yield f"left behind: {left}"
+            yield f"different weights in {name}"
+    if records(whole) != records(resumed):
+        yield "different metrics"
+    if summary(whole) != summary(resumed):
+        yield f"different summary: {summary(resumed)}"
+    extra = {path.name for path in resumed.iterdir()} - {path.name for path in whole.iterdir()}
+    if extra:
+        yield f"additional files: {extra}"
 
 
 def records(run: Path) -> list[dict[str, Any]]:
@@ -342,7 +341,7 @@ def summary(run: Path) -> dict[str, Any]:
 
 
 def report(kinds: dict[str, Kind], arguments: argparse.Namespace) -> str:
-    columns = ["kind of run", "runs", *SIGNALS, *MOMENTS, "not the same"]
+    columns = ["kind of run", "runs", *SIGNALS, *MOMENTS, "different"]
     rows = [columns, ["---"] * len(columns)]
     for name, kind in kinds.items():
         numbers = [kind.runs, *(kind.sent[name] for name in SIGNALS)]
@@ -351,13 +350,12 @@ def report(kinds: dict[str, Kind], arguments: argparse.Namespace) -> str:
     totals = [sum(int(row[column]) for row in rows[2:]) for column in range(1, len(columns))]
     rows.append(["all", *map(str, totals)])
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
-    return f"""## Runs that are killed
+    return f"""## Killed runs
 
-Runs were ended {sum(totals[1:4])} times and resumed until they came to their end. Of each, the best
-and the last weights, the metrics and the summary were compared with those of the run that nobody
-ended, bit for bit but for the seconds. The moment of a signal was drawn uniformly: from the time
-that such a run takes, from its operations on files ({", ".join(FILE_OPERATIONS)}), or from the
-batches while it is rounded.
+Runs were ended {sum(totals[1:4])} times and resumed until they were complete. The best and the last
+weights, the metrics and the summary of each run were compared with those of an uninterrupted run,
+bit for bit except for times. The moment of a signal was drawn uniformly from the duration of the
+run, from its file operations ({", ".join(FILE_OPERATIONS)}), or from its rounding batches.
 
 {table}
 
@@ -368,46 +366,50 @@ stacktrans {__version__}, torch {torch.__version__}, Python {platform.python_ver
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--signals", type=int, default=200, help="how many, of all kinds of run")
+    parser.add_argument(
+        "--signals", type=int, default=200, help="number of signals, over all kinds of runs"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kind", action="append", choices=KINDS, help="of all kinds if not given")
-    parser.add_argument("--markdown", type=Path, help="where to write a section of a report")
+    parser.add_argument(
+        "--kind", action="append", choices=KINDS, help="kind of run; all kinds if not given"
+    )
+    parser.add_argument("--markdown", type=Path, help="write a section of this file")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         kinds = work(arguments, folder)
-    found = report(kinds, arguments)
-    print(found)
+    text = report(kinds, arguments)
+    print(text)
     if arguments.markdown:
-        write_section(arguments.markdown, "kills", found)
-    wrong = [f"{name}: {what}" for name, kind in kinds.items() for what in kind.wrong]
+        write_section(arguments.markdown, "kills", text)
+    wrong = [f"{name}: {problem}" for name, kind in kinds.items() for problem in kind.wrong]
     if wrong:
         raise SystemExit("\n".join(wrong))
 
 
 def weight(name: str) -> int:
-    """How many signals a kind of run gets beside others: fewer where a run takes long."""
+    """The relative number of signals for a kind of run: fewer where a run takes long."""
     return 1 if "two processes" in name else 3
 
 
 def work(arguments: argparse.Namespace, folder: Path) -> dict[str, Kind]:
-    """All runs: each kind gets its share of the signals."""
+    """Run all kinds, each with its share of the signals."""
     text, kinds = write_text(folder), {}
     names = arguments.kind or list(KINDS)
     for index, name in enumerate(names):
-        place = folder / str(index)
-        place.mkdir()
-        kind = kinds[name] = prepare_kind(arguments_of(KINDS[name], text), place)
+        own_folder = folder / str(index)
+        own_folder.mkdir()
+        kind = kinds[name] = prepare_kind(arguments_of(KINDS[name], text), own_folder)
         print(f"{name}: {kind.seconds:.1f} s, {kind.counts}", file=sys.stderr, flush=True)
         shares = [sum(map(weight, names[:end])) for end in (index, index + 1, len(names))]
         before, after = (arguments.signals * part // shares[-1] for part in shares[:2])
         share = after - before
         rng = np.random.default_rng([arguments.seed, list(KINDS).index(name)])
-        while (left := share - kind.sent.total()) > 0:
-            run = place / f"run {kind.runs}"
+        while (remaining := share - kind.sent.total()) > 0:
+            run = own_folder / f"run {kind.runs}"
             run.mkdir()
-            end_and_resume(kind, run, left, rng)
+            end_and_resume(kind, run, remaining, rng)
             print(f"  {kind.sent.total()}/{share}", *kind.wrong[-1:], file=sys.stderr, flush=True)
     return kinds
 

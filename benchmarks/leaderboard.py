@@ -1,12 +1,11 @@
-"""How long it takes to a verified solution: a row for each commit and task.
+"""Time to a verified solution, by commit and task.
 
     python benchmarks/leaderboard.py [--seeds 20] [--only copy]
 
-Runs each task of `TASKS` with each seed, writes every run to leaderboard.jsonl, and all rows to
-leaderboard.md: of each commit the seconds of the processor and of the clock, on two cores. What has
-been run with a commit is not run again, so that it can be interrupted. A run counts if it ends
-solved: `train` then has proved it on strings longer than those trained on. One that does not is as
-slow as the slowest.
+Runs each task of `TASKS` with each seed, writes every run to leaderboard.jsonl, and a table of
+processor and wall-clock time per commit, on two cores, to leaderboard.md. Recorded runs of a commit
+are not repeated, so that the program can be interrupted. A run counts as solved if `train` has
+verified it on strings longer than those trained on; the time of an unsolved run is infinite.
 """
 
 import argparse
@@ -44,13 +43,13 @@ class Run:
     """A run of a task.
 
     Attributes:
-        commit: of the program.
-        task: in `TASKS`.
-        seed: random seed.
+        commit: the commit of the program.
+        task: a name in `TASKS`.
+        seed: the random seed.
         solved: whether it ended solved.
-        processor: seconds of the processor, of all processes.
-        clock: seconds of the clock.
-        machine: what it ran on.
+        processor: seconds of processor time of all processes.
+        clock: seconds of wall-clock time.
+        machine: the processor that it ran on.
     """
 
     commit: str
@@ -63,15 +62,15 @@ class Run:
 
 
 def committed() -> str:
-    """The commit that is checked out; with + if files differ from it."""
+    """The commit that is checked out, with + if files differ from it."""
     described = ["git", "describe", "--always", "--dirty=+", "--exclude=*"]
     done = subprocess.run(described, cwd=HERE, capture_output=True, text=True, check=True)
     return done.stdout.strip()
 
 
-def run(commit: str, task: str, seed: int) -> Run:
+def train(commit: str, task: str, seed: int) -> Run:
     """Train once."""
-    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "run"
         command = [sys.executable, "-m", "stacktrans", "train", *TASKS[task]]
@@ -80,21 +79,21 @@ def run(commit: str, task: str, seed: int) -> Run:
         if done.returncode:
             raise SystemExit(done.stderr.decode())
         summary = json.loads((out / "summary.json").read_text())
-    clock, after = time.perf_counter() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
+    clock, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     solved = summary["outcome"] == "solved"
     return Run(commit, task, seed, solved, round(spent, 2), round(clock, 2), processor())
 
 
 def recorded() -> list[Run]:
-    """All runs so far, in order."""
+    """All recorded runs, in order."""
     lines = RUNS.read_text().splitlines() if RUNS.exists() else []
     return [Run(**json.loads(line)) for line in lines]
 
 
-def seconds(times: list[float]) -> list[str]:
-    """Median and worst."""
-    return [f"{each:.1f}" if each < math.inf else "-" for each in (middle(times), max(times))]
+def median_and_maximum(times: list[float]) -> list[str]:
+    """The median and the maximum, as text."""
+    return [f"{time:.1f}" if time < math.inf else "-" for time in (middle(times), max(times))]
 
 
 def middle(times: list[float]) -> float:
@@ -105,39 +104,47 @@ def middle(times: list[float]) -> float:
 
 
 def rows(runs: list[Run]) -> Iterator[str]:
-    """Of each task the commits in the order in which they were first run."""
+    """The rows of the table: the commits of each task in the order of their first runs."""
     for task in TASKS:
         before = math.nan
-        for commit in dict.fromkeys(each.commit for each in runs if each.task == task):
-            own = [each for each in runs if (each.task, each.commit) == (task, commit)]
-            spent = [each.processor if each.solved else math.inf for each in own]
-            clock = [each.clock if each.solved else math.inf for each in own]
-            now = middle(spent)
+        for commit in dict.fromkeys(run.commit for run in runs if run.task == task):
+            own = [run for run in runs if (run.task, run.commit) == (task, commit)]
+            processor_times = [run.processor if run.solved else math.inf for run in own]
+            clock_times = [run.clock if run.solved else math.inf for run in own]
+            now = middle(processor_times)
             change = "" if math.isnan(before) else f"{100 * (now / before - 1):+.0f}%"
-            solved = f"{sum(each.solved for each in own)} of {len(own)}"
-            cells = task, commit, solved, *seconds(spent), *seconds(clock), change
+            solved = f"{sum(run.solved for run in own)} of {len(own)}"
+            cells = (
+                task,
+                commit,
+                solved,
+                *median_and_maximum(processor_times),
+                *median_and_maximum(clock_times),
+                change,
+            )
             yield f"| {' | '.join(cells)} |"
             before = now
 
 
 def write(runs: list[Run], command: str) -> None:
     """Write the table."""
-    machines = ", ".join(dict.fromkeys(each.machine for each in runs))
+    machines = ", ".join(dict.fromkeys(run.machine for run in runs))
     heads = (
         "task",
         "commit",
         "solved",
         "processor, s: median",
-        "worst",
+        "maximum",
         "clock, s: median",
-        "worst",
-        "against the row before",
+        "maximum",
+        "change",
     )
     lines = [
         "# Leaderboard",
         "",
-        "Seconds to a verified solution, with 2 workers: of the processor, all processes together,",
-        "and of the clock. From nothing, so that what is loaded first is counted, too.",
+        "Seconds to a verified solution with 2 workers: processor time of all processes together,",
+        "and wall-clock time, both including start-up. The last column is the change from the row",
+        "above.",
         "",
         "| " + " | ".join(heads) + " |",
         "|---|---|---|" + "---:|" * 5,
@@ -149,25 +156,25 @@ def write(runs: list[Run], command: str) -> None:
 
 
 def main() -> None:
-    """Run what is missing, and write the table."""
+    """Run all missing runs, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--only", choices=TASKS, action="append")
     options = parser.parse_args()
     commit, runs = committed(), recorded()
-    done = {(each.commit, each.task, each.seed) for each in runs}
+    done = {(run.commit, run.task, run.seed) for run in runs}
     for seed in range(1, options.seeds + 1):
         for task in options.only or TASKS:
             if (commit, task, seed) in done:
                 continue
-            runs.append(run(commit, task, seed))
+            runs.append(train(commit, task, seed))
             with RUNS.open("a") as stream:
                 stream.write(json.dumps(asdict(runs[-1])) + "\n")
                 stream.flush()
                 os.fsync(stream.fileno())
     only = [word for task in options.only or () for word in ("--only", task)]
-    given = ["--seeds", str(options.seeds), *only]
-    write(runs, shlex.join(["python", "benchmarks/leaderboard.py", *given]))
+    arguments = ["--seeds", str(options.seeds), *only]
+    write(runs, shlex.join(["python", "benchmarks/leaderboard.py", *arguments]))
 
 
 if __name__ == "__main__":

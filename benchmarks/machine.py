@@ -1,4 +1,4 @@
-"""What it is that benchmarks run on."""
+"""The machine and the library versions that benchmarks run on."""
 
 import platform
 from importlib.metadata import version
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def processor() -> str:
-    """The processor's name, where the system tells it."""
+    """The name of the processor, as far as the system reports it."""
     information = Path("/proc/cpuinfo")
     if information.exists():
         for line in information.read_text().splitlines():
@@ -16,6 +16,6 @@ def processor() -> str:
 
 
 def origin() -> dict[str, str]:
-    """What the bits of a result depend on, besides the package."""
+    """The library versions and the processor, which the bits of a result depend on."""
     libraries = {name: version(name) for name in ("torch", "numba", "numpy")}
     return {**libraries, "Python": platform.python_version(), "processor": processor()}

@@ -1,8 +1,8 @@
-"""Times, each group of them taken by a process of its own.
+"""Measurement of times that are to be compared, each group in a separate process.
 
-What is compared is measured in one process in turn, round after round, and of each the
-shortest time is taken, since whatever else the machine does only adds to it. How a process
-gets its memory depends on what it did before, so no process measures two groups.
+The subjects of a group are measured in turn, round after round, and the shortest time of each is
+taken, since other work on the machine only adds to it. How a process gets its memory depends on
+what it did before, so no process measures two groups.
 """
 
 import functools
@@ -27,16 +27,16 @@ BATCH_KERNELS = {"batch": "fused", "slow-batch": "torch"}
 PIECE_KERNELS = {"pieces": "fused", "slow-pieces": "torch"}
 SYMBOLS = 4
 PIECES_BEFORE = 20
-"""Pieces that streams have behind them, and of which their stacks still hold something."""
+"""Number of pieces that a stream consists of before the measurement, so that stacks are filled."""
 BATCH = 10
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """What one process measures: training steps, or a memory alone.
+    """A group of subjects that one process measures: training steps, or a memory alone.
 
     Attributes:
-        subjects: names of what is measured in turn; see `subject`.
+        subjects: names of the subjects; see `subject`.
         hidden: size H.
         memory_size: size m.
         steps: length of the strings.
@@ -54,11 +54,11 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Measured:
-    """What came of it.
+    """The results of a measurement.
 
     Attributes:
         milliseconds: the shortest time of each subject.
-        units: of each "equal ..." subject.
+        units: number of units of each "equal ..." subject.
     """
 
     milliseconds: dict[str, float]
@@ -67,14 +67,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Subject:
-    """Something to be timed, and with how many threads."""
+    """A function to be timed, and its number of threads."""
 
     threads: int
     run: Callable[[], None]
 
 
 def shortest(subjects: Mapping[str, Subject], job: Measurement) -> dict[str, float]:
-    """Milliseconds that each subject takes at best."""
+    """The shortest time of each subject, in milliseconds."""
     import torch
 
     def timed(subject: Subject) -> float:
@@ -83,15 +83,15 @@ def shortest(subjects: Mapping[str, Subject], job: Measurement) -> dict[str, flo
         subject.run()
         return time.perf_counter() - began
 
-    found: dict[str, list[float]] = {name: [] for name in subjects}
+    times: dict[str, list[float]] = {name: [] for name in subjects}
     for subject in subjects.values():
         timed(subject)  # compiles, and fills caches
     while waiting := [
-        name for name, each in found.items() if len(each) < job.rounds or sum(each) < job.seconds
+        name for name, own in times.items() if len(own) < job.rounds or sum(own) < job.seconds
     ]:
         for name in waiting:
-            found[name].append(timed(subjects[name]))
-    return {name: 1000 * min(each) for name, each in found.items()}
+            times[name].append(timed(subjects[name]))
+    return {name: 1000 * min(own) for name, own in times.items()}
 
 
 @functools.cache
@@ -115,28 +115,28 @@ def transducer(memory: str, kernel: str, hidden: int, memory_size: int) -> "Tran
 
 
 def equal_units(memory: str, job: Measurement) -> int:
-    """Units of the nn.LSTM of one layer with as many parameters as controller and memory."""
+    """The units of a one-layer nn.LSTM with as many parameters as controller and memory."""
     model = transducer(memory, "fused", job.hidden, job.memory_size)
     parts = [model.controller, *([model.operation] if model.operation else [])]
     wanted = sum(weight.numel() for part in parts for weight in part.parameters())
 
-    def off(units: int) -> int:
+    def distance(units: int) -> int:
         return abs(4 * units * (EMBEDDING + units + 2) - wanted)
 
-    return next(units for units in itertools.count(1) if off(units) <= off(units + 1))
+    return next(units for units in itertools.count(1) if distance(units) <= distance(units + 1))
 
 
 def subject(name: str, job: Measurement) -> Subject:
-    """What a name stands for.
+    """The subject of a name.
 
-    "fused stack" is the transducer with a stack as it is trained, "torch stack" by the
-    definition, "naive stack" by the naive loop; "equal stack" an nn.LSTM of as many
-    parameters; "lstm 2" one of two layers; "alone stack" only the memory; "pieces 32x10" a
-    piece of 32 streams with 10 stacks, and "slow-pieces 32x10" by the definition. With
-    "2 threads: " before, with so many threads.
+    "fused stack" is the transducer with a stack as it is trained, "torch stack" the definition,
+    "naive stack" the naive loop, "equal stack" an nn.LSTM with as many parameters, "lstm 2" one
+    with two layers, "alone stack" only the memory, "pieces 32x10" a piece of 32 streams with 10
+    stacks, and "slow-pieces 32x10" the same by the definition. The prefix "2 threads: " sets the
+    number of threads.
     """
-    threads, _, what = name.rpartition(" threads: ")
-    kind, which = what.split()
+    threads, _, workload = name.rpartition(" threads: ")
+    kind, which = workload.split()
     if kind in BATCH_KERNELS:
         run = training_batch(which, BATCH_KERNELS[kind])
     elif kind in PIECE_KERNELS:
@@ -147,7 +147,7 @@ def subject(name: str, job: Measurement) -> Subject:
 
 
 def training_batch(which: str, kernel: str) -> Callable[[], None]:
-    """A batch of training, from the strings to new weights."""
+    """A training batch, from the strings to updated weights."""
     import torch
 
     from stacktrans.settings.resolve import resolve
@@ -160,7 +160,7 @@ def training_batch(which: str, kernel: str) -> Callable[[], None]:
 
 
 def stack_rnn(count: int, hidden: int, kernel: str, capacity: int | None = None) -> "Transducer":
-    """The model of joulin2015 with its weights as drawn: sigmoid units, and stacks of numbers."""
+    """The untrained model of joulin2015: sigmoid units, and stacks of numbers."""
     import torch
 
     from stacktrans.model.transducer import Transducer
@@ -176,7 +176,7 @@ def stack_rnn(count: int, hidden: int, kernel: str, capacity: int | None = None)
 
 
 def training_piece(which: str, kernel: str, job: Measurement) -> Callable[[], None]:
-    """A piece of streams that go on, with the model of joulin2015, from ids to new weights."""
+    """Training on a piece of streams with the model of joulin2015, from ids to updated weights."""
     import torch
 
     streams, count = map(int, which.split("x"))
@@ -189,7 +189,7 @@ def training_piece(which: str, kernel: str, job: Measurement) -> Callable[[], No
         _, state = model.unroll_piece(ids[:, :-1], state)
 
     def run() -> None:
-        # Each time from the same state, so that each takes as long.
+        # From the same state each time, so that all calls take as long.
         unrolled, _ = model.unroll_piece(ids[:, :-1], state)
         logits = model.logits(unrolled, everything)
         optimizer.zero_grad()
@@ -200,7 +200,7 @@ def training_piece(which: str, kernel: str, job: Measurement) -> Callable[[], No
 
 
 def step(kind: str, which: str, job: Measurement) -> Callable[[], None]:
-    """Forward and backward from ids to the outputs of the recurrent part."""
+    """Forward and backward passes from ids to the outputs of the recurrent part."""
     import torch
 
     units = equal_units(which, job) if kind == "equal" else job.hidden
@@ -219,7 +219,7 @@ def step(kind: str, which: str, job: Measurement) -> Callable[[], None]:
 def recurrent(
     kind: str, which: str, units: int, job: Measurement
 ) -> "tuple[nn.Module, Callable[[Tensor], Tensor]]":
-    """A model, and what makes its recurrent part's outputs [B, T, units] from ids [B, T]."""
+    """A model, and the function from ids [B, T] to outputs of its recurrent part [B, T, units]."""
     from naive import NaiveTransducer
     from torch import nn
 
@@ -237,7 +237,7 @@ def recurrent(
 
 
 def alone(memory: str, job: Measurement) -> Callable[[], None]:
-    """Forward and backward through a memory with random signals and values."""
+    """Forward and backward passes through a memory with random signals and values."""
     import torch
     from alone import fused_memory
 
@@ -258,8 +258,8 @@ def alone(memory: str, job: Measurement) -> Callable[[], None]:
     return run
 
 
-def check_the_naive_loop(job: Measurement) -> None:
-    """See that the naive loop computes what the others do, so that their times can be compared."""
+def check_naive_loop(job: Measurement) -> None:
+    """Check that the naive loop computes the same outputs, so that times can be compared."""
     import torch
     from naive import NaiveTransducer
 
@@ -275,14 +275,14 @@ def check_the_naive_loop(job: Measurement) -> None:
 def measure_here(job: Measurement) -> Measured:
     """Measure in this process."""
     if any(name.startswith("naive ") for name in job.subjects):
-        check_the_naive_loop(job)
-    found = shortest({name: subject(name, job) for name in job.subjects}, job)
+        check_naive_loop(job)
+    times = shortest({name: subject(name, job) for name in job.subjects}, job)
     equal = [name for name in job.subjects if name.startswith("equal ")]
-    return Measured(found, {name: equal_units(name.split()[1], job) for name in equal})
+    return Measured(times, {name: equal_units(name.split()[1], job) for name in equal})
 
 
 def measure(job: Measurement) -> Measured:
-    """Measure in a process of its own."""
+    """Measure in a separate process."""
     print(f"measuring {describe(job)}", file=sys.stderr)
     done = subprocess.run(
         [sys.executable, __file__, json.dumps(asdict(job))], stdout=subprocess.PIPE, check=True
@@ -291,8 +291,8 @@ def measure(job: Measurement) -> Measured:
 
 
 def describe(job: Measurement) -> str:
-    what = job.subjects[0] if len(job.subjects) == 1 else f"{len(job.subjects)} subjects"
-    return f"{what}, sizes {job.hidden} and {job.memory_size}, {job.steps} steps"
+    names = job.subjects[0] if len(job.subjects) == 1 else f"{len(job.subjects)} subjects"
+    return f"{names}, sizes {job.hidden} and {job.memory_size}, {job.steps} steps"
 
 
 if __name__ == "__main__":

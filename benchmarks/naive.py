@@ -1,6 +1,6 @@
-"""A transducer as one would write it at first: equations 1 to 11 of grefenstette2015, in torch.
+"""A naive transducer: equations 1 to 11 of grefenstette2015, written directly in torch.
 
-Every step looks at all rows: V grows by `torch.cat`, sums of strengths are taken anew by
+Every step processes all rows: V grows by `torch.cat`, sums of strengths are recomputed by
 `cumsum`, and the controller is an `nn.LSTMCell`.
 """
 
@@ -13,7 +13,8 @@ from stacktrans.model.controllers import LSTMLayer
 from stacktrans.model.transducer import Transducer
 
 Step = Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-"""Strengths [B, rows], V [B, rows, m], signals [B, S], values [B, ends * m] -> both, and reads."""
+"""Maps strengths [B, rows], V [B, rows, m], signals [B, S] and values [B, ends * m] to new
+strengths, new V and reads."""
 
 
 def above(strengths: Tensor) -> Tensor:
@@ -27,12 +28,12 @@ def below(strengths: Tensor) -> Tensor:
 
 
 def popped(strengths: Tensor, before: Tensor, amount: Tensor) -> Tensor:
-    """What is left; `before` are the sums of the strengths of the rows that go first."""
+    """The strengths after a pop; `before` are the sums of the strengths popped before each row."""
     return torch.relu(strengths - torch.relu(amount - before))
 
 
 def read(strengths: Tensor, before: Tensor, rows: Tensor) -> Tensor:
-    """The vector read; `before` are the sums of the strengths of the rows read first."""
+    """The vector read; `before` are the sums of the strengths read before each row."""
     weights = torch.minimum(strengths, torch.relu(1 - before))
     return (weights.unsqueeze(2) * rows).sum(1)
 
@@ -72,7 +73,7 @@ STEPS: dict[str, Step] = {"stack": stack_step, "queue": queue_step, "deque": deq
 
 
 class NaiveTransducer(nn.Module):
-    """Embedding, controller and memory of a transducer of one LSTM layer, with its weights."""
+    """Embedding, controller and memory with the weights of a transducer with one LSTM layer."""
 
     def __init__(self, model: Transducer) -> None:
         super().__init__()
@@ -89,7 +90,7 @@ class NaiveTransducer(nn.Module):
         self.cell = nn.LSTMCell(
             layer.input_weight.shape[1] + layer.below_weight.shape[1], layer.hidden_size
         )
-        # torch has the gates in another order.
+        # torch orders the gates differently.
         admit, keep, show, candidate = torch.arange(4 * layer.hidden_size).chunk(4)
         order = torch.cat([admit, keep, candidate, show])
         with torch.no_grad():

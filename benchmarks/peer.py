@@ -1,17 +1,17 @@
-"""Training side by side with the C++ that joulin2015 is published with, where it is given.
+"""Training speed side by side with the C++ program published with joulin2015.
 
     python benchmarks/peer.py --peer PATH [--rounds N] [--markdown FILE] [--quick]
 
 PATH is a directory in which its `train_toy` was built with `make toy`, or that program itself.
-Both train on the same stream, a^n b^n c^n d^n with n = 2, which is all that its first epoch has,
-with stacks of the same size; with one thread each, in turn. What is taken is processor time, so
-that what else the machine does counts little.
+Both programs train on the same stream, a^n b^n c^n d^n with n = 2, the only sequence of the first
+epoch of `train_toy`, with stacks of the same size, in turn, with one thread each. Processor time is
+measured, so that other work on the machine has little influence.
 
-They do not do the same for a symbol. After each, the C++ carries the error of this symbol alone
-back through the last 50 steps and changes all weights, in float64, and each stack has as many
-cells as it may ever have. Ours takes the symbols in pieces of 50, carries the errors of a piece
-back to its start, changes the weights once a piece, in float32, and has only the cells in use; of
-one stream as the C++, or of many side by side.
+The two do different work per symbol. After each symbol, the C++ program propagates the error of
+this symbol alone back through the last 50 steps and updates all weights, in float64; each stack has
+all cells of its capacity. stacktrans reads pieces of 50 symbols, propagates the errors of a piece
+back to its start and updates the weights once per piece, in float32, and its stacks have only the
+cells in use; it trains on one stream, like the C++ program, or on several in parallel.
 """
 
 import argparse
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 PIECE = 50
-LETTERS = 4
-PERIOD = [letter for letter in range(LETTERS) for _ in range(2)]
-"""A sequence, as ids: n is 2."""
+SYMBOLS = 4
+PERIOD = [symbol for symbol in range(SYMBOLS) for _ in range(2)]
+"""The ids of a sequence with n = 2."""
 STREAMS = (1, 32)
 WARM_PIECES = 10
 LEAST_PIECES = 100
@@ -53,13 +53,13 @@ RATE = 0.1
 
 @dataclass(frozen=True)
 class Job:
-    """What both train.
+    """The sizes of the model and of the training data.
 
     Attributes:
-        hidden: units.
-        stacks: how many there are.
-        stack_size: cells of a stack.
-        sequences: how many sequences the C++ trains on.
+        hidden: number of hidden units.
+        stacks: number of stacks.
+        stack_size: number of cells of a stack.
+        sequences: number of sequences that the C++ program trains on.
     """
 
     hidden: int
@@ -70,7 +70,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Speed:
-    """How many symbols a program trained on, in how many seconds of the processor."""
+    """The number of symbols that a program trained on, and its processor time in seconds."""
 
     symbols: int
     seconds: float
@@ -89,7 +89,7 @@ QUICK = [Job(10, 2, 20, 50)]
 
 
 def peer(text: str) -> Path:
-    """The program that a path leads to."""
+    """The C++ program at a path, which may be its directory."""
     path = Path(text)
     program = path / "train_toy" if path.is_dir() else path
     if path.is_dir() and not program.exists():
@@ -102,16 +102,16 @@ def peer(text: str) -> Path:
 
 
 def theirs(program: Path, job: Job) -> Speed:
-    """Run the C++ up to the end of its first epoch of training."""
+    """Run the C++ program up to the end of its first epoch of training."""
     options = {
-        "ntask": 1, "nchar": LETTERS, "nmax": 3, "nhid": job.hidden, "nstack": job.stacks,
+        "ntask": 1, "nchar": SYMBOLS, "nmax": 3, "nhid": job.hidden, "nstack": job.stacks,
         "stack_size": job.stack_size, "nseq": job.sequences, "depth": 2, "bptt": PIECE, "mod": 1,
         "lr": RATE,
     }  # fmt: skip
     command = [str(program)]
     for name, value in options.items():
         command += [f"-{name}", str(value)]
-    said = b""
+    output = b""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     with tempfile.TemporaryDirectory() as directory:
         try:
@@ -121,22 +121,22 @@ def theirs(program: Path, job: Job) -> Speed:
         except OSError as error:
             raise SystemExit(f"{program}: {error.strerror}") from None
         assert process.stdout
-        # Without buffering, so that it is stopped as soon as it goes on to something else.
-        while b"[valid]" not in said and (more := os.read(process.stdout.fileno(), 1 << 16)):
-            said = said[-1000:] + more
+        # Unbuffered, so that it is stopped as soon as validation begins.
+        while b"[valid]" not in output and (more := os.read(process.stdout.fileno(), 1 << 16)):
+            output = output[-1000:] + more
         process.kill()
         process.communicate()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    trained = re.findall(rb"\[train\][^\r\n]*? it= *(\d+)", said.partition(b"[valid]")[0])
-    if b"[valid]" not in said or not trained:
-        end = said.decode(errors="replace").strip().splitlines()[-1:]
+    trained = re.findall(rb"\[train\][^\r\n]*? it= *(\d+)", output.partition(b"[valid]")[0])
+    if b"[valid]" not in output or not trained:
+        end = output.decode(errors="replace").strip().splitlines()[-1:]
         raise SystemExit(f"{program}: it did not train as train_toy does: {' '.join(end)!r}")
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Speed(int(trained[-1]), used)
 
 
 def ours(job: Job, streams: int, symbols: int) -> Speed:
-    """Train on so many symbols of some streams, or more, so that there are enough pieces."""
+    """Train on at least this many symbols of some streams, in at least `LEAST_PIECES` pieces."""
     import torch
 
     torch.set_num_threads(1)
@@ -162,8 +162,8 @@ def ours(job: Job, streams: int, symbols: int) -> Speed:
     return Speed(pieces * PIECE * streams, time.process_time() - began)
 
 
-def ours_apart(job: Job, streams: int, symbols: int) -> Speed:
-    """The same in a process of its own."""
+def ours_in_process(job: Job, streams: int, symbols: int) -> Speed:
+    """Train with stacktrans in a separate process."""
     work = json.dumps({"job": asdict(job), "streams": streams, "symbols": symbols})
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
@@ -176,7 +176,7 @@ def ours_apart(job: Job, streams: int, symbols: int) -> Speed:
 
 
 def side_by_side(program: Path, job: Job, rounds: int) -> list[str]:
-    """A row of the table."""
+    """Measure both programs, and return a row of the table."""
     print(f"measuring {job}", file=sys.stderr)
     their_speeds: list[float] = []
     our_speeds: dict[int, list[float]] = {streams: [] for streams in STREAMS}
@@ -184,7 +184,7 @@ def side_by_side(program: Path, job: Job, rounds: int) -> list[str]:
         their = theirs(program, job)
         their_speeds.append(their.per_second)
         for streams, speeds in our_speeds.items():
-            speeds.append(ours_apart(job, streams, their.symbols).per_second)
+            speeds.append(ours_in_process(job, streams, their.symbols).per_second)
     ratios = {
         streams: [our / their for our, their in zip(speeds, their_speeds, strict=True)]
         for streams, speeds in our_speeds.items()
@@ -195,22 +195,23 @@ def side_by_side(program: Path, job: Job, rounds: int) -> list[str]:
         str(job.stack_size),
         f"{statistics.median(their_speeds):,.0f}",
         *(f"{statistics.median(speeds):,.0f}" for speeds in our_speeds.values()),
-        *(multiple(statistics.median(each)) for each in ratios.values()),
+        *(multiple(statistics.median(values)) for values in ratios.values()),
         f"{multiple(min(ratios[1]))} to {multiple(max(ratios[1]))}",
     ]
 
 
 def comparison(program: Path, jobs: Sequence[Job], rounds: int) -> Result:
-    """The table."""
+    """The table of both speeds for all sizes."""
     return Result(
-        "Side by side with the C++ of joulin2015",
-        "Training on a^n b^n c^n d^n with n = 2, one thread each, in turn: symbols in a second of "
-        f"the processor, medians of {rounds}, and our speed as a multiple of the C++'s, round by "
-        "round. It is not the same work. After each symbol the C++ carries its error back through "
-        f"{PIECE} steps and changes all weights, in float64, and its stacks have all cells of "
-        f"their size from the start. Ours changes the weights once in {PIECE} symbols, with the "
-        "errors of all of them carried back to where the piece begins, in float32, and its stacks "
-        f"have the cells in use; of one stream, or of {STREAMS[1]} side by side.",
+        "Side by side with the C++ program of joulin2015",
+        "Training on a^n b^n c^n d^n with n = 2, one thread each, in turn: symbols per second of "
+        f"processor time, medians of {rounds}, and the ratio of our speed to that of the C++ "
+        "program, by round. The two do different work. After each symbol the C++ program "
+        f"propagates its error back through {PIECE} steps and updates all weights, in float64, and "
+        "its stacks have all cells of their capacity from the start. stacktrans updates the "
+        f"weights once in {PIECE} symbols, with the errors of all of them propagated to the start "
+        "of the piece, in float32, and its stacks have the cells in use; it trains on one stream, "
+        f"or on {STREAMS[1]} in parallel.",
         [
             "hidden",
             "stacks",
@@ -225,7 +226,7 @@ def comparison(program: Path, jobs: Sequence[Job], rounds: int) -> Result:
 
 
 def provenance(options: argparse.Namespace) -> str:
-    """What made the table, and where."""
+    """The versions, the machine and the command that the table is from."""
     return (
         f"stacktrans {__version__}, torch {version('torch')}, numba {version('numba')}, Python "
         f"{platform.python_version()}; {processor()}, {os.cpu_count()} cores. Written by `python "
@@ -238,12 +239,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--peer", type=peer, metavar="PATH", help="of the C++, or its directory")
-    what.add_argument("--ours", help=argparse.SUPPRESS)
-    parser.add_argument("--rounds", type=int, default=3, help="how often each is measured")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table here, too")
-    parser.add_argument("--quick", action="store_true", help="only see that everything works")
+    mode = parser.add_mutually_exclusive_group(required=True)
+    mode.add_argument("--peer", type=peer, metavar="PATH", help="the C++ program, or its directory")
+    mode.add_argument("--ours", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=3, help="number of measurements")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table here")
+    parser.add_argument("--quick", action="store_true", help="only check that everything works")
     options = parser.parse_args(arguments)
     if options.ours:
         work = json.loads(options.ours)

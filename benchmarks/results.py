@@ -1,4 +1,4 @@
-"""Tables of measurements: shown, and written in Markdown."""
+"""Tables of measurements, for the terminal and in Markdown."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from rich.table import Table
 
 @dataclass
 class Result:
-    """A table and what is to be known about it."""
+    """A table with a title and an explanatory note."""
 
     title: str
     note: str
@@ -20,7 +20,7 @@ class Result:
 
 
 def milliseconds(number: float) -> str:
-    """With three digits, or all before the point."""
+    """A number with three significant digits, or with all digits before the decimal point."""
     return f"{number:.{max(0, 3 - len(str(int(number))))}f}"
 
 
@@ -39,7 +39,7 @@ def show(result: Result, console: Console) -> None:
 
 
 def section(result: Result, origin: str) -> str:
-    """A table in Markdown, and what made it."""
+    """A table in Markdown, with its origin below."""
     lines = [f"## {result.title}", ""]
     if result.note:
         lines += [result.note, ""]
@@ -49,15 +49,15 @@ def section(result: Result, origin: str) -> str:
     return "\n".join([*lines, "", origin, ""])
 
 
-def report(result: Result, command: str, place: Path | None) -> None:
-    """Show a table, and write it to a file, if one is given, with the command that made it."""
+def report(result: Result, command: str, path: Path | None) -> None:
+    """Show a table and, if a file is given, write it there with the command that made it."""
     show(result, Console())
-    if place:
-        write_markdown(place, [result], f"{processor()}. Written by `{command}`.")
+    if path:
+        write_markdown(path, [result], f"{processor()}. Written by `{command}`.")
 
 
 def write_markdown(path: Path, results: Sequence[Result], origin: str) -> None:
-    """Write tables to a file, in the place of those of the same title; others stay."""
+    """Write tables to a file, where they replace those with the same title."""
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     sections = {
         text.partition("\n")[0]: f"## {text.rstrip()}\n" for text in before.split("\n## ")[1:]

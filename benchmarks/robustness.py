@@ -1,21 +1,21 @@
-"""A file of several sections, each written by a program of its own."""
+"""A Markdown file whose sections are written by different programs."""
 
 from pathlib import Path
 
-HEADING = "# How stacktrans bears what happens to it\n"
+HEADING = "# Robustness\n"
 
 
 def write_section(path: Path, name: str, markdown: str) -> None:
-    """Put a section into a file in the place of the one of that name, or at its end.
+    """Replace the section of a name in a file, or append it.
 
     Args:
-        path: of the file; made if there is none.
-        name: of the section, which stands in the markers around it.
-        markdown: what the section holds.
+        path: the file, which is created if it does not exist.
+        name: the name of the section, which the markers around it contain.
+        markdown: the contents of the section.
     """
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     section = f"{begin}\n{markdown.strip()}\n{end}\n"
-    before, found, rest = (path.read_text() if path.exists() else HEADING).partition(begin)
-    after = rest.partition(end)[2].lstrip("\n") if found else ""
+    before, marker, rest = (path.read_text() if path.exists() else HEADING).partition(begin)
+    after = rest.partition(end)[2].lstrip("\n") if marker else ""
     parts = [before.rstrip("\n") + "\n", section, *([after] if after else [])]
     path.write_text("\n".join(parts))

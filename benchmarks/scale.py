@@ -1,11 +1,11 @@
-"""How much is measured of each part of `speed.py`."""
+"""The extent of the measurements of `speed.py`."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is measured.
+    """Sizes, lengths and numbers of repetitions of all parts.
 
     Attributes:
         sizes: hidden and memory sizes of parts a, d and j.
@@ -13,13 +13,13 @@ class Scale:
         growing_sizes: sizes of part b.
         lengths: lengths of strings in parts b and c.
         memory_size: size m in part c.
-        rounds: least number of measurements of each thing.
-        seconds: each thing is measured for at least so long.
-        processes: how often part c starts a process for each number.
-        seeds: runs of each task in part e.
-        training: arguments that cut the runs of part e short.
-        line: symbols in the line of part f.
-        piece: symbols in a piece of part h.
+        rounds: minimum number of measurements of each subject.
+        seconds: minimum total time for which each subject is measured.
+        processes: number of processes that part c starts for each number.
+        seeds: number of runs of each task in part e.
+        training: arguments that shorten the runs of part e.
+        line: number of symbols in the lines of part f.
+        piece: number of symbols in a piece of part h.
     """
 
     sizes: tuple[tuple[int, int], ...] = ((64, 32), (128, 64), (256, 256), (512, 256))

@@ -1,21 +1,21 @@
-"""How fast training is, beside torch's own LSTM, the definition in torch and a naive loop.
+"""The speed of training beside torch's LSTM, the definition in torch and a naive loop.
 
     python benchmarks/speed.py [--parts a,b,c,d,e,f,g,h,i,j] [--markdown FILE] [--quick]
 
     a  a training step at four sizes, beside nn.LSTM, the definition and a naive loop
     b  strings from short to long, beside nn.LSTM
     c  a memory alone, from short to long
-    d  one thread and two
-    e  from nothing to a solved task, by the command line
-    f  a very long line, transduced by the command line
-    g  a whole batch of training with the small models of hao2018
-    h  streams in pieces, with the models of joulin2015, and the speeds that it publishes
-    i  several memories in one model, beside what each of them costs
-    j  the product of a step in tiles, beside plain loops and numpy
+    d  one and two threads
+    e  training until a task is solved, with the command line
+    f  transduction of a very long line, with the command line
+    g  a complete training batch with the small models of hao2018
+    h  pieces of streams, with the models of joulin2015, beside the published speeds
+    i  several memories in one model, beside each of them alone
+    j  the matrix product of a step in tiles, beside plain loops and numpy
 
-Times are of this machine; what can be compared is the ratios, but for those of part h to
-published speeds, which are of another machine and of other work: `peer.py` compares the two
-side by side. `measuring.py` says how times are taken.
+Times depend on the machine; only ratios can be compared, except for those of part h to published
+speeds, which are from another machine and for other work: `peer.py` compares the two side by side.
+`measuring.py` describes how times are taken.
 """
 
 import argparse
@@ -59,7 +59,7 @@ PARTS: dict[str, Callable[[Scale], Iterator[Result]]] = {
 
 
 def provenance(options: argparse.Namespace) -> str:
-    """What made the tables, and where."""
+    """The versions, the machine and the command that the tables are from."""
     command = f"python benchmarks/speed.py --parts {','.join(options.parts)}"
     return (
         f"stacktrans {__version__}, torch {version('torch')}, numba {version('numba')}, "
@@ -85,8 +85,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--parts", type=parts, default=list(PARTS), help="such as a,c")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables here, too")
-    parser.add_argument("--quick", action="store_true", help="only see that everything works")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the tables here")
+    parser.add_argument("--quick", action="store_true", help="only check that everything works")
     options = parser.parse_args()
     scale = QUICK if options.quick else Scale()
     origin = provenance(options)

@@ -1,11 +1,11 @@
-"""What a sweep costs beside the runs that it consists of.
+"""The overhead of a sweep over the runs that it consists of.
 
     python benchmarks/sweeps.py [--runs 200] [--workers 2] [--seconds 0.1] [--markdown FILE]
 
-A sweep of short runs is carried out from the command line, in an empty folder. The work is what
-its runs take, from the lock on a run's folder to its summary: the median of them, since the
-first ones load and compile, times as many as each worker has. What the sweep takes longer is
-the start of the command and its processes, the handing out, the records and the tables.
+A sweep of short runs is executed from the command line, in an empty directory. The work of a
+worker is the median time of a run, from the lock on its directory to its summary, times the number
+of runs per worker; the median, since the first runs load and compile. The overhead is the start of
+the command and its processes, the distribution of runs, the records and the tables.
 """
 
 import argparse
@@ -30,13 +30,13 @@ MODEL = {
     "embedding_size": 8,
 }
 FIRST_GUESS = 20
-"""Batches of the runs from which it is found how many make a run of the right length."""
+"""Number of batches in the runs from which the number for the required duration is computed."""
 TRIES = 20
-"""So many runs."""
+"""Number of these runs."""
 
 
 def sweep_file(directory: Path, runs: int, batches: int) -> Path:
-    """The file of a sweep of runs that differ in their seed."""
+    """Write the file of a sweep over seeds, and return its path."""
     content = {
         "title": "Short runs",
         "settings": {
@@ -54,22 +54,22 @@ def sweep_file(directory: Path, runs: int, batches: int) -> Path:
 
 
 def batches_for(directory: Path, seconds: float, workers: int) -> int:
-    """How many batches make runs of so many seconds."""
-    few, many = (
+    """The number of batches of runs that take this many seconds."""
+    shorter, longer = (
         sweep(sweep_file(directory, TRIES, batches), directory / str(batches), workers)[1]
         for batches in (FIRST_GUESS, 2 * FIRST_GUESS)
     )
-    return max(1, FIRST_GUESS + round((seconds - few) / (many - few) * FIRST_GUESS))
+    return max(1, FIRST_GUESS + round((seconds - shorter) / (longer - shorter) * FIRST_GUESS))
 
 
 def sweep(file: Path, directory: Path, workers: int) -> tuple[float, float]:
-    """The seconds that a sweep takes on the command line, and the median of its runs."""
+    """The seconds that a sweep command takes, and the median of its runs."""
     command = [sys.executable, "-m", "stacktrans", "sweep", str(file)]
     options = ["--workers", str(workers), "--out", str(directory)]
     began = time.perf_counter()
     subprocess.run([*command, *options], check=True, capture_output=True)
-    taken = time.perf_counter() - began
-    return taken, median(map(duration, (directory / "runs").iterdir()))
+    elapsed = time.perf_counter() - began
+    return elapsed, median(map(duration, (directory / "runs").iterdir()))
 
 
 def duration(run: Path) -> float:
@@ -82,13 +82,13 @@ def report(arguments: argparse.Namespace) -> str:
         folder = Path(scratch)
         batches = batches_for(folder, arguments.seconds, arguments.workers)
         file = sweep_file(folder, arguments.runs, batches)
-        taken, each = sweep(file, folder / "sweep", arguments.workers)
-    work = each * arguments.runs / arguments.workers
+        elapsed, per_run = sweep(file, folder / "sweep", arguments.workers)
+    work = per_run * arguments.runs / arguments.workers
     return (
-        "# What a sweep costs\n\n"
-        f"{arguments.runs} runs of {1000 * each:.0f} ms ({batches} batches), {arguments.workers} "
-        f"workers: {work:.1f} s of work for each worker, and as a sweep {taken:.1f} s, "
-        f"{taken / work:.2f} times as much.\n\n"
+        "# Overhead of a sweep\n\n"
+        f"{arguments.runs} runs of {1000 * per_run:.0f} ms ({batches} batches) with "
+        f"{arguments.workers} workers are {work:.1f} s of work for each worker. The sweep takes "
+        f"{elapsed:.1f} s, {elapsed / work:.2f} times as much.\n\n"
         f"stacktrans {__version__}, Python {platform.python_version()}, {os.cpu_count()} cores. "
         f"Written by `python benchmarks/sweeps.py --runs {arguments.runs} --workers "
         f"{arguments.workers} --seconds {arguments.seconds}`.\n"
@@ -101,8 +101,8 @@ def main() -> None:
     )
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=0.1, help="that each run takes")
-    parser.add_argument("--markdown", type=Path, help="where the result is written, too")
+    parser.add_argument("--seconds", type=float, default=0.1, help="duration of a run")
+    parser.add_argument("--markdown", type=Path, help="also write the result here")
     arguments = parser.parse_args()
     text = report(arguments)
     print(text)

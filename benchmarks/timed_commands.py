@@ -1,4 +1,4 @@
-"""The parts of `speed.py` that time commands."""
+"""Parts of `speed.py` that time commands."""
 
 import json
 import statistics
@@ -14,8 +14,8 @@ from scale import Scale
 TASKS = (("copy", "queue"), ("reverse", "stack"))
 
 
-def solve(run: tuple[str, str, int], more: Sequence[str]) -> dict[str, Any]:
-    """What `stacktrans train` prints at the end of a run of a task with a memory and a seed."""
+def solve(run: tuple[str, str, int], options: Sequence[str]) -> dict[str, Any]:
+    """The summary that `stacktrans train` prints after a run of a task with a memory and a seed."""
     task, memory, seed = run
     print(f"training {task} with a {memory}, seed {seed}", file=sys.stderr)
     with tempfile.TemporaryDirectory() as directory:
@@ -29,7 +29,7 @@ def solve(run: tuple[str, str, int], more: Sequence[str]) -> dict[str, Any]:
             memory,
             "--seed",
             str(seed),
-            *more,
+            *options,
         ]
         done = subprocess.run(
             [sys.executable, "-m", "stacktrans", *command, "--json", "--out", f"{directory}/run"],
@@ -42,10 +42,10 @@ def solve(run: tuple[str, str, int], more: Sequence[str]) -> dict[str, Any]:
 
 
 def solutions(scale: Scale) -> Iterator[Result]:
-    """Part e."""
+    """Part e: training until the task is solved."""
     jobs = [(task, memory, seed) for task, memory in TASKS for seed in range(1, scale.seeds + 1)]
     done = [solve(job, scale.training) for job in jobs]
-    rows, each = [], []
+    rows, run_rows = [], []
     for task, memory in TASKS:
         runs = [run for job, run in zip(jobs, done, strict=True) if job[:2] == (task, memory)]
         seconds = [run["seconds"] for run in runs]
@@ -62,7 +62,7 @@ def solutions(scale: Scale) -> Iterator[Result]:
             ]
         )
         for run in runs:
-            each.append(
+            run_rows.append(
                 [
                     task,
                     memory,
@@ -82,7 +82,7 @@ def solutions(scale: Scale) -> Iterator[Result]:
     yield Result(
         "Time to solution",
         f"Medians and ranges over seeds 1 to {scale.seeds} of `{command}`, one run at a time, one "
-        "thread each. Seconds are of training, validation included.",
+        "thread each. Seconds are training time, including validation.",
         ["task", "memory", "solved", "seconds", "range", "batches", "range"],
         rows,
     )
@@ -90,27 +90,32 @@ def solutions(scale: Scale) -> Iterator[Result]:
         "Each run",
         "",
         ["task", "memory", "seed", "outcome", "attempts", "seconds", "batches"],
-        each,
+        run_rows,
     )
 
 
+LONG_LINES = {
+    "reverse-stack": ("0123456789", ""),
+    "copy-queue": ("0123456789", ""),
+    "memorization": ("12", "="),
+}
+"""The symbols that a line repeats, and those at its end, by model."""
 LONG_LINE = """
-import resource, subprocess, sys, time
-began = time.monotonic()
+import resource, subprocess, sys
 command = [sys.executable, "-m", "stacktrans", "transduce", sys.argv[1]]
 done = subprocess.run(command, stdin=open(sys.argv[2]), stdout=subprocess.PIPE, check=True)
-peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-print(time.monotonic() - began, peak / 1024, len(done.stdout.decode()) - 1)
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, len(done.stdout.decode()) - 1)
 """
 
 
 def long_line(scale: Scale) -> Iterator[Result]:
-    """Part f."""
+    """Part f: transduction of a very long line."""
     rows = []
-    for name in ("reverse-stack", "copy-queue"):
+    for name, (symbols, end) in LONG_LINES.items():
         print(f"transducing a long line with {name}", file=sys.stderr)
         with tempfile.NamedTemporaryFile("w") as line:
-            line.write("0123456789" * (scale.line // 10) + "\n")
+            line.write(symbols * (scale.line // len(symbols)) + f"{end}\n")
             line.flush()
             done = subprocess.run(
                 [sys.executable, "-c", LONG_LINE, name, line.name],
@@ -121,8 +126,8 @@ def long_line(scale: Scale) -> Iterator[Result]:
         rows.append([name, str(scale.line), f"{answered:.0f}", f"{seconds:.1f}", f"{peak:.0f}"])
     yield Result(
         "A very long line",
-        "`stacktrans transduce` from its start to its end, one thread: symbols in and out, "
-        "seconds, and the most memory it had at once.",
+        "`stacktrans transduce` from start to exit, one thread: symbols in and out, seconds of "
+        "processor time, and peak memory.",
         ["model", "symbols", "answered", "seconds", "MiB"],
         rows,
     )

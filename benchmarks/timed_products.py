@@ -1,4 +1,4 @@
-"""The part of `speed.py` that times the product of a step."""
+"""The part of `speed.py` that times the matrix product of a step."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from scale import Scale
 
 from stacktrans.kernels import (
     Array,
-    matmul,  # noqa: F401 - compiles what follows
+    matmul,  # noqa: F401 - registers the implementation of `product`
 )
 from stacktrans.kernels.batches import panels
 from stacktrans.kernels.unroll import product
@@ -26,14 +26,14 @@ njit: Any = numba.njit
 
 @njit()  # type: ignore[untyped-decorator]
 def in_tiles(left: Array, matrix: Array, out: Array) -> None:
-    """The compiled product, many times."""
+    """Compute the product in tiles, `TIMES` times."""
     for _ in range(TIMES):
         product(left, left.shape[0], matrix, out)
 
 
 @njit(fastmath=True)  # type: ignore[untyped-decorator]
 def in_loops(left: Array, matrix: Array, out: Array) -> None:
-    """The same in plain loops, of which the innermost is vectorised."""
+    """Compute the product in plain loops, the innermost of which is vectorized, `TIMES` times."""
     count, depth, width = matrix.shape
     for _ in range(TIMES):
         for panel in range(count):
@@ -47,18 +47,18 @@ def in_loops(left: Array, matrix: Array, out: Array) -> None:
 
 
 def by_library(left: Array, matrix: Array) -> None:
-    """The same by numpy, which calls a library for linear algebra."""
+    """Compute the product with numpy's linear algebra library, `TIMES` times."""
     for _ in range(TIMES):
         left @ matrix
 
 
 def products(scale: Scale) -> Iterator[Result]:
-    """Part j."""
+    """Part j: the matrix product of a step in tiles, in plain loops and with numpy."""
     rows = []
     for size, _ in scale.sizes:
-        drawn = np.random.default_rng(1)
-        left = drawn.normal(size=(BATCH, size)).astype(np.float32)
-        matrix = drawn.normal(size=(size, GATES * size)).astype(np.float32)
+        rng = np.random.default_rng(1)
+        left = rng.normal(size=(BATCH, size)).astype(np.float32)
+        matrix = rng.normal(size=(size, GATES * size)).astype(np.float32)
         packed = panels(matrix)
         out = np.empty((BATCH, packed.shape[0] * packed.shape[2]), np.float32)
 
@@ -69,20 +69,20 @@ def products(scale: Scale) -> Iterator[Result]:
         rows.append([str(size), str(GATES * size), *row])
     yield Result(
         "The product of a step",
-        f"{BATCH} rows by the matrix of a step's gates, one thread: microseconds in tiles "
-        "(`stacktrans/kernels/matmul.py`), and the multiple of them that plain compiled loops over "
-        "the same panels take, and a call of numpy's matmul.",
-        ["rows of it", "columns", "µs", "plain loops take", "matmul takes"],
+        f"{BATCH} rows times the matrix of a step's gates, one thread: microseconds in tiles "
+        "(`stacktrans/kernels/matmul.py`), and the ratios of the times of plain compiled loops "
+        "over the same panels and of numpy's matmul to that.",
+        ["matrix rows", "columns", "µs", "plain loops / tiles", "matmul / tiles"],
         rows,
     )
 
 
 def _least(scale: Scale, work: Callable[[], None]) -> float:
-    """Microseconds of a product, the least of several measurements."""
-    work()  # which compiles
-    found, ends = list[float](), time.perf_counter() + scale.seconds
-    while len(found) < scale.rounds or time.perf_counter() < ends:
-        begun = time.process_time()
+    """Microseconds per product, the minimum of several measurements."""
+    work()  # compiles
+    times, ends = list[float](), time.perf_counter() + scale.seconds
+    while len(times) < scale.rounds or time.perf_counter() < ends:
+        began = time.process_time()
         work()
-        found.append(time.process_time() - begun)
-    return 1e6 * min(found) / TIMES
+        times.append(time.process_time() - began)
+    return 1e6 * min(times) / TIMES

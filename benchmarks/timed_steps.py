@@ -1,4 +1,4 @@
-"""The parts of `speed.py` that time training steps."""
+"""Parts of `speed.py` that time training steps."""
 
 from collections.abc import Iterator, Sequence
 
@@ -9,7 +9,7 @@ from scale import Scale
 SEVERAL = ("queue+stack", "stack+stack+queue", "deque+queue")
 SMALL_TASKS = ("reversal", "parenthesis", "agreement")
 PUBLISHED = {(40, 10): 3500, (10, 2): 23_400}
-"""Symbols a second of the C++ on its authors' machine, by hidden units and stacks."""
+"""Symbols per second of the C++ program on its authors' machine, by hidden units and stacks."""
 
 
 def job_of(scale: Scale, subjects: Sequence[str], size: tuple[int, int], steps: int) -> Measurement:
@@ -17,125 +17,129 @@ def job_of(scale: Scale, subjects: Sequence[str], size: tuple[int, int], steps: 
 
 
 def training_step(scale: Scale) -> Iterator[Result]:
-    """Part a."""
+    """Part a: a training step beside nn.LSTM, the definition and a naive loop."""
     memories = (*MEMORIES, "none")
     rows = []
     for size in scale.sizes:
-        kinds = ("fused", "equal", "torch", "naive")
-        subjects = ["lstm 1", "lstm 2", *(f"{k} {m}" for m in memories for k in kinds)]
+        variants = ("fused", "equal", "torch", "naive")
+        subjects = [
+            "lstm 1",
+            "lstm 2",
+            *(f"{variant} {memory}" for memory in memories for variant in variants),
+        ]
         measured = measure(job_of(scale, subjects, size, scale.steps))
-        found = measured.milliseconds
+        times = measured.milliseconds
         for memory in memories:
-            ours = found[f"fused {memory}"]
+            ours = times[f"fused {memory}"]
             rows.append(
                 [
                     f"{size[0]}/{size[1]}" if memory != "none" else str(size[0]),
                     memory,
                     milliseconds(ours),
-                    multiple(ours / found["lstm 1"]),
-                    multiple(ours / found["lstm 2"]),
-                    multiple(ours / found[f"equal {memory}"]),
+                    multiple(ours / times["lstm 1"]),
+                    multiple(ours / times["lstm 2"]),
+                    multiple(ours / times[f"equal {memory}"]),
                     str(measured.units[f"equal {memory}"]),
-                    multiple(found[f"torch {memory}"] / ours),
-                    multiple(found[f"naive {memory}"] / ours),
+                    multiple(times[f"torch {memory}"] / ours),
+                    multiple(times[f"naive {memory}"] / ours),
                 ]
             )
     yield Result(
         "A training step",
         f"Forward and backward over {BATCH} strings of {scale.steps} steps, from ids to the "
-        "controller's outputs, one thread. First our time as a multiple of nn.LSTM's: with one "
-        "and two layers of as many units, and with one layer of as many parameters, whose units "
-        "are given. Then the multiple of our time that the definition in torch and a naive loop "
-        "over nn.LSTMCell take.",
+        "controller's outputs, one thread. The first ratios are to the time of an nn.LSTM with as "
+        "many units, in one and two layers, and with as many parameters in one layer, whose "
+        "number of units is given. The last two are the ratios of the times of the definition in "
+        "torch and of a naive loop over nn.LSTMCell to ours.",
         [
             "hidden/memory",
             "memory",
             "ms",
-            "of LSTM, 1 layer",
-            "of LSTM, 2 layers",
-            "of LSTM, as many parameters",
-            "its units",
-            "definition takes",
-            "naive loop takes",
+            "ours / LSTM, 1 layer",
+            "ours / LSTM, 2 layers",
+            "ours / LSTM, as many parameters",
+            "units of that LSTM",
+            "definition / ours",
+            "naive loop / ours",
         ],
         rows,
     )
 
 
 def growing_strings(scale: Scale) -> Iterator[Result]:
-    """Part b."""
+    """Part b: training steps over strings of increasing length."""
     for size in scale.growing_sizes:
         rows = []
         for steps in scale.lengths:
             subjects = ["lstm 2", *(f"fused {memory}" for memory in MEMORIES)]
-            found = measure(job_of(scale, subjects, size, steps)).milliseconds
-            ours = [found[f"fused {memory}"] for memory in MEMORIES]
+            times = measure(job_of(scale, subjects, size, steps)).milliseconds
+            ours = [times[f"fused {memory}"] for memory in MEMORIES]
             rows.append(
                 [
                     str(steps),
-                    milliseconds(found["lstm 2"]),
+                    milliseconds(times["lstm 2"]),
                     *map(milliseconds, ours),
-                    *(multiple(our / found["lstm 2"]) for our in ours),
+                    *(multiple(our / times["lstm 2"]) for our in ours),
                 ]
             )
         yield Result(
             f"Longer strings, {size[0]}/{size[1]}",
-            f"Forward and backward over {BATCH} strings, one thread: milliseconds, and multiples "
-            "of the time of an nn.LSTM of two layers of as many units.",
+            f"Forward and backward over {BATCH} strings, one thread: milliseconds, and ratios "
+            "to the time of an nn.LSTM of two layers with as many units.",
             [
                 "steps",
                 "LSTM, 2 layers, ms",
                 *(f"{memory}, ms" for memory in MEMORIES),
-                *(f"{memory} of LSTM" for memory in MEMORIES),
+                *(f"{memory} / LSTM" for memory in MEMORIES),
             ],
             rows,
         )
 
 
 def memory_alone(scale: Scale) -> Iterator[Result]:
-    """Part c."""
-    found: dict[tuple[str, int], float] = {}
+    """Part c: a memory without a controller, over sequences of increasing length."""
+    times: dict[tuple[str, int], float] = {}
     for _ in range(scale.processes):
         for steps in scale.lengths:
             for memory in MEMORIES:
                 job = job_of(scale, [f"alone {memory}"], (0, scale.memory_size), steps)
                 (best,) = measure(job).milliseconds.values()
-                found[memory, steps] = min(best, found.get((memory, steps), best))
+                times[memory, steps] = min(best, times.get((memory, steps), best))
     first = scale.lengths[0]
     rows = []
     for steps in scale.lengths:
-        each = [1000 * found[memory, steps] / steps for memory in MEMORIES]
-        at_first = [1000 * found[memory, first] / first for memory in MEMORIES]
+        own = [1000 * times[memory, steps] / steps for memory in MEMORIES]
+        shortest = [1000 * times[memory, first] / first for memory in MEMORIES]
         rows.append(
             [
                 str(steps),
-                *(f"{now:.1f}" for now in each),
-                *(multiple(now / then) for now, then in zip(each, at_first, strict=True)),
+                *(f"{time:.1f}" for time in own),
+                *(multiple(time / base) for time, base in zip(own, shortest, strict=True)),
             ]
         )
     yield Result(
         f"A memory alone, vectors of {scale.memory_size}",
         f"Forward and backward over {BATCH} strings with random strengths, one thread: "
-        f"microseconds a step, and multiples of those at {first} steps. Each number is from a "
-        "process of its own, since the first writing to fresh memory counts too.",
+        f"microseconds per step, and ratios to those at {first} steps. Each number is from a "
+        "separate process, so that first writes to fresh memory count, too.",
         [
             "steps",
-            *(f"{memory}, µs a step" for memory in MEMORIES),
-            *(f"{memory}, of {first} steps" for memory in MEMORIES),
+            *(f"{memory}, µs per step" for memory in MEMORIES),
+            *(f"{memory} / {first} steps" for memory in MEMORIES),
         ],
         rows,
     )
 
 
 def threads(scale: Scale) -> Iterator[Result]:
-    """Part d."""
+    """Part d: training steps with one and two threads."""
     rows = []
     for size in scale.sizes:
         what = {f"fused {memory}": memory for memory in MEMORIES} | {"lstm 2": "LSTM, 2 layers"}
         subjects = [f"{count} threads: {name}" for count in (1, 2) for name in what]
-        found = measure(job_of(scale, subjects, size, scale.steps)).milliseconds
+        times = measure(job_of(scale, subjects, size, scale.steps)).milliseconds
         for name, shown in what.items():
-            one, two = (found[f"{count} threads: {name}"] for count in (1, 2))
+            one, two = (times[f"{count} threads: {name}"] for count in (1, 2))
             rows.append(
                 [
                     f"{size[0]}/{size[1]}",
@@ -143,47 +147,47 @@ def threads(scale: Scale) -> Iterator[Result]:
                     milliseconds(one),
                     milliseconds(two),
                     multiple(one / two),
-                    multiple(two / found["2 threads: lstm 2"]),
+                    multiple(two / times["2 threads: lstm 2"]),
                 ]
             )
     yield Result(
-        "One thread and two",
-        f"Forward and backward over {BATCH} strings of {scale.steps} steps. In the last column, "
-        "our time as a multiple of that of an nn.LSTM of two layers, both with two threads.",
-        ["hidden/memory", "what", "1 thread, ms", "2 threads, ms", "speed-up", "of LSTM, 2 layers"],
+        "One and two threads",
+        f"Forward and backward over {BATCH} strings of {scale.steps} steps. The last column is "
+        "the ratio to the time of an nn.LSTM of two layers, both with two threads.",
+        ["hidden/memory", "model", "1 thread, ms", "2 threads, ms", "speed-up", "ratio to LSTM"],
         rows,
     )
 
 
 def small_models(scale: Scale) -> Iterator[Result]:
-    """Part g."""
+    """Part g: a training batch of the models of hao2018."""
     rows = []
     for task in SMALL_TASKS:
         for controller in ("linear", "lstm"):
             which = f"{task}/{controller}"
             job = job_of(scale, [f"batch {which}", f"slow-batch {which}"], (0, 0), 0)
-            found = measure(job).milliseconds
-            ours = found[f"batch {which}"]
-            slow = multiple(found[f"slow-batch {which}"] / ours)
+            times = measure(job).milliseconds
+            ours = times[f"batch {which}"]
+            slow = multiple(times[f"slow-batch {which}"] / ours)
             rows.append([task, controller, milliseconds(ours), slow])
     yield Result(
-        "A batch of training, small models",
-        "Ten strings by the recipe of hao2018 with a stack, from the strings to new weights, one "
-        "thread; and the multiple of our time that the definition in torch takes.",
-        ["task", "controller", "ms", "definition takes"],
+        "A training batch, small models",
+        "Ten strings with the recipe of hao2018 and a stack, from the strings to updated weights, "
+        "one thread; and the ratio of the time of the definition in torch to ours.",
+        ["task", "controller", "ms", "definition / ours"],
         rows,
     )
 
 
 def streams(scale: Scale) -> Iterator[Result]:
-    """Part h."""
+    """Part h: training on pieces of streams with the models of joulin2015."""
     rows = []
     for (hidden, count), published in PUBLISHED.items():
         for number in (32, 1):
             which = f"{number}x{count}"
             subjects = [f"pieces {which}", f"slow-pieces {which}"]
-            found = measure(job_of(scale, subjects, (hidden, 1), scale.piece)).milliseconds
-            ours, slow = found.values()
+            times = measure(job_of(scale, subjects, (hidden, 1), scale.piece)).milliseconds
+            ours, slow = times.values()
             speed = 1000 * number * scale.piece / ours
             rows.append(
                 [
@@ -198,62 +202,62 @@ def streams(scale: Scale) -> Iterator[Result]:
             )
     yield Result(
         "Streams in pieces, stacks with actions",
-        f"Training by the next symbol of streams that go on from piece to piece, {scale.piece} "
-        "symbols at once, from ids to new weights, one thread: symbols a second; those that "
-        "joulin2015 publishes for its C++, and our speed as a multiple of them; and the multiple "
-        "of our time that the definition in torch takes. The published figures are of another "
-        "machine and of other work: the C++ takes one stream, changes its weights after every "
-        "symbol, carries each symbol's error back through 50 steps, and depends on the size that "
-        "its stacks are given. `peer.py` runs both side by side.",
+        f"Next-symbol training on streams in pieces of {scale.piece} symbols, with state carried "
+        "from piece to piece, from ids to updated weights, one thread: symbols per second, the "
+        "figures that joulin2015 publishes for its C++ program, the ratio of our speed to those, "
+        "and the ratio of the time of the definition in torch to ours. The published figures are "
+        "from another machine and for other work: the C++ program reads one stream, updates its "
+        "weights after every symbol, propagates each symbol's error back through 50 steps, and "
+        "its speed depends on the capacity of its stacks. `peer.py` runs both side by side.",
         [
             "hidden",
             "stacks",
             "streams",
-            "symbols a second",
-            "published, elsewhere",
-            "multiple of it",
-            "definition takes",
+            "symbols per second",
+            "published",
+            "ours / published",
+            "definition / ours",
         ],
         rows,
     )
 
 
 def several_memories(scale: Scale) -> Iterator[Result]:
-    """Part i."""
+    """Part i: several memories in one model, beside each of them alone."""
     rows = []
     for size in scale.sizes:
-        for together in SEVERAL:
-            parts = together.split("+")
-            subjects = [f"fused {name}" for name in ("none", *dict.fromkeys(parts), together)]
-            found = measure(job_of(scale, subjects, size, scale.steps)).milliseconds
-            without, ours = found["fused none"], found[f"fused {together}"]
-            each = [found[f"fused {part}"] for part in parts]
-            expected = without + sum(part - without for part in each)
+        for names in SEVERAL:
+            parts = names.split("+")
+            subjects = [f"fused {name}" for name in ("none", *dict.fromkeys(parts), names)]
+            times = measure(job_of(scale, subjects, size, scale.steps)).milliseconds
+            without, ours = times["fused none"], times[f"fused {names}"]
+            alone = [times[f"fused {part}"] for part in parts]
+            expected = without + sum(part - without for part in alone)
             rows.append(
                 [
                     f"{size[0]}/{size[1]}",
-                    together,
+                    names,
                     milliseconds(without),
-                    ", ".join(map(milliseconds, each)),
+                    ", ".join(map(milliseconds, alone)),
                     milliseconds(ours),
-                    multiple(ours / max(each)),
+                    multiple(ours / max(alone)),
                     multiple(ours / expected),
                 ]
             )
     yield Result(
         "Several memories in one model",
         f"Forward and backward over {BATCH} strings of {scale.steps} steps, from ids to the "
-        "controller's outputs, one thread: of a model without a memory, with each memory alone, "
-        "and with all of them; the last as a multiple of the slowest alone, and of the sum, which "
-        "is the time without a memory and what each adds to it.",
+        "controller's outputs, one thread: for a model without a memory, with each memory alone, "
+        "and with all of them; and the ratios of the last to the slowest memory alone, and to the "
+        "sum of the time without a memory and the additional time of each.",
         [
             "hidden/memory",
             "memories",
             "without, ms",
             "each alone, ms",
             "together, ms",
-            "of the slowest",
-            "of the sum",
+            "together / slowest",
+            "together / sum",
         ],
         rows,
     )

@@ -1,10 +1,11 @@
-"""What people wait for, beside another commit: the first answer, many lines, `eval`, and training.
+"""Latency of common commands, compared with another commit.
 
     python benchmarks/waiting.py COMMIT [--rounds 3] [--markdown FILE]
 
-Both are run by turns in one go, each in a checkout and with a folder for compiled code of its own,
-on one thread. Times are seconds of the processor, children included; what can be compared is their
-ratio, and the least of some rounds is taken, since anything else on the machine only adds to it.
+The commands are a first answer, answers to many lines, `eval`, and training. Both commits are run
+in turn, on one thread, each in its own checkout and with its own cache of compiled code. Times are
+seconds of processor time, including child processes; only their ratio can be compared. The minimum
+of several rounds is taken, since other work on the machine only adds to it.
 """
 
 import argparse
@@ -32,45 +33,45 @@ TIMED = """
 import atexit, pathlib, sys, time
 try:
     from stacktrans.inference import scores
-except ImportError:  # of commits before accuracies had a module of their own
+except ImportError:  # commits without this module
     from stacktrans.inference import evaluation as scores
 
-kept, score, spent = pathlib.Path(sys.argv.pop(1)), scores.score, 0.0
+path, score, spent = pathlib.Path(sys.argv.pop(1)), scores.score, 0.0
 
-def timed(*given, **more):
+def timed(*arguments, **options):
     global spent
-    begun = time.process_time()
+    began = time.process_time()
     try:
-        return score(*given, **more)
+        return score(*arguments, **options)
     finally:
-        spent += time.process_time() - begun
+        spent += time.process_time() - began
 
 scores.score = timed
-atexit.register(lambda: kept.write_text(str(spent)))
+atexit.register(lambda: path.write_text(str(spent)))
 from stacktrans.cli import main
 main()
 """
-"""A command of which the seconds that go into measuring accuracy are written to a file."""
+"""A program that runs a command and writes the seconds spent on measuring accuracy to a file."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """A checkout and where its compiled code is kept."""
+    """A checkout and its cache of compiled code."""
 
     name: str
     checkout: Path
     code: Path
 
     def run(self, *arguments: str, stdin: bytes = b"") -> float:
-        """Run a command of it; the seconds of the processor that it took."""
-        return self.said(*arguments, stdin=stdin)[0]
+        """Run a command, and return its processor time in seconds."""
+        return self.output(*arguments, stdin=stdin)[0]
 
-    def said(self, *arguments: str, stdin: bytes = b"") -> tuple[float, bytes]:
-        """The same, and what it said."""
-        return self.called("-m", "stacktrans", *arguments, stdin=stdin)
+    def output(self, *arguments: str, stdin: bytes = b"") -> tuple[float, bytes]:
+        """Run a command, and return its processor time and its output."""
+        return self.run_python("-m", "stacktrans", *arguments, stdin=stdin)
 
-    def called(self, *arguments: str, stdin: bytes = b"") -> tuple[float, bytes]:
-        """The same of Python with some arguments."""
+    def run_python(self, *arguments: str, stdin: bytes = b"") -> tuple[float, bytes]:
+        """Run Python with some arguments, and return its processor time and its output."""
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
             [sys.executable, *arguments],
@@ -83,7 +84,7 @@ class Side:
                 "PYTHONPATH": str(self.checkout),
                 "NUMBA_CACHE_DIR": str(self.code),
                 "OMP_NUM_THREADS": "1",
-                "PYTHONDONTWRITEBYTECODE": "",  # what is installed has its bytecode, too
+                "PYTHONDONTWRITEBYTECODE": "",  # installed packages have bytecode, too
             },
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -92,49 +93,49 @@ class Side:
 
 
 def lines_for(model: str, count: int = LINES) -> bytes:
-    """Lines of 5 to 40 symbols, the same each time."""
-    drawn, letters = random.Random(1), LETTERS.get(model, string.ascii_letters)
-    lines = ("".join(drawn.choices(letters, k=drawn.randint(5, 40))) for _ in range(count))
+    """Reproducible random lines of 5 to 40 symbols."""
+    rng, letters = random.Random(1), LETTERS.get(model, string.ascii_letters)
+    lines = ("".join(rng.choices(letters, k=rng.randint(5, 40))) for _ in range(count))
     return "".join(f"{line}\n" for line in lines).encode()
 
 
 def cold(side: Side) -> float:
-    """The first answer, with nothing compiled yet."""
+    """Time a first answer with an empty cache of compiled code."""
     shutil.rmtree(side.code, ignore_errors=True)
     return warm(side)
 
 
 def warm(side: Side) -> float:
-    """An answer, where as much is compiled as ever is for one."""
+    """Time a first answer with a filled cache of compiled code."""
     return side.run("transduce", "checkpoints/reverse-stack", stdin=b"hello\n")
 
 
 def many_lines(model: str) -> Callable[[Side], float]:
-    """Lines through a model."""
-    given = lines_for(model)
-    return lambda side: side.run("transduce", f"checkpoints/{model}", stdin=given)
+    """A function that times the answers of a model to many lines."""
+    lines = lines_for(model)
+    return lambda side: side.run("transduce", f"checkpoints/{model}", stdin=lines)
 
 
 def evaluated(side: Side) -> float:
-    """The accuracy on many strings."""
+    """Time the evaluation of accuracy on many strings."""
     return side.run("eval", "checkpoints/reverse-stack", "--count", str(EVALUATED))
 
 
-def trained(side: Side, *more: str) -> float:
-    """A run that learns to copy, as long as it takes."""
+def trained(side: Side, *options: str) -> float:
+    """Time a run that learns to copy, until it has solved the task."""
     with tempfile.TemporaryDirectory() as folder:
         task = ("--task", "copy", "--memory", "queue", "--seed", "1")
-        return side.run("train", *task, "--set", "workers=1", "--out", f"{folder}/run", *more)
+        return side.run("train", *task, "--set", "workers=1", "--out", f"{folder}/run", *options)
 
 
 def cold_training(side: Side) -> float:
-    """A run of one batch, with nothing compiled yet."""
+    """Time a run of one batch with an empty cache of compiled code."""
     shutil.rmtree(side.code, ignore_errors=True)
     return trained(side, "--recipe", "default", "--max-steps", "1")
 
 
 def warm_training(side: Side) -> float:
-    """The same once more."""
+    """Time a run of one batch with a filled cache of compiled code."""
     return trained(side, "--recipe", "default", "--max-steps", "1")
 
 
@@ -153,41 +154,43 @@ MEASURED: dict[str, Callable[[Side], float]] = {
 
 
 def measured(sides: list[Side], rounds: int) -> Iterator[tuple[str, list[float]]]:
-    """For each thing, the least seconds that each side takes."""
+    """The minimum time of each command on each side, in seconds."""
     for name, measure in MEASURED.items():
-        found = [[measure(side) for side in sides] for _ in range(rounds)]
-        yield name, [min(times) for times in zip(*found, strict=True)]
+        by_round = [[measure(side) for side in sides] for _ in range(rounds)]
+        yield name, [min(times) for times in zip(*by_round, strict=True)]
 
 
 def split(side: Side) -> dict[str, float]:
-    """What a run is made of that trains in one process until it has learned; seconds by name."""
+    """The seconds of each phase of a run in one process that solves its task."""
     with tempfile.TemporaryDirectory() as folder:
-        kept = Path(folder) / "seconds"
+        path = Path(folder) / "seconds"
         task = ("--task", "copy", "--memory", "queue", "--seed", "1", "--recipe", "default")
         settings = ("--set", "workers=1", "--set", "training.rounding=null")
         train = ("train", *task, *settings, "--out", f"{folder}/run")
-        whole, _ = side.called("-c", TIMED, str(kept), *train)
-        validation = float(kept.read_text())
+        whole, _ = side.run_python("-c", TIMED, str(path), *train)
+        validation = float(path.read_text())
     ends, cold_ends = warm_training(side), cold_training(side)
     return {
-        "compiling, the first time": cold_ends - ends,
-        "start, and what follows the last batch": ends,
+        "compilation": cold_ends - ends,
+        "start and end of the run": ends,
         "validation": validation,
-        "steps": whole - ends - validation,
+        "training steps": whole - ends - validation,
     }
 
 
 @contextlib.contextmanager
 def two_sides(commit: str) -> Iterator[list[Side]]:
-    """A commit, and what is checked out here."""
+    """A checkout of a commit, and this one."""
     with tempfile.TemporaryDirectory() as made:
-        folder, place = Path(made), Path(made) / "before"
-        subprocess.run(["git", "worktree", "add", "--detach", place, commit], cwd=ROOT, check=True)
+        folder, checkout = Path(made), Path(made) / "before"
+        subprocess.run(
+            ["git", "worktree", "add", "--detach", checkout, commit], cwd=ROOT, check=True
+        )
         try:
-            before = Side(commit, place, folder / "code-before")
+            before = Side(commit, checkout, folder / "code-before")
             yield [before, Side("now", ROOT, folder / "code-now")]
         finally:
-            remove = ["git", "worktree", "remove", "--force", str(place)]
+            remove = ["git", "worktree", "remove", "--force", str(checkout)]
             subprocess.run(remove, cwd=ROOT, check=True)
 
 
@@ -196,7 +199,7 @@ def _row(then: float, now: float) -> list[str]:
 
 
 def main() -> None:
-    """Measure and show."""
+    """Measure, and show the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("commit")
     parser.add_argument("--rounds", type=int, default=3)
@@ -207,9 +210,10 @@ def main() -> None:
         then, now = (split(side) for side in sides)
     rows += [[f"learning to copy: {name}", *_row(then[name], now[name])] for name in now]
     result = Result(
-        "What people wait for",
-        f"Seconds of the processor, the least of {options.rounds}, beside commit {options.commit}.",
-        ["", "before, s", "now, s", "ratio"],
+        "Latency",
+        f"Seconds of processor time, the minimum of {options.rounds}, beside commit "
+        f"{options.commit}.",
+        ["command", "before, s", "now, s", "ratio"],
         rows,
     )
     command = f"python benchmarks/waiting.py {options.commit} --rounds {options.rounds}"

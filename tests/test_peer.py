@@ -34,11 +34,11 @@ def test_the_comparison_says_what_is_compared(
     script, table = program(tmp_path / "train_toy", TRAINS), tmp_path / "table.md"
     symbols = []
 
-    def ours_apart(job: object, streams: int, count: int) -> object:
+    def ours_in_process(job: object, streams: int, count: int) -> object:
         symbols.append(count)
         return peer.Speed(1000, 0.1 / streams)
 
-    monkeypatch.setattr(peer, "ours_apart", ours_apart)
+    monkeypatch.setattr(peer, "ours_in_process", ours_in_process)
     for path in (tmp_path, script):
         peer.main(["--peer", str(path), "--quick", "--rounds", "2", "--markdown", str(table)])
     assert set(symbols) == {400}
