@@ -43,7 +43,7 @@ def test_the_comparison_says_what_is_compared(
         peer.main(["--peer", str(path), "--quick", "--rounds", "2", "--markdown", str(table)])
     assert set(symbols) == {400}
     text = table.read_text()
-    assert "It is not the same work" in text
+    assert "The two do different work" in text
     (row,) = [line for line in text.splitlines() if line.startswith("| 10 ")]
     assert [cell.strip() for cell in row.split("|")[5:7]] == ["10,000", "320,000"]
     options = (tmp_path / "train_toy.options").read_text().splitlines()
