@@ -40,7 +40,7 @@ from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.records import METRICS, SUMMARY
 from stacktrans.training.rounding import Rounding
-from stacktrans.training.saving import last_saved
+from stacktrans.training.run_directory import last_saved
 
 SIZES = "hidden_size=8 memory.size=4 embedding_size=4 output_size=8 measure.strings=20"
 LENGTHS = "task.lengths.train=[1,5] task.lengths.test=[6,8]"
@@ -201,7 +201,7 @@ def watched(moment: str, action: Callable[[], None]) -> Callable[[], None]:
 
     def prepare() -> None:
         if moment == "rounding":
-            certain, train = Rounding.certain, Attempt.train_on_batch
+            certain, train = Rounding.round, Attempt.train_on_batch
 
             def rounded(*arguments: Any) -> Any:
                 Attempt.train_on_batch = calling(train)  # type: ignore[method-assign]
@@ -210,7 +210,7 @@ def watched(moment: str, action: Callable[[], None]) -> Callable[[], None]:
                 finally:
                     Attempt.train_on_batch = train  # type: ignore[method-assign]
 
-            Rounding.certain = rounded  # type: ignore[method-assign, assignment]
+            Rounding.round = rounded  # type: ignore[method-assign, assignment]
         else:
             for name in FILE_OPERATIONS:
                 setattr(os, name, calling(getattr(os, name)))

@@ -14,7 +14,7 @@ from test_race import candidates
 from stacktrans.settings.config import RunConfig, TaskLengths
 from stacktrans.showing.training import worth_a_try
 from stacktrans.tasks.base import Lengths
-from stacktrans.training.records import RaceState
+from stacktrans.training.race_state import RaceState
 
 SHORTER, LARGER = "shorter strings", "a larger --hidden"
 LONGER_STRINGS, MORE = "a wider range of training lengths", "more strings to train on"

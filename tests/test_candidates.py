@@ -11,7 +11,7 @@ from races import begun, configs, request_of
 from stacktrans.settings.candidates import candidate_configs, not_raced
 from stacktrans.settings.resolve import resolve, strategies
 from stacktrans.training import race
-from stacktrans.training.records import read_race
+from stacktrans.training.race_state import read_race
 from stacktrans.training.requests import begin_race
 
 

@@ -54,14 +54,14 @@ def have_right(
 ) -> None:
     """Have answers count as right, or as told; hard ones as told for each attempt."""
     monkeypatch.setattr(Source, "accuracies", lambda *_: (soft, soft))
-    certain = Rounding.certain
+    certain = Rounding.round
 
     def told(self: Rounding, attempt: Attempt, *others: Any) -> Transducer | None:
         found = hard[min(attempt.moment.attempt, len(hard)) - 1]
         monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, found))
         return certain(self, attempt, *others)
 
-    monkeypatch.setattr(Rounding, "certain", told)
+    monkeypatch.setattr(Rounding, "round", told)
 
 
 def kept_in(directory: Path) -> Transducer:
@@ -116,7 +116,7 @@ def test_lossless_rounding_loses_nothing_and_gives_up_no_attempt(
 ) -> None:
     trainer = trainer_of(counter("rounding=lossless"), tmp_path)
     solved: list[dict[str, torch.Tensor]] = []
-    certain, found = Rounding.certain, [*measured, (1.0, 1.0)]
+    certain, found = Rounding.round, [*measured, (1.0, 1.0)]
 
     def told(_: Source, model: Transducer, *__: Any) -> tuple[Accuracy, Accuracy]:
         if not solved:
@@ -130,11 +130,11 @@ def test_lossless_rounding_loses_nothing_and_gives_up_no_attempt(
     monkeypatch.setattr(Source, "accuracies", told)
 
     def watched(self: Rounding, *others: Any) -> Transducer | None:
-        assert self.uncertain is not None
-        solved.append(copy.deepcopy(self.uncertain))
+        assert self.weights is not None
+        solved.append(copy.deepcopy(self.weights))
         return certain(self, *others)
 
-    monkeypatch.setattr(Rounding, "certain", watched)
+    monkeypatch.setattr(Rounding, "round", watched)
     summary = trainer.run(ignore)
     assert (summary.outcome, summary.attempts) == ("solved", 1)
     assert summary.steps == 10 + trained
@@ -157,11 +157,11 @@ def test_signals_of_a_model_that_loses_nothing_are_0_or_1(
 ) -> None:
     monkeypatch.setattr(rounding, "accuracies", lambda *_: (soft, hard))
     state = trainer_of(counter(), Path()).state
-    attempt, state.rounding.uncertain = (
+    attempt, state.rounding.weights = (
         state.attempt,
         copy.deepcopy(state.attempt.model.state_dict()),
     )
-    rounded = state.rounding.certain(attempt, lambda: None, may_fail=False)
+    rounded = state.rounding.round(attempt, lambda: None, may_fail=False)
     assert rounded
     inputs = torch.tensor([[0, 0, 1, 1, 0, 1]])
     with torch.no_grad():
@@ -244,15 +244,15 @@ def test_of_a_rounding_the_last_weights_are_kept_or_the_best(
     monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, hard.pop(0)))
     ways = {"last": NEVER_CERTAIN, "best": NEVER_CERTAIN._replace(best=True)}
     monkeypatch.setitem(ROUNDINGS, "quick", ways[kept])
-    monkeypatch.setattr(rounding, "without_needless", lambda model, _: model)
+    monkeypatch.setattr(rounding, "prune", lambda model, _: model)
     config = counter("learning_rate=1e-30")
     state = trainer_of(config, Path()).state
     attempt = state.attempt
     operation = attempt.model.operation
     assert operation is not None
     before = operation.signals.weight.detach().clone()
-    state.rounding.uncertain = copy.deepcopy(attempt.model.state_dict())
-    rounded = state.rounding.certain(attempt, lambda: None, may_fail=False)
+    state.rounding.weights = copy.deepcopy(attempt.model.state_dict())
+    rounded = state.rounding.round(attempt, lambda: None, may_fail=False)
     assert rounded
     rounded.sharpen(1 / rounded.sharpness)
     torch.testing.assert_close(operation.signals.weight, before * 2**rounds)

@@ -11,7 +11,7 @@ import pytest
 from command_line import ENVIRONMENT, SMALL, shell
 
 from stacktrans.common.messages import print_message
-from stacktrans.training.records import read_race
+from stacktrans.training.race_state import read_race
 
 CLOSED = ("<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-")
 

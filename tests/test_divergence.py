@@ -13,7 +13,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
-from stacktrans.training.saving import TrainingError
+from stacktrans.training.run_directory import TrainingError
 
 EXAMPLES = "examples={train: 20, development: 5, test: 5, epochs: 4}"
 FAST = ("learning_rate=1e38", "gradient_clip=null")
@@ -90,7 +90,7 @@ def test_an_attempt_whose_validation_loss_is_no_number_is_none_of_the_best(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([float("nan"), 2.0, 1.0])
-    monkeypatch.setattr("stacktrans.training.sources.cross_entropy", lambda *_: next(found))
+    monkeypatch.setattr("stacktrans.training.streams.cross_entropy", lambda *_: next(found))
     config = stream_run(stream="epochs: 2, attempts: 2")
     trainer = trainer_in(tmp_path / "run", config)
     assert trainer.run(ignore).attempts == 2

@@ -22,7 +22,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import rounding
 from stacktrans.training.attempt import Attempt
-from stacktrans.training.saving import check_free, claim, last_saved
+from stacktrans.training.run_directory import check_free, claim, last_saved
 from stacktrans.training.trainer import Interrupted, Trainer
 
 ROUNDING = "rounding=quick"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from command_line import ENVIRONMENT, SMALL, STACKTRANS
 
-from stacktrans.training.records import read_race
+from stacktrans.training.race_state import read_race
 
 INTERRUPT = """
 import atexit, os, signal, sys

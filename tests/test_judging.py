@@ -127,7 +127,7 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
     monkeypatch.setattr(Layout, "examples", watched)
     monkeypatch.setattr(SavedRun, "summary", finishing)
     summary = trainer.run(lambda _: None)
-    assert (summary.outcome, trainer.state.attempt.settling.settled) == (outcome, True)
+    assert (summary.outcome, trainer.state.attempt.curriculum.settled) == (outcome, True)
     assert before
     assert summary.test
     assert summary.train

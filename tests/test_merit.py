@@ -16,7 +16,8 @@ from stacktrans.settings.candidates import candidate_configs
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.training import race_table
 from stacktrans.training.race import Race
-from stacktrans.training.records import Accuracy, Candidate, Record, merit
+from stacktrans.training.race_state import Candidate
+from stacktrans.training.records import Accuracy, Record, merit
 from stacktrans.training.requests import begin_race
 from stacktrans.training.sources import Files, Moment
 

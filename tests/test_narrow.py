@@ -37,7 +37,8 @@ from stacktrans.sweeps.live import SweepDisplay, overview
 from stacktrans.sweeps.store import SweepStore
 from stacktrans.tasks.base import Lengths
 from stacktrans.training.race import Race, begin
-from stacktrans.training.records import Accuracy, Candidate, Record, Summary
+from stacktrans.training.race_state import Candidate
+from stacktrans.training.records import Accuracy, Record, Summary
 
 WIDTHS = (200, 100, 80, 60, 40)
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}}, assignments=SETTINGS)

@@ -26,10 +26,11 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StopConfig
 from stacktrans.tasks.base import Lengths, NoSuchLength
 from stacktrans.training.race import DATA, Race
-from stacktrans.training.records import Accuracy, Record, read_race
+from stacktrans.training.race_state import read_race
+from stacktrans.training.records import Accuracy, Record
 from stacktrans.training.requests import TrainRequest, begin
 from stacktrans.training.sources import Files, Moment
-from stacktrans.training.stopping import Development
+from stacktrans.training.stopping import EarlyStopping
 from stacktrans.training.trainer import Interrupted, Trainer
 
 CPU = torch.device("cpu")
@@ -245,7 +246,7 @@ def test_the_longest_of_the_development_set_count_by_themselves(tmp_path: Path) 
 
     def counts(share: float) -> tuple[int | None, ...]:
         record = attempt.record(0.0) if attempt.losses.count else None
-        attempt.losses.note(1.0)
+        attempt.losses.add(1.0)
         record = record or attempt.record(0.0)
         source.measure(attempt.model, Moment(1, 0, share), record)
         parts = (record.train, record.test, record.development)
@@ -294,26 +295,32 @@ def accuracy(coarse: float, fine: float) -> Record:
     return Record(1, 1, 0.0, 1.0, 2.0, 0.1, None, {}, development=found)
 
 
-def judged(rule: Development, *accuracies: tuple[float, float]) -> list[str | None]:
+def judged(rule: EarlyStopping, *accuracies: tuple[float, float]) -> list[str | None]:
     found = []
     for each in accuracies:
         record = accuracy(*each)
-        merit = rule.merit(record)
-        assert merit
-        found.append(rule.judge(record, merit, None))  # type: ignore[arg-type]
+        assert rule.merit(record)
+        found.append(rule.judge(record, None))  # type: ignore[arg-type]
     return found
 
 
-def test_an_attempt_ends_when_the_development_set_is_right_or_no_better() -> None:
-    solved = Development(StopConfig.model_validate({"solved": {"times": 2}}))
+def test_an_attempt_ends_when_the_development_set_is_right_or_no_better(train: Path) -> None:
+    config = config_of(train)
+
+    def rule(stop: dict[str, Any] | None) -> EarlyStopping:
+        changes = {"stop": stop and StopConfig.model_validate(stop)}
+        training = config.training.model_copy(update=changes)
+        return EarlyStopping(config.model_copy(update={"training": training}))
+
+    solved = rule({"solved": {"times": 2}})
     assert judged(solved, (1, 1), (0.9, 0.99), (1, 1), (1, 1)) == [None, None, None, "solved"]
-    patient = Development(StopConfig.model_validate({"development": {"patience": 2}}))
+    patient = rule({"development": {"patience": 2}})
     assert judged(patient, (0.2, 0.5), (0.2, 0.6), (0.2, 0.6), (0.1, 0.9)) == [
         None, None, None, "development",
     ]  # fmt: skip
-    usual = Development(StopConfig.model_validate({"solved": {}}))
+    usual = rule({"solved": {}})
     assert judged(usual, *[(0.5, 0.5)] * 51) == [None] * 50 + ["development"]
-    assert judged(Development(None), *[(1, 1)] * 99) == [None] * 99
+    assert judged(rule(None), *[(1, 1)] * 99) == [None] * 99
     assert usual.merit(Record(1, 1, 0.0, 1.0, 2.0, 0.1, None, {})) == []
 
 

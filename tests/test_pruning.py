@@ -9,7 +9,7 @@ from shapes import shaped
 from stacktrans.memory.actions import EMPTY
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.rounding import least, prunable, pruned
+from stacktrans.training.rounding import prunable, pruned, smallest
 
 
 def model_of(memory: str = "stack-rnn", **settings: Any) -> Transducer:
@@ -57,7 +57,7 @@ def test_as_few_are_left_as_are_needed() -> None:
         there = {place for place in range(4) if any(torch.equal(all_of[place], row) for row in own)}
         return len(there & needed) / 2
 
-    assert least(model, lambda other: accuracy(other) == 1).config.memory.own["count"] == 2
+    assert smallest(model, lambda other: accuracy(other) == 1).config.memory.own["count"] == 2
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from stacktrans.settings.candidates import candidate_configs
 from stacktrans.training import race
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.race import Race, next_round
-from stacktrans.training.records import Candidate, read_race
+from stacktrans.training.race_state import Candidate, read_race
 from stacktrans.training.requests import begin_race
 from stacktrans.training.requests import resume as taken_up
 

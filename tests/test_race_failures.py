@@ -21,7 +21,7 @@ from stacktrans.common.processes import Pool
 from stacktrans.training import race
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.race import Race
-from stacktrans.training.records import read_race
+from stacktrans.training.race_state import read_race
 from stacktrans.training.requests import resume as taken_up
 
 

@@ -9,13 +9,13 @@ from small_runs import small_run
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model.transducer import Transducer, meta_transducer
-from stacktrans.training.trainer import check_room, count_weights, prepared
+from stacktrans.training.data import check_room, count_weights, make_source
 
 CPU = torch.device("cpu")
 
 
 def rehearse(*assignments: str) -> None:
-    prepared(small_run(*assignments), CPU)
+    make_source(small_run(*assignments), CPU)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_sizes_that_multiply_beyond_the_machine_are_refused(
 
 
 def test_a_run_is_checked_without_making_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stacktrans.training.trainer._bytes_of_machine", lambda: 2.0**50)
+    monkeypatch.setattr("stacktrans.training.data._bytes_of_machine", lambda: 2.0**50)
     monkeypatch.setattr("stacktrans.training.attempt.Transducer", None)
     rehearse("hidden_size=60000")
 
@@ -66,7 +66,7 @@ def test_a_run_is_checked_without_the_compiler_of_torch(controller: str) -> None
 @pytest.mark.parametrize("controller", ["lstm", "linear"])
 def test_weights_are_counted_as_they_are_made(controller: str) -> None:
     config = small_run(f"controller={{name: {controller}}}")
-    layout = prepared(config, CPU).layout
+    layout = make_source(config, CPU).layout
     model = Transducer(config.model, layout.inputs, layout.outputs)
     held = [*model.parameters(), *model.buffers()]
     counted = count_weights(meta_transducer(config.model, layout.inputs, layout.outputs))
@@ -78,4 +78,4 @@ def test_a_machine_that_does_not_say_what_it_has_refuses_nothing(
 ) -> None:
     monkeypatch.delattr("os.sysconf")
     config = small_run("layers=64", "hidden_size=65536")
-    check_room(config, prepared(small_run(), CPU).layout)
+    check_room(config, make_source(small_run(), CPU).layout)

@@ -10,7 +10,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.alphabets import SYMBOL, Role
 from stacktrans.tasks.layout import ENDING
-from stacktrans.training.initial_weights import start_tied
+from stacktrans.training.initial_weights import tie_initial_weights
 
 SHARED = "initialization.same_symbols=true"
 A_B_C: list[Role] = [(SYMBOL, each) for each in "abc"]
@@ -59,7 +59,7 @@ def test_symbols_that_are_not_read_stay_as_they_are(embedding: int | str) -> Non
     model = Transducer(config.model, 3, 4).to(CPU)
     before = model.classifier.weight.clone()
     others: list[Role] = [(SYMBOL, "b"), (SYMBOL, "x"), (SYMBOL, "c"), ENDING]
-    start_tied(model, A_B_C, others)
+    tie_initial_weights(model, A_B_C, others)
     changed = (model.classifier.weight != before).any(dim=1).tolist()
     assert changed == [embedding != "one-hot", False, embedding != "one-hot", False]
 
@@ -67,5 +67,5 @@ def test_symbols_that_are_not_read_stay_as_they_are(embedding: int | str) -> Non
 def test_a_mark_of_the_same_name_is_not_a_symbol() -> None:
     model = Transducer(small_run().model, 2, 2)
     before = model.classifier.weight.clone()
-    start_tied(model, [ENDING, (SYMBOL, "a")], [(SYMBOL, "b"), ENDING])
+    tie_initial_weights(model, [ENDING, (SYMBOL, "a")], [(SYMBOL, "b"), ENDING])
     assert torch.equal(model.classifier.weight, before)

@@ -16,7 +16,7 @@ from stacktrans.common.processes import Process, ThisProcess
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.records import Summary
-from stacktrans.training.trainer import SpeculativeAttempts, Trainer, train_speculatively
+from stacktrans.training.trainer import SpeculativeAttempts, Trainer, train_attempt
 
 SOON_FAILED = ("restart.after=20", "restart.loss=0.0001")
 
@@ -70,9 +70,7 @@ def test_an_attempt_that_solved_the_task_early_ends_the_run(
 
     def begin(self: SpeculativeAttempts, attempt: int) -> tuple[Process, Future[None]]:
         easy = soon_failed("solved.accuracy=0.001", "restart=null", "learning_rate=0.02")
-        process, done = original(
-            SpeculativeAttempts(easy, self.folder.parent, self.device), attempt
-        )
+        process, done = original(SpeculativeAttempts(easy, self.directory, self.device), attempt)
         done.result()
         return process, done
 
@@ -115,10 +113,10 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def noted(*arguments: Any) -> None:
         begun.append(arguments[3])
-        train_speculatively(*arguments)
+        train_attempt(*arguments)
 
     monkeypatch.setattr("stacktrans.training.trainer.Process", here)
-    monkeypatch.setattr("stacktrans.training.trainer.train_speculatively", noted)
+    monkeypatch.setattr("stacktrans.training.trainer.train_attempt", noted)
     return begun
 
 

@@ -13,9 +13,10 @@ from stacktrans.inference.scores import Scores
 from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.layout import Pair
 from stacktrans.training import sources
-from stacktrans.training.records import Accuracy
-from stacktrans.training.saving import TrainingError
+from stacktrans.training.records import Accuracy, Record
+from stacktrans.training.run_directory import TrainingError
 from stacktrans.training.sources import Moment, Source
+from stacktrans.training.stopping import EarlyStopping
 from stacktrans.training.trainer import Trainer
 
 
@@ -117,6 +118,13 @@ def test_patience_begins_anew_with_each_attempt(tmp_path: Path) -> None:
     config = small_run("stop={converged: {patience: 2}}", "max_steps=100", *restarting)
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == ("max_steps", 10)
+
+
+def test_a_loss_that_stays_the_same_does_not_improve() -> None:
+    rule = EarlyStopping(small_run("stop={converged: {patience: 2}}"))
+    record = Record(1, 1, 0.0, 0.5, 2.0, 0.1, None, {})
+    judged = [rule.judge(record, None) for _ in range(3)]  # type: ignore[arg-type]
+    assert judged == [None, None, "converged"]
 
 
 def test_a_solved_run_stays_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,8 +16,10 @@ from stacktrans.model.controllers import no_noise
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StreamConfig
-from stacktrans.training.sources import Moment, Streams
-from stacktrans.training.trainer import Interrupted, Trainer, prepared
+from stacktrans.training.data import make_source
+from stacktrans.training.sources import Moment
+from stacktrans.training.streams import Streams
+from stacktrans.training.trainer import Interrupted, Trainer
 
 CPU = torch.device("cpu")
 STREAM = "sequences: 12, steps: 10, attempts: 1"
@@ -50,7 +52,7 @@ def trainer_of(config: RunConfig, directory: Path) -> Trainer:
 
 
 def streams_of(config: RunConfig) -> Streams:
-    source = prepared(config, CPU)
+    source = make_source(config, CPU)
     assert isinstance(source, Streams)
     return source
 

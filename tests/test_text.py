@@ -29,7 +29,7 @@ from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.corpus import Corpus, find_texts, read_sentences, vocabulary_of
 from stacktrans.training.attempt import Attempt
-from stacktrans.training.sources import Texts, pieces_of
+from stacktrans.training.streams import Texts, pieces_of
 from stacktrans.training.trainer import Interrupted, Trainer
 
 CPU = torch.device("cpu")

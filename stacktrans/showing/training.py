@@ -17,10 +17,9 @@ from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.scores import ACCURACIES, perplexity_json, perplexity_table
 from stacktrans.showing.tables import GAP, Column, Table, remark, table_of
 from stacktrans.training.race import Race
+from stacktrans.training.race_state import Candidate, RaceState
 from stacktrans.training.records import (
     Accuracy,
-    Candidate,
-    RaceState,
     Record,
     Summary,
     decided_by,
@@ -169,7 +168,7 @@ def worth_a_try(
     said += f": it is right on {right}" if right else ""
     said += f", but not yet in {solved.times} measurements in a row" if all_right else ""
     tips = [f"{said}. Worth a try:"]
-    if state.can_go_on:
+    if state.can_continue:
         budget = f"{max(1, round(LONGER * state.budget))}s"
         tips.append(f"  longer: {shell_text([*resume_command, '--budget', budget])}")
     elif summary.outcome in ("max_steps", "time_limit"):

@@ -224,7 +224,7 @@ def _train(job: Job) -> None:
     """Train, or race strategies in as many processes as requested and keep only the best run."""
     from stacktrans.model.devices import find_device
     from stacktrans.training.race import Race, begin
-    from stacktrans.training.saving import has_last
+    from stacktrans.training.run_directory import has_last
     from stacktrans.training.trainer import Trainer
 
     directory, run, device = job.directory, job.run, find_device(job.device)

@@ -1,4 +1,4 @@
-"""An attempt of a run: a model that learns, its loss and its updates, and when the next begins."""
+"""An attempt to learn: the model, its loss, its updates, and when the next attempt begins."""
 
 import copy
 import inspect
@@ -17,9 +17,9 @@ from stacktrans.model.definition import Unrolled
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import BUFFER_SIGNALS
-from stacktrans.settings.training_config import CurriculumConfig, TrainingConfig
+from stacktrans.settings.training_config import TrainingConfig
 from stacktrans.tasks.layout import Batch
-from stacktrans.training.initial_weights import FirstWeights, start_tied
+from stacktrans.training.initial_weights import FirstWeights, tie_initial_weights
 from stacktrans.training.records import Record
 from stacktrans.training.sources import Moment, Source
 from stacktrans.training.state import (
@@ -30,37 +30,37 @@ from stacktrans.training.state import (
     check_same_structure,
     check_value,
 )
-from stacktrans.training.stopping import rule_of
+from stacktrans.training.stopping import stopping_rule
 
 T = TypeVar("T", bound=Optimizer)
 _DECORATED = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
-"""The methods of all optimizers that load what `torch.compile` needs when they are first called."""
+"""Methods of all optimizers whose decorators load `torch.compile` when they are first called."""
 
 
-def _alone(optimizer: type[T]) -> type[T]:
-    """An optimizer of torch without what it loads for `torch.compile`.
+def _without_compiler(optimizer: type[T]) -> type[T]:
+    """An optimizer class whose methods lack the decorators that load `torch.compile`.
 
-    Loading that takes each process nearly a second before its first batch, and nothing is compiled
-    by it here. Its methods are those of the given optimizer without their decorators.
+    Loading it takes each process nearly a second before its first batch, for nothing: no optimizer
+    is compiled here.
     """
     methods = {name: inspect.unwrap(getattr(Optimizer, name)) for name in _DECORATED}
     step = torch.no_grad()(inspect.unwrap(optimizer.step))
     return cast(type[T], type(optimizer.__name__, (optimizer,), {**methods, "step": step}))
 
 
-Adam = _alone(torch.optim.Adam)
-RMSprop = _alone(torch.optim.RMSprop)
-SGD = _alone(torch.optim.SGD)
+Adam = _without_compiler(torch.optim.Adam)
+RMSprop = _without_compiler(torch.optim.RMSprop)
+SGD = _without_compiler(torch.optim.SGD)
 
 
 class Objective(NamedTuple):
     """The losses of a batch.
 
     Attributes:
-        minimised: [] with its gradients.
+        minimised: [] loss that is minimised, with its gradients.
         loss: [] cross-entropy in nats, summed over all scored symbols.
-        scored: number of these; 1 if there are none.
-        signals: [steps, signals] of all strings' steps.
+        scored: number of scored symbols; 1 if there are none.
+        signals: [steps, signals] of all steps of all strings.
     """
 
     minimised: Tensor
@@ -77,19 +77,18 @@ def indecision(strengths: Tensor) -> Tensor:
 def objective(
     model: Transducer, config: RunConfig, batch: Batch, unrolled: Unrolled, settled: bool
 ) -> Objective:
-    """Cross-entropy, the cost of undecided signals once `settled`, and that of idle buffers."""
-    training = config.training
-    device = unrolled.signals.device
-    targets, mask = (torch.from_numpy(each).to(device) for each in (batch.targets, batch.mask))
+    """Cross-entropy, plus penalties on undecided signals once `settled` and on idle buffers."""
+    training, device = config.training, unrolled.signals.device
+    targets, mask = (torch.from_numpy(array).to(device) for array in (batch.targets, batch.mask))
     logits = model.logits(unrolled, mask)
     loss = nn.functional.cross_entropy(logits, targets[mask], reduction="sum")
     scored = max(len(logits), 1)
     # Shorter strings are padded.
-    taken = torch.tensor(unrolled.steps or batch.lengths).unsqueeze(1)
-    steps = torch.arange(unrolled.signals.shape[1]) < taken
+    lengths = torch.tensor(unrolled.steps or batch.lengths).unsqueeze(1)
+    steps = torch.arange(unrolled.signals.shape[1]) < lengths
     signals = unrolled.signals[steps.to(device)]
-    shares = {"symbol": scored, "string": len(batch.lengths), "batch": 1}
-    minimised = loss / shares[training.loss_per]
+    units = {"symbol": scored, "string": len(batch.lengths), "batch": 1}
+    minimised = loss / units[training.loss_per]
     if settled and training.settle and training.settle.sharpening:
         minimised = minimised + training.settle.sharpening * indecision(signals)
     if config.model.buffers:
@@ -98,25 +97,25 @@ def objective(
 
 
 def make_optimizer(
-    model: Transducer, config: TrainingConfig, beside: nn.Module | None = None
-) -> torch.optim.Optimizer:
-    """The optimiser that a configuration asks for, of a model and of what is learned beside it."""
+    model: Transducer, config: TrainingConfig, auxiliary: nn.Module | None = None
+) -> Optimizer:
+    """The configured optimizer of a model and of an auxiliary module that is trained with it."""
     rate = config.learning_rate
-    weights: list[Any] = [*model.parameters(), *(beside.parameters() if beside else ())]
+    weights: list[Any] = [*model.parameters(), *(auxiliary.parameters() if auxiliary else ())]
     if config.read_rate != 1:
         reading = set(model.controller.read_weights)
         others = [weight for weight in weights if weight not in reading]
         weights = [{"params": others}, {"params": [*reading], "lr": rate * config.read_rate}]
-    shared: Any = {"lr": rate, "weight_decay": config.weight_decay}
+    options: Any = {"lr": rate, "weight_decay": config.weight_decay}
     if config.optimizer == "adam":
-        return Adam(weights, betas=(0.9, 0.999), fused=True, **shared)
+        return Adam(weights, betas=(0.9, 0.999), fused=True, **options)
     if config.optimizer == "sgd":
-        return SGD(weights, foreach=True, **shared)
-    return RMSprop(weights, alpha=0.9, foreach=True, **shared)
+        return SGD(weights, foreach=True, **options)
+    return RMSprop(weights, alpha=0.9, foreach=True, **options)
 
 
-def stepped(optimizer: torch.optim.Optimizer) -> bool:
-    """Change the weights by their gradients; False if the learning rate makes them overflow."""
+def update_weights(optimizer: Optimizer) -> bool:
+    """Make a step of an optimizer; False if the learning rate makes the weights overflow."""
     try:
         optimizer.step()
     except RuntimeError as error:
@@ -127,74 +126,75 @@ def stepped(optimizer: torch.optim.Optimizer) -> bool:
 
 
 def check_optimizer(
-    found: Any, model: Transducer, training: TrainingConfig, beside: nn.Module | None = None
+    state: Any, model: Transducer, training: TrainingConfig, auxiliary: nn.Module | None = None
 ) -> None:
-    """Raise `ValueError` unless a state is one that the optimiser of `make_optimizer` can have.
+    """Raise `ValueError` unless a state is one that the optimizer of `make_optimizer` can have.
 
     Its learning rates may have fallen, or have changed when the run settled; weights that have
     never had a gradient have no state.
     """
-    trained, also = copy.deepcopy((model, beside))
-    optimizer = make_optimizer(trained, training, also)
+    optimizer = make_optimizer(*copy.deepcopy((model, training, auxiliary)))
     for weight in (weight for group in optimizer.param_groups for weight in group["params"]):
         weight.grad = torch.zeros_like(weight)
-    stepped(optimizer)
+    update_weights(optimizer)
     expected = optimizer.state_dict()
-    check_keys("optimizer", found, expected)
-    groups, state = found["param_groups"], found["state"]
-    most = max(1.0, training.settle.rate if training.settle else 1.0) * (1 + 1e-9)
+    check_keys("optimizer", state, expected)
+    groups, of_weights = state["param_groups"], state["state"]
+    largest = max(1.0, training.settle.rate if training.settle else 1.0) * (1 + 1e-9)
     pairs = zip(groups, expected["param_groups"], strict=False) if isinstance(groups, list) else ()
-    for number, (group, other) in enumerate(pairs):
+    for number, (group, fresh) in enumerate(pairs):
         rate = group.get("lr") if isinstance(group, dict) else None
-        right = isinstance(rate, float) and 0 <= rate <= other["lr"] * most
-        check_value(f"optimizer.param_groups.{number}.lr", rate, right)
-        other["lr"] = rate
-    if isinstance(state, dict):
-        expected["state"] = {key: part for key, part in expected["state"].items() if key in state}
-    check_same_structure("optimizer", found, expected)
+        in_range = isinstance(rate, float) and 0 <= rate <= fresh["lr"] * largest
+        check_value(f"optimizer.param_groups.{number}.lr", rate, in_range)
+        fresh["lr"] = rate
+    if isinstance(of_weights, dict):
+        expected["state"] = {
+            index: buffers for index, buffers in expected["state"].items() if index in of_weights
+        }
+    check_same_structure("optimizer", state, expected)
 
 
 class RunningMean:
-    """A model whose weights follow those of another as a running mean.
+    """Exponential moving average of a model's weights.
 
-    `decay` is the share that is kept at each update; at the first, nothing is.
+    Attributes:
+        model: a copy of the model with the averaged weights.
     """
 
     def __init__(self, model: Transducer, decay: float) -> None:
         self.model = copy.deepcopy(model)
-        self._from = [weight.detach() for weight in model.parameters()]
-        self._to = [weight.detach() for weight in self.model.parameters()]
-        self._share = 1 - decay
-        self._begun = False
+        self._pairs = [*zip(self.model.parameters(), model.parameters(), strict=True)]
+        self._decay, self._begun = decay, False
 
     @torch.no_grad()
     def update(self) -> None:
-        """Follow the other model's weights."""
-        torch._foreach_lerp_(self._to, self._from, self._share if self._begun else 1.0)
+        """Take account of the model's weights; the first update copies them."""
+        share = 1 - self._decay if self._begun else 1.0
+        for mean, weight in self._pairs:
+            mean.lerp_(weight, share)
         self._begun = True
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` takes."""
+        """The state that `load_state_dict` takes."""
         return {"model": self.model.state_dict(), "begun": self._begun}
 
-    def load_state_dict(self, found: Any) -> None:
-        """Take up a state; raises `ValueError` naming what it can't have been."""
-        begun = found.get("begun") if isinstance(found, dict) else None
+    def load_state_dict(self, state: Any) -> None:
+        """Take up a state; raises `ValueError` naming a value that is wrong."""
+        begun = state.get("begun") if isinstance(state, dict) else None
         check_value("average.begun", begun, isinstance(begun, bool))
-        check_same_structure("average", found, {**self.state_dict(), "begun": begun})
-        self.model.load_state_dict(found["model"])
+        check_same_structure("average", state, {**self.state_dict(), "begun": begun})
+        self.model.load_state_dict(state["model"])
         self._begun = bool(begun)
 
 
 class SourcePrediction(nn.Module):
-    """A classifier over a model's own read-out, which is trained with it and not kept.
+    """An auxiliary classifier that predicts each next symbol of a source, and is not kept.
 
-    An answer of a symbol tells little of what a source should have been remembered by. A source
-    that repeats itself tells that at each of its symbols, and what has been learned by that is
-    there for the answer.
+    An answer of one symbol says little about what to remember of a source. A source that repeats
+    itself shows it at each of its symbols, and what is learned from these serves the answer.
 
     Args:
-        model: of which sources it is to predict the symbols.
+        model: the model of whose sources it predicts the symbols, from the model's own read-out.
     """
 
     def __init__(self, model: Transducer) -> None:
@@ -202,20 +202,20 @@ class SourcePrediction(nn.Module):
         self.classifier = nn.Linear(model.classifier.in_features, model.inputs)
 
     def forward(self, model: Transducer, batch: Batch, unrolled: Unrolled) -> Tensor:
-        """The mean cross-entropy, in nats, of what is read after each symbol of a source: [].
+        """The mean cross-entropy, in nats, of the next symbols of sources: [].
 
         Args:
-            model: what was run.
-            batch: of sources that are followed by their targets, over which it was run.
-            unrolled: what came of that.
+            model: the model that was run.
+            batch: sources that are followed by their targets, over which it was run.
+            unrolled: the result of the run.
         """
         inputs = torch.from_numpy(batch.inputs)
-        # All before the first symbol of a target, which the model is trained to say.
+        # All steps before the first symbol of a target, which the model itself learns to predict.
         reading = ~torch.from_numpy(batch.mask)
         reading &= torch.arange(inputs.shape[1]) < torch.tensor(batch.lengths).unsqueeze(1)
-        shown = model.output(unrolled.hidden[reading.to(unrolled.hidden.device)])
-        following = inputs.roll(-1, dims=1)[reading].to(shown.device)
-        return nn.functional.cross_entropy(cast(Tensor, self.classifier(shown)), following)
+        outputs = model.output(unrolled.hidden[reading.to(unrolled.hidden.device)])
+        following = inputs.roll(-1, dims=1)[reading].to(outputs.device)
+        return nn.functional.cross_entropy(cast(Tensor, self.classifier(outputs)), following)
 
 
 RUNNING_DECAY = 0.95
@@ -223,13 +223,13 @@ RUNNING_DECAY = 0.95
 
 
 class Losses(StatefulPart):
-    """The losses of an attempt's batches, nats a symbol.
+    """The losses of an attempt's batches, in nats a symbol.
 
     Attributes:
-        step: number of all of them.
-        running: mean of recent ones; None before there is one.
-        total: sum of those since the last record.
-        count: number of these.
+        step: number of batches.
+        running: running mean of recent losses; None before there is one.
+        total: sum of the losses since the last record.
+        count: number of the losses since the last record.
     """
 
     name = "losses"
@@ -238,8 +238,8 @@ class Losses(StatefulPart):
     total: Number = 0.0
     count: Count = 0
 
-    def note(self, loss: float) -> None:
-        """Note the loss of a batch."""
+    def add(self, loss: float) -> None:
+        """Take account of the loss of a batch."""
         self.step += 1
         self.total += loss
         self.count += 1
@@ -247,18 +247,18 @@ class Losses(StatefulPart):
             self.running = loss
         self.running += (1 - RUNNING_DECAY) * (loss - self.running)
 
-    def under(self, loss: float) -> bool:
-        """Whether the mean of recent losses is under another."""
-        return self.running is not None and self.running < loss
+    def are_under(self, threshold: float) -> bool:
+        """Whether the mean of recent losses is under a threshold."""
+        return self.running is not None and self.running < threshold
 
-    def taken(self) -> float:
-        """The mean since the last record, for the next."""
+    def take_mean(self) -> float:
+        """Return the mean since the last record, and begin a new one."""
         mean = self.total / self.count
         self.total, self.count = 0.0, 0
         return mean
 
     def forget(self) -> None:
-        """Forget all but how many there were."""
+        """Forget all losses but their number."""
         self.running, self.total, self.count = None, 0.0, 0
 
     def check_state(self) -> None:
@@ -266,111 +266,112 @@ class Losses(StatefulPart):
 
 
 class Curriculum(StatefulPart):
-    """Has the strings of an attempt grow longer.
+    """Lengthens the strings of an attempt as its loss falls, and then settles it, once.
 
     Attributes:
-        share: of the training lengths, from the shortest on, that is trained on.
-        since: the batches that the attempt had when these lengths began.
+        share: share of the training lengths, from the shortest on, that is trained on.
+        since: number of batches of the attempt before it had these lengths.
+        settled: whether the loss on all lengths was once low enough to settle.
     """
 
     name = "curriculum"
     share: Annotated[Number, Field(gt=0, le=1)]
     since: Count = 0
+    settled: StrictBool = False
 
-    def __init__(self, settings: CurriculumConfig | None, source: Source, number: int) -> None:
-        self._settings, self._source = settings, source
+    def __init__(self, training: TrainingConfig, source: Source, number: int) -> None:
+        self._growing, self._settle, self._source = training.curriculum, training.settle, source
         self._first = self.share = source.first_share(number)
 
-    def lengthen(self, losses: Losses) -> None:
-        """Train on longer strings if those so far are learned well enough."""
-        settings = self._settings
-        if settings and losses.under(self._source.nats(settings.loss)):
-            self.share = min(1.0, self.share * settings.growth)
-            self.since = losses.step
-            losses.running = None
+    def follow(self, losses: Losses) -> float:
+        """Lengthen the strings or settle if losses are low; the factor on the learning rate."""
+        growing, settle, nats = self._growing, self._settle, self._source.nats
+        if growing and self.share < 1:
+            if losses.are_under(nats(growing.loss)):
+                self.share = min(1.0, self.share * growing.growth)
+                self.since, losses.running = losses.step, None
+        elif settle and not self.settled and losses.are_under(nats(settle.loss)):
+            self.settled = True
+            return settle.rate
+        return 1.0
 
     def check_state(self) -> None:
         check_value("curriculum.share", self.share, self.share >= self._first)
 
 
-class Settling(StatefulPart):
-    """Whether the loss has been so low that the learning rate has fallen, which it does once."""
-
-    name = "settling"
-    settled: StrictBool = False
-
-
 class Attempts(StatefulPart):
-    """The attempts of a run: one after another until one takes off, or as many as asked for.
+    """The attempts of a run: until one takes off, or as many as are configured for a stream.
 
     Attributes:
-        number: number of the attempt, from 1.
-        began: the batches of those before.
-        failed: whether it has come to its end, so that the next begins.
-        judged: the loss of each that was compared with those before.
+        number: number of the present attempt, from 1.
+        first_step: batches of all attempts before.
+        failed: whether the present attempt is over, so that the next begins.
+        validation: validation losses of the attempts that were compared with those before.
     """
 
     name = "attempts"
     number: Annotated[Count, Field(ge=1)]
-    began: Count = 0
+    first_step: Count = 0
     failed: StrictBool = False
-    judged: list[Number]
+    validation: list[Number]
 
     def __init__(self, config: RunConfig, number: int = 1) -> None:
         training = config.training
         self._restart, self._workers = training.restart, config.workers
         self._most = training.stream.attempts if training.stream else None
-        self.number, self.judged = number, []
+        self.number, self.validation = number, []
 
     @property
     def more_wanted(self) -> bool:
-        """Whether attempts come after this one even if it comes to its end."""
+        """Whether another attempt follows even if the present one succeeds."""
         return self._most is not None and self.number < self._most
 
     @property
     def another_allowed(self) -> bool:
-        """Whether another may begin if this one fails."""
+        """Whether another attempt may follow if the present one fails."""
         return self._restart is not None if self._most is None else self.more_wanted
 
     def failure(self, attempt: "Attempt") -> str | None:
-        """Why an attempt is to be given up after a batch, if it is."""
+        """The reason to give up an attempt after a batch, if there is one."""
         if self._restart is None:
             return None
         low = (attempt.losses.running or 0.0) <= attempt.source.nats(self._restart.loss)
         if attempt.step - attempt.curriculum.since == self._restart.after and not low:
-            return (
-                "the run has not taken off" if not attempt.curriculum.since else "the run is stuck"
-            )
+            return "the run is stuck" if attempt.curriculum.since else "the run has not taken off"
         over = attempt.step == self._restart.give_up_after
         return "the attempt has not ended the run" if over else None
 
-    def needed(self, step: int) -> range:
-        """The next attempts that may be needed after `step` batches, one for each other worker."""
+    def speculative(self, step: int) -> range:
+        """The numbers of the next attempts to train in advance, one for each other worker.
+
+        Args:
+            step: number of batches of the present attempt.
+        """
         first, restart = self.number + 1, self._restart
         after = first + self._workers - 1
-        if self._most is not None:  # all are needed, as far as they don't depend on this one
+        if self._most is not None:  # all are needed
             return range(first, min(after, self._most + 1))
         limit = (restart.after or restart.give_up_after) if restart else None
-        over = limit is None or (step >= limit and not self.failed)
-        return range(first, first if over else after)
+        safe = limit is None or (step >= limit and not self.failed)
+        return range(first, first if safe else after)
 
-    def worse_than_before(self, loss: float) -> bool:
-        """Whether an attempt with this loss is worse than the mean so far."""
-        self.judged = [*self.judged, loss]
-        return loss > sum(self.judged) / len(self.judged)
+    def is_worse(self, loss: float) -> bool:
+        """Whether a validation loss is above the mean of those compared so far, itself included."""
+        self.validation = [*self.validation, loss]
+        return loss > sum(self.validation) / len(self.validation)
 
     def begin_next(self, step: int) -> None:
-        """Go to the next attempt, after so many batches of the run."""
-        self.number, self.began, self.failed = self.number + 1, step, False
+        """Go to the next attempt, after some batches of the run."""
+        self.number, self.first_step, self.failed = self.number + 1, step, False
 
     def check_state(self) -> None:
         allowed = self._most is None or self.number <= self._most
         check_value("attempts.number", self.number, allowed)
-        check_value("attempts.judged", self.judged, len(self.judged) <= self.number)
+        check_value("attempts.validation", self.validation, len(self.validation) <= self.number)
 
 
 def gate_noise(config: RunConfig, moment: Moment) -> GateNoise:
-    """The noise of a batch, drawn by the run's seed and by the moment alone."""
+    """The noise of a batch, drawn by the run's seed and the moment alone."""
     deviation = config.training.gate_noise
     if not deviation:
         return no_noise
@@ -386,17 +387,16 @@ def gate_noise(config: RunConfig, moment: Moment) -> GateNoise:
 
 
 class Attempt:
-    """A model that has learned nothing yet in this run, and all that is to change it.
+    """A model, trained from its initial weights on.
 
     Args:
-        source: of what is learned.
+        source: the data.
         device: where to compute.
-        attempts: of the run, of which this is the latest.
-        rounding: what is saved with it of how it will be rounded.
-        first: gives the weights to begin with; None for those that are drawn.
+        attempts: those of the run, of which this is the latest.
+        initialize: gives the model its initial weights; None for newly drawn ones.
 
     Attributes:
-        average: the running mean of its weights, which is measured and kept.
+        average: moving average of the model, which is measured and kept.
         signals: [steps, signals] of the last batch.
     """
 
@@ -405,25 +405,23 @@ class Attempt:
         source: Source,
         device: torch.device,
         attempts: Attempts,
-        rounding: StatefulPart,
-        first: FirstWeights | None = None,
+        initialize: FirstWeights | None = None,
     ) -> None:
         self._config, self._training = source.config, source.config.training
         self._attempts, self._number, self.source = attempts, attempts.number, source
         self._device, self._clip = device, self._training.gradient_clip
-        self.losses, self.settling = Losses(), Settling()
-        self.curriculum = Curriculum(self._training.curriculum, source, self._number)
-        self._rounding = rounding
-        self.draw()
-        if first:
+        self.losses = Losses()
+        self.curriculum = Curriculum(self._training, source, self._number)
+        self.draw_weights()
+        if initialize:
             for model in (self.model, self.average.model):
-                first(model)
-            if not self._training.stream:  # which has sequences grow longer by itself
-                self._pass_over_what_is_learned()
-        self.rule = rule_of(self._config, attempts.worse_than_before, self.model.state_dict())
+                initialize(model)
+            if not self._training.stream:  # whose sequences grow longer by themselves
+                self._skip_learned_lengths()
+        self.rule = stopping_rule(self._config, attempts.is_worse, self.model.state_dict())
 
-    def draw(self) -> None:
-        """Begin with the weights that the seed and the attempt say, and with the first batch."""
+    def draw_weights(self) -> None:
+        """Draw weights by the seed and the attempt's number, and go to the first batch."""
         rng = generator(self._config.seed, Purpose.WEIGHTS, self._number)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**62)))
@@ -431,24 +429,24 @@ class Attempt:
             self._prediction: SourcePrediction | None = None
             if self._training.source_loss:
                 self._prediction = SourcePrediction(self.model).to(self._device)
-        beside = self._prediction.parameters() if self._prediction else ()
-        self.weights = [*self.model.parameters(), *beside]
+        auxiliary = self._prediction.parameters() if self._prediction else ()
+        self.weights = [*self.model.parameters(), *auxiliary]
         self.average = RunningMean(self.model, self._training.averaging)
         self.renew_optimizer()
         self.source.begin(self.model)
 
     def new_model(self) -> Transducer:
-        """A model of this shape, with other weights."""
-        layout = self.source.layout
-        own = self._config.model_of(self._number)
-        model = Transducer(own, layout.inputs, layout.outputs)
-        if own.initialization.same_symbols:
-            start_tied(model, *layout.roles(self.source.task.source, self.source.task.target))
-        model.config = self._config.model  # how its weights started is not what it is
+        """A model of the same shape with newly drawn weights."""
+        layout, task = self.source.layout, self.source.task
+        config = self._config.model_of(self._number)
+        model = Transducer(config, layout.inputs, layout.outputs)
+        if config.initialization.same_symbols:
+            tie_initial_weights(model, *layout.roles(task.source, task.target))
+        model.config = self._config.model  # without changes to the initialization
         return model.to(self._device)
 
     def renew_optimizer(self) -> None:
-        """Forget the gradients so far, and begin with the first learning rate."""
+        """Forget the gradients so far, and return to the first learning rate."""
         self.optimizer = make_optimizer(self.model, self._training, self._prediction)
 
     @property
@@ -458,81 +456,78 @@ class Attempt:
         return rate
 
     def multiply_rate(self, factor: float) -> None:
-        """Change the learning rate, and those that are shares of it."""
+        """Change the learning rates of all weights by a factor."""
         for group in self.optimizer.param_groups:
             group["lr"] *= factor
 
     @property
     def step(self) -> int:
-        """Batches trained on."""
+        """Number of batches of the attempt."""
         return self.losses.step
 
     @property
     def run_step(self) -> int:
-        """Batches that the run was trained on, those of the attempts before included."""
-        return self._attempts.began + self.step
+        """Number of batches of the run, including those of the attempts before."""
+        return self._attempts.first_step + self.step
 
     @property
     def moment(self) -> Moment:
-        """Where it is."""
+        """The present point of the run."""
         return Moment(self._number, self.step, self.curriculum.share, self.losses.running)
 
     def train_on_batch(self) -> None:
-        """One update of the weights, and what follows from its loss."""
-        moment = self.moment
+        """Update the weights once, and adapt lengths and learning rate to the loss."""
+        moment, settled = self.moment, self.curriculum.settled
         noise = gate_noise(self._config, moment)
         batch, unrolled = self.source.unroll(self.model, moment, noise)
-        found = objective(self.model, self._config, batch, unrolled, self.settling.settled)
-        minimised = found.minimised
-        if self._prediction and not self.settling.settled:
+        losses = objective(self.model, self._config, batch, unrolled, settled)
+        minimised = losses.minimised
+        if self._prediction and not settled:
             cost = self._prediction(self.model, batch, unrolled)
             minimised = minimised + self._training.source_loss * cost
-        self.signals = found.signals.detach()
+        self.signals = losses.signals.detach()
         self.optimizer.zero_grad()
         minimised.backward()
-        learned = self._learn()
-        self.losses.note(float(found.loss) / found.scored if learned else math.nan)
-        self._follow_loss()
+        finite = self._update()
+        self.losses.add(float(losses.loss) / losses.scored if finite else math.nan)
+        self.multiply_rate(self.curriculum.follow(self.losses))
 
-    def _learn(self) -> bool:
-        """Change the weights by their gradients; whether these, and the step, are finite."""
-        if self._clip and self._clip.value:
-            nn.utils.clip_grad_value_(self.weights, self._clip.value, foreach=True)
-        most = (self._clip and self._clip.norm) or math.inf
-        norm = nn.utils.clip_grad_norm_(self.weights, most, foreach=True)
-        if not torch.isfinite(norm) or not stepped(self.optimizer):
+    def _update(self) -> bool:
+        """Update the weights by their gradients; whether gradients and step are finite."""
+        clip = self._clip
+        if clip and clip.value:
+            nn.utils.clip_grad_value_(self.weights, clip.value, foreach=True)
+        largest = (clip and clip.norm) or math.inf
+        norm = nn.utils.clip_grad_norm_(self.weights, largest, foreach=True)
+        if not torch.isfinite(norm) or not update_weights(self.optimizer):
             return False
         self.average.update()
         return True
 
-    def _follow_loss(self) -> None:
-        """Train on longer strings, or settle, if the loss is low enough."""
-        settle, settling = self._training.settle, self.settling
-        if self.curriculum.share < 1:
-            self.curriculum.lengthen(self.losses)
-        elif settle and not settling.settled and self.losses.under(self.source.nats(settle.loss)):
-            settling.settled = True
-            self.multiply_rate(settle.rate)
-
     @torch.no_grad()
-    def _pass_over_what_is_learned(self) -> None:
-        """Lengthen strings and settle as far as the loss allows before anything is trained.
+    def _skip_learned_lengths(self) -> None:
+        """Lengthen strings and settle as far as the loss allows before the first update.
 
         Otherwise the first updates, whose size does not depend on how small gradients are, would
-        be those of a model that has everything to learn, and have a solved one fail.
+        be those of a model that has everything to learn, and would ruin one that has solved its
+        task.
         """
-        looked_at = None
-        while looked_at != (now := (self.curriculum.share, self.settling.settled)):
-            looked_at = now
+        measured = None
+        while measured != (now := (self.curriculum.share, self.curriculum.settled)):
+            measured = now
             batch, unrolled = self.source.unroll(self.model, self.moment, no_noise)
-            found = objective(self.model, self._config, batch, unrolled, settled=False)
-            self.losses.running = float(found.loss) / found.scored
-            self._follow_loss()
+            losses = objective(self.model, self._config, batch, unrolled, settled=False)
+            self.losses.running = float(losses.loss) / losses.scored
+            self.multiply_rate(self.curriculum.follow(self.losses))
         self.losses.forget()
 
     def record(self, seconds: float) -> Record:
-        """The record of the batches after so many seconds, without measurements."""
-        loss, means = self.losses.taken(), self.signals.mean(dim=0).tolist()
+        """The record of the batches since the last one, without measurements.
+
+        Args:
+            seconds: training time of the run.
+        """
+        loss, means = self.losses.take_mean(), self.signals.mean(dim=0).tolist()
         return Record(
             step=self.run_step,
             attempt=self._number,
@@ -546,7 +541,7 @@ class Attempt:
         )
 
     def is_finite(self) -> bool:
-        """Whether weights and optimiser can be saved and read again."""
+        """Whether weights and optimizer can be saved and read again."""
         states = [part for state in self.optimizer.state.values() for part in state.values()]
         averaged = self.average.model.parameters()
         tensors = [*self.weights, *averaged, *filter(torch.is_tensor, states)]
@@ -554,25 +549,22 @@ class Attempt:
 
     @property
     def _parts(self) -> tuple[StatefulPart, ...]:
-        own = (self.losses, self.curriculum, self.settling)
-        return (*own, self.rule, self._rounding, self.source)
+        return (self.losses, self.curriculum, self.rule, self.source)
 
     def state_dict(self) -> dict[str, Any]:
-        """What `load_state_dict` takes; the model's weights are saved apart."""
+        """The state that `load_state_dict` takes, without the model's weights."""
         state = {part.name: part.state_dict() for part in self._parts}
-        more = {"optimizer": self.optimizer.state_dict(), "average": self.average.state_dict()}
-        if self._prediction:
-            more["prediction"] = self._prediction.state_dict()
-        return state | more
+        state |= {"optimizer": self.optimizer.state_dict(), "average": self.average.state_dict()}
+        return state | ({"prediction": self._prediction.state_dict()} if self._prediction else {})
 
-    def load_state_dict(self, found: Any) -> None:
-        """Take up a state; raises `ValueError` naming what it can't have been."""
-        check_keys("attempt", found, self.state_dict())
+    def load_state_dict(self, state: Any) -> None:
+        """Take up a state; raises `ValueError` naming a value that is wrong."""
+        check_keys("attempt", state, self.state_dict())
         for part in self._parts:
-            part.load_state_dict(found[part.name], self.model.state_dict())
-        self.average.load_state_dict(found["average"])
+            part.load_state_dict(state[part.name], self.model.state_dict())
+        self.average.load_state_dict(state["average"])
         if self._prediction:
-            check_same_structure("prediction", found["prediction"], self._prediction.state_dict())
-            self._prediction.load_state_dict(found["prediction"])
-        check_optimizer(found["optimizer"], self.model, self._training, self._prediction)
-        self.optimizer.load_state_dict(found["optimizer"])
+            check_same_structure("prediction", state["prediction"], self._prediction.state_dict())
+            self._prediction.load_state_dict(state["prediction"])
+        check_optimizer(state["optimizer"], self.model, self._training, self._prediction)
+        self.optimizer.load_state_dict(state["optimizer"])

@@ -208,7 +208,7 @@ def _carried(trained: Alphabet, other: Alphabet) -> CarriedConfig:
 
 
 @torch.no_grad()
-def start_tied(model: Transducer, inputs: Sequence[Role], outputs: Sequence[Role]) -> None:
+def tie_initial_weights(model: Transducer, inputs: Sequence[Role], outputs: Sequence[Role]) -> None:
     """Have the output weights of symbols that are read as well start as their embeddings.
 
     They go through one random matrix, so that the sizes may differ. With weights that have nothing

@@ -31,36 +31,30 @@ from stacktrans.settings.command import single_run_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.pairs import Pairs
-from stacktrans.training.records import (
-    BUDGETS,
-    SUMMARY,
-    Candidate,
-    RaceState,
-    Record,
-    merit,
-    read_race,
-)
-from stacktrans.training.saving import FailedAttempt, has_last, held_open, lock
+from stacktrans.training.race_state import Candidate, RaceState, read_race
+from stacktrans.training.records import BUDGETS, SUMMARY, Record, merit
+from stacktrans.training.run_directory import has_last, lock, watched
+from stacktrans.training.saving import FailedAttempt
 from stacktrans.training.trainer import Interrupted, Trainer, stopping
 
 BUDGET = 300.0
-"""Seconds of a race that is given none."""
+"""Default seconds of a race."""
 TIME_SLICE = 200
 """Batches of a time slice."""
 BEGINNING = 200_000
 """Symbols that a run is trained on, once it has begun, before another begins. After fewer, hardly
-any has learned so much that it could be told from others."""
-USUAL = 500
-"""About how many symbols a batch has where nothing says it."""
+any run has learned enough to be distinguished from others."""
+BATCH_SYMBOLS = 500
+"""Assumed number of symbols in a batch whose size is not given in symbols."""
 WIDTH = 2
-"""Runs that have a time slice in a round."""
+"""Runs that get a time slice in a round."""
 STALLED = 3
-"""Turns without progress after which the first of the runs is one like the others."""
+"""Time slices without progress after which the leader is no longer preferred."""
 MOST_PENDING = 2
-"""Turns that a run may have before its round, where a process has nothing else to do."""
+"""Time slices that a run may get before its round, if a process is idle."""
 LOCK = ".lock"
 DATA = ".data"
-"""The folder with pairs of files, which all processes share and which outlasts a pipe."""
+"""Folder of the pairs in files, which all processes share, and which outlasts a pipe."""
 
 Candidates = Mapping[str, Candidate]
 
@@ -88,9 +82,12 @@ def next_round(
         width: how many have a time slice in a round.
         sizes: symbols in a batch of each, where that is known.
     """
-    able = [name for name, each in candidates.items() if each.can_go_on]
+    able = [name for name, each in candidates.items() if each.can_continue]
     place = _places(candidates, able)
-    had = {name: place[name] * _counted(candidates[name], sizes.get(name, USUAL)) for name in able}
+    had = {
+        name: place[name] * _counted(candidates[name], sizes.get(name, BATCH_SYMBOLS))
+        for name in able
+    }
     leading = [name for name in able if place[name] == 1 and candidates[name].stalled < STALLED]
     first = sorted(leading, key=had.__getitem__)[:1]
     others = sorted((name for name in able if name not in first), key=had.__getitem__)
@@ -119,7 +116,7 @@ def _tenths(candidate: Candidate) -> tuple[int, ...]:
 
 
 _trainers: dict[Path, Trainer] = {}
-"""Those that this process has had time slices with, so that they need not be read again."""
+"""Trainers of this process by directory, so that they need not be read again."""
 
 
 def train_time_slice(
@@ -300,7 +297,7 @@ class Race:
         """
         open_closed_streams()  # or the lock would take the number of one
         path = self.directory / CANDIDATES / LOCK
-        with held_open(self.directory) as self._staying, open(path, "wb") as stream:
+        with watched(self.directory) as self._in_place, open(path, "wb") as stream:
             lock(stream, self.directory)
             remove_temporary_files(self.directory / RACE)
             self.state = state = read_race(self.directory)
@@ -314,16 +311,16 @@ class Race:
             task = next(iter(self.configs.values())).make_task()
             if isinstance(task, Pairs) and not self._given:
                 task.check_files()
-            with self._staying():
+            with self._in_place():
                 yield
 
     def _check_places(self) -> None:
         """Raise `CheckpointError` if a file of a run that may get another time slice is missing."""
-        for name, each in self.state.latest.items() if self.state.can_go_on else ():
+        for name, each in self.state.latest.items() if self.state.can_continue else ():
             place = self.place(name)
-            if each.can_go_on and not (place / CONFIG).is_file():
+            if each.can_continue and not (place / CONFIG).is_file():
                 raise CheckpointError(f"{place / CONFIG}: missing; the race can't go on without it")
-            if each.can_go_on and each.step and not has_last(place):
+            if each.can_continue and each.step and not has_last(place):
                 raise CheckpointError(f"{place / 'last'}: missing; the race can't go on without it")
 
     def run(self, show: Callable[[], None]) -> None:
@@ -337,7 +334,7 @@ class Race:
         try:
             count = min(self._workers, len(state.candidates))
             with Pool(count, self._is_over, here=count == 1) as pool:
-                while state.can_go_on and (self._must_begin or not self._is_over()):
+                while state.can_continue and (self._must_begin or not self._is_over()):
                     self._carry_out(pool, show)
                 while pool.at_work:  # which leaves off, if that is not wanted any more
                     self._gather(pool, show)
@@ -398,7 +395,7 @@ class Race:
             before = self.state.latest[name]
             if found == KILLED:
                 found = before.model_copy(update={"failed": KILLED})
-            if found.can_go_on and found.step < before.step + TIME_SLICE:
+            if found.can_continue and found.step < before.step + TIME_SLICE:
                 self._left_off[name] = found
             else:
                 self._left_off.pop(name, None)
@@ -430,7 +427,7 @@ class Race:
 
     def _save(self) -> None:
         self.state.seconds = self.elapsed
-        with self._staying():
+        with self._in_place():
             self.state.save(self.directory)
 
     @property
@@ -465,7 +462,7 @@ class Race:
 
     def close(self, keep: bool = True) -> None:
         """Remove the runs that took part; unless they are to be kept, and may go on."""
-        if not (keep and self.state.can_go_on):
+        if not (keep and self.state.can_continue):
             _remove(self.directory / CANDIDATES)
 
 

@@ -1,19 +1,13 @@
-"""What a run records as it goes and at its end, and how the runs of a race stand."""
+"""Records and the summary of a run: its measurements, and what they are measured on."""
 
-import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from stacktrans.common.errors import CheckpointError, UsageError
-from stacktrans.common.files import RACE, write_atomically
-from stacktrans.common.reading import MOST_BYTES, name_of, read_bytes
+from stacktrans.common.reading import name_of
 from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.lines import PARTS, SET_NAMES
-from stacktrans.training.state import Count, Number
 
 if TYPE_CHECKING:
     from stacktrans.inference.perplexity import Perplexity
@@ -35,9 +29,6 @@ RULES = {
     "time_limit": "the time limit was reached",
     "budget": "the race of strategies was out of time",
 }
-Name = Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]
-Seconds = Annotated[Number, Field(ge=0)]
-Share = Annotated[Number, Field(ge=0, le=1)]
 
 
 @dataclass
@@ -253,130 +244,3 @@ def _set_of(config: RunConfig, part: str) -> str:
     train = name_of(Path(files["train"]))
     how = f"longest tenth of {train}" if part == "test" else f"tenth of {train}, drawn at random"
     return f"{called}, {'the' if part == 'test' else 'a'} {how}"
-
-
-class Candidate(BaseModel):
-    """A candidate of a race, and how far it has come in its time slices.
-
-    Attributes:
-        step: batches that it was trained on.
-        seconds: that this took.
-        ended: the rule or the budget that has ended its training, if one has.
-        failed: why it can't continue, if it can't.
-        loss: mean of its recent losses, nats a symbol; None before there is one.
-        train: coarse accuracy after its last time slice, as in a `Record`; so is `test`. None
-            before it had one.
-        best: the `records.merit` of the weights that it has saved as its best, or would save now;
-            empty before it had a time slice.
-        furthest: the best `test` of all time slices, and of these the best `train`.
-        stalled: time slices since it has come so far.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    step: Count = 0
-    seconds: Seconds = 0.0
-    ended: Annotated[str, Field(pattern=f"^({'|'.join(RULES)})$")] | None = None
-    failed: str | None = None
-    loss: Number | None = None
-    train: Share | None = None
-    test: Share | None = None
-    best: dict[str, Number] = {}
-    furthest: tuple[Share, Share] = (0.0, 0.0)
-    stalled: Count = 0
-
-    def after(self, before: "Candidate") -> "Candidate":
-        """This one, with what follows from how far it had come a time slice before."""
-        reached = (self.test or 0.0, self.train or 0.0)
-        if reached > before.furthest:
-            return self.model_copy(update={"furthest": reached, "stalled": 0})
-        stalled = {"furthest": before.furthest, "stalled": before.stalled + 1}
-        return self.model_copy(update=stalled)
-
-    @property
-    def solved(self) -> bool:
-        """Whether it has solved the task."""
-        return self.ended == "solved"
-
-    @property
-    def can_go_on(self) -> bool:
-        """Whether it can have another time slice."""
-        return not self.ended and not self.failed
-
-    @property
-    def merit(self) -> tuple[Any, ...]:
-        """What runs are compared by, the more the better: above all their best weights."""
-        return self.solved, not self.failed, *self.best.values()
-
-
-class RaceState(BaseModel):
-    """How a race stands between two rounds.
-
-    Attributes:
-        command: the words of a command that trains any of the runs alone, if its recipe is added.
-        budget: seconds that the race has.
-        seconds: that it has taken.
-        rounds: number of rounds.
-        winner: the run that has solved the task; None before one has.
-        candidates: of all runs after the last round, by name, in the order of strategies.
-        pending: those after the time slices of a run that no round has counted yet.
-        sizes: symbols in a batch of each run whose batches are made by these.
-    """
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    command: list[str]
-    budget: Seconds
-    seconds: Seconds = 0.0
-    rounds: Count = 0
-    winner: str | None = None
-    candidates: Annotated[dict[Name, Candidate], Field(min_length=1)]
-    pending: dict[Name, list[Candidate]] = {}
-    sizes: dict[Name, Annotated[int, Field(gt=0)]] = {}
-
-    @property
-    def latest(self) -> dict[str, Candidate]:
-        """How each run stands after its last time slice."""
-        since = {name: results[-1] for name, results in self.pending.items() if results}
-        return self.candidates | since
-
-    @property
-    def best(self) -> str:
-        """The run that has won or, before one has, that has come furthest."""
-        return self.winner or max(self.candidates, key=lambda name: self.candidates[name].merit)
-
-    @property
-    def can_go_on(self) -> bool:
-        """Whether there would be more to train, if there was time."""
-        return not self.winner and any(each.can_go_on for each in self.candidates.values())
-
-    def save(self, directory: Path) -> None:
-        """Write it into the directory of a race."""
-        content = self.model_dump(mode="json") | {"seconds": round(self.seconds, 1)}
-        write_atomically(directory / RACE, json.dumps(content, indent=2) + "\n")
-
-
-def read_race(directory: Path) -> RaceState:
-    """How the race in a directory stands; raises `CheckpointError` if that can't be read."""
-    path = directory / RACE
-    try:
-        state = RaceState.model_validate_json(read_bytes(path, MOST_BYTES))
-    except UsageError as error:
-        raise CheckpointError(*error.problems) from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        said = f"{place}: {first['msg']}" if place else first["msg"]
-        raise CheckpointError(f"{path}: damaged ({said})") from error
-    if state.winner not in (None, *state.candidates):
-        raise CheckpointError(f"{path}: damaged (winner: {state.winner})")
-    return state
-
-
-def raced(directory: Path) -> dict[str, Any] | None:
-    """What a run's summary says of the race that it has come from; None if it comes from none."""
-    if not (directory / RACE).is_file():
-        return None
-    state = read_race(directory)
-    strategies = {name: each.model_dump() for name, each in state.candidates.items()}
-    return {"winner": state.winner, "seconds": round(state.seconds, 1), "strategies": strategies}

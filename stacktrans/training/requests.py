@@ -131,7 +131,7 @@ def begin(request: TrainRequest, rehearsal: bool = False) -> "Trainer | Race":
         UsageError: something else is missing, or does not fit.
     """
     configs = request.configs()
-    from stacktrans.training.saving import check_free, claim
+    from stacktrans.training.run_directory import check_free, claim
     from stacktrans.training.trainer import Trainer
 
     if len(configs) > 1:
@@ -160,13 +160,13 @@ def begin_race(
         UsageError: something is missing, or does not fit.
     """
     from stacktrans.training import race
-    from stacktrans.training.saving import check_free, claim
-    from stacktrans.training.trainer import prepared
+    from stacktrans.training.data import make_source
+    from stacktrans.training.run_directory import check_free, claim
 
     if request.out is not None:
         check_free(request.out)
     device = find_device(request.device)
-    sources = [prepared(config, device) for config in configs.values()]
+    sources = [make_source(config, device) for config in configs.values()]
     directory, words = Path(), request.words_of_race()
     if not rehearsal:
         directory = claim(request.out, title_of(configs))
@@ -196,7 +196,7 @@ def resume(
         UsageError: it has gone beyond one of the limits already, or is not what they are for.
     """
     from stacktrans.training.race import Race
-    from stacktrans.training.saving import last_saved
+    from stacktrans.training.run_directory import last_saved
     from stacktrans.training.trainer import Trainer
 
     if is_race(directory):

@@ -1,4 +1,4 @@
-"""Making a model use its memory with hard signals (joulin2015, section 3.3), and pruning it."""
+"""Rounding: training a model to use hard signals (joulin2015, section 3.3), and pruning it."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -16,60 +16,61 @@ from stacktrans.training.attempt import Attempt, indecision
 from stacktrans.training.state import StatefulPart, Weights
 
 SHARPNESS = 4096.0
-"""What the signals of a model are sharpened by that loses nothing when it is hard. Signals are 0 or
-1 then, but for those that are within .001 of one half. A power of two, which changes no digit."""
+"""Factor that sharpens the signals of a model that loses nothing when it is hard. Signals are then
+0 or 1, but for those within .001 of one half. A power of two, which changes no digit."""
 
 SETTLED_AFTER = 200
-"""Batches after which the mean of weights has forgotten those before."""
+"""Batches after which the moving average has forgotten the weights before."""
 
 Accuracies = tuple[float, float]
-"""Coarse accuracy of a model as it is, and hard."""
+"""Coarse accuracy of a model as it is, and with hard signals."""
 
 
 class Rounding(StatefulPart):
-    """Rounds and prunes the weights that are kept, if asked for, as far as that does no harm.
+    """Rounds and prunes the best weights of a run as far as that does no harm.
 
-    If it is to be lossless, it makes a model hard that loses nothing by it, and leaves any other as
-    it is.
+    Lossless rounding makes a model hard that loses nothing by it, and leaves any other unchanged.
+
+    Attributes:
+        weights: the weights to be rounded; None if nothing is to be done now.
     """
 
     name = "rounding"
-    uncertain: Weights | None = None
-    """The weights to begin from; None if nothing is to be done now."""
+    weights: Weights | None = None
 
     def __init__(self, training: TrainingConfig) -> None:
-        # One that is not asked for never has anything to do.
+        # Without rounding in the configuration, there are never weights to be rounded.
         self._rounding = ROUNDINGS[training.rounding or "quick"]
         self._first_rate = training.settle.rate if training.settle else 1.0
         self._solved = training.solved.accuracy
 
-    def certain(
-        self, attempt: Attempt, go_on: Callable[[], None], may_fail: bool
+    def round(
+        self, attempt: Attempt, check_stop: Callable[[], None], may_fail: bool
     ) -> Transducer | None:
-        """The model of the weights `uncertain`: rounded, pruned, and hard where that loses nothing.
+        """A model with the weights rounded and pruned, and sharpened if that loses nothing.
 
         Args:
-            attempt: whose model is trained further; its own weights are lost.
-            go_on: called after each batch; may raise what is to end it.
-            may_fail: whether to give None if the hard model does not solve the task.
+            attempt: its model is trained further, and loses its own weights.
+            check_stop: called after each batch; may raise an exception to stop.
+            may_fail: whether to return None if the hard model does not solve the task.
         """
-        assert self.uncertain is not None
+        assert self.weights is not None
         best, lossless = attempt.new_model(), self._rounding.lossless
-        best.load_state_dict(self.uncertain)
+        best.load_state_dict(self.weights)
         best.eval()
         before = soft, hard = self._measured(best, attempt)
-        # One that is right when hard may still not be sure of it.
+        # A model that is right when hard may still have signals close to one half.
         if not lossless or hard < soft:
-            self._fine_tune(attempt, self.uncertain, go_on)
+            self._fine_tune(attempt, self.weights, check_stop)
             after = self._measured(attempt.model, attempt)
             if not attempt.is_finite():
-                attempt.draw()  # what is saved must be readable
+                attempt.draw_weights()  # what is saved must be readable
                 attempt.model.load_state_dict(best.state_dict())
-            elif as_good(after, before) if lossless else min(after) >= min(before):
+            elif is_as_good(after, before) if lossless else min(after) >= min(before):
                 best, before = attempt.model, after
             if may_fail and not lossless and min(before) < self._solved:
                 return None
-        smaller = without_needless(best, lambda model: self._measured(model, attempt))
+        smaller = prune(best, lambda model: self._measured(model, attempt))
         soft, hard = before if smaller is best else self._measured(smaller, attempt)
         if not hard >= soft > 0:
             return smaller
@@ -77,13 +78,15 @@ class Rounding(StatefulPart):
         sharp.sharpen(SHARPNESS)
         return sharp
 
-    def _fine_tune(self, attempt: Attempt, weights: Weights, go_on: Callable[[], None]) -> None:
-        """Train with signals that are ever less undecided; the last weights or the best stay."""
+    def _fine_tune(
+        self, attempt: Attempt, weights: Weights, check_stop: Callable[[], None]
+    ) -> None:
+        """Train with ever sharper signals; keep the last weights or the best."""
 
         def train(batches: int) -> None:
             for _ in range(batches):
                 attempt.train_on_batch()
-                go_on()
+                check_stop()
 
         rounding, model = self._rounding, attempt.model
         model.load_state_dict(weights)
@@ -110,12 +113,12 @@ class Rounding(StatefulPart):
             model.load_state_dict(attempt.average.model.state_dict())
 
     def _measured(self, model: Transducer, attempt: Attempt) -> Accuracies:
-        """As `accuracies`; if lossless, on fewer strings if some of the first are wrong."""
+        """Accuracies on validation strings; if lossless, only on some if the first are wrong."""
         source = attempt.source
 
         def worst() -> float:
-            found = source.accuracies(model, Purpose.VALIDATION, attempt.moment)
-            return min(each.coarse for each in found)
+            train, test = source.accuracies(model, Purpose.VALIDATION, attempt.moment)
+            return min(train.coarse, test.coarse)
 
         with computing_with(source.threads):
             if not self._rounding.lossless:
@@ -126,31 +129,31 @@ class Rounding(StatefulPart):
 
 
 def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accuracies:
-    """How many strings are right, with signals as they are and with signals of 0 or 1."""
+    """Coarse accuracy on pairs, with signals as they are and with hard signals."""
     soft = score(predictor_of(model), layout, pairs).coarse_accuracy
     with model.hard_signals():
         return soft, score(predictor_of(model), layout, pairs).coarse_accuracy
 
 
-def as_good(found: Accuracies, before: Accuracies) -> bool:
+def is_as_good(after: Accuracies, before: Accuracies) -> bool:
     """Whether neither accuracy has become worse."""
-    return all(now >= was for now, was in zip(found, before, strict=True))
+    return all(now >= was for now, was in zip(after, before, strict=True))
 
 
-def without_needless(model: Transducer, measured: Callable[[Transducer], Accuracies]) -> Transducer:
-    """The model without the stacks or lists that it does not need, soft or hard."""
+def prune(model: Transducer, measured: Callable[[Transducer], Accuracies]) -> Transducer:
+    """Leave out the stacks or lists that a model does not need, soft or hard."""
     if not prunable(model):
         return model
     before = measured(model)
-    return least(model, lambda smaller: as_good(measured(smaller), before))
+    return smallest(model, lambda smaller: is_as_good(measured(smaller), before))
 
 
 def prunable(model: Transducer) -> bool:
-    """Whether some of a model's memory may be left out."""
+    """Whether some of a model's stacks or lists may be left out."""
     return model.memory.count > 1 and bool(model.controller.read_weights)
 
 
-def least(model: Transducer, as_good: Callable[[Transducer], bool]) -> Transducer:
+def smallest(model: Transducer, is_as_good: Callable[[Transducer], bool]) -> Transducer:
     """The model with as few stacks or lists as a depth-first search finds to be as good.
 
     Each in turn is left out, if what remains is as good as the whole, and from there on those
@@ -160,22 +163,21 @@ def least(model: Transducer, as_good: Callable[[Transducer], bool]) -> Transduce
     def search(kept: tuple[int, ...], first: int) -> tuple[int, ...]:
         best = kept
         later = [index for index in kept if index >= first]
-        for place, index in enumerate(later):
-            if len(kept) - len(later) + place >= len(best):
-                break  # not even without all that come after would fewer be left
+        for left_out, index in enumerate(later):
+            if len(kept) - len(later) + left_out >= len(best):
+                break  # not even without all later ones would fewer be left
             fewer = tuple(other for other in kept if other != index)
-            if fewer and as_good(pruned(model, fewer)):
-                found = search(fewer, index)
-                best = min(best, found, key=len)
+            if fewer and is_as_good(pruned(model, fewer)):
+                best = min(best, search(fewer, index), key=len)
         return best
 
     return pruned(model, search(tuple(range(model.memory.count)), 0))
 
 
 def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
-    """A prunable model with only those stacks or lists whose indices are kept, one at least.
+    """A prunable model with only those stacks or lists whose indices are given, at least one.
 
-    To its controller the others are empty for ever, as far as its biases can say so.
+    The biases of its controller stand for the reads of the others, which are empty at every step.
     """
     if not prunable(model):
         raise TypeError("only some of several stacks or lists can be left out")

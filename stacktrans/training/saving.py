@@ -1,32 +1,20 @@
-"""How far a run is, and its directory, where that is saved and read again."""
+"""The state of a run, saved in its directory and read again."""
 
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import Annotated, Any
 
 import torch
 from pydantic import Field
 
 from stacktrans.common import __version__
-from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
-from stacktrans.common.files import (
-    CANDIDATES,
-    RACE,
-    check_directory_path,
-    is_race,
-    locked,
-    numbered,
-    remove_temporary_files,
-    temporary_name,
-    write_atomically,
-)
-from stacktrans.common.registry import resume_command
-from stacktrans.common.visible import shell_text
+from stacktrans.common.errors import CheckpointError, StacktransError
+from stacktrans.common.files import remove_temporary_files, write_atomically
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import load_weights
@@ -45,19 +33,16 @@ from stacktrans.training.records import (
     reported_on,
 )
 from stacktrans.training.rounding import Rounding
+from stacktrans.training.run_directory import TrainingError, lock, watched
 from stacktrans.training.sources import Source
 from stacktrans.training.state import Count, Merit, Number, StatefulPart, check_keys, check_value
 
 LAYOUT = 2
-"""Version of what a run saves to be resumed from."""
-
-
-class TrainingError(StacktransError):
-    """Training can't continue."""
+"""Version of the saved state of a run."""
 
 
 class FailedAttempt(TrainingError):
-    """An attempt has failed, for some reason, and no other may follow."""
+    """An attempt has failed, and no other may follow."""
 
     def __init__(self, reason: str, directory: Path, *, measured: bool) -> None:
         kept = f"the best weights so far are in {directory}"
@@ -65,110 +50,15 @@ class FailedAttempt(TrainingError):
         self.reason = reason
 
 
-def check_free(directory: Path) -> None:
-    """Raise `UsageError` if something is in a run's directory to be, or it can't be made.
-
-    The remains of a run that was killed before it was saved for the first time do not count.
-    """
-    check_directory_path(directory)
-    if not directory.exists() or _is_free(directory):
-        return
-    hint = ", or resume the run" if has_last(directory) or is_race(directory) else ""
-    raise UsageError(f"{directory}: something is there; choose another directory{hint}")
-
-
-def last_saved(directory: Path) -> Path:
-    """The last checkpoint of a run to resume; raises `CheckpointError` if it has none."""
-    try:
-        return checkpoint.last_checkpoint(directory)
-    except CheckpointError as error:
-        if _is_free(directory):
-            said = "nothing has been saved yet; start it again, in this directory"
-            raise CheckpointError(f"{directory}: no run to resume here; {said}") from error
-        raise
-
-
-def has_last(directory: Path) -> bool:
-    """Whether a run has a last checkpoint."""
-    try:
-        checkpoint.last_checkpoint(directory)
-    except CheckpointError:
-        return False
-    return True
-
-
-def _is_free(directory: Path) -> bool:
-    # What a race has written before it has begun, too.
-    unsaved = {temporary_name("last"), temporary_name(CANDIDATES), RACE}
-    return directory.is_dir() and all(
-        path.name in unsaved
-        or path.name.startswith(f".{RACE}.")
-        or (path.name == METRICS and not path.stat().st_size)
-        for path in directory.iterdir()
-    )
-
-
-def claim(out: Path | None, name: str) -> Path:
-    """Make a directory that no other run has, even one that starts at the same moment.
-
-    That is `out`, or else one in checkpoints/, called `name` with a number if there is one already.
-    """
-    if out is not None:
-        check_free(out)
-        out.mkdir(parents=True, exist_ok=True)
-        return out
-    for path in (Path("checkpoints") / each for each in numbered(name)):
-        with suppress(FileExistsError):
-            path.mkdir(parents=True)
-            break
-    return path
-
-
-@contextmanager
-def held_open(directory: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Open a directory, and give what raises `StacktransError` if it is elsewhere meanwhile."""
-
-    @contextmanager
-    def staying() -> Iterator[None]:
-        _check_there(directory, opened)
-        try:
-            yield
-        finally:
-            _check_there(directory, opened)
-
-    opened = os.open(directory, os.O_RDONLY)
-    try:
-        yield staying
-    finally:
-        os.close(opened)
-
-
-def _check_there(directory: Path, opened: int) -> None:
-    with suppress(OSError):
-        if os.path.samestat(os.fstat(opened), os.stat(directory)):
-            return
-    where = "it is gone"
-    with suppress(OSError):  # not every system can tell
-        now = os.readlink(f"/proc/self/fd/{opened}")
-        if os.path.isdir(now):
-            where = f"resume it with: {shell_text(resume_command(now))}"
-    raise StacktransError(f"{directory}: the run's directory was moved or removed; {where}")
-
-
-def lock(stream: IO[Any], directory: Path) -> None:
-    """Have a run's directory, by a file in it, for this process alone; else a `TrainingError`."""
-    if not locked(stream):
-        raise TrainingError(f"{directory}: another process is training here")
-
-
 class Progress(StatefulPart):
-    """How far a run is, all attempts together.
+    """The progress of a run over all its attempts.
 
     Attributes:
-        best: how good the best weights are; empty if there are none.
-        best_step: when they were taken.
+        seconds: training time.
+        best: merit of the best weights; empty if there are none.
+        best_step: batch after which they were taken.
         metrics_size: bytes of the metrics that were written by then.
-        ended: the rule that has ended the training, while rounding and pruning continue.
+        ended: the rule that has ended the training; rounding and pruning may follow.
         outcome: the rule that has ended the run, when all is done.
     """
 
@@ -191,7 +81,13 @@ class Progress(StatefulPart):
 
 
 class SavedRun:
-    """A run between two batches, at its n-th attempt, and what it writes into its directory."""
+    """The state of a run between two batches, and the files that it writes into its directory.
+
+    Attributes:
+        progress: progress over all attempts.
+        attempts: which attempt this is, and what is known of those before.
+        rounding: the weights to be rounded, once training has ended.
+    """
 
     def __init__(
         self,
@@ -199,21 +95,21 @@ class SavedRun:
         device: torch.device,
         command: str,
         number: int,
-        first: FirstWeights | None = None,
+        initialize: FirstWeights | None = None,
     ) -> None:
         self.config, self.source, self.device, self.command = source.config, source, device, command
-        self._first = first
+        self._initialize = initialize
         self.progress, self.attempts = Progress(), Attempts(source.config, number)
         self.rounding = Rounding(source.config.training)
 
     @functools.cached_property
     def attempt(self) -> Attempt:
-        """The attempt that learns now; its weights are drawn when it is first asked for."""
-        return Attempt(self.source, self.device, self.attempts, self.rounding, self._first)
+        """The present attempt; its weights are drawn when it is first used."""
+        return Attempt(self.source, self.device, self.attempts, self._initialize)
 
     @property
     def step(self) -> int:
-        """Batches trained on, all attempts together."""
+        """Number of batches of all attempts."""
         return self.attempt.run_step
 
     @property
@@ -232,10 +128,10 @@ class SavedRun:
         mode = "r+" if path.exists() else "w"
         with ExitStack() as stack:
             self._directory = directory
-            self._staying = stack.enter_context(held_open(directory))
+            self._in_place = stack.enter_context(watched(directory))
             self._metrics = stack.enter_context(FileIO(path, mode))
             lock(self._metrics, directory)
-            # What was recorded after the checkpoint that is resumed will be recorded again.
+            # Records after the checkpoint that is resumed will be written again.
             self._metrics.truncate(min(self.progress.metrics_size, path.stat().st_size))
             self._metrics.seek(0, os.SEEK_END)
             for name in (checkpoint.CONFIG, SUMMARY):
@@ -246,7 +142,7 @@ class SavedRun:
 
     def write(self, name: str, content: str) -> None:
         """Write a file of the run."""
-        with self._staying():
+        with self._in_place():
             write_atomically(self._directory / name, content)
 
     def write_record(self, record: Mapping[str, Any]) -> None:
@@ -259,7 +155,7 @@ class SavedRun:
             raise TrainingError(f"{self._directory / METRICS}: {error.strerror}") from error
 
     def summary(self, outcome: str) -> Summary:
-        """How the run has ended, without measurements."""
+        """The summary of the run, without measurements."""
         start_from = self.config.start_from
         return Summary(
             outcome=outcome,
@@ -281,46 +177,46 @@ class SavedRun:
 
     @property
     def needs_others(self) -> bool:
-        """Whether it can't continue without other attempts, to be compared with or to follow it."""
+        """Whether the attempt can't continue without the others of the run."""
         compared = self.source.resumable and self.attempt.rule.compares_next
         return self.attempts.failed or self.progress.ended is not None or compared
 
     def judge(self, record: Record) -> str | None:
-        """Keep the weights if they are the best so far; a rule's name if it ends the run."""
-        progress, attempts, rule = self.progress, self.attempts, self.attempt.rule
+        """Keep the weights if they are the best so far; return the rule that ends the run."""
+        progress, rule = self.progress, self.attempt.rule
         merit = rule.merit(record)
         if not merit:
             return None
         if merit >= progress.best:
             progress.best, progress.best_step = merit, self.step
             self.save_best(accuracy=achieved(record))
-        ended_by = rule.judge(record, merit, self.attempt)
-        attempts.failed = bool(ended_by) and attempts.more_wanted
-        return None if attempts.failed else ended_by
+        ended_by = rule.judge(record, self.attempt)
+        self.attempts.failed = bool(ended_by) and self.attempts.more_wanted
+        return None if self.attempts.failed else ended_by
 
     def end(self, rule: str) -> None:
-        """Note that a rule has ended the training."""
+        """Note the rule that has ended the training."""
         self.progress.ended = rule
         if self.config.is_rounded:
-            # Made certain, they take the place of what they came from, which is kept until then.
-            self.rounding.uncertain = self.load_best().model.state_dict()
+            # The rounded weights will replace those that they are made from.
+            self.rounding.weights = self.load_best().model.state_dict()
 
     def load_best(self) -> checkpoint.Checkpoint:
-        """The weights that are kept."""
+        """Load the best weights."""
         return checkpoint.load(self._directory / "best", self.device)
 
     def save_best(
         self, model: Transducer | None = None, config: RunConfig | None = None, **described: Any
     ) -> None:
-        """Keep a model, or the running mean of the weights; see `checkpoint.save`."""
+        """Save a model, or the average of the attempt's, as the best; see `checkpoint.save`."""
         model = model or self.attempt.average.model
         config = config or self.config.model_copy(update={"model": model.config})
         described = {"sharpness": model.sharpness, **described}
-        with self._staying():
+        with self._in_place():
             checkpoint.save(self._directory / "best", config, model.state_dict(), **described)
 
     def save_last(self) -> None:
-        """Save the run so that it can be resumed from here, if it can be from here."""
+        """Save the run so that it can be resumed from here, if its source can."""
         if not self.source.resumable and not self.progress.outcome:
             return
         os.fsync(self._metrics.fileno())
@@ -331,8 +227,9 @@ class SavedRun:
             "progress": self.progress.state_dict(),
             "attempts": self.attempts.state_dict(),
             "attempt": self.attempt.state_dict(),
+            "rounding": self.rounding.state_dict(),
         }
-        with self._staying():
+        with self._in_place():
             weights = self.attempt.model.state_dict()
             checkpoint.save(self._directory / "last", self.config, weights, state)
 
@@ -340,67 +237,71 @@ class SavedRun:
         """Take up a run's last checkpoint.
 
         Raises:
-            CheckpointError: it can't be read; the message names what is wrong.
+            CheckpointError: it can't be read; the message names the wrong value.
             TrainingError: another process is training there.
         """
+        metrics = directory / METRICS
         with ExitStack() as stack:
             with suppress(FileNotFoundError):
-                # Or a process whose parent was killed could replace what is being read.
-                lock(stack.enter_context((directory / METRICS).open("rb")), directory)
-            self._load(directory)
+                # Or a process whose parent was killed could replace the files meanwhile.
+                lock(stack.enter_context(metrics.open("rb")), directory)
+            last = checkpoint.last_checkpoint(directory)
+            path, state = last / checkpoint.TRAINING, checkpoint.load_training(last)
+            layout = state.get("layout", 1)
+            if type(layout) is int and layout != LAYOUT:
+                raise CheckpointError(
+                    f"{path}: a training state of layout {layout}; this stacktrans resumes layout "
+                    f"{LAYOUT}. Resume with stacktrans {self.config.version}, or start the run "
+                    "again"
+                )
+            try:
+                self._take(state, metrics.stat().st_size if metrics.exists() else 0)
+            except ValueError as error:
+                raise CheckpointError(f"{path}: damaged ({error})") from error
+            load_weights(self.attempt.model, last / checkpoint.WEIGHTS)
 
-    def _load(self, directory: Path) -> None:
-        last = checkpoint.last_checkpoint(directory)
-        path, saved = last / checkpoint.TRAINING, checkpoint.load_training(last)
-        layout, metrics = saved.get("layout", 1), directory / METRICS
-        if type(layout) is int and layout != LAYOUT:
-            raise CheckpointError(
-                f"{path}: a training state of layout {layout}; this stacktrans resumes layout "
-                f"{LAYOUT}. Resume with stacktrans {self.config.version}, or start the run again"
-            )
-        try:
-            self._take(saved, metrics.stat().st_size if metrics.exists() else 0)
-        except ValueError as error:
-            raise CheckpointError(f"{path}: damaged ({error})") from error
-        load_weights(self.attempt.model, last / checkpoint.WEIGHTS)
-
-    def _take(self, saved: dict[str, Any], written: int) -> None:
-        check_keys("state", saved, ("layout", "command", "progress", "attempts", "attempt"))
-        check_value("layout", saved["layout"], type(saved["layout"]) is int)
-        check_value("command", saved["command"], isinstance(saved["command"], str))
-        self.command, progress, attempts = saved["command"], self.progress, self.attempts
-        progress.load_state_dict(saved["progress"])
-        attempts.load_state_dict(saved["attempts"])
-        self.attempt.load_state_dict(saved["attempt"])
+    def _take(self, state: dict[str, Any], metrics_size: int) -> None:
+        """Take up a saved state; raises `ValueError` naming a value that is wrong."""
+        keys = ("layout", "command", "progress", "attempts", "attempt", "rounding")
+        check_keys("state", state, keys)
+        check_value("layout", state["layout"], type(state["layout"]) is int)
+        check_value("command", state["command"], isinstance(state["command"], str))
+        self.command, progress, attempts = state["command"], self.progress, self.attempts
+        progress.load_state_dict(state["progress"])
+        attempts.load_state_dict(state["attempts"])
+        self.attempt.load_state_dict(state["attempt"])
+        self.rounding.load_state_dict(state["rounding"], self.attempt.model.state_dict())
         size, best_step = progress.metrics_size, progress.best_step
-        check_value("progress.metrics_size", size, size <= written)
+        check_value("progress.metrics_size", size, size <= metrics_size)
         check_value("progress.best_step", best_step, best_step <= self.step)
         check_value("attempts.failed", attempts.failed, not (attempts.failed and progress.ended))
 
-    def take_over(self, directory: Path, most: int | None) -> None:
-        """Take up an attempt that has not begun as far as another process has saved it.
+    def take_over(self, directory: Path) -> None:
+        """Continue with an attempt that another process has trained and saved in a directory.
 
-        If that can't be read or exceeds the `most` batches of the run, the attempt begins anew.
+        The attempt begins here if that can't be read, or has more batches than the run may have.
         """
-        ours, began, best = self.progress, self.attempts.began, None
+        progress, first_step, best = self.progress, self.attempts.first_step, None
         other = SavedRun(self.source, self.device, "", self.attempts.number)
-        theirs = other.progress
         try:
             other.load(directory)
-            recorded = (directory / METRICS).read_bytes()[: theirs.metrics_size].decode()
-            records = [json.loads(line) for line in recorded.splitlines()]
-            if theirs.best and theirs.best >= ours.best:
+            metrics = (directory / METRICS).read_bytes()[: other.progress.metrics_size].decode()
+            records = [json.loads(line) for line in metrics.splitlines()]
+            if other.progress.best and other.progress.best >= progress.best:
                 best = checkpoint.load(directory / "best", self.device).model
         except (StacktransError, OSError, ValueError):
             return
-        if most is not None and began + other.step > most:
+        most = self.config.training.max_steps
+        if most is not None and first_step + other.step > most:
             return
-        other.attempts.began, other.attempts.judged = began, self.attempts.judged
-        self.attempts, self.attempt, ours.ended = other.attempts, other.attempt, theirs.ended
-        self.rounding = other.rounding
+        other.attempts.first_step = first_step
+        other.attempts.validation = self.attempts.validation
+        self.attempts, self.attempt, self.rounding = other.attempts, other.attempt, other.rounding
+        progress.ended = other.progress.ended
         for record in records:
-            moved = {"step": record["step"] + began, "seconds": round(ours.seconds, 3)}
+            moved = {"step": record["step"] + first_step, "seconds": round(progress.seconds, 3)}
             self.write_record({**record, **moved})
         if best is not None:
-            ours.best, ours.best_step = theirs.best, theirs.best_step + began
+            progress.best = other.progress.best
+            progress.best_step = other.progress.best_step + first_step
             self.save_best(best)

@@ -1,9 +1,9 @@
-"""What a run is trained on and measured by: new strings, sets of pairs, streams or a text."""
+"""Sources of training data: new strings in each batch, or fixed sets of pairs."""
 
 import functools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
@@ -11,54 +11,48 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.inference.perplexity import Perplexity, cross_entropy, perplexity
 from stacktrans.inference.scores import Scores, score
-from stacktrans.memory import make_memory
-from stacktrans.model import checkpoint
 from stacktrans.model.controllers import GateNoise
 from stacktrans.model.definition import Unrolled
 from stacktrans.model.torch_backend import predictor_of
-from stacktrans.model.transducer import Carried, Transducer
+from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig, TaskLengths
-from stacktrans.settings.training_config import ExamplesConfig, StreamConfig
+from stacktrans.settings.training_config import ExamplesConfig
 from stacktrans.settings.values import Loss
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
-from stacktrans.tasks.corpus import PARTS, Corpus, encode_sentences, read_sentences, vocabulary_of
 from stacktrans.tasks.layout import Batch, Pair
 from stacktrans.tasks.lines import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import PairSet, unknown_probabilities
 from stacktrans.training.records import Accuracy, Record, Summary
-from stacktrans.training.state import Count, StatefulPart
+from stacktrans.training.state import StatefulPart
 
-FIRST_LOOK = 100
-"""Strings that are looked at first: validation continues only while the task may be solved."""
-ENOUGH_SYMBOLS = 10_000
-"""Symbols that are enough to tell how frequent each is."""
+FIRST_STRINGS = 100
+"""Strings that are scored first: validation continues only while the task may be solved."""
+COUNTED_SYMBOLS = 10_000
+"""Symbols that symbol frequencies are estimated from."""
+COUNTED_BATCHES = 100
+"""Largest number of batches that these symbols are taken from."""
 SYMBOLS_FOR_ALL = 2000
-"""A batch of so many symbols has no fewer than a model knows, unless it knows more than this: what
-is in every few batches alone is hardly learned."""
-MOST_BATCHES = 100
-"""Batches that these are taken from at most."""
-
-Ran = tuple[Batch, Unrolled]
-"""A batch, and the result of running a model over it."""
-
+"""A batch has at least as many symbols as the model knows, but not more than this for that reason:
+a symbol that is in few batches is hardly learned."""
 LONGEST_SHARE = 0.1
-"""The share of the development set, its longest sources, that is measured by itself."""
+"""Share of the development set, its longest sources, that is measured separately."""
+
+UnrolledBatch = tuple[Batch, Unrolled]
+"""A batch, and the result of running a model over it."""
 
 
 class Moment(NamedTuple):
-    """A point in a run.
+    """A point of a run.
 
     Attributes:
         attempt: number of the attempt, from 1.
-        step: number of its batches that are done.
-        share: of the training lengths, from the shortest on, that it is time for.
-        loss: mean of recent losses, nats a symbol; None before there is one.
+        step: number of batches of the attempt so far.
+        share: share of the training lengths, from the shortest on, that is trained on.
+        loss: running mean of recent losses, in nats a symbol; None before there is one.
     """
 
     attempt: int
@@ -68,15 +62,15 @@ class Moment(NamedTuple):
 
 
 class Source(StatefulPart, ABC):
-    """What a run is trained on, attempt after attempt, and measured by: drawn strings by default.
+    """The data that a run is trained on and measured by; drawn strings by default.
 
-    What it gives depends on the run's seed and on the moment alone, so that a run that is
-    interrupted and resumed comes to the same. What it must remember besides is its state.
+    Batches depend only on the run's seed and the moment, so that a run that is interrupted and
+    resumed has the same ones. All else that a source has to remember is its state.
 
     Attributes:
-        config: of the run, with all that the source has learned of the task.
-        notes: what is to be said of the data before the run begins, a sentence each.
-        threads: that measure a model when training is over; meanwhile, others may need the cores.
+        config: configuration of the run, with all that the source has learned of the task.
+        notes: remarks on the data, to be shown before the run begins.
+        threads: threads that measure a model after training, when other runs may have ended.
     """
 
     name = "source"
@@ -93,15 +87,15 @@ class Source(StatefulPart, ABC):
         return self.config.task.ranges
 
     def check(self) -> None:
-        """Raise `StacktransError` if there is nothing to train on, or to measure by."""
+        """Raise `StacktransError` if there is nothing to train on or to measure by."""
         for lengths in (self.ranges.train, self.ranges.test):
             self.strings(Purpose.VALIDATION, Moment(1, 0), lengths, 1)
 
     def strings(
-        self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *further: int
+        self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *key: int
     ) -> list[Pair]:
-        """Draw `count` strings; `further` numbers tell draws of one purpose and moment apart."""
-        rng = generator(self.config.seed, purpose, moment.attempt, moment.step, *further)
+        """Draw `count` strings; the key distinguishes draws of one purpose and moment."""
+        rng = generator(self.config.seed, purpose, moment.attempt, moment.step, *key)
         return self._sample(rng, lengths, count, self._law(purpose, lengths))
 
     def _sample(
@@ -110,17 +104,17 @@ class Source(StatefulPart, ABC):
         return self.task.sample(rng, lengths, count, law)
 
     def _law_of(self, purpose: Purpose, lengths: Lengths) -> LengthLaw:
-        """How lengths are spread; a part of the training lengths is drawn from as all of them."""
-        task, own = self.config.task, self.config.training.length_law
-        if purpose is Purpose.TRAINING and own:
-            return own
+        """The distribution of lengths; part of the training lengths has that of all of them."""
+        task, training = self.config.task, self.config.training
+        if purpose is Purpose.TRAINING and training.length_law:
+            return training.length_law
         return task.law_of(lengths if lengths == self.ranges.test else self.ranges.train)
 
     def begin(self, model: Transducer) -> None:
         """Go to the first batch of an attempt; its newly drawn model may be changed."""
 
     @abstractmethod
-    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
+    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> UnrolledBatch:
         """Run a model, with some noise, over the batch of a moment, which follows the last."""
 
     @abstractmethod
@@ -129,11 +123,11 @@ class Source(StatefulPart, ABC):
 
     @property
     def resumable(self) -> bool:
-        """Whether the next batch follows from the state that is saved now."""
+        """Whether the next batch follows from the present state."""
         return True
 
     def first_share(self, attempt: int) -> float:
-        """The share of the training lengths to begin with, so that some string is that short."""
+        """The share of the training lengths to begin with, large enough that it has strings."""
         curriculum = self.config.training.curriculum
         share = curriculum.share if curriculum else 1.0
         while curriculum and share < 1:
@@ -145,28 +139,28 @@ class Source(StatefulPart, ABC):
 
     @abstractmethod
     def batch(self, moment: Moment) -> Batch:
-        """What is trained on at a moment of the first epoch."""
+        """The training batch of a moment of the first epoch."""
 
     @cached_property
-    def _guessing(self) -> float:
-        """Nats a symbol of guessing by how frequent symbols are in the first batches."""
+    def _unigram_loss(self) -> float:
+        """Nats a symbol of predicting symbols by their frequencies in the first batches."""
         counts = np.zeros(self.layout.outputs)
-        for step in range(MOST_BATCHES):
+        for step in range(COUNTED_BATCHES):
             batch = self.batch(Moment(1, step))
             counts += np.bincount(batch.targets[batch.mask], minlength=len(counts))
-            if counts.sum() >= ENOUGH_SYMBOLS:
+            if counts.sum() >= COUNTED_SYMBOLS:
                 break
         shares = counts[counts > 0] / counts.sum()
         return float(-(shares * np.log(shares)).sum())
 
     def nats(self, loss: Loss) -> float:
-        """A loss, which may be a share of that of guessing, in nats a symbol."""
+        """Convert a loss, which may be a share of that of guessing, to nats a symbol."""
         if isinstance(loss, str):
-            return float(loss.removesuffix("%")) / 100 * self._guessing
+            return float(loss.removesuffix("%")) / 100 * self._unigram_loss
         return loss
 
     def lengths(self, share: float) -> Lengths | None:
-        """The lengths that a record tells of, if there are any."""
+        """The lengths in a record, if there are any."""
         return self._shortest(share)
 
     def _shortest(self, share: float) -> Lengths:
@@ -175,14 +169,14 @@ class Source(StatefulPart, ABC):
 
     @abstractmethod
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
-        """Fill in what is measured of weights."""
+        """Fill in the measurements of a model."""
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
-        """Fill in how good the weights are that a run has kept."""
+        """Fill in the measurements of the weights that a run has kept."""
         summary.train, summary.test = self.accuracies(model, Purpose.SUMMARY, moment)
 
     def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
-        """Accuracy on the strings that the `test` of a summary is measured on, or the first."""
+        """Accuracy on the test strings of the summary, or on the first of them."""
         count = self.config.training.measure.strings
         count = min(count, most or count)
         return self._accuracy(model, Purpose.SUMMARY, moment, self.ranges.test, count)
@@ -190,7 +184,7 @@ class Source(StatefulPart, ABC):
     def validation(self, moment: Moment) -> list[Pair]:
         """Strings of both ranges that show whether rounding or pruning does harm."""
         ranges, count = (self.ranges.train, self.ranges.test), self.config.training.measure.strings
-        drawn = (self.strings(Purpose.VALIDATION, moment, each, count) for each in ranges)
+        drawn = (self.strings(Purpose.VALIDATION, moment, lengths, count) for lengths in ranges)
         return [pair for pairs in drawn for pair in pairs]
 
     def accuracies(
@@ -198,9 +192,9 @@ class Source(StatefulPart, ABC):
     ) -> tuple[Accuracy, Accuracy]:
         """Accuracy on training lengths and on lengths of the test range."""
         count, solved = self.config.training.measure.strings, self.config.training.solved
-        # Those of training lengths are few where they do not decide.
-        few = min(FIRST_LOOK, count) if solved.ranges == "test" else count
-        train = self._accuracy(model, purpose, moment, self.ranges.train, few)
+        # Fewer strings of training lengths are enough where they do not decide.
+        train_count = min(FIRST_STRINGS, count) if solved.ranges == "test" else count
+        train = self._accuracy(model, purpose, moment, self.ranges.train, train_count)
         return train, self._accuracy(model, purpose, moment, self.ranges.test, count)
 
     def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
@@ -219,38 +213,37 @@ class Source(StatefulPart, ABC):
         scores: Scores | None = None
         while scores is None or (scores.count < count and scores.wrong <= allowed):
             done = scores.count if scores else 0
-            size = min(max(FIRST_LOOK, 2 * done), count - done)
-            found = self._score(model, self.strings(purpose, moment, lengths, size, done))
-            scores = scores + found if scores else found
+            size = min(max(FIRST_STRINGS, 2 * done), count - done)
+            more = self._score(model, self.strings(purpose, moment, lengths, size, done))
+            scores = scores + more if scores else more
         return Accuracy.of(scores)
 
 
 class Strings(Source):
-    """Draws new strings for each batch, and others to measure by."""
+    """A source of new strings for each batch, measured on others."""
 
     def __init__(self, config: RunConfig, task: Task) -> None:
         super().__init__(config, task)
-        self._in_a_row = config.training.sequences if self.layout.consecutive else 1
+        self._sequences = config.training.sequences if self.layout.consecutive else 1
         self._rows = functools.cache(self._rows_of)
 
     def batch(self, moment: Moment) -> Batch:
-        """The batch of a moment."""
         lengths = self._shortest(moment.share)
         rows = self._rows(lengths)
-        pairs = self.strings(Purpose.TRAINING, moment, lengths, rows * self._in_a_row)
+        pairs = self.strings(Purpose.TRAINING, moment, lengths, rows * self._sequences)
         return self.layout.batch([pairs[row::rows] for row in range(rows)])
 
     def _rows_of(self, lengths: Lengths) -> int:
-        """How many sequences a batch has of strings of these lengths."""
+        """The number of rows of a batch of strings of these lengths."""
         training = self.config.training
         if not training.batch_symbols:
             return training.batch_strings
         symbols = max(training.batch_symbols, min(self.layout.inputs, SYMBOLS_FOR_ALL))
-        drawn = self.strings(Purpose.TRAINING, Moment(1, 0), lengths, FIRST_LOOK)
+        drawn = self.strings(Purpose.TRAINING, Moment(1, 0), lengths, FIRST_STRINGS)
         mean = sum(pair.length for pair in drawn) / len(drawn)
-        return max(1, round(symbols / mean / self._in_a_row))
+        return max(1, round(symbols / mean / self._sequences))
 
-    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
+    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> UnrolledBatch:
         batch = self.batch(moment)
         inputs = torch.from_numpy(batch.inputs).to(model.classifier.weight.device)
         return batch, model.unroll(inputs, batch.lengths, noise)
@@ -278,15 +271,15 @@ class Examples(Strings):
         self.development = self._drawn(1, self.ranges.train, sizes.development)
         self._test_size = sizes.test
         self.epoch = -(-sizes.train // config.training.batch_strings)
-        self._order = functools.lru_cache(maxsize=1)(self._ordered)
+        self._order = functools.lru_cache(maxsize=1)(self._order_of)
 
-    def _drawn(self, which: int, lengths: Lengths, count: int) -> list[Pair]:
-        rng = generator(self.config.seed, Purpose.EXAMPLES, which)
+    def _drawn(self, key: int, lengths: Lengths, count: int) -> list[Pair]:
+        rng = generator(self.config.seed, Purpose.EXAMPLES, key)
         return self.task.sample(rng, lengths, count, self.config.task.law_of(lengths))
 
     @cached_property
     def test(self) -> list[Pair]:
-        """Drawn only when it is needed, since long strings take their time."""
+        """Test pairs, drawn only when they are needed, since long strings take time."""
         return self._drawn(2, self.ranges.test, self._test_size)
 
     def batch(self, moment: Moment) -> Batch:
@@ -294,12 +287,12 @@ class Examples(Strings):
 
     def chosen(self, moment: Moment) -> list[Pair]:
         """The examples of a moment's batch."""
-        epoch, place = divmod(moment.step, self.epoch)
+        epoch, index = divmod(moment.step, self.epoch)
         size = self.config.training.batch_strings
-        order = self._order(moment.attempt, epoch)[place * size : (place + 1) * size]
-        return [self.train[index] for index in order]
+        order = self._order(moment.attempt, epoch)[index * size : (index + 1) * size]
+        return [self.train[example] for example in order]
 
-    def _ordered(self, attempt: int, epoch: int) -> Ids:
+    def _order_of(self, attempt: int, epoch: int) -> Ids:
         rng = generator(self.config.seed, Purpose.EXAMPLES, 3, attempt, epoch)
         return rng.permutation(len(self.train))
 
@@ -320,13 +313,13 @@ class Examples(Strings):
 
 
 class Files(Strings):
-    """Draws each batch from the training set, and measures on the others.
+    """Pairs in files: batches are drawn from the training set, the other sets measure.
 
-    Now and then a symbol that is rare in the training set is read as an unknown one, so that the
-    model learns to do without. The test set is used for the summary alone.
+    Symbols that are rare in the training set are sometimes replaced by an unknown one, so that the
+    model learns to do without them. The test set is used for the summary alone.
 
     Raises:
-        UsageError: a file can't be read, or is not what it was when the run began.
+        UsageError: a file can't be read, or has changed since the run began.
         StacktransError: a line is not a pair.
     """
 
@@ -334,17 +327,17 @@ class Files(Strings):
         super().__init__(config, task)
         data = task.data
         self._train, development, self._test = (data.sets[part] for part in (TRAIN, DEV, TEST))
-        self._chances = unknown_probabilities(self._train, len(task.source))
+        self._unknown_chance = unknown_probabilities(self._train, len(task.source))
         self._unknown = task.source.unknowns()
         self.notes = data.notes
-        self.development = self._some(development, 0)
+        self.development = self._measured(development, 0)
 
-    def _some(self, pairs: PairSet, which: int) -> list[Pair]:
-        """As many of the pairs as are measured, at random but always the same."""
+    def _measured(self, pairs: PairSet, key: int) -> list[Pair]:
+        """The pairs that are measured: all, or a random choice that is always the same."""
         most = self.config.training.measure.strings
         if len(pairs) <= most:
             return list[Pair](pairs)
-        rng = generator(self.config.seed, Purpose.EXAMPLES, which)
+        rng = generator(self.config.seed, Purpose.EXAMPLES, key)
         return [pairs[index] for index in np.sort(rng.permutation(len(pairs))[:most]).tolist()]
 
     def check(self) -> None:
@@ -353,11 +346,11 @@ class Files(Strings):
     def _sample(
         self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        """Draw `count` pairs of the training set, with some rare symbols of sources unknown."""
+        """Draw training pairs, with some rare symbols of sources unknown."""
         pairs = []
         for pair in self._train.draw(rng, lengths, count, law):
             ids = pair.source
-            unknown = rng.random(len(ids)) < self._chances[ids]
+            unknown = rng.random(len(ids)) < self._unknown_chance[ids]
             pairs.append(pair._replace(source=np.where(unknown, self._unknown[ids], ids)))
         return pairs
 
@@ -365,7 +358,7 @@ class Files(Strings):
         scores = self._score(model, self.development)
         record.development = Accuracy.of(scores)
         longer = self._longer(moment.share)
-        record.train, record.test = (_accuracy(scores, chosen) for chosen in (~longer, longer))
+        record.train, record.test = _accuracy(scores, ~longer), _accuracy(scores, longer)
         record.longest = _accuracy(scores, self._longer(1.0))
 
     def accuracies(
@@ -391,7 +384,7 @@ class Files(Strings):
         return self.development
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
-        summary.train = self._accuracy_on(model, self._some(self._train, 1))
+        summary.train = self._accuracy_on(model, self._measured(self._train, 1))
         summary.development = self._accuracy_on(model, self.development)
         summary.test = self.tested(model, moment)
 
@@ -400,201 +393,5 @@ class Files(Strings):
 
 
 def _accuracy(scores: Scores, chosen: Mask) -> Accuracy | None:
-    """Accuracy on some of the strings, if there are any."""
-    if not chosen.any():
-        return None
-    return Accuracy.of(scores.of(chosen))
-
-
-class StreamPiece(NamedTuple):
-    """T steps of B streams, or fewer at the end of all, and whether the streams begin with them."""
-
-    batch: Batch
-    begins: bool
-
-
-def cut(batch: Batch, steps: int) -> Iterator[StreamPiece]:
-    """The pieces, of `steps` steps, of streams that begin anew."""
-    count, longest = batch.inputs.shape
-    for begin in range(0, longest, steps):
-        part = np.s_[:, begin : begin + steps]
-        inputs = batch.inputs[part]
-        lengths = [inputs.shape[1]] * count
-        piece = Batch(inputs, batch.targets[part], batch.mask[part], lengths)
-        yield StreamPiece(piece, begin == 0)
-
-
-class Pieces(Source):
-    """Goes through pieces, epoch after epoch; each continues from the state the last one left.
-
-    That state is not saved, so that a run is resumed where an epoch begins.
-    """
-
-    epoch: Count = 0
-    """The epoch of the attempt that begins next, from 0."""
-
-    def __init__(self, config: RunConfig, task: Task) -> None:
-        super().__init__(config, task)
-        self._begin_epoch(0)
-
-    @abstractmethod
-    def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
-        """The pieces of an epoch of an attempt."""
-
-    def check(self) -> None:
-        make_memory(self.config.model).check_carries()
-        if self.task.sampled:
-            super().check()
-
-    def batch(self, moment: Moment) -> Batch:
-        pieces = self.pieces(moment.attempt, 0)
-        return pieces[moment.step % len(pieces)].batch
-
-    def begin(self, model: Transducer) -> None:
-        self._begin_epoch(0)
-
-    def _begin_epoch(self, number: int) -> None:
-        self.epoch, self._left = number, list[StreamPiece]()
-        self._carried: Carried | None = None
-
-    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> Ran:
-        self._left = self._left or self.pieces(moment.attempt, self.epoch)[::-1]
-        piece = self._left.pop()
-        carried = None if piece.begins else self._carried
-        inputs = torch.from_numpy(piece.batch.inputs).to(model.classifier.weight.device)
-        unrolled, self._carried = model.unroll_piece(inputs, carried, noise)
-        if not self._left:
-            self._begin_epoch(self.epoch + 1)
-        return piece.batch, unrolled
-
-    @property
-    def resumable(self) -> bool:
-        return not self._left
-
-    def due(self, step: int) -> tuple[bool, bool]:
-        return self.resumable, self.resumable
-
-
-class Streams(Pieces):
-    """Unsegmented streams of sequences, others in each epoch (joulin2015, section 4)."""
-
-    def __init__(self, config: RunConfig, task: Task, stream: StreamConfig) -> None:
-        super().__init__(config, task)
-        if task.layout.kind != "stream":
-            raise UsageError(f"training.data.stream: task {config.task.name} is not a stream")
-        if stream.sequences is None:
-            place = "training.data.stream.sequences"
-            raise UsageError(f"{place}: null is for a text; expected a number")
-        self._sequences, self._steps = stream.sequences, stream.steps
-
-    def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
-        rng = generator(self.config.seed, Purpose.TRAINING, attempt, epoch)
-        law, rows = self.config.task.law_of(self.ranges.train), self.config.training.batch_strings
-        pairs = self.task.sample(rng, self.lengths_of(epoch), self._sequences, law)
-        streams, every = [pairs[row::rows] for row in range(rows)], StreamConfig.EMPTY_AFTER
-        pieces = list[StreamPiece]()
-        for first in range(0, max(map(len, streams)), every):
-            parts = [stream[first : first + every] for stream in streams]
-            pieces += cut(self.layout.batch(parts, everything=True), self._steps)
-        return pieces
-
-    def lengths_of(self, epoch: int) -> Lengths:
-        """The lengths of an epoch, from 0: the longest grows by one an epoch."""
-        shortest, longest = self.ranges.train
-        first = max(shortest, StreamConfig.FIRST_LONGEST)
-        return Lengths(shortest, min(longest, first + epoch))
-
-    def lengths(self, share: float) -> Lengths:
-        """Those of the epoch that has just ended."""
-        return self.lengths_of(self.epoch - 1)
-
-    def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
-        count = self.config.training.measure.strings
-        pairs = self.strings(Purpose.VALIDATION, moment, self.ranges.train, count)
-        record.validation = cross_entropy(predictor_of(model), self.layout, pairs)
-        record.train, record.test = self.accuracies(model, Purpose.VALIDATION, moment)
-
-
-def pieces_of(text: Ids, count: int, steps: int) -> Iterator[StreamPiece]:
-    """The pieces of a text, [N + 1], whose `count` parts of equal length are read side by side.
-
-    The last part may be shorter; the first symbol is read but not predicted.
-    """
-    length = -(-(len(text) - 1) // count)
-    shape, padding = (count, length), count * length + 1 - len(text)
-    padded = np.pad(text, (0, padding))
-    inputs, targets = padded[:-1].reshape(shape), padded[1:].reshape(shape)
-    mask = (np.arange(count * length) < len(text) - 1).reshape(shape)
-    return cut(Batch(inputs, targets, mask, [length] * count), steps)
-
-
-class Texts(Pieces):
-    """The three parts of a text, one of which is trained on (joulin2015, section 5.3).
-
-    The task that is saved has the symbols that the model knows, so that the files are not needed
-    any more.
-
-    Attributes:
-        texts: the text's parts, each [N + 1].
-
-    Raises:
-        UsageError: a file is not named or can't be read, or a setting is not for a text.
-        StacktransError: a file's line is not text, or it has none.
-    """
-
-    def __init__(self, config: RunConfig, corpus: Corpus) -> None:
-        training = config.training
-        if training.stream is None:
-            raise UsageError("training.data.stream: null is not for a text; expected settings")
-        if training.rounding:
-            raise UsageError("training.rounding: not for a text, which has no right answers")
-        sentences = {part: read_sentences(corpus.file(part), corpus.vocabulary) for part in PARTS}
-        parameters = dict(config.task.parameters)
-        if not corpus.known:
-            before: Sequence[str] = ()
-            if config.start_from:  # whose model knows these
-                place = checkpoint.locate(config.start_from.checkpoint)
-                before = checkpoint.read_config(place).make_task().source.symbols
-            known = vocabulary_of(corpus, sentences["train"], before)
-            parameters["known"] = corpus.vocabulary.join(known)
-            parameters["vocabulary"] = max(corpus.limit, 2 + len(known))  # the end, the unknown one
-        task = config.task.model_copy(update={"parameters": parameters})
-        learned = Corpus(**parameters)
-        super().__init__(config.model_copy(update={"task": task}), learned)
-        self.vocabulary = learned.vocabulary
-        self.texts = {
-            part: encode_sentences(self.vocabulary, lines) for part, lines in sentences.items()
-        }
-        steps = training.stream.steps
-        self._cut = list(pieces_of(self.texts["train"], training.batch_strings, steps))
-
-    def begin(self, model: Transducer) -> None:
-        """Have a model that knows nothing predict each symbol as often as it comes.
-
-        Otherwise it learns that first, by driving all its units the same way until they do not
-        react to anything any more, those that see many cells of stacks most of all.
-        """
-        super().begin(model)
-        if self.config.model.controller.biases:
-            counts = np.bincount(self.texts["train"][1:], minlength=len(self.vocabulary)) + 1
-            with torch.no_grad():
-                model.classifier.bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
-
-    def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
-        return self._cut
-
-    def due(self, step: int) -> tuple[bool, bool]:
-        loss_every = self.config.training.measure.loss_every
-        return self.resumable, self.resumable or step % loss_every == 0
-
-    def lengths(self, share: float) -> None:
-        return None
-
-    def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
-        record.validation = self._perplexity(model, "valid").nats
-
-    def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
-        summary.texts = {part: self._perplexity(model, part) for part in ("valid", "test")}
-
-    def _perplexity(self, model: Transducer, part: str) -> Perplexity:
-        return perplexity(predictor_of(model), self.vocabulary, self.texts[part])
+    """Accuracy on the chosen strings, if there are any."""
+    return Accuracy.of(scores.of(chosen)) if chosen.any() else None

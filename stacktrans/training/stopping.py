@@ -1,5 +1,6 @@
-"""When weights are better than others, and when an attempt has learned what it can."""
+"""Early stopping: which weights are better than others, and when an attempt ends."""
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
@@ -7,19 +8,13 @@ from typing import Protocol
 
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.training_config import (
-    DevelopmentConfig,
-    SolvedConfig,
-    StopConfig,
-    StreamConfig,
-    TrainingConfig,
-)
+from stacktrans.settings.training_config import DevelopmentConfig, SolvedConfig, StreamConfig
 from stacktrans.training.records import Record, merit
 from stacktrans.training.state import Count, Merit, StatefulPart, Weights, check_value
 
 
 class Learner(Protocol):
-    """What a rule may change of an attempt."""
+    """The interface of an attempt that a stopping rule may use."""
 
     model: Transducer
 
@@ -32,7 +27,7 @@ class Learner(Protocol):
 
 
 class StoppingRule(StatefulPart, ABC):
-    """What ends an attempt by its records."""
+    """A rule that ends an attempt by its records."""
 
     name = "stopping"
 
@@ -41,111 +36,89 @@ class StoppingRule(StatefulPart, ABC):
         """Whether the next measurement compares the attempt with those before."""
         return False
 
+    @abstractmethod
     def merit(self, record: Record) -> list[float]:
-        """How good weights are, the more the better; empty where it was not measured."""
-        return [*merit(record).values()]
+        """Quantities that weights are compared by, the greater the better; empty if unmeasured."""
 
     @abstractmethod
-    def judge(self, record: Record, merit: list[float], attempt: Learner) -> str | None:
-        """Note a record and its merit; return the key of `RULES` that ends the attempt, if any."""
+    def judge(self, record: Record, attempt: Learner) -> str | None:
+        """Take account of a measured record; return the key of `RULES` that ends the attempt."""
 
 
-class Solved(StoppingRule):
-    """Ends an attempt when the task is solved in so many measurements in a row, or never."""
+class EarlyStopping(StoppingRule):
+    """Ends an attempt that solves the task, stops improving, or reaches its last epoch.
 
-    in_a_row: Count = 0
-
-    def __init__(self, training: TrainingConfig) -> None:
-        self._solved = training.stop.solved if training.stop else None
-
-    def judge(self, record: Record, merit: list[float], attempt: Learner) -> str | None:
-        if self._solved is None:
-            return None
-        also = record.train if self._solved.ranges == "both" else record.test
-        right = all(part and part.coarse >= self._solved.accuracy for part in (record.test, also))
-        self.in_a_row = self.in_a_row + 1 if right else 0
-        return "solved" if self.in_a_row >= self._solved.times else None
-
-
-class Patience(StoppingRule):
-    """Ends an attempt when for so many records nothing has become better, or at its last epoch.
-
-    The training perplexity is to become better; with sets of examples, the accuracy on
-    the development set, which is measured once an epoch.
+    Monitored is the training loss, or accuracy on the development set: of its symbols once an
+    epoch, or of its strings if these are pairs in files.
 
     Attributes:
-        best: the merit of the best record; empty before there is one.
-        since: number of records since then.
-        count: number of all records.
-    """
-
-    best: Merit
-    since: Count = 0
-    count: Count = 0
-
-    def __init__(self, training: TrainingConfig, patience: int) -> None:
-        self._patience, self.best = patience, []
-        self._epochs = training.examples.epochs if training.examples else None
-
-    def merit(self, record: Record) -> list[float]:
-        if self._epochs is None:
-            return [-record.loss, *super().merit(record)]
-        return [record.development.symbols, *super().merit(record)] if record.development else []
-
-    def judge(self, record: Record, merit: list[float], attempt: Learner) -> str | None:
-        own = merit[:1]
-        self.since += 1
-        self.count += 1
-        if own > self.best or (self._epochs is None and own == self.best):
-            self.best, self.since = own, 0
-        if self.since >= self._patience:
-            return "development" if self._epochs else "converged"
-        return "epochs" if self._epochs and self.count >= self._epochs else None
-
-
-class Development(StoppingRule):
-    """Ends an attempt when the development set is right so often in a row, or no better; or never.
-
-    Attributes:
-        best: the best accuracy, coarse and fine; empty before there is one.
-        since: number of measurements since then.
+        best: the best value of the monitored quantity; empty before there is one.
+        since: measurements since then.
+        count: measurements in all.
         in_a_row: number of the last ones in which the task was solved.
     """
 
     best: Merit
     since: Count = 0
+    count: Count = 0
     in_a_row: Count = 0
 
-    def __init__(self, stop: StopConfig | None) -> None:
-        self._ends, self._solved = stop is not None, (stop and stop.solved) or SolvedConfig()
-        given, usual = stop and stop.development, DevelopmentConfig.PATIENCE
-        self._patience = given.patience if given else usual
+    def __init__(self, config: RunConfig) -> None:
+        stop, examples = config.training.stop, config.training.examples
         self.best = []
+        self._solved = stop.solved if stop else None
+        patient = stop and (stop.converged or stop.development)
+        self._patience = patient.patience if patient else math.inf
+        self._epochs = examples.epochs if examples else math.inf
+        self._loss = bool(stop and stop.converged)
+        self._files = config.has_pair_files and not self._loss
+        if self._files and stop:  # either rule includes the other
+            self._solved = stop.solved or SolvedConfig()
+            self._patience = patient.patience if patient else DevelopmentConfig.PATIENCE
 
-    def judge(self, record: Record, merit: list[float], attempt: Learner) -> str | None:
-        assert record.development  # as there is a merit
-        reached = [record.development.coarse, record.development.fine]
+    def merit(self, record: Record) -> list[float]:
+        first = [] if self._files else self._monitored(record)
+        return [*first, *merit(record).values()]
+
+    def _monitored(self, record: Record) -> list[float]:
+        """The value of the monitored quantity, the greater the better; empty if there is none."""
+        if self._loss:
+            return [-record.loss]
+        if not record.development:
+            return []
+        accuracy = record.development
+        return [accuracy.coarse, accuracy.fine] if self._files else [accuracy.symbols]
+
+    def judge(self, record: Record, attempt: Learner) -> str | None:
+        self.count += 1
         self.since += 1
-        if reached > self.best:
-            self.best, self.since = reached, 0
-        self.in_a_row = self.in_a_row + 1 if reached[0] >= self._solved.accuracy else 0
-        if not self._ends:
-            return None
-        if self.in_a_row >= self._solved.times:
-            return "solved"
-        return "development" if self.since >= self._patience else None
+        if (value := self._monitored(record)) > self.best:
+            self.best, self.since = value, 0
+        if self._solved:
+            self.in_a_row = self.in_a_row + 1 if self._is_solved(record, self._solved) else 0
+            if self.in_a_row >= self._solved.times:
+                return "solved"
+        if self.since >= self._patience:
+            return "converged" if self._loss else "development"
+        return "epochs" if self.count >= self._epochs else None
+
+    def _is_solved(self, record: Record, solved: SolvedConfig) -> bool:
+        strings = [record.development] if self._files else [record.test]
+        if solved.ranges == "both" and not self._files:
+            strings.append(record.train)
+        return all(each and each.coarse >= solved.accuracy for each in strings)
 
 
-class Falling(StoppingRule):
-    """Returns to the best weights with a lower rate after each epoch in which nothing is gained.
+class RateDecay(StoppingRule):
+    """Returns to the best weights with a lower learning rate after an epoch without improvement.
 
-    It ends an attempt when the rate is too low, or after so many epochs, or when it is worse than
-    those before (joulin2015, section 4).
+    Ends an attempt when the rate is too low, after the last epoch, or when its validation loss is
+    worse than that of the attempts before (joulin2015, section 4).
 
     Attributes:
-        epochs: number of those done.
-        best: the merit of the best weights; empty before there are any.
-        kept: these weights.
+        epochs: number of epochs done.
+        best: validation loss of the best weights, negated; empty before there are any.
+        kept: the best weights.
     """
 
     epochs: Count = 0
@@ -163,11 +136,11 @@ class Falling(StoppingRule):
         return self.epochs + 1 == self._stream.JUDGED_AFTER
 
     def merit(self, record: Record) -> list[float]:
-        return [] if record.validation is None else [-record.validation, *super().merit(record)]
+        return [] if record.validation is None else [-record.validation, *merit(record).values()]
 
-    def judge(self, record: Record, merit: list[float], attempt: Learner) -> str | None:
-        if (own := merit[:1]) > self.best:
-            self.best, self.kept = own, deepcopy(attempt.model.state_dict())
+    def judge(self, record: Record, attempt: Learner) -> str | None:
+        if (value := self.merit(record)[:1]) > self.best:
+            self.best, self.kept = value, deepcopy(attempt.model.state_dict())
         else:
             attempt.model.load_state_dict(self.kept)
             attempt.multiply_rate(self._stream.RATE_DECAY)
@@ -180,19 +153,15 @@ class Falling(StoppingRule):
         check_value("stopping.epochs", self.epochs, self.epochs <= self._stream.epochs)
 
 
-def rule_of(config: RunConfig, is_worse: Callable[[float], bool], weights: Weights) -> StoppingRule:
-    """What ends an attempt of a run.
+def stopping_rule(
+    config: RunConfig, is_worse: Callable[[float], bool], weights: Weights
+) -> StoppingRule:
+    """Make the rule that ends an attempt.
 
     Args:
-        config: of the run.
+        config: configuration of the run.
         is_worse: whether a validation loss is worse than those of the attempts before.
-        weights: that the attempt has begun with.
+        weights: initial weights of the attempt.
     """
-    training = config.training
-    if training.stream:
-        return Falling(training.stream, is_worse, weights)
-    stop = training.stop
-    if config.has_pair_files and not (stop and stop.converged):
-        return Development(stop)
-    patient = stop and (stop.converged or stop.development)
-    return Patience(training, patient.patience) if patient else Solved(training)
+    stream = config.training.stream
+    return RateDecay(stream, is_worse, weights) if stream else EarlyStopping(config)

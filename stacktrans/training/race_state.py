@@ -1,0 +1,147 @@
+"""The state of a race between two rounds, and of each of its candidates."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from stacktrans.common.errors import CheckpointError, UsageError
+from stacktrans.common.files import RACE, write_atomically
+from stacktrans.common.reading import MOST_BYTES, read_bytes
+from stacktrans.training.records import RULES
+from stacktrans.training.state import Count, Number
+
+Name = Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]
+Seconds = Annotated[Number, Field(ge=0)]
+Share = Annotated[Number, Field(ge=0, le=1)]
+
+
+class Candidate(BaseModel):
+    """The progress of a candidate of a race after a time slice.
+
+    Attributes:
+        step: batches that it was trained on.
+        seconds: training time.
+        ended: the rule or the budget that has ended its training, if one has.
+        failed: the reason why it can't continue, if it can't.
+        loss: running mean of recent losses, in nats a symbol; None before there is one.
+        train: coarse accuracy after the last time slice, as in a `Record`; None before there is
+            one.
+        test: coarse accuracy on longer strings, likewise from a `Record`.
+        best: the `records.merit` of the best weights that it has saved, or would save now; empty
+            before the first time slice.
+        furthest: the best `test` of all time slices, and the best `train` among these.
+        stalled: number of time slices since then.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    step: Count = 0
+    seconds: Seconds = 0.0
+    ended: Annotated[str, Field(pattern=f"^({'|'.join(RULES)})$")] | None = None
+    failed: str | None = None
+    loss: Number | None = None
+    train: Share | None = None
+    test: Share | None = None
+    best: dict[str, Number] = {}
+    furthest: tuple[Share, Share] = (0.0, 0.0)
+    stalled: Count = 0
+
+    def after(self, before: "Candidate") -> "Candidate":
+        """Complete `furthest` and `stalled`, given the candidate before its last time slice."""
+        reached = (self.test or 0.0, self.train or 0.0)
+        if reached > before.furthest:
+            return self.model_copy(update={"furthest": reached, "stalled": 0})
+        stalled = {"furthest": before.furthest, "stalled": before.stalled + 1}
+        return self.model_copy(update=stalled)
+
+    @property
+    def solved(self) -> bool:
+        """Whether it has solved the task."""
+        return self.ended == "solved"
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether it can get another time slice."""
+        return not self.ended and not self.failed
+
+    @property
+    def merit(self) -> tuple[Any, ...]:
+        """Quantities that candidates are compared by, the greater the better."""
+        return self.solved, not self.failed, *self.best.values()
+
+
+class RaceState(BaseModel):
+    """The state of a race between two rounds.
+
+    Attributes:
+        command: words of a command that trains any candidate alone, if its recipe is added.
+        budget: seconds that the race may take.
+        seconds: seconds that it has taken.
+        rounds: number of rounds.
+        winner: the candidate that has solved the task, if one has.
+        candidates: candidates after the last round, by name, in the order of strategies.
+        pending: later results, of time slices that no round has counted yet.
+        sizes: symbols in a batch of the candidates whose batch size is given in symbols.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    command: list[str]
+    budget: Seconds
+    seconds: Seconds = 0.0
+    rounds: Count = 0
+    winner: str | None = None
+    candidates: Annotated[dict[Name, Candidate], Field(min_length=1)]
+    pending: dict[Name, list[Candidate]] = {}
+    sizes: dict[Name, Annotated[int, Field(gt=0)]] = {}
+
+    @property
+    def latest(self) -> dict[str, Candidate]:
+        """Each candidate after its last time slice."""
+        return self.candidates | {
+            name: results[-1] for name, results in self.pending.items() if results
+        }
+
+    @property
+    def best(self) -> str:
+        """The winner or, before there is one, the candidate that has come furthest."""
+        return self.winner or max(self.candidates, key=lambda name: self.candidates[name].merit)
+
+    @property
+    def can_continue(self) -> bool:
+        """Whether there would be more to train, if there was time."""
+        able = any(candidate.can_continue for candidate in self.candidates.values())
+        return able and not self.winner
+
+    def save(self, directory: Path) -> None:
+        """Write the state into the directory of the race."""
+        content = self.model_dump(mode="json") | {"seconds": round(self.seconds, 1)}
+        write_atomically(directory / RACE, json.dumps(content, indent=2) + "\n")
+
+
+def read_race(directory: Path) -> RaceState:
+    """Read the state of the race in a directory; raises `CheckpointError` if that can't be done."""
+    path = directory / RACE
+    try:
+        state = RaceState.model_validate_json(read_bytes(path, MOST_BYTES))
+    except UsageError as error:
+        raise CheckpointError(*error.problems) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(map(str, first["loc"]))
+        problem = f"{key}: {first['msg']}" if key else first["msg"]
+        raise CheckpointError(f"{path}: damaged ({problem})") from error
+    if state.winner not in (None, *state.candidates):
+        raise CheckpointError(f"{path}: damaged (winner: {state.winner})")
+    return state
+
+
+def race_summary(directory: Path) -> dict[str, Any] | None:
+    """The entry of a run's summary on the race that it comes from; None if there was none."""
+    if not (directory / RACE).is_file():
+        return None
+    state = read_race(directory)
+    strategies = {name: each.model_dump() for name, each in state.candidates.items()}
+    return {"winner": state.winner, "seconds": round(state.seconds, 1), "strategies": strategies}

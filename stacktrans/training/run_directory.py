@@ -1,0 +1,122 @@
+"""The directory of a run or race: whether it is free, made for one run, and held by one process."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any
+
+from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
+from stacktrans.common.files import (
+    CANDIDATES,
+    RACE,
+    check_directory_path,
+    is_race,
+    locked,
+    numbered,
+    temporary_name,
+)
+from stacktrans.common.registry import resume_command
+from stacktrans.common.visible import shell_text
+from stacktrans.model.checkpoint import last_checkpoint
+from stacktrans.training.records import METRICS
+
+
+class TrainingError(StacktransError):
+    """Training can't continue."""
+
+
+def check_free(directory: Path) -> None:
+    """Raise `UsageError` if the directory of a new run is in use, or can't be made.
+
+    The remains of a run that was killed before it was saved for the first time do not count.
+    """
+    check_directory_path(directory)
+    if not directory.exists() or _is_free(directory):
+        return
+    hint = ", or resume the run" if has_last(directory) or is_race(directory) else ""
+    raise UsageError(f"{directory}: something is there; choose another directory{hint}")
+
+
+def last_saved(directory: Path) -> Path:
+    """The last checkpoint of a run to resume; raises `CheckpointError` if it has none."""
+    try:
+        return last_checkpoint(directory)
+    except CheckpointError as error:
+        if _is_free(directory):
+            hint = "nothing has been saved yet; start it again, in this directory"
+            raise CheckpointError(f"{directory}: no run to resume here; {hint}") from error
+        raise
+
+
+def has_last(directory: Path) -> bool:
+    """Whether a run has a last checkpoint."""
+    try:
+        last_checkpoint(directory)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _is_free(directory: Path) -> bool:
+    # Including what a race writes before it begins.
+    unsaved = {temporary_name("last"), temporary_name(CANDIDATES), RACE}
+    return directory.is_dir() and all(
+        path.name in unsaved
+        or path.name.startswith(f".{RACE}.")
+        or (path.name == METRICS and not path.stat().st_size)
+        for path in directory.iterdir()
+    )
+
+
+def claim(out: Path | None, name: str) -> Path:
+    """Make a directory that no other run has, even one that starts at the same moment.
+
+    It is `out`, or else one in checkpoints/, called `name`, with a number if that is taken.
+    """
+    if out is not None:
+        check_free(out)
+        out.mkdir(parents=True, exist_ok=True)
+        return out
+    for path in (Path("checkpoints") / numbered_name for numbered_name in numbered(name)):
+        with suppress(FileExistsError):
+            path.mkdir(parents=True)
+            break
+    return path
+
+
+@contextmanager
+def watched(directory: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Watch a directory: the result raises `StacktransError` if it was moved or removed."""
+
+    @contextmanager
+    def in_place() -> Iterator[None]:
+        _check_in_place(directory, descriptor)
+        try:
+            yield
+        finally:
+            _check_in_place(directory, descriptor)
+
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        yield in_place
+    finally:
+        os.close(descriptor)
+
+
+def _check_in_place(directory: Path, descriptor: int) -> None:
+    with suppress(OSError):
+        if os.path.samestat(os.fstat(descriptor), os.stat(directory)):
+            return
+    where = "it is gone"
+    with suppress(OSError):  # not every system can tell
+        now = os.readlink(f"/proc/self/fd/{descriptor}")
+        if os.path.isdir(now):
+            where = f"resume it with: {shell_text(resume_command(now))}"
+    raise StacktransError(f"{directory}: the run's directory was moved or removed; {where}")
+
+
+def lock(stream: IO[Any], directory: Path) -> None:
+    """Lock a run's directory by a file in it; raises `TrainingError` if another process has it."""
+    if not locked(stream):
+        raise TrainingError(f"{directory}: another process is training here")
