@@ -1,4 +1,4 @@
-"""The command `verify`: a model beside the exact answers of its task."""
+"""The command `verify`: tests of a model against exact answers, and proofs of machines."""
 
 from typing import Annotated
 
@@ -17,7 +17,7 @@ from stacktrans.commands.terminal import print_json, print_out
 from stacktrans.common.errors import check_positive
 
 WRONG = 1
-"""The exit code where something was wrong."""
+"""The exit code if an answer was wrong."""
 
 
 def verify(
@@ -33,22 +33,22 @@ def verify(
 ) -> None:
     """Look for a string that a model answers wrongly.
 
-    All short strings are tried, then random ones as long as those that the model
-    was trained and tested on, then ever longer ones, beside the exact answers of
-    its task; a model of pairs in files is tried on these. A wrong string is
-    shortened as far as possible, and the command that shows the model at it is
-    printed. The exit code is 1 if something was wrong. For a machine made by
-    extract, it also tries to prove that all strings, however long, are answered
-    correctly.
+    The model's answers are compared with the exact answers of its task, on all
+    short strings, on random ones of its training and test lengths, and on longer
+    and longer ones; a model of pairs in files is tested on the held-out pairs. A
+    string that is answered wrongly is shortened as far as possible, and a command
+    is printed that shows the model at it. The exit code is 1 if an answer was
+    wrong. For a machine made by extract, verify also tries to prove that it
+    answers all strings correctly, however long.
 
         stacktrans verify checkpoints/reverse-stack
         stacktrans verify checkpoints/xor-buffered --hard --longest 1000
         stacktrans verify checkpoints/copy-queue --count 1000 --json
 
     Args:
-        exhaustive: Try all strings up to the length to which there are no more than N.
-        count: Number of random strings of training and test lengths tried next.
-        longest: Length of the longest strings tried last, in symbols.
+        exhaustive: Test all strings up to the greatest length with at most N strings.
+        count: Number of random strings of training and test lengths.
+        longest: Length of the longest strings, in symbols.
         seed: Random seed of the strings.
     """
     from stacktrans.inference import verification

@@ -1,4 +1,4 @@
-"""A machine in the place of a model with weights."""
+"""The machine backend: a machine behind the protocol of models with weights."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from stacktrans.tasks.alphabets import Ids, Mask
 
 
 def buffers_of(config: ModelConfig) -> Buffers | None:
-    """The buffers of a machine that is made of such a model."""
+    """The buffers of a machine that is extracted from a model."""
     return Buffers(**config.buffers.model_dump()) if config.buffers else None
 
 
 def memories_of(memory: Memory[Any], signal_names: tuple[str, ...]) -> Ends | None:
-    """The memories of a machine that is made of such a model; None if there is no such machine.
+    """The memories of a machine that is extracted from a model; None if none can be.
 
     Args:
-        memory: of the model.
-        signal_names: of the model, those of buffers included.
+        memory: memory of the model.
+        signal_names: names of the model's signals, those of buffers included.
     """
     if memory.ends is None or memory.capacity:
         return None
@@ -35,11 +35,11 @@ def memories_of(memory: Memory[Any], signal_names: tuple[str, ...]) -> Ends | No
 
 
 class MachineModel(Runner):
-    """A machine that answers, is measured and followed as a model is.
+    """A machine as a `Predictor`, which answers, is scored and traced like a model.
 
     Args:
-        config: the shape of the model that it was extracted from.
-        machine: itself.
+        config: the architecture of the model that the machine was extracted from.
+        machine: the machine.
     """
 
     hard = True
@@ -49,7 +49,7 @@ class MachineModel(Runner):
         self.config, self.memory = config, make_memory(config)
 
     def discretised(self, hard: bool = True) -> Self:
-        """Itself."""
+        """The model itself, as a machine is discrete."""
         return self
 
     def advance(
@@ -58,7 +58,7 @@ class MachineModel(Runner):
         """See `Model.advance`."""
         logits = super().advance(state, ids, requested)
         self._track(state)
-        if self.memory.takes_actions:  # where none is taken, the last is
+        if self.memory.takes_actions:  # without an action, the last is taken
             count = state.signals.shape[1] - 2 * bool(self.buffers)
             actions = state.signals[:, :count].reshape(len(state.signals), self.memory.pushes, -1)
             actions[..., -1] += actions.sum(axis=2) == 0
@@ -66,13 +66,13 @@ class MachineModel(Runner):
         return logits
 
     def _track(self, state: Configurations) -> None:
-        """Note at which steps was pushed what the memories of the first string hold."""
+        """Apply the last step of the first string to the origins of its cells."""
         if not state.of[0].stuck:
             state.of[0].last.apply(state.origins, state.steps)
             state.steps += 1
 
     def pushed_vectors(self, state: Configurations) -> Numbers:
-        """See `Predictor.pushed_vectors`; vectors are stack symbols, by their numbers."""
+        """See `Predictor.pushed_vectors`; a vector is the number of a stack symbol."""
         pushed = dict(state.of[0].last.pushes)
         stack_symbols = [pushed.get(end, EMPTY) for _, end in self.machine.memories.pushes]
         return np.array(stack_symbols, np.float64).reshape(-1, 1)
@@ -81,38 +81,35 @@ class MachineModel(Runner):
         """See `Predictor.snapshot`."""
         if self.memory.takes_actions:
             return self._cells(state.of[0])
-        parts, origins = {}, state.origins
-        ends = self.machine.memories.reads
-        for end, name in zip(ends, self.memory.push_names, strict=True):
-            row = np.zeros(state.steps)
-            if own := origins[end // 2]:
-                row[own[0 if end % 2 else -1]] = 1
-            parts[name] = row
+        memories, read_weights = self.machine.memories, {}
+        for end, name in zip(memories.reads, self.memory.push_names, strict=True):
+            weights = np.zeros(state.steps)
+            if origins := state.origins[end // 2]:
+                weights[origins[0 if end % 2 else -1]] = 1
+            read_weights[name] = weights
         rows = {
-            name: RowContents(np.array(own, np.int64), np.ones(len(own)))
-            for name, own in zip(self.machine.memories.names, origins, strict=True)
+            name: RowContents(np.array(origins, np.int64), np.ones(len(origins)))
+            for name, origins in zip(memories.names, state.origins, strict=True)
         }
-        return MemorySnapshot(float(sum(map(len, origins))), parts, rows=rows)
+        return MemorySnapshot(float(sum(map(len, state.origins))), read_weights, rows=rows)
 
     def _cells(self, configuration: Configuration) -> MemorySnapshot:
-        """What stacks or lists with actions hold: stack symbols, by their numbers."""
+        """The numbers of stack symbols in stacks or lists with actions."""
         names, positions = self.memory.push_names, self.machine.memories.read_positions
-        depth, rings = len(positions) // len(names), len(self.machine.stack_symbols) // len(names)
+        reads, rows = len(positions) // len(names), len(configuration.contents) // len(names)
         read_cells, cells = {}, {}
         for number, name in enumerate(names):
-            read = (
-                configuration.peek(end, deep)
-                for end, deep in positions[number * depth : (number + 1) * depth]
-            )
-            read_cells[name] = _as_cells(read)
-            held, *right = configuration.contents[number * rings : (number + 1) * rings]
-            rest = [stack_symbol for ring in right for stack_symbol in reversed(ring)]
-            head = len(held) - 1 if right and held else None
-            cells[name] = CellContents(_as_cells([*held, *rest]), head)
+            read = positions[number * reads : (number + 1) * reads]
+            read_cells[name] = _as_cells(configuration.peek(end, depth) for end, depth in read)
+            # A list has a row up to its head, and one for the cells to the right of it.
+            first, *right = configuration.contents[number * rows : (number + 1) * rows]
+            rest = [stack_symbol for row in right for stack_symbol in reversed(row)]
+            head = len(first) - 1 if right and first else None
+            cells[name] = CellContents(_as_cells([*first, *rest]), head)
         return MemorySnapshot(read_cells=read_cells, cells=cells)
 
 
 def _as_cells(stack_symbols: Iterable[int]) -> Numbers:
-    """[n, 1] stack symbols as cells; what is empty holds -1."""
+    """Stack symbols as cells [n, 1]; an empty cell is -1."""
     numbers = np.array([*stack_symbols], np.float64).reshape(-1, 1)
     return np.where(numbers == EMPTY, EMPTY_CELL, numbers)
