@@ -40,6 +40,12 @@ NO_RULE = -2
 """The output where no rule applies, and after it."""
 UNLIKELY = -1e9
 """The logit of outputs that a machine does not write."""
+DOT_HEADER = """digraph machine {
+  rankdir=LR;
+  node [shape=circle, fontname="sans-serif"];
+  edge [fontname="sans-serif", fontsize=10];
+  start [shape=point];
+  start -> 0;"""
 FORMAT = 1
 """The version of the format of machines in files."""
 
@@ -71,14 +77,6 @@ class Transition(NamedTuple):
             contents[end // 2].put(end % 2, stack_symbol if mark is None else mark)
         for taken, put in self.moves:
             contents[put // 2].put(put % 2, contents[taken // 2].take(taken % 2))
-
-
-class Edge(NamedTuple):
-    """The rules that lead from one state to another, by their numbers from 1."""
-
-    source: int
-    target: int
-    rules: list[int]
 
 
 @dataclass(frozen=True)
@@ -163,8 +161,8 @@ class Machine(Signature):
         answer: Answer = decode(Runner(self), self.layout, [ids], limit, log_probs=False)[0]
         return answer
 
-    def edges(self) -> list[Edge]:
-        """The edges of the graph of states."""
+    def edges(self) -> dict[tuple[int, int], list[int]]:
+        """The edges of the graph of states, with the rules of each, by their numbers from 1."""
         rules: dict[tuple[int, int], list[int]] = {}
         states = range(self.states.size)
         for number, rule in enumerate(self.rules, start=1):
@@ -173,7 +171,7 @@ class Machine(Signature):
             targets = [state] if component == CONSTANT else states
             for pair in itertools.product(sources, targets):
                 rules.setdefault(pair, []).append(number)
-        return [Edge(*pair, numbers) for pair, numbers in sorted(rules.items())]
+        return dict(sorted(rules.items()))
 
     def minimize(self) -> Machine:
         """Merge states in which the same rules lead to equivalent states (Moore 1956).
@@ -185,9 +183,9 @@ class Machine(Signature):
         components = [rule.next_state.component for rule in self.rules]
         if any(own is not None for own in symbols) or {*components} - {CONSTANT}:
             return self
-        reachable = {START}
+        reachable, edges = {START}, self.edges()
         for _ in range(self.states.size):
-            reachable |= {edge.target for edge in self.edges() if edge.source in reachable}
+            reachable |= {target for source, target in edges if source in reachable}
         order, blocks = sorted(reachable), [0] * self.states.size
         while True:
             known: dict[Any, int] = {}
@@ -250,16 +248,13 @@ class Machine(Signature):
 
     def to_dot(self) -> str:
         """The graph of states in DOT, for Graphviz, with rules at the edges that they take."""
-        lines = ["digraph machine {", "  rankdir=LR;"]
-        lines.append('  node [shape=circle, fontname="sans-serif"];')
-        lines.append('  edge [fontname="sans-serif", fontsize=10];')
-        lines += ["  start [shape=point];", "  start -> 0;"]
+        lines = [DOT_HEADER]
         for state in range(self.states.size):
             lines.append(f'  {state} [label="{_escaped(entry_name(self, self.states, state))}"];')
-        for edge in self.edges():
-            rules = (f"{number}  {sentence(self, self.rules[number - 1])}" for number in edge.rules)
+        for (source, target), numbers in self.edges().items():
+            rules = (f"{number}  {sentence(self, self.rules[number - 1])}" for number in numbers)
             label = "".join(f"{_escaped(rule)}\\l" for rule in rules)
-            lines.append(f'  {edge.source} -> {edge.target} [label="{label}"];')
+            lines.append(f'  {source} -> {target} [label="{label}"];')
         return "\n".join([*lines, "}"]) + "\n"
 
     def to_json(self) -> str:

@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -45,26 +44,12 @@ def build_hypothesis(checkpoint: Checkpoint, partition: Partition) -> Machine:
     Its states and stack symbols are the classes of states and pushed vectors. Those that nothing
     distinguishes any more are merged first.
     """
-    names = _named(checkpoint, partition)
-    return replace(names.machine, rules=tuple(_RuleLearner(partition, names).learn()))
+    machine = _without_rules(checkpoint, partition)
+    return replace(machine, rules=tuple(_RuleLearner(partition, machine).learn()))
 
 
-class _Naming(NamedTuple):
-    """The entries that classes become.
-
-    Attributes:
-        machine: the machine, without rules.
-        stack_symbols: of each memory, the stack symbol of each class of its vectors.
-        states: the state of each class of states; the first is the initial one.
-    """
-
-    machine: Machine
-    stack_symbols: list[Ids]
-    states: Ids
-
-
-def _named(checkpoint: Checkpoint, partition: Partition) -> _Naming:
-    """Name all classes, merging those that nothing distinguishes."""
+def _without_rules(checkpoint: Checkpoint, partition: Partition) -> Machine:
+    """Merge and name classes, and relabel them with the numbers of their entries."""
     task, layout = checkpoint.task, checkpoint.layout
     symbols = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
     index = {symbol: number for number, symbol in enumerate(symbols)}
@@ -78,24 +63,20 @@ def _named(checkpoint: Checkpoint, partition: Partition) -> _Naming:
     if 1 < len(labels := partition.states.labels) <= MOST_COMPARED:
         partition.merge(partition.states, itertools.combinations(labels, 2))
     tables: list[SymbolTable] = []
-    numbers: list[Ids] = []
     for memory, classes in enumerate(partition.stack_symbols):
         if (alphabet := partition.ends.alphabets[memory]) != memory:
-            table, of_classes = tables[alphabet], numbers[alphabet]
+            tables.append(tables[alphabet])
         elif partition.memory_relevant(memory):
             known = _symbols_of_classes(partition, memory, inputs, outputs)
             partition.merge(classes, _candidate_pairs(classes, known))
             known = _symbols_of_classes(partition, memory, inputs, outputs)
-            table, of_classes = _stack_symbols(classes, known)
+            tables.append(_stack_symbols(classes, known))
         else:
-            table, of_classes = SymbolTable((Family("empty"),)), np.zeros(classes.count, np.int64)
-        tables.append(table)
-        numbers.append(of_classes)
+            tables.append(SymbolTable((Family("empty"),)))
     first = int(partition.states.of[0])
     order = [first, *(label for label in partition.states.labels if label != first)]
-    of_states = np.zeros(partition.states.count, np.int64)
-    of_states[order] = np.arange(len(order))
-    machine = Machine(
+    partition.states.relabel(order)
+    return Machine(
         **checkpoint.machine_attributes,
         symbols=symbols,
         inputs=inputs,
@@ -104,7 +85,6 @@ def _named(checkpoint: Checkpoint, partition: Partition) -> _Naming:
         states=SymbolTable(tuple(Family(f"q{number}") for number in range(len(order)))),
         rules=(),
     )
-    return _Naming(machine, numbers, of_states)
 
 
 def _candidate_pairs(classes: Classes, symbols: dict[int, int]) -> Iterator[tuple[int, int]]:
@@ -160,8 +140,8 @@ def _symbols_of_classes(
     return found
 
 
-def _stack_symbols(classes: Classes, symbols: dict[int, int]) -> tuple[SymbolTable, Ids]:
-    """Families of stack symbols, the most frequent of a symbol first, and those of classes."""
+def _stack_symbols(classes: Classes, symbols: dict[int, int]) -> SymbolTable:
+    """Name classes as stack symbols, the most frequent of a symbol in the first family."""
     sizes = np.bincount(classes.of, minlength=classes.count)
     members: list[dict[int, int]] = []
     for label in sorted(symbols, key=lambda label: -sizes[label]):
@@ -176,10 +156,8 @@ def _stack_symbols(classes: Classes, symbols: dict[int, int]) -> tuple[SymbolTab
         order += [family[symbol] for symbol in sorted(family)]
     marks = [label for label in classes.labels if label != EMPTY and label not in symbols]
     families += [Family(f"mark {number}") for number in range(1, len(marks) + 1)]
-    order += marks
-    numbers = np.zeros(classes.count, np.int64)
-    numbers[order] = np.arange(len(order))
-    return SymbolTable(tuple(families)), numbers
+    classes.relabel([*order, *marks])
+    return SymbolTable(tuple(families))
 
 
 @dataclass
@@ -199,23 +177,22 @@ class _Action:
     needed: bool = True
 
 
-def _actions(partition: Partition, names: _Naming) -> list[_Action]:
+def _actions(partition: Partition, machine: Machine) -> list[_Action]:
     """All actions: signals, the output, pushed stack symbols and the next state."""
-    machine, actions = names.machine, list[_Action]()
+    actions = list[_Action]()
     for column in range(partition.output + 1):
         values, output = partition.usual_values(column), column == partition.output
         actions.append(_Action(values, values, machine.outputs if output else None, not output))
-    entries = [
-        (names.stack_symbols[memory], machine.stack_symbols[memory])
-        for memory in partition.push_memories
+    tables = [
+        *(machine.stack_symbols[memory] for memory in partition.push_memories),
+        machine.states,
     ]
-    entries.append((names.states, machine.states))
-    columns = zip(partition.results, entries, strict=True)
-    for column, ((classes, vectors), (numbers, table)) in enumerate(columns, partition.output + 1):
+    columns = zip(partition.results, tables, strict=True)
+    for column, ((classes, vectors), table) in enumerate(columns, partition.output + 1):
         values = likely = np.full(len(vectors), NOTHING)
         if column in partition.later:
             known = partition.usual_values(column) != NOTHING
-            likely = np.where(vectors == NOTHING, NOTHING, numbers[classes.of[vectors]])
+            likely = np.where(vectors == NOTHING, NOTHING, classes.of[vectors])
             values = np.where(known, likely, NOTHING)
         actions.append(_Action(values, likely, table))
     return actions
@@ -243,7 +220,7 @@ class _RuleLearner:
 
     Args:
         partition: of the steps; after its deadline sorts are not split any further.
-        names: the entries that its classes become.
+        machine: its machine without rules.
 
     Attributes:
         tables: of the components of observations.
@@ -255,19 +232,17 @@ class _RuleLearner:
         push_signals: the signal of each push.
     """
 
-    def __init__(self, partition: Partition, names: _Naming) -> None:
+    def __init__(self, partition: Partition, machine: Machine) -> None:
         self.deadline, steps = partition.deadline, partition.steps
         reads = [
-            names.stack_symbols[memory][partition.stack_symbols[memory].of[steps.reads[:, end]]]
-            * partition.relevant[1 + end]
+            partition.stack_symbols[memory].of[steps.reads[:, end]] * partition.relevant[1 + end]
             for end, memory in enumerate(partition.read_memories)
         ]
-        states = names.states[partition.states.of[steps.states]]
-        actions = _actions(partition, names)
+        actions = _actions(partition, machine)
         columns = [column for action in actions for column in (action.values, action.likely)]
-        table = np.column_stack([steps.inputs, *reads, states, *columns])
+        table = np.column_stack([steps.inputs, *reads, partition.states.of[steps.states], *columns])
         table, self.counts = np.unique(table, axis=0, return_counts=True)
-        self.tables = names.machine.components
+        self.tables = machine.components
         self.observations, done = np.split(table, [len(self.tables)], axis=1)
         self.actions = [
             replace(action, values=values, likely=likely)

@@ -121,11 +121,9 @@ def compare(
         size = min(BLOCK, count - first)
         queries = random_queries(checkpoint, lengths, size, SEED + first, "uniform")
         wrong += counterexamples(checkpoint, network, extraction.machine, queries)
-    known, shortest = extraction.counterexample, min(wrong, key=_length, default=None)
-    if shortest and (known is None or _length(shortest) < len(checkpoint.task.source.split(known))):
-        known = _source_text(checkpoint, shortest)
     more = Agreement(f"random of length {lengths}, uniformly", count, count - len(wrong))
-    return replace(extraction, agreement=(*extraction.agreement, more), counterexample=known)
+    shortest = _shortest(checkpoint, wrong, extraction.counterexample)
+    return replace(extraction, agreement=(*extraction.agreement, more), counterexample=shortest)
 
 
 def check_lengths(checkpoint: Checkpoint, lengths: Lengths) -> None:
@@ -166,9 +164,12 @@ def _length(query: Query) -> int:
     return len(query.ids)
 
 
-def _source_text(checkpoint: Checkpoint, query: Query) -> str:
-    source = checkpoint.task.source
-    return source.join(source.decode(query.ids))
+def _shortest(checkpoint: Checkpoint, queries: Sequence[Query], known: str | None) -> str | None:
+    """The shortest of some queries and a known string, as text; None if there are none."""
+    alphabet, shortest = checkpoint.task.source, min(queries, key=_length, default=None)
+    if not shortest or (known is not None and len(alphabet.split(known)) <= _length(shortest)):
+        return known
+    return alphabet.join(alphabet.decode(shortest.ids))
 
 
 class Learner:
@@ -311,9 +312,6 @@ class Learner:
                 f"{overall:.0%} of strings; {undecided:.1%} of the signals are undecided"
                 + ("; there was no time for more" if self._deadline.over() else "")
             )
-        shortest = min(wrong, key=_length, default=None)
-        counterexample = shortest and _source_text(self._checkpoint, shortest)
+        shortest = _shortest(self._checkpoint, wrong, known=None)
         observed, taken = self._recorder.strings, self._deadline.taken
-        return Extraction(
-            machine, tuple(agreement), counterexample, observed, rounds, undecided, taken
-        )
+        return Extraction(machine, tuple(agreement), shortest, observed, rounds, undecided, taken)

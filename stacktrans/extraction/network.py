@@ -323,10 +323,8 @@ class Recorder:
             if not layout.feeds_back:  # otherwise the decoder stops at the end
                 ended[items] |= outputs == layout.end
             steps = self._numbered(step, states[items], reads[items], outputs)
-            states[items], reads[items] = (
-                steps.next_states,
-                step.state.read.reshape(reads[items].shape),
-            )
+            states[items] = steps.next_states
+            reads[items] = step.state.read.reshape(reads[items].shape)
             self._steps.update(dict.fromkeys(row.tobytes() for row in np.column_stack(steps)))
 
         with contextlib.suppress(OutOfTime):
@@ -358,8 +356,6 @@ class Recorder:
             rows = outcome.signals[:, signal] == 1
             pushed[rows, index] = self.pushed[end // 2].add(outcome.pushed[rows, index])
         inputs = np.where(step.ids < 0, network.no_input, step.ids)
-        signals, states_after = (
-            network.effective(outcome.signals, reads),
-            self.states.add(outcome.states),
-        )
-        return RecordedSteps(states, inputs, reads, signals, outputs, pushed, states_after)
+        signals = network.effective(outcome.signals, reads)
+        next_states = self.states.add(outcome.states)
+        return RecordedSteps(states, inputs, reads, signals, outputs, pushed, next_states)

@@ -185,6 +185,12 @@ class Classes:
             current[merged] = [self.merged[label] for label in current[merged].tolist()]
         return current
 
+    def relabel(self, order: list[int]) -> None:
+        """Number the classes that have members anew, in some order; others become class 0."""
+        labels = np.zeros(self.count, np.int64)
+        labels[order] = np.arange(len(order))
+        self.of = labels[self.of]
+
     def finally_split(self, one: int, other: int) -> bool:
         """Whether two classes come from different parts of a final split."""
         pairs = ((part_of.get(one), part_of.get(other)) for part_of in self._final_splits)
@@ -261,10 +267,9 @@ class Partition:
         self.sections = sections_of(recorder.network)
         self.inputs = Classes(initial_classes(self.sections), None)
         self.ends = ends = recorder.network.ends
-        classes = [
-            Classes((np.arange(len(vectors)) != EMPTY).astype(np.int64), vectors)
-            for vectors in recorder.pushed
-        ]
+        nonempty = [np.arange(len(vectors)) != EMPTY for vectors in recorder.pushed]
+        pairs = zip(nonempty, recorder.pushed, strict=True)
+        classes = [Classes(own.astype(np.int64), vectors) for own, vectors in pairs]
         self.stack_symbols = [classes[alphabet] for alphabet in ends.alphabets]
         self.read_memories = [end // 2 for end in ends.reads]
         self.push_memories = [end // 2 for _, end in ends.pushes]

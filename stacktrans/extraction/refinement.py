@@ -398,19 +398,16 @@ class Refinement:
 
     def _check_counts(self, resolved: int) -> None:
         """Raise `CannotExtract` if there are too many conflicts or classes."""
-        strings, states = self._recorder.strings, self._partition.states.count
+        strings, states = f"{self._recorder.strings} strings", self._partition.states.count
         stack_symbols = [classes.count for classes in self._partition.stack_symbols]
+        problem = ""
         if resolved > MOST_CONFLICTS:
-            raise CannotExtract(
-                f"no machine found: in {strings} strings steps still contradict one another with "
-                f"{states} states and {sum(stack_symbols)} stack symbols"
-            )
-        for what, count, most in (
-            ("states", states, MOST_STATES),
-            ("stack symbols", max(stack_symbols, default=0), MOST_STACK_SYMBOLS),
-        ):
-            if count > most:
-                raise CannotExtract(
-                    f"no machine found: {strings} strings show more than {most} {what} "
-                    "that the model distinguishes"
-                )
+            counts = f"{states} states and {sum(stack_symbols)} stack symbols"
+            problem = f"in {strings} steps still contradict one another with {counts}"
+        elif states > MOST_STATES:
+            problem = f"{strings} show more than {MOST_STATES} states that the model distinguishes"
+        elif max(stack_symbols, default=0) > MOST_STACK_SYMBOLS:
+            most = f"{MOST_STACK_SYMBOLS} stack symbols"
+            problem = f"{strings} show more than {most} that the model distinguishes"
+        if problem:
+            raise CannotExtract(f"no machine found: {problem}")

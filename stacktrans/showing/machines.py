@@ -1,10 +1,10 @@
 """Machines as tables, as pictures, and as a page of Markdown."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
-from stacktrans.automata.machine import Edge, Machine
+from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import ranges
 from stacktrans.automata.words import actions, condition, conditions, entry_name, state_names
 from stacktrans.common.visible import counted, visible
@@ -52,7 +52,7 @@ def rules_table(machine: Machine) -> Table:
 
 
 def agreement_table(extraction: Extraction) -> Table:
-    """How far machine and network agree, by strings."""
+    """The agreement of machine and network."""
     table = Table(Column("strings", left=True), "number", "same answer")
     for each in extraction.agreement:
         table.add_row(*each)
@@ -60,11 +60,11 @@ def agreement_table(extraction: Extraction) -> Table:
 
 
 def card(extraction: Extraction, source: str) -> str:
-    """What a machine is, in Markdown: its rules, and how far it agrees with its model.
+    """The model card of a machine: its rules, and its agreement with its model.
 
     Args:
-        extraction: the machine, and how far it agrees.
-        source: what the model was called that it was extracted from.
+        extraction: the machine and its agreement.
+        source: the name of the model.
     """
     machine = extraction.machine
     rules = "\n".join(
@@ -91,7 +91,7 @@ The answers of model and machine, where signals of the model are made 0 or 1:
 
 
 def _cell(text: str) -> str:
-    """A text as it can stand in a table of Markdown."""
+    """A text, escaped for a table of Markdown."""
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
@@ -103,18 +103,18 @@ def _numbered_rules(machine: Machine) -> Iterator[tuple[int, str, str]]:
 
 def svg(machine: Machine) -> str:
     """A machine as a picture."""
-    ways = machine.edges()
-    places = _places(machine, ways)
+    edges = machine.edges()
+    centres = _centres(machine, edges)
     rules = [*_numbered_rules(machine)]
     shown = rules[:MOST_RULES]
-    left = max(x for x, _ in places) + RADIUS + MARGIN + 60
+    left = max(x for x, _ in centres) + RADIUS + MARGIN + 60
     longest = max((len(when) for _, when, _ in shown), default=0)
     middle = left + 44 + int(longest * SMALL * WIDE) + 24
     width = middle + int(max((len(done) for *_, done in shown), default=0) * SMALL * WIDE) + MARGIN
     top = 2 * MARGIN + LARGE
     more = [f"and {len(rules) - len(shown)} more rules"] if len(rules) > len(shown) else []
     height = max(
-        max(y for _, y in places) + RADIUS + 2 * MARGIN,
+        max(y for _, y in centres) + RADIUS + 2 * MARGIN,
         top + LINE * (len(shown) + 1 + len(more)) + MARGIN,
     )
     parts = [
@@ -126,11 +126,11 @@ def svg(machine: Machine) -> str:
         "</marker></defs>",
         _text(MARGIN, MARGIN + 4, machine_line(machine), size=LARGE, weight="bold"),
     ]
-    parts += [part for way in ways for part in _way(way, places)]
+    parts += [part for edge in edges.items() for part in _edge(*edge, centres)]
     parts += [
         part
-        for state, place in enumerate(places)
-        for part in _state(entry_name(machine, machine.states, state), place, first=not state)
+        for state, centre in enumerate(centres)
+        for part in _state(entry_name(machine, machine.states, state), centre, first=not state)
     ]
     parts += _rules(shown, (left, middle, top))
     for line in more:
@@ -138,25 +138,25 @@ def svg(machine: Machine) -> str:
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _places(machine: Machine, ways: Sequence[Edge]) -> list[tuple[int, int]]:
-    """Where states stand: in layers, by how many steps it takes to come to them."""
+def _centres(machine: Machine, edges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The centres of states, in layers by their distance from the first."""
     layers, left = [{0}], {*range(1, machine.states.size)}
     while layers[-1]:
-        layers.append({way.target for way in ways if way.source in layers[-1]} & left)
+        layers.append({target for source, target in edges if source in layers[-1]} & left)
         left -= layers[-1]
-    layers[-1] = left  # to which no way leads
+    layers[-1] = left  # which cannot be reached
     tallest = max(map(len, layers))
-    found = [(0, 0)] * machine.states.size
+    centres = [(0, 0)] * machine.states.size
     for number, layer in enumerate(layers):
         for row, state in enumerate(sorted(layer)):
             above = (tallest - len(layer)) / 2
             x = MARGIN + 50 + RADIUS + ACROSS * number
-            found[state] = (x, int(MARGIN + 130 + RADIUS + DOWN * (row + above)))
-    return found
+            centres[state] = (x, int(MARGIN + 130 + RADIUS + DOWN * (row + above)))
+    return centres
 
 
-def _state(name: str, place: tuple[int, int], first: bool) -> Iterator[str]:
-    x, y = place
+def _state(name: str, centre: tuple[int, int], first: bool) -> Iterator[str]:
+    x, y = centre
     if first:
         yield _path(f"M{x - RADIUS - 42} {y} L{x - RADIUS - 2} {y}")
     yield (
@@ -165,11 +165,13 @@ def _state(name: str, place: tuple[int, int], first: bool) -> Iterator[str]:
     yield _text(x, y + 5, name.removeprefix("state "), size=LARGE, anchor="middle")
 
 
-def _way(way: Edge, places: Sequence[tuple[int, int]]) -> Iterator[str]:
+def _edge(
+    states: tuple[int, int], rules: Sequence[int], centres: Sequence[tuple[int, int]]
+) -> Iterator[str]:
     """An arrow with the numbers of its rules."""
-    (x, y), (to_x, to_y) = places[way.source], places[way.target]
-    label = _numbers(way.rules)
-    if way.source == way.target:
+    (x, y), (to_x, to_y) = (centres[state] for state in states)
+    label = _numbers(rules)
+    if states[0] == states[1]:
         yield _path(
             f"M{x - 14} {y - RADIUS + 2} C{x - 52} {y - 105} {x + 52} {y - 105} "
             f"{x + 14} {y - RADIUS + 2}"
@@ -178,7 +180,7 @@ def _way(way: Edge, places: Sequence[tuple[int, int]]) -> Iterator[str]:
         return
     length = math.hypot(to_x - x, to_y - y)
     across, down = (to_x - x) / length, (to_y - y) / length
-    bend = 36 + 0.12 * length  # to the side, so that there is room for the way back
+    bend = 36 + 0.12 * length  # to the side, so that there is room for the edge back
     middle_x = (x + to_x) / 2 + bend * down
     middle_y = (y + to_y) / 2 - bend * across
     begin = _towards(x, y, middle_x, middle_y)
