@@ -1,4 +1,4 @@
-"""Scores with their confidence intervals, and answers: as tables, as lines and as JSON."""
+"""Scores with confidence intervals, and predictions, as tables, lines and JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -19,36 +19,33 @@ from stacktrans.tasks.base import Lengths, Task
 from stacktrans.tasks.lines import PairFormat, format_pair
 
 RESAMPLES = 2000
-"""Of a bootstrap."""
-
+"""The number of resamples of a bootstrap."""
 ROWS_PER_RANGE = 8
+"""The most rows into which a range of lengths is divided."""
 _INTERVAL = "{*:.3f} [{*_low:.3f}, {*_high:.3f}]"
-"""A measure, which stands for *, and its interval in a cell."""
+"""The format of a measure, for which * stands, and its interval."""
 Results = Sequence[tuple[Lengths, Scores]]
 """The scores of each range of lengths."""
 AROUND = 20
-"""How many symbols of a long string are shown before and after the first wrong one."""
+"""Symbols of a long string that are shown before and after the first wrong one."""
 
 
 def confidence_interval(accuracy: float, count: int) -> tuple[float, float]:
-    """Wilson's 95% interval of a share measured on `count` strings.
+    """Wilson's 95% interval of a share that was measured on `count` strings.
 
-    For fine accuracy it errs on the wide side: no quantity between 0 and 1
-    varies more than a coin with the same mean.
+    For fine accuracy it is conservative: no quantity between 0 and 1 has a greater variance than
+    a Bernoulli variable with the same mean.
     """
     z = 1.959964
     centre = (accuracy + z * z / (2 * count)) / (1 + z * z / count)
     spread = accuracy * (1 - accuracy) / count + z * z / (4 * count * count)
     half = z * sqrt(spread) / (1 + z * z / count)
-    # Rounding must not leave out the accuracy itself, least of all 0 and 1.
+    # Rounding must not exclude the accuracy itself, least of all 0 and 1.
     return min(accuracy, max(0.0, centre - half)), max(accuracy, min(1.0, centre + half))
 
 
 def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
-    """A 95% interval of the mean: percentiles of the means of resampled values.
-
-    It is the same for the same values.
-    """
+    """A 95% bootstrap interval of the mean, by percentiles; deterministic."""
     rng = generator(0, Purpose.RESAMPLING)
     drawn = rng.choice(np.asarray(values), size=(RESAMPLES, len(values)))
     low, high = np.percentile(drawn.mean(axis=1), [2.5, 97.5])
@@ -63,9 +60,11 @@ ACCURACIES = (
 
 
 def scores_tables(results: Results, hard: bool = False) -> Iterator[Table]:
-    """Accuracy of each range of lengths, then by length within those that have several.
+    """Accuracy of each range of lengths, then by length within the ranges.
 
-    With `hard`, the share of symbols at which the hard model differs from the soft one is shown.
+    Args:
+        results: the scores of each range.
+        hard: whether to show the share of symbols at which the hard and the soft model differ.
     """
     yield scores_table([_flat(_entry(bounds, scores, hard)) for bounds, scores in results])
     lengths = [
@@ -79,7 +78,7 @@ def scores_tables(results: Results, hard: bool = False) -> Iterator[Table]:
 
 
 def scores_table(entries: Sequence[Mapping[str, Any]]) -> Table:
-    """Accuracy of each checkpoint on each range, as `flat_entries` has it."""
+    """Accuracy of each checkpoint on each range, from `flat_entries`."""
     count = "count" if any("strings" in entry for entry in entries) else "strings"
     return table_of(
         entries,
@@ -96,18 +95,18 @@ def scores_table(entries: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def _spread(bounds: Lengths, scores: Scores) -> list[tuple[Lengths, Scores]]:
-    """The scores of parts of a range of lengths, if there are strings in several of them."""
+    """The scores of the parts of a range of lengths, if several parts have strings."""
     width = -(-(bounds.longest - bounds.shortest + 1) // ROWS_PER_RANGE)
     parts = [
         Lengths(start, min(start + width - 1, bounds.longest))
         for start in range(bounds.shortest, bounds.longest + 1, width)
     ]
-    found = [(part, within) for part in parts if (within := scores.of_lengths(*part)).count]
-    return found if len(found) > 1 else []
+    scored = [(part, within) for part in parts if (within := scores.of_lengths(*part)).count]
+    return scored if len(scored) > 1 else []
 
 
 def scores_json(results: Results, hard: bool = False) -> list[dict[str, Any]]:
-    """The numbers of `scores_tables`, one entry a range."""
+    """The numbers of `scores_tables` as JSON, with an entry for each range."""
     return [
         {
             **_entry(bounds, scores, hard),
@@ -121,7 +120,7 @@ def scores_json(results: Results, hard: bool = False) -> list[dict[str, Any]]:
 
 
 def _entry(bounds: Lengths, scores: Scores, hard: bool) -> dict[str, Any]:
-    """What was measured on a range of lengths, and the name of its strings if they have one."""
+    """The measures of a range of lengths, and the name of its strings if they have one."""
     return {
         **({"strings": scores.name} if scores.name else {}),
         "lengths": [*bounds],
@@ -146,7 +145,7 @@ def _measures(scores: Scores) -> dict[str, Any]:
 
 
 def flat_entries(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The results of checkpoints, as JSON has them, each in one flat entry."""
+    """The results of checkpoints, given as JSON, without nesting."""
     return [
         {"checkpoint": each["checkpoint"], **_flat(result)}
         for each in objects
@@ -155,7 +154,7 @@ def flat_entries(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
-    """An entry of JSON with a field for each number, and nothing about single lengths."""
+    """An entry of `scores_json` with a field for each number, without those by length."""
     flat: dict[str, Any] = {}
     for key, value in result.items():
         measure, _, last = key.rpartition("_")
@@ -169,7 +168,7 @@ def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def perplexity_table(entries: Sequence[Mapping[str, Any]]) -> Table:
-    """The perplexity of texts by checkpoints, as `flat_entries` has it."""
+    """The perplexity of texts by checkpoint, from `flat_entries`."""
     return table_of(
         entries,
         Column("checkpoint"),
@@ -182,74 +181,71 @@ def perplexity_table(entries: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def perplexity_json(texts: Mapping[str, Perplexity]) -> list[dict[str, Any]]:
-    """The numbers of `perplexity_table`, one entry a text."""
-    return [{"text": name, **asdict(found)} for name, found in texts.items()]
+    """The numbers of `perplexity_table` as JSON, with an entry for each text."""
+    return [{"text": name, **asdict(perplexity)} for name, perplexity in texts.items()]
 
 
 def first_errors(results: Results, count: int) -> list[Prediction]:
     """The first wrong answers, range by range."""
-    return [found for found in _predictions(results) if not found.right][:count]
+    return [prediction for prediction in _predictions(results) if not prediction.right][:count]
 
 
 def errors_table(results: Results, count: int, task: Task) -> Iterator[RenderableType]:
-    """The first wrong answers beside their targets, and how many there are.
+    """The first wrong answers beside their targets, and the number of wrong answers.
 
-    Of long strings what is around the first wrong symbol is shown, and of a long source its
-    beginning.
+    Long strings are abridged: targets and answers around the first wrong symbol, sources after
+    their beginning.
     """
-    answers = _predictions(results)
-    wrong = sum(not found.right for found in answers)
+    predictions = _predictions(results)
+    wrong = sum(not prediction.right for prediction in predictions)
     shown = first_errors(results, count)
     if shown:
         table = Table(
             "source", Column("target", left=True), Column("answer", left=True), "first wrong"
         )
-        for found in shown:
-            place = (found.first_wrong or 1) - 1
+        for prediction in shown:
+            position = (prediction.first_wrong or 1) - 1
             table.add_row(
-                _around(task.source, found.source, 0),
-                _around(task.target, found.target, place),
-                _around(task.target, found.answer, place),
-                found.first_wrong,
+                _around(task.source, prediction.source, 0),
+                _around(task.target, prediction.target, position),
+                _around(task.target, prediction.answer, position),
+                prediction.first_wrong,
             )
         yield table
     yield remark(
-        f"{wrong} of {len(answers)} answers are wrong"
+        f"{wrong} of {len(predictions)} answers are wrong"
         + (f"; the first {len(shown)} are shown" if len(shown) < wrong else "")
     )
 
 
-def prediction_json(found: Prediction) -> dict[str, Any]:
-    """An answer beside its target."""
-    return {key: getattr(found, key) for key in ("source", "target", "answer", "first_wrong")}
+def prediction_json(prediction: Prediction) -> dict[str, Any]:
+    """An answer beside its target, as JSON."""
+    return {key: getattr(prediction, key) for key in ("source", "target", "answer", "first_wrong")}
 
 
 def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[str]:
-    """Source, target, answer and whether it is right, range by range, as lines without their ends.
-
-    The pair is as `format_pair` writes it.
-    """
-    for found in _predictions(results):
-        line = format_pair(task, found.pair, form)
+    """Each pair in the format of `format_pair`, its answer, and whether it is right."""
+    for prediction in _predictions(results):
+        line = format_pair(task, prediction.pair, form)
         if form == "tsv":
-            yield f"{line}\t{found.answer}\t{'right' if found.right else 'wrong'}"
+            yield f"{line}\t{prediction.answer}\t{'right' if prediction.right else 'wrong'}"
         else:
-            yield json_text({**parsed_json(line), "answer": found.answer, "right": found.right})
+            fields = {"answer": prediction.answer, "right": prediction.right}
+            yield json_text({**parsed_json(line), **fields})
 
 
 def _predictions(results: Results) -> list[Prediction]:
-    """The answers of each range; those that are in several of them come once."""
-    parts = (scores.predictions for _, scores in results)
-    found = (each for part in parts if part is not None for each in part)
-    return [*{id(each.pair): each for each in found}.values()]
+    """The predictions of all ranges; a pair in several ranges occurs once."""
+    parts = (scores.predictions or () for _, scores in results)
+    return [*{id(each.pair): each for predictions in parts for each in predictions}.values()]
 
 
-def _around(alphabet: Alphabet, text: str, place: int) -> str:
-    """A string, or of a long one what is around a symbol."""
+def _around(alphabet: Alphabet, text: str, position: int) -> str:
+    """A string; of a long one, the part around a position."""
     symbols = alphabet.split(text)
     if len(symbols) <= 2 * AROUND:
         return text
-    first = max(0, min(place - AROUND, len(symbols) - 2 * AROUND))
+    first = max(0, min(position - AROUND, len(symbols) - 2 * AROUND))
     last = first + 2 * AROUND
     before, after = "..." * (first > 0), "..." * (last < len(symbols))
     return before + alphabet.join(symbols[first:last]) + after

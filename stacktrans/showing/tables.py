@@ -1,7 +1,7 @@
-"""Tables in a terminal, of which no number and no heading is ever cut.
+"""Tables in a terminal that never truncate a number or a heading; and as CSV and LaTeX.
 
-In a narrow one, cells that have parts are first folded; then the least important columns are left
-out, with a note; and if the others do not fit either, each row becomes a list of `name value`.
+In a narrow terminal, cells with several parts are folded first. Then the least important columns
+are omitted, with a note. If the others do not fit either, a row becomes a list of `name value`.
 """
 
 import csv
@@ -17,10 +17,10 @@ from rich.text import Text
 from stacktrans.common.visible import visible
 
 GAP = "  "
-"""Between columns."""
+"""The space between columns."""
 
 _FORMULA = ("=", "+", "-", "@")
-"""What a spreadsheet would take for the beginning of a formula."""
+"""Characters with which a formula of a spreadsheet begins."""
 _TEX = str.maketrans(
     {
         **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -39,15 +39,14 @@ class Column(NamedTuple):
     """A column of a table.
 
     Attributes:
-        name: its heading.
-        group: a heading above this and its neighbours of the same group.
-        left: whether it is aligned on the left; numbers are on the right.
-        drop: its rank among the columns left out of a narrow table, the smallest first; None if
-            it never is.
+        name: the heading.
+        group: a heading above this column and its neighbours of the same group.
+        left: whether cells are aligned on the left, as texts are, and not on the right.
+        drop: rank among the columns that a narrow table omits, the smallest first; None if it is
+            never omitted.
         fold: the separator at which cells may be folded; empty for cells that stay whole.
-        least: its least width.
-        form: what stands in a cell: a format of the fields of an entry; that of the column's name
-            unless given.
+        least: the least width.
+        form: the format of a cell with the fields of an entry; by default, the field `name`.
     """
 
     name: str
@@ -60,11 +59,11 @@ class Column(NamedTuple):
 
     @property
     def title(self) -> str:
-        """Its name without a group above it."""
+        """The heading with that of the group."""
         return f"{self.group} {self.name}".strip()
 
     def cell(self, entry: Mapping[str, object]) -> str:
-        """The cell of an entry; empty where it lacks a field."""
+        """The cell of an entry; empty if the entry lacks a field."""
         try:
             return (self.form or f"{{{self.name}}}").format_map(entry)
         except KeyError:
@@ -75,8 +74,8 @@ class Table:
     """Rows of cells under headings.
 
     Args:
-        columns: of the table; those that are given by their names alone are never left out.
-        continued: whether columns that do not fit follow below, beside the first again.
+        columns: the columns; those given as plain names are never omitted.
+        continued: whether columns that do not fit follow below, next to the first column again.
     """
 
     def __init__(self, *columns: Column | str, continued: bool = False) -> None:
@@ -89,7 +88,7 @@ class Table:
         self.rows: list[list[str]] = []
 
     def add_row(self, *cells: object) -> None:
-        """Add a row of a cell for each column."""
+        """Add a row with a cell for each column."""
         self.rows.append([visible(str(cell)) for cell in cells])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
@@ -99,15 +98,15 @@ class Table:
             yield from [*head, *body, *note]
 
     def lines(self, width: int) -> tuple[list[Text], list[Text], list[Text]]:
-        """The headings, the rows, and a note on the columns that were left out, if any.
+        """The headings, the rows, and a note on omitted columns, if any.
 
-        There are only rows where these are lists of names and values.
+        There are no headings if rows are lists of names and values.
         """
-        form = self._form(width)
-        if form is None:
+        fitting = self._fitting(width)
+        if fitting is None:
             # A line that is still too long is wrapped.
-            return [], [Text(line) for row in self.rows for line in self._told(row, width)], []
-        part, widths = form
+            return [], [Text(line) for row in self.rows for line in self._as_list(row, width)], []
+        part, widths = fitting
         head = [part._line(widths, [column.name for column in part.columns])]
         if any(column.group for column in part.columns):
             head.insert(0, part._groups(widths))
@@ -115,43 +114,43 @@ class Table:
         return [_text(line, "bold") for line in head], body, self._note(part.columns)
 
     def _note(self, shown: Sequence[Column]) -> list[Text]:
-        """The columns that are not among the shown ones, in a line, if any."""
-        left_out = [column for column in self.columns if column not in shown]
-        if not left_out:
+        """A line on the omitted columns, if any."""
+        omitted = [column for column in self.columns if column not in shown]
+        if not omitted:
             return []
-        # A group of which nothing is left has a name of its own.
+        # A group that is omitted as a whole is named by its heading.
         groups = {"", *(column.group for column in shown)}
-        titles = [each.title if each.group in groups else each.group for each in left_out]
+        titles = [each.title if each.group in groups else each.group for each in omitted]
         return [Text(f"(no room for {', '.join(dict.fromkeys(titles))})")]
 
-    def _only(self, places: Sequence[int]) -> "Table":
+    def _only(self, indices: Sequence[int]) -> "Table":
         """A table of some of the columns."""
-        part = Table(*(self.columns[place] for place in places))
-        part.rows = [[row[place] for place in places] for row in self.rows]
+        part = Table(*(self.columns[index] for index in indices))
+        part.rows = [[row[index] for index in indices] for row in self.rows]
         return part
 
     def _parts(self, width: int) -> Iterator["Table"]:
-        """Tables of as many columns as there is room for."""
-        group = [0]
-        for place in range(1, len(self.columns)):
-            if len(group) > 1 and self._only([*group, place])._widths(width) is None:
-                yield self._only(group)
-                group = [0]
-            group.append(place)
-        yield self._only(group)
+        """Tables of as many columns as fit, each with the first column."""
+        indices = [0]
+        for index in range(1, len(self.columns)):
+            if len(indices) > 1 and self._only([*indices, index])._widths(width) is None:
+                yield self._only(indices)
+                indices = [0]
+            indices.append(index)
+        yield self._only(indices)
 
-    def _form(self, width: int) -> "tuple[Table, list[int]] | None":
-        """The columns that there is room for, and how wide they are; None if there is none."""
+    def _fitting(self, width: int) -> "tuple[Table, list[int]] | None":
+        """The table of the columns that fit, and their widths; None if too few fit."""
         ranks = {column.drop for column in self.columns if column.drop is not None}
         for rank in [0, *sorted(ranks)]:
             drops = enumerate(column.drop for column in self.columns)
-            part = self._only([place for place, drop in drops if drop is None or drop > rank])
+            part = self._only([index for index, drop in drops if drop is None or drop > rank])
             if widths := part._widths(width):
                 return part, widths
         return None
 
     def _widths(self, width: int) -> list[int] | None:
-        """The natural widths, or less in columns that can be folded; None if there is no room."""
+        """The width of each column, those with folded cells reduced to fit; None if impossible."""
         natural, widths = self._cell_widths(folded=False), self._cell_widths(folded=True)
         room = width - _gaps(widths) - sum(self._widened(widths))
         if room < 0:
@@ -165,33 +164,34 @@ class Table:
         return self._widened(widths)
 
     def _cell_widths(self, folded: bool) -> list[int]:
-        """The width of each column, with cells that stay whole or are folded as far as possible."""
+        """The width of each column with whole cells, or with cells folded as far as possible."""
         widths = []
-        for place, column in enumerate(self.columns):
-            cells = [row[place] for row in self.rows]
+        for index, column in enumerate(self.columns):
+            cells = [row[index] for row in self.rows]
             if folded and column.fold:
                 cells = [part for cell in cells for part in cell.split(column.fold)]
             widths.append(max(column.least, *map(cell_len, [column.name, *cells])))
         return widths
 
     def _widened(self, widths: Sequence[int]) -> list[int]:
-        """The widths, with room for what stands above several columns."""
+        """Widths of columns, widened for the headings of groups."""
         widened = list(widths)
-        for group, places in self._spans():
-            lacking = cell_len(group) - sum(widened[place] for place in places) - _gaps(places)
-            widened[places[-1]] += max(0, lacking)
+        for group, indices in self._spans():
+            lacking = cell_len(group) - sum(widened[index] for index in indices) - _gaps(indices)
+            widened[indices[-1]] += max(0, lacking)
         return widened
 
     def _spans(self) -> Iterator[tuple[str, list[int]]]:
-        """The groups, each with the places of its columns."""
-        for group, places in groupby(range(len(self.columns)), lambda at: self.columns[at].group):
-            yield group, list(places)
+        """The groups, with the indices of their columns."""
+        indices = range(len(self.columns))
+        for group, members in groupby(indices, lambda index: self.columns[index].group):
+            yield group, list(members)
 
     def _groups(self, widths: Sequence[int]) -> str:
         cells = []
-        for group, places in self._spans():
-            width = sum(widths[place] for place in places) + _gaps(places)
-            cells.append(group.rjust(width) if len(places) == 1 else group.center(width))
+        for group, indices in self._spans():
+            width = sum(widths[index] for index in indices) + _gaps(indices)
+            cells.append(group.rjust(width) if len(indices) == 1 else group.center(width))
         return GAP.join(cells)
 
     def _line(self, widths: Sequence[int], cells: Sequence[str]) -> str:
@@ -208,8 +208,8 @@ class Table:
         for cells in zip_longest(*folded, fillvalue=""):
             yield self._line(widths, cells)
 
-    def _told(self, row: Sequence[str], width: int) -> Iterator[str]:
-        """A row as names and values, in lines of no more than some width where that can be."""
+    def _as_list(self, row: Sequence[str], width: int) -> Iterator[str]:
+        """A row as names and values, in lines that are no wider than necessary."""
         pairs = [
             f"{column.title} {cell}" for column, cell in zip(self.columns, row, strict=True) if cell
         ]
@@ -219,7 +219,7 @@ class Table:
 
 
 def table_of(entries: Sequence[Mapping[str, object]], *columns: Column) -> Table:
-    """A table with a row for each entry, without the columns that no entry has a cell for."""
+    """A table with a row for each entry, without columns whose cells are all empty."""
     cells = {column: [column.cell(entry) for entry in entries] for column in columns}
     kept = [column for column in columns if any(cells[column]) or not entries]
     table = Table(*kept)
@@ -233,7 +233,7 @@ def _gaps(columns: Sequence[int]) -> int:
 
 
 def _folded(cell: str, fold: str, width: int) -> list[str]:
-    """The parts of a cell in lines."""
+    """The lines of a cell that is folded to a width."""
     if not fold or cell_len(cell) <= width:
         return [cell]
     first, *parts = cell.split(fold)
@@ -269,14 +269,14 @@ def csv_text(rows: Iterable[Sequence[Any]]) -> str:
 
 
 def csv_of(entries: Sequence[Mapping[str, Any]]) -> str:
-    """Entries as CSV under the names in any of them; what an entry lacks is empty."""
+    """Entries as CSV, with a column for each field of any entry; missing fields are empty."""
     longest = max(entries, key=len)
     names = dict.fromkeys([*longest, *(name for entry in entries for name in entry)])
     return csv_text([[*names], *([entry.get(name, "") for name in names] for entry in entries)])
 
 
 def as_cell(value: Any) -> Any:
-    """A value as it is written in CSV: texts that a spreadsheet would compute begin with a '."""
+    """A value as a cell of CSV; a text that a spreadsheet would compute gets a ' before it."""
     if isinstance(value, int | float):
         return value
     text = visible(str(value))
@@ -284,9 +284,9 @@ def as_cell(value: Any) -> Any:
 
 
 def latex_text(table: Table) -> str:
-    """A table as a LaTeX tabular, with the rules of the package booktabs."""
+    """A table as a LaTeX tabular with rules of the package booktabs."""
     columns = "".join(
-        "l" if place == 0 or column.left else "r" for place, column in enumerate(table.columns)
+        "l" if index == 0 or column.left else "r" for index, column in enumerate(table.columns)
     )
     head, *body = (
         f"{' & '.join(map(_tex_cell, row))} \\\\"
@@ -297,5 +297,5 @@ def latex_text(table: Table) -> str:
 
 
 def _tex_cell(text: str) -> str:
-    # After the end of a row, a [ or a * would be an argument to it.
+    # After the end of a row, a [ or a * would be its argument.
     return f"{{}}{text.translate(_TEX)}" if text[:1] in {"[", "*"} else text.translate(_TEX)
