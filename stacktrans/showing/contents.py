@@ -1,4 +1,4 @@
-"""What a memory holds after each step, in a terminal: as bars, and as screens to step through."""
+"""The contents of a memory after each step in a terminal: as a table of bars, and as screens."""
 
 import math
 import sys
@@ -18,30 +18,30 @@ from stacktrans.showing.tables import GAP, Column, Table, heading, remark
 from stacktrans.showing.traces import output_text, parts_text, verdict
 
 ALWAYS = ("step", "input", "output")
-"""Columns that even a narrow terminal has."""
+"""Columns that are never omitted."""
 BARS = "▁▂▃▄▅▆▇█"
 SIDE = "│"
-"""Stands before the first row or cell."""
+"""The mark before the first row or cell."""
 ROOM = 24
-"""Characters that the contents of a memory have before signals are shown beside them."""
+"""Characters that contents need at least before signals are shown beside them."""
 LEAST = 8
-"""Characters that they have in the narrowest terminal."""
+"""Characters of contents in the narrowest terminal."""
 
 EIGHTHS = " ▏▎▍▌▋▊▉"
 LENGTH = 20
-"""Characters of a bar of 1."""
+"""Characters of a bar for 1."""
 KEYS = "← →, space: a step back or on; home, end: the first or last; q: quit"
 FEWEST = 4
-"""Lines for the rows of a memory, however low a terminal is."""
+"""Lines for the rows of a memory in the lowest terminal."""
 
 
 class Block(NamedTuple):
-    """A row or a cell of a memory.
+    """A row or a cell of a memory, as it is drawn.
 
     Attributes:
         height: the strength of a row, or how full a cell is, from 0 to 1.
-        symbol: the symbol being read when a row was pushed; nothing of a cell.
-        step: the step, from 1, that pushed a row; 0 of a cell.
+        symbol: the input at the step that pushed a row; empty for a cell.
+        step: the step, from 1, that pushed a row; 0 for a cell.
         head: whether it is the cell at the head of a list.
     """
 
@@ -56,20 +56,19 @@ class Block(NamedTuple):
 
 
 def parts_of(step: TraceStep) -> dict[str, list[Block]]:
-    """What each part of a memory holds after a step, in order."""
-    rows = {
-        name: [Block(row.strength, row.symbol, row.step) for row in held]
-        for name, held in step.contents.items()
+    """The contents of each part of a memory after a step, in order."""
+    parts = {
+        name: [Block(row.strength, row.symbol, row.step) for row in rows]
+        for name, rows in step.contents.items()
     }
-    cells = {
-        name: [Block(filled, head=place == line.head) for place, filled in enumerate(line.filled)]
-        for name, line in step.lines.items()
-    }
-    return rows | cells
+    for name, line in step.lines.items():
+        cells = enumerate(line.filled)
+        parts[name] = [Block(filled, head=index == line.head) for index, filled in cells]
+    return parts
 
 
 def order_of(step: TraceStep, name: str) -> str:
-    """Which end of a part comes first."""
+    """The order of the rows or cells of a part."""
     if name in step.lines:
         return "bottom first" if step.lines[name].head is None else "left to right"
     label = "" if len(step.contents) == 1 else f"{name} "
@@ -77,26 +76,26 @@ def order_of(step: TraceStep, name: str) -> str:
 
 
 def symbols_read(traces: Sequence[Trace]) -> list[str]:
-    """The symbols that are read, marks left out, in the order of their first appearance."""
+    """The input symbols without marks, in the order of first appearance."""
     marks = {BEGIN, SEPARATOR, END, NOTHING}
     read = dict.fromkeys(step.input for trace in traces for step in trace.steps)
     return [symbol for symbol in read if symbol not in marks]
 
 
 def symbol_text(symbol: str) -> str:
-    """A symbol such that it can be seen, a space as `␣`, and `∅` where none was read."""
+    """A visible form of a symbol: `␣` for a space, and `∅` if there was none."""
     return "␣" * len(symbol) if symbol.isspace() else visible(symbol) or "∅"
 
 
 def bar(height: float) -> str:
-    """The character for a number from 0 to 1: the more, the higher."""
+    """The character of a vertical bar for a number from 0 to 1."""
     return BARS[min(max(math.ceil(height * len(BARS)), 1), len(BARS)) - 1]
 
 
 def drawn(blocks: Sequence[Block], room: int) -> str:
-    """Blocks in no more than `room` characters where that can be.
+    """Draw blocks in at most `room` characters, if possible.
 
-    Where they do not fit, those at both ends are drawn, and between them stands how many are not.
+    If they do not fit, those at both ends are drawn, with the number of omitted ones between them.
     """
     # Cells have no symbols between their bars.
     texts, between = [*map(str, blocks)], " " if any(block.step for block in blocks) else ""
@@ -105,7 +104,7 @@ def drawn(blocks: Sequence[Block], room: int) -> str:
         return whole
     shown = SIDE + f"…{len(texts)}…"
     for kept in range(1, len(texts)):
-        # The last comes first: with what was pushed last most is done.
+        # The last block is the most important: most operations concern the last pushes.
         first, last = texts[: kept // 2], texts[len(texts) - (kept + 1) // 2 :]
         longer = SIDE + between.join([*first, f"…{len(texts) - kept}…", *last])
         if cell_len(longer) > room:
@@ -115,10 +114,10 @@ def drawn(blocks: Sequence[Block], room: int) -> str:
 
 
 def contents_view(trace: Trace, config: RunConfig, width: int) -> RenderableType:
-    """What the memory holds after each step, a row a step, and the answer.
+    """A table of the memory's contents after each step, and the answer.
 
     Raises:
-        UsageError: the memory does not show what it holds.
+        UsageError: the memory does not show its contents.
     """
     if not parts_of(trace.steps[0]):
         raise UsageError(f"memory {config.model.memory.name} does not show what it holds")
@@ -127,7 +126,7 @@ def contents_view(trace: Trace, config: RunConfig, width: int) -> RenderableType
 
 
 def legend(trace: Trace) -> str:
-    """How contents are drawn."""
+    """The explanation of how contents are drawn."""
     first = trace.steps[0]
     orders: dict[str, list[str]] = {}
     for name in parts_of(first):
@@ -135,15 +134,15 @@ def legend(trace: Trace) -> str:
     sides = [f"{', '.join(names)}: {order}" for order, names in orders.items()]
     if len(orders) == 1:
         sides = [*orders]
-    kind = "how full a cell is" if first.lines else "the strength of a symbol"
+    height = "how full a cell is" if first.lines else "the strength of a symbol"
     heads = any(line.head is not None for line in first.lines.values())
     marks = ["[ ]: at the head"] if heads else []
-    return "; ".join([*sides, f"{BARS[0]} to {BARS[-1]}: {kind}, from 0 to 1", *marks])
+    return "; ".join([*sides, f"{BARS[0]} to {BARS[-1]}: {height}, from 0 to 1", *marks])
 
 
 def _table(trace: Trace, width: int) -> Table:
     names = [*parts_of(trace.steps[0])]
-    # Those of several stacks with actions would leave no room for what they hold.
+    # The signals of several stacks with actions would leave no room for contents.
     signals = [] if len(names) > 1 and trace.steps[0].lines else [*trace.steps[0].signals]
     beside = [
         [
@@ -154,31 +153,33 @@ def _table(trace: Trace, width: int) -> Table:
         ]
         for step in trace.steps
     ]
-    held = [parts_of(step) for step in trace.steps]
-    needed = max(cell_len(drawn(blocks, sys.maxsize)) for each in held for blocks in each.values())
+    contents = [parts_of(step) for step in trace.steps]
+    blocks_of_parts = (blocks for parts in contents for blocks in parts.values())
+    needed = max(cell_len(drawn(blocks, sys.maxsize)) for blocks in blocks_of_parts)
     room = _room([[*ALWAYS, *signals], *beside], len(names), needed, width)
     table = Table(
         *(Column(name, left=True) for name in ALWAYS),
         *(Column(name, drop=1) for name in signals),
-        # Of several, the last are left out first.
+        # Of several parts, the last are omitted first, and the first never.
+        Column(names[0], left=True),
         *(
-            Column(name, left=True, drop=len(names) + 1 - place if place else None)
-            for place, name in enumerate(names)
+            Column(name, left=True, drop=len(names) + 1 - index)
+            for index, name in enumerate(names[1:], start=1)
         ),
     )
-    for row, each in zip(beside, held, strict=True):
-        table.add_row(*row, *(drawn(each[name], room) for name in names))
+    for row, parts in zip(beside, contents, strict=True):
+        table.add_row(*row, *(drawn(parts[name], room) for name in names))
     return table
 
 
 def _room(beside: Sequence[Sequence[str]], count: int, needed: int, width: int) -> int:
-    """How many characters each of `count` parts of a memory has.
+    """The number of characters for each part of a memory.
 
     Args:
-        beside: the rows of the columns that stand before them.
-        count: of parts.
-        needed: how many characters they take at most.
-        width: of all columns.
+        beside: the rows of the columns before the parts.
+        count: number of parts.
+        needed: the most characters that a part takes.
+        width: the width of the table.
     """
     columns = [
         max(cell_len(visible(cell)) for cell in column) for column in zip(*beside, strict=True)
@@ -190,73 +191,73 @@ def _room(beside: Sequence[Sequence[str]], count: int, needed: int, width: int) 
     return max(LEAST, with_signals if with_signals >= min(needed, ROOM) else without)
 
 
-def screen(trace: Trace, config: RunConfig, place: int, width: int, height: int) -> list[str]:
-    """The lines of a step, by its place from 0, no more and no longer than a screen has room for.
+def screen(trace: Trace, config: RunConfig, index: int, width: int, height: int) -> list[str]:
+    """The lines of a step, by its index from 0, that fit a screen.
 
-    The current input and output stand in brackets. Of a single queue or stack each row has a line,
-    the top, or the front, first.
+    The current input and output are in brackets. Each row of a single queue or stack has a line,
+    with the top, or the front, first.
     """
-    step, count = trace.steps[place], len(trace.steps)
-    ended = f"; {visible(verdict(trace))}" if place == count - 1 else ""
+    step, count = trace.steps[index], len(trace.steps)
+    ended = f"; {visible(verdict(trace))}" if index == count - 1 else ""
     above = [
         *wrap(visible(model_line(config)), width),
-        *wrap(f"step {place + 1} of {count}{ended}", width),
+        *wrap(f"step {index + 1} of {count}{ended}", width),
         "",
-        *_symbol_lines(trace.steps, place, width),
+        *_symbol_lines(trace.steps, index, width),
         "",
     ]
-    done = ["", *_bars([*step.signals], [*step.signals.values()], width), *_read_lines(step, width)]
+    operations = ["", *_bars([*step.signals], [*step.signals.values()], width)]
+    operations += _read_lines(step, width)
     below = ["", *wrap(KEYS, width)]
     room = max(0, height - len(above) - len(below))
-    lines = [*_held_lines(step, width, room - len(done)), *done]
+    lines = [*_contents_lines(step, width, room - len(operations)), *operations]
     if len(lines) > room:
         kept = max(0, room - 1)
         lines = [*lines[:kept], f"… {len(lines) - kept} more lines"]
-    return [set_cell_size(line, min(cell_len(line), width)) for line in [*above, *lines, *below]][
-        :height
-    ]
+    lines = [*above, *lines, *below][:height]
+    return [set_cell_size(line, min(cell_len(line), width)) for line in lines]
 
 
 def bar_of(strength: float, room: int = LENGTH) -> str:
-    """A bar as long as a number from 0 to 1, where `room` is how long one of 1 is at most."""
+    """A horizontal bar for a number from 0 to 1, with at most `room` characters for 1."""
     eighths = round(min(max(strength, 0), 1) * max(min(LENGTH, room), 0) * 8)
     return ("█" * (eighths // 8) + EIGHTHS[eighths % 8]).rstrip()
 
 
-def _symbol_lines(steps: Sequence[TraceStep], place: int, width: int) -> list[str]:
-    """Inputs and outputs one above the other, as many around the current ones as there is room."""
+def _symbol_lines(steps: Sequence[TraceStep], index: int, width: int) -> list[str]:
+    """Inputs above outputs, as many around the current step as fit."""
     columns = []
     for number, step in enumerate(steps):
-        # What is answered later is not known yet.
-        pair = symbol_text(step.input), visible(output_text(step)) if number <= place else ""
-        if number == place:
+        # Later outputs are not known yet.
+        pair = symbol_text(step.input), visible(output_text(step)) if number <= index else ""
+        if number == index:
             pair = f"[{pair[0]}]", f"[{pair[1]}]"
         wide = max(map(cell_len, pair))
         columns.append([set_cell_size(text, wide) for text in pair])
     names = ["input  ", "output "]
-    first, last = _around(place, [cell_len(one) + 1 for one, _ in columns], width - len(names[0]))
+    first, last = _around(index, [cell_len(one) + 1 for one, _ in columns], width - len(names[0]))
     rows = zip(*columns[first:last], strict=True)
     return [f"{name}{' '.join(row)}".rstrip() for name, row in zip(names, rows, strict=True)]
 
 
-def _around(place: int, widths: Sequence[int], room: int) -> tuple[int, int]:
-    """The first, and the end, of the columns around one of them for which there is room."""
-    first, last = place, place + 1
+def _around(index: int, widths: Sequence[int], room: int) -> tuple[int, int]:
+    """The first, and the end, of the columns around an index that fit."""
+    first, last = index, index + 1
     while True:
         taken = sum(widths[first:last])
         after = last < len(widths) and taken + widths[last] <= room
         before = first > 0 and taken + widths[first - 1] <= room
         if not (after or before):
             return first, last
-        # Evenly on both sides, as long as there is something there.
-        if before and (not after or place - first <= last - 1 - place):
+        # Evenly on both sides, as far as there are columns.
+        if before and (not after or index - first <= last - 1 - index):
             first -= 1
         else:
             last += 1
 
 
 def _bars(names: Sequence[str], strengths: Sequence[float], width: int) -> list[str]:
-    """Numbers from 0 to 1, each with its name before it and a bar behind it."""
+    """Lines of names, numbers from 0 to 1, and bars."""
     longest = max(map(cell_len, names), default=0)
     room = width - longest - len(" 0.00 ")
     return [
@@ -266,7 +267,7 @@ def _bars(names: Sequence[str], strengths: Sequence[float], width: int) -> list[
 
 
 def _read_lines(step: TraceStep, width: int) -> list[str]:
-    """What is read, in as many lines as it needs."""
+    """The parts of each read, in as many lines as necessary."""
     lines = []
     for end, parts in step.reads.items():
         lines.append(f"read {end}:")
@@ -278,24 +279,24 @@ def _read_lines(step: TraceStep, width: int) -> list[str]:
     return lines
 
 
-def _held_lines(step: TraceStep, width: int, height: int) -> list[str]:
-    """What the memory holds; the rows of a single queue or stack in about `height` lines."""
-    held = parts_of(step)
-    if len(held) == 1:
-        ((name, blocks),) = held.items()
+def _contents_lines(step: TraceStep, width: int, height: int) -> list[str]:
+    """The contents of the memory; the rows of a single queue or stack in about `height` lines."""
+    parts = parts_of(step)
+    if len(parts) == 1:
+        ((name, blocks),) = parts.items()
         order = order_of(step, name)
         from_top = order == "bottom first"
         ends = "the top first" if from_top else order
         return [f"{name}, {ends}", *_rows(blocks[::-1] if from_top else blocks, width, height - 1)]
-    longest = max(map(cell_len, held), default=0)
+    longest = max(map(cell_len, parts), default=0)
     return [
         f"{set_cell_size(name, longest)} {drawn(blocks, max(width - longest - 1, 1))}"
-        for name, blocks in held.items()
+        for name, blocks in parts.items()
     ]
 
 
 def _rows(blocks: Sequence[Block], width: int, height: int) -> list[str]:
-    """A line for each row or cell, those in the middle left out with a count."""
+    """A line for each row or cell; the middle ones are replaced by their number."""
     names = [GAP + _name_of(block) for block in blocks]
     lines = _bars(names, [block.height for block in blocks], width)
     kept = max(height, FEWEST) - 1
