@@ -1,4 +1,4 @@
-"""Plots in files, drawn with matplotlib: accuracies, traces, also animated, and memories."""
+"""Plots with matplotlib: accuracy by length, and traces as pictures and animations."""
 
 import importlib.util
 import io
@@ -34,44 +34,44 @@ COLOURS = (
     *("#8ecdf2", "#f7c873", "#7fd0b3", "#f3e98a", "#e3b0cf", "#f0a37f"),
     *("#9fb8e8", "#c5d98c", "#cdb9a0", "#b7b3e0"),
 )
-"""Light enough for black text; neighbours differ in lightness, too."""
+"""Colours of symbols: light enough for black text, with neighbours of different lightness."""
 PLAIN = "#d9d9d9"
-"""Of marks, which are no symbols of a string, and of cells."""
+"""The colour of marks, which are not symbols of a string, and of cells."""
 EDGE = "#444444"
 LEGIBLE = 0.3
-"""Rows of less strength are too thin for their symbol."""
+"""The least strength of a row with room for its symbol."""
 LONGEST_LABEL = 3
-MOST_LABELS = 600
-"""With more blocks than this nobody could read a symbol in them."""
-MOST_SHAPES = 5000
-"""More blocks than this are drawn as pixels, even in a file of shapes."""
+MAX_LABELS = 600
+"""The most blocks with legible symbols."""
+MAX_SHAPES = 5000
+"""The most blocks that are drawn as vector graphics."""
 TALLEST = 12
-"""Strength that a panel is made for: one that has more is drawn smaller."""
+"""The total strength from which on a panel does not grow any more."""
 
 SECONDS, LAST_SECONDS = 0.8, 2.4
-"""How long a step is shown, and the last one."""
+"""The duration of a step, and of the last one."""
 COLOURS_IN_FILE = 64
 IN_VIEW = 25
-"""Steps whose inputs and outputs are shown at once."""
-WITH_NUMBERS = 12
-"""With more signals than this the bars have no numbers."""
+"""Steps whose inputs and outputs are visible at a time."""
+MAX_NUMBERED = 12
+"""The most signals whose bars have numbers."""
 ACCENT = "#00695c"
 
 
 def check_plot(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
-    """Raise `UsageError` if a plot can't be of this kind, or its folder is missing."""
+    """Raise `UsageError` for an unknown format, or a missing folder."""
     check_file_path(path, *suffixes)
     check_matplotlib()
 
 
 def check_matplotlib() -> None:
-    """Raise `UsageError` without matplotlib, before anything is done for a picture."""
+    """Raise `UsageError` if matplotlib is not installed, before any work is done."""
     if importlib.util.find_spec("matplotlib") is None:
         raise UsageError("plots need matplotlib: pip install matplotlib pillow")
 
 
 def empty_figure(width: float, height: float) -> "Figure":
-    """A figure of so many inches; raises `UsageError` without matplotlib."""
+    """A figure with a size in inches; raises `UsageError` without matplotlib."""
     check_matplotlib()
     from matplotlib.figure import Figure
 
@@ -79,14 +79,14 @@ def empty_figure(width: float, height: float) -> "Figure":
 
 
 def as_accuracy_by_length(axis: "Axes", trained: Lengths, accuracy: str) -> None:
-    """Label the axes, and shade the lengths that were trained on."""
+    """Label the axes of accuracy by length, and shade the lengths that were trained on."""
     axis.axvspan(trained.shortest, trained.longest, color="0.9", zorder=0, label="trained on")
     axis.set(xlabel="length", ylabel=accuracy, ylim=(-0.03, 1.03))
 
 
 @contextmanager
 def chart(path: Path, title: str, legend_size: str | None = None) -> "Iterator[Axes]":
-    """Axes to draw a chart on, which is written to a file; raises as `empty_figure` does."""
+    """The axes of a chart that is written to a file afterwards; raises as `empty_figure` does."""
     figure = empty_figure(*CHART)
     axis = figure.subplots()
     yield axis
@@ -98,13 +98,13 @@ def chart(path: Path, title: str, legend_size: str | None = None) -> "Iterator[A
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """Write a figure in the form that the path's suffix names; equal figures make equal files."""
+    """Write a figure in the format of the path's suffix; equal figures make equal files."""
     form = path.suffix.removeprefix(".").lower()
     content = io.BytesIO()
     from matplotlib import rc_context
 
     without_date = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(form, {})
-    with rc_context({"svg.hashsalt": "stacktrans"}):  # or ids would be drawn at random
+    with rc_context({"svg.hashsalt": "stacktrans"}):  # otherwise ids are random
         figure.savefig(content, format=form, bbox_inches="tight", metadata=without_date)
     write_atomically(path, content.getvalue())
 
@@ -112,32 +112,33 @@ def save(figure: "Figure", path: Path) -> None:
 def plot_accuracy(
     results: Sequence[tuple[Lengths, Scores]], trained: Lengths, title: str, path: Path
 ) -> None:
-    """Draw coarse, fine and symbol accuracy by length, the lengths that were trained on shaded.
+    """Plot coarse, fine and symbol accuracy by length, with the training lengths shaded.
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    found: dict[int, Scores] = {}
+    by_length: dict[int, Scores] = {}
     for _, scores in reversed(results):  # of a length in several ranges, the first counts
-        found |= scores.by_length()
-    lengths = sorted(found)
-    at = [found[length] for length in lengths]
+        by_length |= scores.by_length()
+    lengths = sorted(by_length)
+    scores_at = [by_length[length] for length in lengths]
     marker = "." if len(lengths) == 1 else None
     with chart(path, title) as axis:
-        for label, shares, style in (
-            ("coarse", [scores.coarse_accuracy for scores in at], "-"),
-            ("fine", [scores.fine_accuracy for scores in at], "--"),
-            ("symbols", [scores.symbol_accuracy for scores in at], ":"),
+        for label, measure, style in (
+            ("coarse", "coarse_accuracy", "-"),
+            ("fine", "fine_accuracy", "--"),
+            ("symbols", "symbol_accuracy", ":"),
         ):
+            shares = [getattr(scores, measure) for scores in scores_at]
             axis.plot(lengths, shares, style, label=label, marker=marker)
         as_accuracy_by_length(axis, trained, "accuracy")
 
 
 def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
-    """Draw a trace, with time across: what the memory holds, and below it in shades the rest.
+    """Plot a trace over time: the contents of the memory, and below them everything else.
 
-    What the memory holds is drawn as blocks as high as their strengths. The rest (strengths,
-    values, reads, inputs and outputs) is as in figures 5 and 6 of hao2018.
+    Contents are drawn as blocks as high as their strengths. Strengths, values, reads, inputs and
+    outputs are shaded as in figures 5 and 6 of hao2018.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -150,9 +151,9 @@ def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
     figure = empty_figure(min(2 + 0.25 * len(trace.steps), 60), min(1.5 + 0.25 * sum(heights), 60))
     axes = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     colours = colours_of(trace)
-    for axis, (name, placed) in zip(axes, panels.items(), strict=False):
-        draw_blocks(axis, placed, colours)
-        axis.set(xlim=(-0.5, len(trace.steps) - 0.5), ylim=(0, highest(placed)))
+    for axis, (name, blocks) in zip(axes, panels.items(), strict=False):
+        draw_blocks(axis, blocks, colours)
+        axis.set(xlim=(-0.5, len(trace.steps) - 0.5), ylim=(0, highest(blocks)))
         axis.locator_params(axis="y", integer=True, nbins=4)
         _name(axis, f"{name} holds")
     for axis, group, listed in zip(axes[len(panels) :], groups, members, strict=True):
@@ -161,8 +162,8 @@ def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
         axis.set_yticks(range(len(listed)), [row.label for row in listed], parse_math=False)
         _name(axis, group)
     symbols = [visible(step.input) for step in trace.steps]
-    turned = 90 if any(len(symbol) > 2 for symbol in symbols) else 0
-    axes[-1].set_xticks(range(len(symbols)), symbols, rotation=turned, parse_math=False)
+    rotation = 90 if any(len(symbol) > 2 for symbol in symbols) else 0
+    axes[-1].set_xticks(range(len(symbols)), symbols, rotation=rotation, parse_math=False)
     axes[-1].set_xlabel("time")
     axes[0].set_title(visible(model_line(config)), parse_math=False)
     save(figure, path)
@@ -172,8 +173,8 @@ def _name(axis: "Axes", name: str) -> None:
     axis.set_ylabel(name, rotation=0, ha="right", va="center", parse_math=False)
 
 
-class Placed(NamedTuple):
-    """A block where it is drawn: around `middle`, from `bottom` to `bottom` plus its height."""
+class PlacedBlock(NamedTuple):
+    """A block with its coordinates: centred on `middle`, from `bottom` upwards."""
 
     block: Block
     middle: float
@@ -181,40 +182,40 @@ class Placed(NamedTuple):
 
 
 def colours_of(trace: Trace) -> dict[str, str]:
-    """A colour for each symbol that is read, in the order of their first appearance."""
+    """A colour for each input symbol, in the order of first appearance."""
     return dict(zip(symbols_read([trace]), itertools.cycle(COLOURS)))
 
 
-def piled(blocks: Sequence[Block], middle: float) -> Iterator[Placed]:
-    """Blocks one on another, from 0 up."""
+def piled(blocks: Sequence[Block], middle: float) -> Iterator[PlacedBlock]:
+    """Blocks on top of one another, from 0 upwards."""
     bottoms = itertools.accumulate((block.height for block in blocks), initial=0.0)
     for block, bottom in zip(blocks, bottoms, strict=False):
-        yield Placed(block, middle, bottom)
+        yield PlacedBlock(block, middle, bottom)
 
 
-def panels_of(trace: Trace) -> dict[str, list[Placed]]:
-    """The blocks of each part of a memory over time, those of a step around its place from 0."""
-    placed: dict[str, list[Placed]] = {name: [] for name in parts_of(trace.steps[0])}
-    for place, step in enumerate(trace.steps):
+def panels_of(trace: Trace) -> dict[str, list[PlacedBlock]]:
+    """The blocks of each part of a memory over time, centred on the index of their step."""
+    panels: dict[str, list[PlacedBlock]] = {name: [] for name in parts_of(trace.steps[0])}
+    for index, step in enumerate(trace.steps):
         for name, blocks in parts_of(step).items():
-            placed[name] += piled(blocks, place)
-    return placed
+            panels[name] += piled(blocks, index)
+    return panels
 
 
-def highest(placed: Sequence[Placed]) -> float:
-    """How high blocks come, at least 1."""
+def highest(placed: Sequence[PlacedBlock]) -> float:
+    """The height of a panel, at least 1."""
     return max((each.bottom + each.block.height for each in placed), default=1.0)
 
 
-def rows_for(placed: Sequence[Placed]) -> int:
-    """How many rows of a picture a panel is as high as."""
+def rows_for(placed: Sequence[PlacedBlock]) -> int:
+    """The height of a panel in rows of the picture."""
     return min(max(math.ceil(highest(placed)), 1), TALLEST)
 
 
 def draw_blocks(
-    axis: "Axes", placed: Sequence[Placed], colours: Mapping[str, str], width: float = 0.9
+    axis: "Axes", placed: Sequence[PlacedBlock], colours: Mapping[str, str], width: float = 0.9
 ) -> None:
-    """Draw blocks of some width, with the symbols of those that are high enough."""
+    """Draw blocks, with symbols in those that are high enough."""
     import numpy as np
     from matplotlib.collections import PolyCollection
 
@@ -225,10 +226,10 @@ def draw_blocks(
         facecolors=[colours.get(each.block.symbol, PLAIN) for each in placed],
         edgecolors=EDGE,
         linewidths=0.5,
-        rasterized=len(placed) > MOST_SHAPES,
+        rasterized=len(placed) > MAX_SHAPES,
     )
     axis.add_collection(collection)
-    for block, middle, bottom in placed if len(placed) <= MOST_LABELS else ():
+    for block, middle, bottom in placed if len(placed) <= MAX_LABELS else ():
         label = symbol_text(block.symbol)
         if block.step and block.height >= LEGIBLE and len(label) <= LONGEST_LABEL:
             axis.text(
@@ -242,7 +243,7 @@ def draw_blocks(
 
 
 def animate_trace(trace: Trace, config: RunConfig, path: Path) -> None:
-    """Write a GIF with a picture for each step: input, output, signals, and what the memory holds.
+    """Write a GIF with a picture for each step: input, output, signals and contents.
 
     Raises:
         UsageError: matplotlib is not installed.
@@ -250,11 +251,11 @@ def animate_trace(trace: Trace, config: RunConfig, path: Path) -> None:
     picture = _Picture(trace, config)
     from PIL.Image import Dither
 
-    # All have the colours of the one with the most on the memory, or they would flicker.
+    # All share the palette of the picture with the most symbols; otherwise they would flicker.
     palette = picture.of_step(fullest(trace.steps)).quantize(COLOURS_IN_FILE)
     first, *others = (
-        picture.of_step(place).quantize(palette=palette, dither=Dither.NONE)
-        for place in range(len(trace.steps))
+        picture.of_step(index).quantize(palette=palette, dither=Dither.NONE)
+        for index in range(len(trace.steps))
     )
     seconds = [*[SECONDS] * len(others), LAST_SECONDS]
     content = io.BytesIO()
@@ -270,15 +271,15 @@ def animate_trace(trace: Trace, config: RunConfig, path: Path) -> None:
 
 
 def fullest(steps: Sequence[TraceStep]) -> int:
-    """The place of the step, from 0, after which most symbols are on the memory."""
+    """The index of the step after which the memory has the most distinct symbols."""
     symbols = [
         {block.symbol for blocks in parts_of(step).values() for block in blocks} for step in steps
     ]
-    return max(range(len(steps)), key=lambda place: len(symbols[place]))
+    return max(range(len(steps)), key=lambda index: len(symbols[index]))
 
 
 class _Picture:
-    """A figure in which each step is drawn in turn."""
+    """A figure that draws one step of a trace at a time."""
 
     def __init__(self, trace: Trace, config: RunConfig) -> None:
         self._steps = trace.steps
@@ -290,27 +291,27 @@ class _Picture:
         self._figure = empty_figure(max(6.4, 3 + 1.3 * len(panels)), min(height, 20))
         self._figure.suptitle(visible(model_line(config)), fontsize=10, parse_math=False)
 
-    def of_step(self, place: int) -> "Image":
-        """The picture of a step, by its place from 0."""
+    def of_step(self, index: int) -> "Image":
+        """The picture of a step, by its index from 0."""
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from PIL import Image
 
-        step = self._steps[place]
+        step = self._steps[index]
         for axis in [*self._figure.axes]:
             axis.remove()
-        held = parts_of(step)
+        parts = parts_of(step)
         grid = self._figure.add_gridspec(
             2,
-            1 + max(len(held), 1),
+            1 + max(len(parts), 1),
             height_ratios=[1, 2.4],
-            width_ratios=[1.6, *[1] * max(len(held), 1)],
+            width_ratios=[1.6, *[1] * max(len(parts), 1)],
             hspace=0.25,
             wspace=0.4,
             top=0.86,
         )
-        self._draw_lines(self._figure.add_subplot(grid[0, :]), place)
+        self._draw_lines(self._figure.add_subplot(grid[0, :]), index)
         _draw_signals(self._figure.add_subplot(grid[1, 0]), step)
-        for column, (name, blocks) in enumerate(held.items(), start=1):
+        for column, (name, blocks) in enumerate(parts.items(), start=1):
             axis = self._figure.add_subplot(grid[1, column])
             draw_blocks(axis, [*piled(blocks, 0)], self._colours, width=1)
             axis.set(xlim=(-0.6, 0.6), ylim=(0, self._highest), xticks=[])
@@ -322,42 +323,42 @@ class _Picture:
         pixels = bytes(canvas.buffer_rgba())
         return Image.frombytes("RGBA", canvas.get_width_height(), pixels).convert("RGB")
 
-    def _draw_lines(self, axis: "Axes", place: int) -> None:
-        """Inputs and outputs around a step, which is marked."""
-        first = min(max(0, place - IN_VIEW // 2), max(0, len(self._steps) - IN_VIEW))
+    def _draw_lines(self, axis: "Axes", index: int) -> None:
+        """Inputs and outputs around a step, which is highlighted."""
+        first = min(max(0, index - IN_VIEW // 2), max(0, len(self._steps) - IN_VIEW))
         shown = self._steps[first : first + IN_VIEW]
         axis.axis("off")
         axis.set(xlim=(first - 0.7, first + max(len(shown), IN_VIEW // 2) - 0.3), ylim=(-0.6, 1.6))
-        axis.set_title(f"step {place + 1} of {len(self._steps)}", fontsize=9, loc="left")
-        axis.axvspan(place - 0.45, place + 0.45, color=ACCENT, alpha=0.25)
+        axis.set_title(f"step {index + 1} of {len(self._steps)}", fontsize=9, loc="left")
+        axis.axvspan(index - 0.45, index + 0.45, color=ACCENT, alpha=0.25)
         for height, name in ((1, "input"), (0, "output")):
             axis.text(first - 0.8, height, name, ha="right", va="center", fontsize=9)
         for number, step in enumerate(shown, start=first):
-            # What is answered later is not known yet.
-            answer = output_text(step) if number <= place else ""
+            # Later outputs are not known yet.
+            answer = output_text(step) if number <= index else ""
             for height, symbol in ((1, symbol_text(step.input)), (0, visible(answer))):
                 axis.text(
                     *(number, height, symbol),
                     ha="center",
                     va="center",
                     fontsize=11 if len(symbol) <= 1 else 7,
-                    color="black" if number <= place else "0.6",
+                    color="black" if number <= index else "0.6",
                     parse_math=False,
                 )
 
 
 def _draw_signals(axis: "Axes", step: TraceStep) -> None:
-    """A bar for each signal."""
+    """Draw a bar for each signal."""
     names, strengths = [visible(name) for name in step.signals], [*step.signals.values()]
-    places = range(len(names))
-    axis.barh(places, strengths, color=ACCENT, height=0.6)
-    axis.set_yticks(places, names, fontsize=9, parse_math=False)
+    rows = range(len(names))
+    axis.barh(rows, strengths, color=ACCENT, height=0.6)
+    axis.set_yticks(rows, names, fontsize=9, parse_math=False)
     axis.set(xlim=(0, 1), ylim=(len(names) - 0.4, -0.6), xticks=[0, 0.5, 1])
     axis.spines[["top", "right"]].set_visible(False)
-    for place, strength in enumerate(strengths if len(names) <= WITH_NUMBERS else ()):
+    for row, strength in enumerate(strengths if len(names) <= MAX_NUMBERED else ()):
         inside = strength > 0.6
         axis.text(
-            *(strength + (-0.03 if inside else 0.03), place, f"{strength:.2f}"),
+            *(strength + (-0.03 if inside else 0.03), row, f"{strength:.2f}"),
             ha="right" if inside else "left",
             va="center",
             fontsize=8,

@@ -1,4 +1,4 @@
-"""Traces in a terminal: as tables, and as pictures in characters."""
+"""Traces in a terminal, as tables and as heat maps of characters."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,15 +17,15 @@ from stacktrans.tasks.alphabets import UNSCORED_MARK
 
 SHADES = " ░▒▓█"
 CELL = 2
-"""Characters across a step in a terminal."""
+"""Characters of a step in a heat map."""
 VISIBLE = 0.05
-"""A symbol, or a row of a memory, with less at every step has no row of its own."""
+"""The least share, at any step, of a symbol or a memory row that is shown in a heat map."""
 LARGEST = 16
-"""Pushed vectors of more components than this are not drawn: nobody can read them."""
+"""The most components of pushed vectors that are shown."""
 
 
 def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
-    """A trace as a table, a row a step; of models with actions, as joulin2015, table 3."""
+    """A trace as a table with a row for each step; for actions, as table 3 of joulin2015."""
     of_actions = make_memory(config.model).takes_actions
     table = _action_table(trace) if of_actions else _strength_table(trace)
     return Group(heading(model_line(config)), table, remark(verdict(trace)))
@@ -78,7 +78,7 @@ def _strength_table(trace: Trace) -> Table:
 
 
 def _action_table(trace: Trace) -> Table:
-    """For each stack or list the most probable action, and what the top or head then holds."""
+    """The most probable action of each stack or list, and the values at its top or head."""
     names = list(trace.steps[0].tops)
     table = Table(
         "step",
@@ -86,10 +86,10 @@ def _action_table(trace: Trace) -> Table:
         Column("next", left=True, drop=1),
         Column("prediction", left=True),
         Column("prob.", drop=len(names) + 2),
-        # From the last one on, but for the first.
+        # The last are omitted first, and the first never.
         *(
-            Column(name, drop=len(names) + 1 - place if place else None)
-            for place, name in enumerate(names)
+            Column(name, drop=len(names) + 1 - index if index else None)
+            for index, name in enumerate(names)
         ),
     )
     following = [*(step.input for step in trace.steps[1:]), ""]
@@ -103,11 +103,11 @@ def _action_table(trace: Trace) -> Table:
 
 def best_action(step: TraceStep, name: str) -> str:
     """The most probable action of a stack or list, with its probability."""
-    own = step.by_stack()[name]
-    best = max(own, key=own.__getitem__)
+    actions = step.by_stack()[name]
+    best = max(actions, key=actions.__getitem__)
     # The name of a signal ends with the number of its stack if there are several.
     action = best.removesuffix(f" {name.split()[1]}")
-    return f"{action} {own[best]:.2f}"
+    return f"{action} {actions[best]:.2f}"
 
 
 def _numbers(cell: Sequence[float]) -> str:
@@ -115,12 +115,12 @@ def _numbers(cell: Sequence[float]) -> str:
 
 
 def parts_text(parts: Sequence[ReadShare] | None) -> str:
-    """The parts of a read, each with the step that pushed it and its weight."""
+    """The parts of a read, each with the step of its push and its weight."""
     return GAP.join(f"{part.symbol}@{part.step} {part.weight:.2f}" for part in parts or [])
 
 
 def output_text(step: TraceStep) -> str:
-    """The output of a step, with a mark before it where it is not scored."""
+    """The output of a step, marked if it is not scored."""
     if step.output is None or step.scored:
         return step.output or ""
     return f"{UNSCORED_MARK} {step.output}"
@@ -131,7 +131,7 @@ def _probability(step: TraceStep) -> str:
 
 
 def shade(strength: float) -> str:
-    """The character for a number from 0 to 1: the stronger, the darker."""
+    """The character of a shade for a number from 0 to 1, darker for greater ones."""
     return SHADES[min(max(int(strength * len(SHADES)), 0), len(SHADES) - 1)]
 
 
@@ -140,7 +140,7 @@ def _shaded(strength: float) -> str:
 
 
 class HeatRow(NamedTuple):
-    """One quantity over time, in a picture: at each step a shade from 0 to 1."""
+    """A row of a heat map: a quantity over time, as shades from 0 to 1."""
 
     group: str
     label: str
@@ -148,7 +148,7 @@ class HeatRow(NamedTuple):
 
 
 def rows_of(trace: Trace, config: RunConfig) -> list[HeatRow]:
-    """The rows of a picture of a trace, from the highest to the lowest."""
+    """The rows of the heat map of a trace, from top to bottom."""
     least = -1.0 if config.model.value_nonlinearity == "tanh" else 0.0
     steps = trace.steps
     rows = [
@@ -175,7 +175,7 @@ def rows_of(trace: Trace, config: RunConfig) -> list[HeatRow]:
 def _rows(
     group: str, shares: Sequence[Mapping[Any, float]], label: Callable[[Any], str]
 ) -> list[HeatRow]:
-    """A row for everything that has a visible share at some step, in order."""
+    """A row for each key with a visible share at some step, in order."""
     keys = sorted({key for step in shares for key in step if step[key] >= VISIBLE})
     return [
         HeatRow(group, visible(label(key)), [step.get(key, 0.0) for step in shares]) for key in keys
@@ -192,13 +192,13 @@ def _input_shares(step: TraceStep) -> Mapping[str, float]:
 
 
 def heat_map_view(trace: Trace, config: RunConfig, width: int) -> RenderableType:
-    """The picture in characters, and the answer."""
-    pictured = heat_map(rows_of(trace, config), width)
-    return Group(heading(model_line(config)), *pictured, remark(verdict(trace)))
+    """The heat map of a trace, and the answer."""
+    lines = heat_map(rows_of(trace, config), width)
+    return Group(heading(model_line(config)), *lines, remark(verdict(trace)))
 
 
 def heat_map(rows: Sequence[HeatRow], width: int) -> Iterator[Text]:
-    """A picture of rows in characters; steps that do not fit follow below."""
+    """The lines of a heat map; steps that do not fit follow below."""
     labels = [f"{row.group} {row.label}" for row in rows]
     margin = max(map(len, labels)) + 1
     fitting = max((width - margin) // CELL, 1)
@@ -217,7 +217,7 @@ def heat_map(rows: Sequence[HeatRow], width: int) -> Iterator[Text]:
 
 
 def _ruler(first: int, last: int) -> str:
-    """Numbers of steps, from 1, at each fifth."""
+    """A ruler with the number, from 1, of the first and of each fifth step."""
     ruler = ""
     for step in range(first, last):
         mark = str(step + 1) if step == first or (step + 1) % 5 == 0 else ""

@@ -1,8 +1,8 @@
-"""Traces as a page for a browser, in which a string is stepped through and played.
+"""Traces as an interactive HTML page, which steps through a string.
 
-The page is a single file that loads nothing: its style and its script, the files beside this one,
-are in it, and its Content-Security-Policy allows those alone, by their hashes. All text of models
-and strings is data, which the script puts on the page as text and never as markup.
+The page is a single file that loads nothing: it contains its style and script, the files beside
+this one, and its Content-Security-Policy allows only these, by their hashes. All text of models
+and strings is data, which the script inserts as text and never as markup.
 """
 
 import base64
@@ -25,19 +25,19 @@ SUFFIXES = (".html", ".htm")
 DIGITS = 4
 """Decimal places of the numbers in a page."""
 IN_SCRIPTS = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
-"""How characters that could end a script, or begin a comment in one, are written in JSON."""
+"""JSON escapes of the characters that could end a script or begin a comment in one."""
 
-NAMED = 3
-"""How many rows of a memory are named, those that it is nearest to."""
+MAX_LISTED = 3
+"""The most rows of a memory that a sentence lists, from the end where it is used."""
 
 
 class Shown(NamedTuple):
     """A model on a page.
 
     Attributes:
-        name: what it is called.
-        trace: its way through a string.
-        config: of the run that it is of.
+        name: its name.
+        trace: its trace of the string.
+        config: the configuration of its run.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Shown(NamedTuple):
 
 
 def page_of(models: Sequence[Shown]) -> str:
-    """A page in which models are stepped through side by side: HTML that needs no other file."""
+    """The self-contained HTML of a page that steps through models side by side."""
     folder = files(__package__)
     page, script, *styles = (
         (folder / name).read_text(encoding="utf-8")
@@ -68,17 +68,17 @@ def page_of(models: Sequence[Shown]) -> str:
         "script": script,
         "data": _json(models),
     }
-    # In one go, so that nothing that is put in is taken for a place to put something in.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], page)
+    # In a single pass, so that inserted text with such braces stays as it is.
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], page)
 
 
 def _hash(text: str) -> str:
-    """What a Content-Security-Policy calls a style or a script."""
+    """The hash of a style or a script for a Content-Security-Policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def _json(models: Sequence[Shown]) -> str:
-    """The data, as JSON that can stand in a script."""
+    """The data of the page, as JSON that is safe inside a script."""
     data = {
         "source": symbol_text(models[0].trace.source),
         "models": [_model(each) for each in models],
@@ -104,7 +104,7 @@ def _model(shown: Shown) -> dict[str, Any]:
 
 
 def _step(step: TraceStep, count: int) -> dict[str, Any]:
-    """A step; rows and reads are lists, since there may be many of them."""
+    """The data of a step; rows and reads are lists, to save space."""
     return {
         "input": symbol_text(step.input),
         "output": None if step.output is None else symbol_text(step.output),
@@ -112,7 +112,7 @@ def _step(step: TraceStep, count: int) -> dict[str, Any]:
         "scored": step.scored,
         "signals": [round(value, DIGITS) for value in step.signals.values()],
         "reads": [[*map(_part, parts)] for parts in step.reads.values()],
-        "held": [_held(step, name, blocks) for name, blocks in parts_of(step).items()],
+        "held": [_contents(step, name, blocks) for name, blocks in parts_of(step).items()],
         "words": step_words(step, count),
     }
 
@@ -121,10 +121,10 @@ def _part(part: ReadShare) -> list[Any]:
     return [symbol_text(part.symbol), part.step, round(part.weight, DIGITS)]
 
 
-def _held(step: TraceStep, name: str, blocks: Sequence[Block]) -> list[list[Any]]:
-    """What a part of a memory holds: symbol, step, strength, and what is read of it from each side.
+def _contents(step: TraceStep, name: str, blocks: Sequence[Block]) -> list[list[Any]]:
+    """The contents of a part: symbol, step, strength, and the shares read from both ends.
 
-    A cell has no symbol and no step; a 1 is added to the one at a head.
+    A cell has an empty symbol and step 0; that at a head has a further 1.
     """
     from_first, from_last = [0.0] * len(blocks), [0.0] * len(blocks)
     label = "" if len(step.contents) == 1 else f"{name} "
@@ -144,7 +144,7 @@ def _held(step: TraceStep, name: str, blocks: Sequence[Block]) -> list[list[Any]
 
 
 def _shares(blocks: Sequence[Block], parts: Sequence[ReadShare]) -> list[float]:
-    """How much of each row is read: of rows that were pushed at one step, the nearer ones first."""
+    """The share of each row in a read; rows that were pushed at one step are used up in order."""
     left = {part.step: part.weight for part in parts}
     shares = []
     for block in blocks:
@@ -155,7 +155,7 @@ def _shares(blocks: Sequence[Block], parts: Sequence[ReadShare]) -> list[float]:
 
 
 def step_words(step: TraceStep, count: int) -> str:
-    """A step of `count` in sentences: what is read, answered and done, and what is held then."""
+    """A step of `count` in sentences: input, output, operations, and contents afterwards."""
     sentences = [f"Step {step.step} of {count}", f"reads {symbol_text(step.input)}"]
     if step.output is not None:
         aside = "" if step.scored else ", which is not scored"
@@ -163,7 +163,7 @@ def step_words(step: TraceStep, count: int) -> str:
             f"answers {symbol_text(step.output)} with probability {step.probability:.2f}{aside}"
         )
     sentences += [
-        f"read {end}: {_named([(part.symbol, part.weight) for part in parts]) or 'nothing'}"
+        f"read {end}: {_listed([(part.symbol, part.weight) for part in parts]) or 'nothing'}"
         for end, parts in step.reads.items()
     ]
     if step.lines:
@@ -171,7 +171,7 @@ def step_words(step: TraceStep, count: int) -> str:
     else:
         signals = [f"{name} {strength:.2f}" for name, strength in step.signals.items()]
         sentences.insert(len(sentences) - len(step.reads), ", ".join(signals))
-        sentences += [f"{name}: {_held_in_words(step, name)}" for name in step.contents]
+        sentences += [f"{name}: {_contents_in_words(step, name)}" for name in step.contents]
     return ". ".join(each[0].upper() + each[1:] for each in sentences if each) + "."
 
 
@@ -180,17 +180,17 @@ def _action(step: TraceStep, name: str) -> str:
     return f"{name}: {best_action(step, name)}, {counted(len(step.lines[name].filled), 'cell')}"
 
 
-def _held_in_words(step: TraceStep, name: str) -> str:
-    """What a part of a memory holds, from the end where it is used."""
-    held = step.contents[name]
-    if not held:
+def _contents_in_words(step: TraceStep, name: str) -> str:
+    """The contents of a part, from the end where it is used."""
+    rows = step.contents[name]
+    if not rows:
         return "empty"
     from_top = order_of(step, name) == "bottom first"
-    nearest = held[::-1] if from_top else held
-    named = _named([(row.symbol, row.strength) for row in nearest[:NAMED]])
-    more = f", and {len(held) - NAMED} more" if len(held) > NAMED else ""
-    return f"from the {'top' if from_top else 'front'} {named}{more}"
+    nearest = (rows[::-1] if from_top else rows)[:MAX_LISTED]
+    listed = _listed([(row.symbol, row.strength) for row in nearest])
+    more = f", and {len(rows) - MAX_LISTED} more" if len(rows) > MAX_LISTED else ""
+    return f"from the {'top' if from_top else 'front'} {listed}{more}"
 
 
-def _named(shares: Sequence[tuple[str, float]]) -> str:
+def _listed(shares: Sequence[tuple[str, float]]) -> str:
     return ", ".join(f"{symbol_text(symbol)} {share:.2f}" for symbol, share in shares)
