@@ -15,7 +15,14 @@ from soft_models import SOFT
 from stacktrans.inference.trace import ReadShare, StoredRow, Trace, TraceStep
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.contents import Block
-from stacktrans.showing.plots import COLOURS, Placed, animate_trace, colours_of, fullest, panels_of
+from stacktrans.showing.plots import (
+    COLOURS,
+    PlacedBlock,
+    animate_trace,
+    colours_of,
+    fullest,
+    panels_of,
+)
 from stacktrans.showing.traces import HeatRow, heat_map, rows_of, shade
 
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}})
@@ -148,9 +155,9 @@ def test_blocks_are_as_high_as_their_strengths(tmp_path: Path) -> None:
     held = [StoredRow("a", 1, 0.25), StoredRow("b", 2, 0.5)]
     steps = [replace(step_of(1, "a", 1.0), contents={"stack": each}) for each in (held[:1], held)]
     assert panels_of(trace_of(*steps))["stack"] == [
-        Placed(Block(0.25, "a", 1), 0, 0.0),
-        Placed(Block(0.25, "a", 1), 1, 0.0),
-        Placed(Block(0.5, "b", 2), 1, 0.25),
+        PlacedBlock(Block(0.25, "a", 1), 0, 0.0),
+        PlacedBlock(Block(0.25, "a", 1), 1, 0.0),
+        PlacedBlock(Block(0.5, "b", 2), 1, 0.25),
     ]
 
 

@@ -1,15 +1,14 @@
-"""Weighted synchronous context-free grammars: sentences of an exact length, exact answers.
+"""Weighted synchronous context-free grammars, with sampling at an exact length and translation.
 
-Each alternative of a nonterminal has two right-hand sides whose nonterminals are linked
-by indices, so that a derivation yields a source and its target together (the inversion
-transduction grammars of grefenstette2015, section 4.2, are the case of interest).
+Each alternative of a nonterminal has two right-hand sides whose nonterminals are linked by
+indices, so that a derivation yields a source and its target together. The inversion transduction
+grammars of grefenstette2015, section 4.2, are a special case.
 
-Lengths, sampling and parsing share one normal form. It is Chomsky's, of the source side
-only: a derivation of it reads the source in binary steps, and its productions carry
-templates from which the target is put together, in whatever order they ask for. With
-neither empty nor unit productions, a source of n words has exactly 2n - 1 productions.
+Lengths, sampling and parsing share a Chomsky normal form of the source side. Its productions carry
+templates from which the target is composed, in any order of the phrases. Without empty and unit
+productions, a derivation of n source words has exactly 2n - 1 productions.
 
-Probabilities are kept as logarithms throughout, so that no length is out of reach.
+Probabilities are logarithms throughout, so that long sentences do not underflow.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,23 +34,23 @@ __all__ = ["Bracketing", "Grammar", "GrammarError"]
 class Grammar:
     """A weighted synchronous context-free grammar.
 
-    It is made as a task file's `parameters` write it down. An alternative has a `probability` (a
-    number, or a fraction such as "1/5"), a `source`, and a `target` that is the source if left out.
-    `NAME:index` is a nonterminal, linked by its index to the one on the other side; all else is a
-    word. `each: {k: [1, 33]}` stands for 33 equally likely alternatives, which share the
-    probability, with {k} replaced by 1 to 33.
+    The arguments are the `parameters` of a task file. An alternative has a `probability` (a number,
+    or a fraction such as "1/5"), a `source`, and a `target`, by default the source. `NAME:index`
+    is a nonterminal, linked by its index to the one on the other side; other strings are words.
+    `each: {k: [1, 33]}` abbreviates 33 equally likely alternatives, which share the probability,
+    with {k} replaced by 1 to 33.
 
     Args:
-        root: the nonterminal that derives sentences.
+        root: the start symbol.
         rules: the alternatives of each nonterminal.
 
     Attributes:
-        source_words: the source's terminal words, in order of first appearance.
-        target_words: the target's.
-        depths: derivations by their depth.
+        source_words: the terminals of sources, in the order of first appearance.
+        target_words: the terminals of targets.
+        depths: the derivations by depth.
 
     Raises:
-        GrammarError: the rules are not a grammar; the message says where and why.
+        GrammarError: the rules are not a valid grammar; the message names the nonterminal.
     """
 
     def __init__(self, root: object, rules: object) -> None:
@@ -65,34 +64,31 @@ class Grammar:
         self.depths = DepthTable(self._root, self._rules)
 
     def length_probabilities(self, longest: int) -> Floats:
-        """The probability that a derivation's source has n words, [longest + 1].
+        """[longest + 1] the probability that the source of a derivation has n words.
 
-        Their sum is less than 1 where some derivations never end. Raises `GrammarError` for
-        lengths that are too long.
+        The sum is less than 1 if derivations can be infinite. Raises `GrammarError` for lengths
+        beyond the limit.
         """
         return np.exp(self._inside.of_lengths(self._form.root, longest))
 
     def has_lengths(self, longest: int) -> Booleans:
-        """Whether some source has n words, however improbable, [longest + 1].
-
-        Raises `GrammarError` for lengths that are too long.
-        """
+        """[longest + 1] whether any source has n words; raises `GrammarError` beyond the limit."""
         return np.isfinite(self._inside.of_lengths(self._form.root, longest))
 
     def sample(self, generator: np.random.Generator, length: int) -> tuple[list[str], list[str]]:
-        """Source and target of a derivation drawn among those of one source length.
+        """Draw a derivation with a source of a given length; returns source and target.
 
-        Takes 2 * length - 1 numbers from the generator, whatever it draws.
+        Takes exactly 2 * length - 1 numbers from the generator.
 
         Raises:
-            GrammarError: no sentence's source has that length.
+            GrammarError: no source has this length.
         """
         if length < 1 or not self.has_lengths(length)[length]:
             raise GrammarError(f"no sentence of the grammar has {length} source words")
         return self._inside.draw(generator, length)
 
     def check_same_length(self) -> None:
-        """Raise `GrammarError` unless each alternative has as many words on both its sides."""
+        """Raise `GrammarError` unless both sides of each alternative have equally many words."""
         for name, alternatives in self._rules.items():
             for index, each in enumerate(alternatives):
                 words, others = len(each.source) - each.arity, len(each.target) - each.arity
@@ -101,22 +97,22 @@ class Grammar:
                     raise GrammarError.of(name, f"{message}; expected as many", index)
 
     def following(self, source: Iterable[str]) -> Iterator[frozenset[str]]:
-        """The words that can come after each beginning of a source, the empty one first."""
+        """The words that can follow each prefix of a source, from the empty prefix on."""
         return following(self._root, self._rules, source)
 
     def bracketing(self) -> Bracketing | None:
-        """The brackets that sources are made of, if the rules have the shape of such."""
+        """The bracket language of sources, if the rules have one of the known forms for it."""
         return bracketing(self._root, self._rules)
 
     def translate(self, source: Sequence[str]) -> list[str]:
-        """The target of a source; with several derivations, that of the most probable.
+        """The target of the most probable derivation of a source.
 
-        Among equally probable derivations, alternatives written earlier come first, then those
-        with shorter first constituents.
+        Among equally probable derivations, earlier alternatives are preferred, then shorter first
+        constituents.
 
         Raises:
-            GrammarError: no sentence has this source, and the message says where it fails; or it is
-                too long to be parsed.
+            GrammarError: no sentence has this source, with the first wrong word in the message; or
+                it is too long to parse.
         """
         if not source:
             raise GrammarError("the source is empty; expected at least one word")
@@ -126,13 +122,13 @@ class Grammar:
         return chart.best_target()
 
     def _failure(self, source: Sequence[str]) -> GrammarError:
-        """What is wrong with words that are not a sentence's source."""
-        begun = zip(self.following(source), source, strict=False)
-        for place, (possible, word) in enumerate(begun, start=1):
+        """The error for words that are not the source of a sentence."""
+        prefixes = zip(self.following(source), source, strict=False)
+        for number, (possible, word) in enumerate(prefixes, start=1):
             if word not in possible:
-                words = " ".join(abridged(source[:place]))
+                words = " ".join(abridged(source[:number]))
                 return GrammarError(
-                    f"word {place}, '{word}': no sentence of the grammar begins '{words}'"
+                    f"word {number}, '{word}': no sentence of the grammar begins '{words}'"
                 )
         whole = " ".join(abridged(source))
         return GrammarError(

@@ -1,4 +1,4 @@
-"""The normal form of a grammar, and over it probabilities of lengths, sampling, and parsing."""
+"""The normal form of a grammar; inside probabilities by length, sampling, and CYK parsing."""
 
 import math
 from array import array
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stacktrans.grammar.rules import (
-    MOST_PARTS,
+    MAX_PARTS,
     Alternative,
     GrammarError,
     Nonterminal,
@@ -24,12 +24,12 @@ from stacktrans.grammar.rules import (
 Floats = NDArray[np.float64]
 Booleans = NDArray[np.bool_]
 LONGEST_KEPT = 256
-"""Choices at longer spans are few in a derivation and large, so they are not kept."""
-MOST_CELLS, MOST_SUMS = 500_000, 1_000_000_000
-"""The most places that the table has, and the most sums that are made for it; both take seconds."""
+"""The longest span whose cumulative probabilities are cached; longer ones are rare and large."""
+MAX_CELLS, MAX_SUMS = 500_000, 1_000_000_000
+"""The most entries of the inside table, and the most terms of its sums; either takes seconds."""
 
-MOST_CHART_CELLS = 1 << 25
-"""The most places that a chart has, which is half a gigabyte."""
+MAX_CHART_CELLS = 1 << 25
+"""The most entries of a chart, which take half a gigabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Production:
     """A production of the normal form.
 
     Attributes:
-        log_probability: natural logarithm.
-        target: its target; None if it only continues a longer rule, whose target has it.
-        arity: how many phrases the target takes.
+        log_probability: the natural logarithm of its probability.
+        target: the template of its target; None if it continues a longer rule with a template.
+        arity: the number of phrases in the template.
     """
 
     log_probability: float
@@ -49,14 +49,14 @@ class Production:
 
 @dataclass(frozen=True, slots=True)
 class Lexical(Production):
-    """A production of one source word."""
+    """A production X -> word."""
 
     word: str
 
 
 @dataclass(frozen=True, slots=True)
 class Binary(Production):
-    """A production of two symbols."""
+    """A production X -> left right."""
 
     left: int
     right: int
@@ -65,23 +65,22 @@ class Binary(Production):
 class NormalForm:
     """The Chomsky normal form of a grammar's source side.
 
-    A symbol is a number. It derives a nonterminal of the grammar, a word inside a longer
-    rule, or the rest of a rule after its first parts; rules with the same end share the
-    symbols of their ends.
+    A symbol is a number. It stands for a nonterminal of the grammar, a word inside a longer rule,
+    or a suffix of a right-hand side; rules with the same suffix share its symbol.
 
     Attributes:
-        root: the symbol of the grammar's root.
-        lexical: each symbol's productions of a word.
-        binary: each symbol's productions of two symbols.
+        root: the start symbol.
+        lexical: the productions of a word of each symbol.
+        binary: the productions of two symbols of each symbol.
     """
 
     def __init__(self, root: str, rules: Rules) -> None:
         self.lexical: list[list[Lexical]] = []
         self.binary: list[list[Binary]] = []
-        # What is left of a rule from some place on: its first part, and the number of the rest.
-        self._ends: dict[tuple[Part, int], int] = {}
+        # Suffixes of right-hand sides: the first part, and the number of the rest.
+        self._suffixes: dict[tuple[Part, int], int] = {}
         self._symbols: dict[int, int] = {}
-        symbols = {name: self._new_symbol(self._end(Nonterminal(name))) for name in rules}
+        symbols = {name: self._new_symbol(self._suffix(Nonterminal(name))) for name in rules}
         for name, alternatives in _without_units(rules).items():
             for alternative in alternatives:
                 self._add(symbols[name], alternative)
@@ -90,15 +89,15 @@ class NormalForm:
     def __len__(self) -> int:
         return len(self._symbols)
 
-    def _end(self, part: Part, rest: int = -1) -> int:
-        """The number of the rest of a rule, which rules with the same end share."""
-        return self._ends.setdefault((part, rest), len(self._ends))
+    def _suffix(self, part: Part, rest: int = -1) -> int:
+        """The number of a suffix of right-hand sides."""
+        return self._suffixes.setdefault((part, rest), len(self._suffixes))
 
-    def _new_symbol(self, end: int) -> int:
-        self._symbols[end] = len(self._symbols)
+    def _new_symbol(self, suffix: int) -> int:
+        self._symbols[suffix] = len(self._symbols)
         self.lexical.append([])
         self.binary.append([])
-        return self._symbols[end]
+        return self._symbols[suffix]
 
     def _add(self, symbol: int, alternative: Alternative) -> None:
         parts = alternative.source
@@ -107,34 +106,34 @@ class NormalForm:
         log_probability = math.log(alternative.probability)
         target: Template | None = alternative.target
         arity = alternative.arity
-        ends = [-1]
+        suffixes = [-1]
         for part in reversed(parts):
-            ends.append(self._end(part, ends[-1]))
-        ends.reverse()
-        for place, first in enumerate(parts):
-            if place + 1 == len(parts):
-                # A single part is a word: nonterminals alone were unit productions.
+            suffixes.append(self._suffix(part, suffixes[-1]))
+        suffixes.reverse()
+        for index, first in enumerate(parts, start=1):
+            if index == len(parts):
+                # A single part is a word, since there are no unit productions.
                 self.lexical[symbol].append(Lexical(log_probability, target, arity, str(first)))
                 return
-            left, known = self._single(first), ends[place + 1] in self._symbols
-            right = self._symbols[ends[place + 1]] if known else self._new_symbol(ends[place + 1])
+            left, known = self._single(first), suffixes[index] in self._symbols
+            right = self._symbols[suffixes[index]] if known else self._new_symbol(suffixes[index])
             self.binary[symbol].append(Binary(log_probability, target, arity, left, right))
             if known:
                 return
-            # The rest is derived with certainty, and has no target of its own.
+            # The suffix has probability 1, and no template.
             symbol, log_probability, target, arity = right, 0.0, None, 0
 
     def _single(self, part: Part) -> int:
-        """The symbol that derives exactly this part."""
-        end = self._end(part)
-        if end not in self._symbols:
-            symbol = self._new_symbol(end)
+        """The symbol of a single part."""
+        suffix = self._suffix(part)
+        if suffix not in self._symbols:
+            symbol = self._new_symbol(suffix)
             self.lexical[symbol].append(Lexical(0.0, None, 0, str(part)))
-        return self._symbols[end]
+        return self._symbols[suffix]
 
 
 def _without_units(rules: Rules) -> dict[str, list[Alternative]]:
-    """The rules with each unit production replaced by what its nonterminal derives next."""
+    """The rules with each unit production replaced by the alternatives of its nonterminal."""
     replaced: dict[str, list[Alternative]] = {}
     size = 0
     for name in TopologicalSorter(unit_links(rules)).static_order():
@@ -144,7 +143,7 @@ def _without_units(rules: Rules) -> dict[str, list[Alternative]]:
             for inner in [None] if unit is None else replaced[unit]:
                 replaced[name].append(_composed(alternative, inner) if inner else alternative)
                 size += 1 + len(replaced[name][-1].target)
-                if size > MOST_PARTS:
+                if size > MAX_PARTS:
                     raise GrammarError.of(
                         name,
                         "unit productions that lead to one another stand for too many rules; "
@@ -154,19 +153,19 @@ def _without_units(rules: Rules) -> dict[str, list[Alternative]]:
 
 
 def _composed(unit: Alternative, inner: Alternative) -> Alternative:
-    """A unit production and the next one as one alternative."""
-    place = unit.target.index(0)
+    """The composition of a unit production with an alternative of its nonterminal."""
+    index = unit.target.index(0)
     return replace(
         inner,
         probability=unit.probability * inner.probability,
-        target=unit.target[:place] + inner.target + unit.target[place + 1 :],
+        target=unit.target[:index] + inner.target + unit.target[index + 1 :],
     )
 
 
 def target_of(derivation: Sequence[Production | Alternative]) -> list[str]:
-    """The target of a leftmost derivation: the rules in the order in which it uses them."""
+    """The target of a leftmost derivation, given by its rules in order."""
     phrases: list[list[str]] = []
-    # Backwards, a rule comes after all of its phrases, and the first is on top.
+    # In reverse order, a rule comes after all its phrases, the first of which is on top.
     for rule in reversed(derivation):
         if rule.target is None:
             continue
@@ -179,11 +178,10 @@ def target_of(derivation: Sequence[Production | Alternative]) -> list[str]:
 
 
 class InsideTable:
-    """Inside probabilities by symbol and source length, and draws by them.
+    """Inside probabilities by symbol and source length, and sampling from them.
 
-    The logarithm of the inside probability of symbol X at length n is, by X's binary
-    productions, the logarithm of the sum over productions X -> Y Z and splits k of
-    p(X -> Y Z) inside(Y, k) inside(Z, n - k), which is a convolution.
+    The inside probability of a symbol X at length n > 1 is the sum over productions X -> Y Z and
+    splits k of p(X -> Y Z) inside(Y, k) inside(Z, n - k), which is a convolution.
     """
 
     def __init__(self, form: NormalForm) -> None:
@@ -198,13 +196,13 @@ class InsideTable:
             for row in form.binary
         ]
         productions = sum(len(lefts) for _, lefts, _ in self._binary)
-        self._most = min(MOST_CELLS // len(form), math.isqrt(2 * MOST_SUMS // max(productions, 1)))
+        self._most = min(MAX_CELLS // len(form), math.isqrt(2 * MAX_SUMS // max(productions, 1)))
         # [symbols, longest + 1]; there are no empty sources.
         self._table: Floats = np.full((len(form), 1), -np.inf)
         self._kept: dict[tuple[int, int], array[float]] = {}
 
     def of_lengths(self, symbol: int, longest: int) -> Floats:
-        """A symbol's log inside probabilities, [longest + 1]; raises `GrammarError` if too long."""
+        """[longest + 1] log inside probabilities of a symbol; may raise `GrammarError`."""
         if longest > self._most:
             raise GrammarError(
                 f"sentences of {longest} words are too long to be drawn from this grammar; "
@@ -221,7 +219,7 @@ class InsideTable:
         return self._table[symbol, : longest + 1]
 
     def _log_weights(self, symbol: int, length: int) -> Floats:
-        """Log probability of each way to begin: [lexical], or [binary * (length - 1)]."""
+        """Log weight of each production and split: [lexical], or [binary * (length - 1)]."""
         if length == 1:
             return self._lexical[symbol]
         log_probabilities, lefts, rights = self._binary[symbol]
@@ -230,7 +228,7 @@ class InsideTable:
         return (log_probabilities + left + right).ravel()
 
     def _choices(self, symbol: int, length: int) -> "array[float]":
-        """Cumulative probabilities of `_log_weights`, given the symbol and the length."""
+        """Cumulative probabilities of `_log_weights`, normalized."""
         log_weights = self._log_weights(symbol, length)
         weights = np.exp(log_weights - self._table[symbol, length])
         cumulative = array("d", np.cumsum(weights).tobytes())
@@ -239,14 +237,14 @@ class InsideTable:
         return cumulative
 
     def draw(self, generator: np.random.Generator, length: int) -> tuple[list[str], list[str]]:
-        """Source and target of a derivation drawn among those of a possible source length."""
+        """Draw a derivation of a possible source length; returns source and target."""
         lexical, binary, kept = self._form.lexical, self._form.binary, self._kept
         derivation: list[Lexical | Binary] = []
         pending = [(self._form.root, length)]
         for uniform in generator.random(2 * length - 1).tolist():
             goal = pending.pop()
             cumulative = kept.get(goal) or self._choices(*goal)
-            # The sum may differ from 1 by rounding; scaled, the choice stays within it.
+            # Scaled by the sum, which may differ from 1 by rounding.
             choice = bisect_right(cumulative, uniform * cumulative[-1])
             symbol, span = goal
             if span == 1:
@@ -261,10 +259,10 @@ class InsideTable:
 
 
 class Chart:
-    """The best derivation of every part of a source (Cocke, Younger and Kasami's chart).
+    """The Viterbi chart of a source (Cocke, Younger and Kasami).
 
-    Scores are log probabilities of the most probable derivation, kept twice, so that all
-    spans of one length and all their splits are two slices:
+    Scores are log probabilities of the most probable derivation of a span. They are stored twice,
+    so that all spans of a length, with all their splits, are two slices:
 
         from_start[X, i, k]: X derives the k words from position i
         to_end[X, j, k]: X derives the k words before position j
@@ -272,15 +270,15 @@ class Chart:
     both [symbols, n + 1, n + 1] for n words.
 
     Raises:
-        GrammarError: there are too many words for so large a grammar.
+        GrammarError: the source is too long for a grammar of this size.
     """
 
     def __init__(self, form: NormalForm, words: Sequence[str]) -> None:
         self._form = form
         self._words = words
         shape = (len(form), len(words) + 1, len(words) + 1)
-        if math.prod(shape) > MOST_CHART_CELLS:
-            most = math.isqrt(MOST_CHART_CELLS // len(form)) - 1
+        if math.prod(shape) > MAX_CHART_CELLS:
+            most = math.isqrt(MAX_CHART_CELLS // len(form)) - 1
             raise GrammarError(
                 f"{len(words)} words are too many to parse with this grammar; expected at most "
                 f"{most}"
@@ -314,11 +312,11 @@ class Chart:
 
     @property
     def complete(self) -> bool:
-        """Whether the root derives all the words."""
+        """Whether the start symbol derives the source."""
         return bool(np.isfinite(self._from_start[self._form.root, 0, len(self._words)]))
 
     def best_target(self) -> list[str]:
-        """The target of the most probable derivation of all the words from the root."""
+        """The target of the most probable derivation of the source."""
         derivation: list[Lexical | Binary] = []
         pending = [(self._form.root, 0, len(self._words))]
         while pending:

@@ -1,4 +1,4 @@
-"""The rules of a grammar as data: reading and checking them, brackets, and which words follow."""
+"""The rules of a grammar: reading and checking them, bracket languages, and prefix parsing."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from stacktrans.common.errors import abridged, shown, unknown_name
 
 REFERENCE = re.compile(r"[^\s:{}]+:[0-9]+")
 PROBABILITY_TOLERANCE = 1e-9
-MOST_VALUES = 100_000
-"""The most values that a placeholder can stand for."""
-MOST_PARTS = 500_000
-"""The most words and nonterminals that there are on all sides of a grammar's rules."""
+MAX_VALUES = 100_000
+"""The most values of a placeholder."""
+MAX_PARTS = 500_000
+"""The most words and nonterminals on all right-hand sides of a grammar."""
 SHORT_NUMBER = re.compile(r"[-+\d._/\s]{,100}([eE][-+]?\d{,3}\s*)?")
-"""A number or fraction, as it may be written, that is converted at once."""
+"""A number or fraction that is short enough to convert."""
 
 
 class GrammarError(ValueError):
-    """A grammar is not well formed, or is asked for what it cannot derive.
+    """An invalid grammar, or a request for what a grammar cannot derive.
 
     Attributes:
-        location: keys and indices that lead to what is wrong in a task file's `parameters`.
+        location: keys and indices of the wrong value in a task file's `parameters`.
     """
 
     def __init__(self, message: str, *location: str | int) -> None:
@@ -37,7 +37,7 @@ class GrammarError(ValueError):
 
     @classmethod
     def of(cls, nonterminal: str, message: str, *index: int) -> GrammarError:
-        """What is wrong with a nonterminal, or with one of its alternatives."""
+        """An error of a nonterminal, or of one of its alternatives."""
         where = "".join(f", alternative {number + 1}" for number in index)
         message = f"nonterminal '{nonterminal}'{where}: {message}"
         return cls(message, "rules", nonterminal, *index)
@@ -51,15 +51,15 @@ class Nonterminal:
 
 
 Part = str | Nonterminal
-"""What stands on the source's right-hand side: a terminal word or a nonterminal."""
+"""An item of the right-hand side of a source: a terminal or a nonterminal."""
 
 Template = tuple[str | int, ...]
-"""A target's right-hand side: i stands for the i-th nonterminal of the source, from 0."""
+"""The right-hand side of a target: i refers to the i-th nonterminal of the source, from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One weighted pair of right-hand sides of a nonterminal."""
+    """A weighted pair of right-hand sides of a nonterminal."""
 
     probability: float
     source: tuple[Part, ...]
@@ -67,12 +67,12 @@ class Alternative:
 
     @property
     def arity(self) -> int:
-        """How many nonterminals each side has."""
+        """The number of nonterminals on each side."""
         return sum(isinstance(part, Nonterminal) for part in self.source)
 
     @property
     def unit(self) -> str | None:
-        """The nonterminal that is the whole of the source, if one is."""
+        """The nonterminal of a unit production; None for other alternatives."""
         first = self.source[0]
         return first.name if len(self.source) == 1 and isinstance(first, Nonterminal) else None
 
@@ -81,7 +81,7 @@ Rules = Mapping[str, Sequence[Alternative]]
 
 
 def read_rules(rules: object) -> dict[str, list[Alternative]]:
-    """The alternatives of each nonterminal, from a task file's `rules`; raises `GrammarError`."""
+    """Read the alternatives of each nonterminal of a task file; raises `GrammarError`."""
     if not isinstance(rules, Mapping) or not rules:
         raise GrammarError(
             f"rules: {shown(rules)}; expected nonterminals with their alternatives", "rules"
@@ -94,22 +94,22 @@ def read_rules(rules: object) -> dict[str, list[Alternative]]:
                 "rules",
             )
     read: dict[str, list[Alternative]] = {name: [] for name in rules}
-    names, room = set(rules), MOST_PARTS
+    names, room = set(rules), MAX_PARTS
     for name, listed in rules.items():
         if not isinstance(listed, list) or not listed:
             raise GrammarError.of(name, f"{shown(listed)}; expected a list of alternatives")
         for index, written in enumerate(listed):
             try:
-                found = _read_alternative(written, names, room)
+                alternatives = _read_alternative(written, names, room)
             except GrammarError as error:
                 raise GrammarError.of(name, str(error), index) from None
-            room -= sum(len(each.source) + len(each.target) for each in found)
-            read[name] += found
+            room -= sum(len(each.source) + len(each.target) for each in alternatives)
+            read[name] += alternatives
     return read
 
 
 def _read_alternative(written: object, names: set[str], room: int) -> list[Alternative]:
-    """The alternatives that one entry of a list stands for: several with `each`."""
+    """Read the alternatives of an entry of a list, which are several with `each`."""
     if not isinstance(written, Mapping):
         raise GrammarError(
             f"{shown(written)}; expected {{probability: ..., source: ..., target: ...}}"
@@ -123,7 +123,7 @@ def _read_alternative(written: object, names: set[str], room: int) -> list[Alter
     _check_words([*source, *target], names)
     name, values = _read_each(written.get("each"))
     if len(values) * (len(source) + len(target)) > room:
-        raise GrammarError(f"more than {MOST_PARTS} words and nonterminals so far; expected fewer")
+        raise GrammarError(f"more than {MAX_PARTS} words and nonterminals so far; expected fewer")
     _check_placeholders(name, source, target)
     return [
         Alternative(
@@ -154,7 +154,7 @@ def _read_side(side: str, written: object) -> list[str]:
 
 
 def _check_words(tokens: Sequence[str], names: set[str]) -> None:
-    """Refuse words that were meant to be nonterminals, such as S, S1 and S:x for S:1."""
+    """Raise `GrammarError` for words that look like nonterminals, such as S, S1 and S:x for S:1."""
     for token in tokens:
         if not re.fullmatch(REFERENCE, token):
             meant = {token, token.partition(":")[0], token.rstrip("0123456789")} & names
@@ -167,20 +167,20 @@ def _check_words(tokens: Sequence[str], names: set[str]) -> None:
 
 
 def _read_each(each: object) -> tuple[str | None, range]:
-    """A placeholder and its values; one value for none without `each`."""
+    """The placeholder of `each` and its values; None and a single value without one."""
     match each:
         case None:
             return None, range(1)
         case {**entries} if len(entries) == 1:
             ((name, bounds),) = entries.items()
             match bounds:
-                case [int(first), int(last)] if first <= last < first + MOST_VALUES and not (
+                case [int(first), int(last)] if first <= last < first + MAX_VALUES and not (
                     isinstance(first, bool) or isinstance(last, bool)
                 ):
                     return str(name), range(first, last + 1)
     raise GrammarError(
         f"each is {shown(each)}; expected one name and its values, as in {{k: [first, last]}}, "
-        f"at most {MOST_VALUES} of them"
+        f"at most {MAX_VALUES} of them"
     )
 
 
@@ -200,8 +200,8 @@ def _fill(tokens: Sequence[str], name: str | None, value: int) -> list[str]:
 def _linked(
     source: Sequence[str], target: Sequence[str], names: set[str]
 ) -> tuple[tuple[Part, ...], Template]:
-    """A source and a target whose indices have become positions among the nonterminals."""
-    positions = {token: place for place, token in enumerate(_references(source, names))}
+    """Both sides, with indices replaced by positions among the nonterminals of the source."""
+    positions = {token: index for index, token in enumerate(_references(source, names))}
     if positions.keys() != set(_references(target, names)):
         raise GrammarError(
             f"source {shown(' '.join(source))} and target {shown(' '.join(target))} do not link "
@@ -214,7 +214,7 @@ def _linked(
 
 
 def _references(tokens: Sequence[str], names: set[str]) -> list[str]:
-    """The tokens that are nonterminals; their indices have to differ."""
+    """The tokens that are nonterminals; raises `GrammarError` if two have the same index."""
     references = [token for token in tokens if re.fullmatch(REFERENCE, token)]
     indices: set[str] = set()
     for name, _, index in (reference.partition(":") for reference in references):
@@ -231,7 +231,7 @@ def _references(tokens: Sequence[str], names: set[str]) -> list[str]:
 def check_keys(
     what: str, settings: Mapping[str, object], required: Sequence[str], optional: Sequence[str] = ()
 ) -> None:
-    """Raise `GrammarError` if a key is unknown or missing."""
+    """Raise `GrammarError` for an unknown or missing key."""
     known = [*required, *optional]
     for key in settings:
         if key not in known:
@@ -242,7 +242,7 @@ def check_keys(
 
 
 def check_rules(root: str, rules: Rules) -> None:
-    """Raise `GrammarError` if the rules are not a grammar that derives something."""
+    """Raise `GrammarError` for wrong probabilities, unit cycles, or unproductive nonterminals."""
     if root not in rules:
         raise GrammarError(f"root: {unknown_name('nonterminal', root, rules)}", "root")
     for name, alternatives in rules.items():
@@ -270,7 +270,7 @@ def check_rules(root: str, rules: Rules) -> None:
 
 
 def _productive(rules: Rules) -> set[str]:
-    """The nonterminals from which some derivation ends, in time that grows with the rules."""
+    """The nonterminals with a finite derivation, in time linear in the size of the rules."""
     pending = [
         (name, [part.name for part in each.source if isinstance(part, Nonterminal)])
         for name, alternatives in rules.items()
@@ -291,7 +291,7 @@ def _productive(rules: Rules) -> set[str]:
 
 
 def unit_links(rules: Rules) -> dict[str, list[str]]:
-    """For each nonterminal, those that it can turn into whole."""
+    """For each nonterminal, those of its unit productions."""
     return {
         name: [each.unit for each in alternatives if each.unit is not None]
         for name, alternatives in rules.items()
@@ -299,11 +299,11 @@ def unit_links(rules: Rules) -> dict[str, list[str]]:
 
 
 class Bracketing(NamedTuple):
-    """A language of pairs of brackets, side by side and within one another.
+    """A Dyck language: pairs of brackets, concatenated and nested.
 
     Attributes:
         closing: the closing bracket of each opening one.
-        inner: whether pairs stand side by side within a pair, too; otherwise there is one at most.
+        inner: whether a pair may contain several pairs side by side, and not one at most.
     """
 
     closing: dict[str, str]
@@ -311,18 +311,18 @@ class Bracketing(NamedTuple):
 
 
 def bracketing(root: str, rules: Rules) -> Bracketing | None:
-    """The brackets that a grammar's source side derives.
+    """Recognize a grammar whose sources are a Dyck language.
 
-    These have rules like S -> S T | T S | T, or without one of the first two, and
-    T -> ( X ) | ( ) for each pair, where X is always S or always T. Others derive the same strings
-    and are not recognized.
+    The rules must have the form S -> S T | T S | T, perhaps without one of the first two, and
+    T -> ( X ) | ( ) for each pair, where X is always S or always T. Other grammars of the same
+    language are not recognized.
 
     Args:
-        root: the nonterminal that derives sentences.
+        root: the start symbol.
         rules: the alternatives of each nonterminal.
 
     Returns:
-        None if the rules have another shape.
+        The language; None if the rules have another form.
     """
     row, whole = {each.source for each in rules[root]}, Nonterminal(root)
     alone = [side[0] for side in row if len(side) == 1]
@@ -338,7 +338,7 @@ def bracketing(root: str, rules: Rules) -> Bracketing | None:
 def _pairs(
     sides: set[tuple[Part, ...]], whole: Nonterminal, pair: Nonterminal
 ) -> Bracketing | None:
-    """The brackets of pairs; None if these are none."""
+    """The language of the alternatives T -> ( X ) | ( ); None if they have another form."""
     closing = {side[0]: side[1] for side in sides if len(side) == 2}
     inside = {side[1] for side in sides if len(side) == 3}
     for inner in (whole, pair):
@@ -354,45 +354,45 @@ def _pairs(
 
 
 Item = tuple[str, tuple[Part, ...], int]
-"""A nonterminal that is being derived, the parts of it still to come, and where it began."""
+"""An Earley item: a nonterminal, the remaining parts of an alternative, and its start position."""
 
 
 def following(root: str, rules: Rules, words: Iterable[str]) -> Iterator[frozenset[str]]:
-    """The words that can follow each beginning of a string, none of them first.
+    """The words that can follow each prefix of a string, by Earley's algorithm.
 
     Args:
-        root: the nonterminal that derives sentences.
+        root: the start symbol.
         rules: the alternatives of each nonterminal, none of them empty.
-        words: the string, of which no more is read than what is told needs.
+        words: the string, which is read lazily.
 
     Yields:
-        One set more than there are words; empty after the first that can't stand where it does.
+        A set for each prefix, from the empty one on; empty sets after the first impossible word.
     """
     waiting: list[dict[str, set[Item]]] = []
     items: set[Item] = {(root, each.source, 0) for each in rules[root]}
-    coming = iter(words)
+    remaining = iter(words)
     while True:
         waiting.append(defaultdict(set))
         _close(items, rules, waiting)
         scanned = [item for item in items if item[1] and isinstance(item[1][0], str)]
         yield frozenset(part for _, (part, *_), _ in scanned if isinstance(part, str))
-        word = next(coming, None)
+        word = next(remaining, None)
         if word is None:
             return
         items = {(name, parts[1:], start) for name, parts, start in scanned if parts[0] == word}
 
 
 def _close(items: set[Item], rules: Rules, waiting: list[dict[str, set[Item]]]) -> None:
-    """Add what follows from the items that end at the last position."""
+    """Complete the items that end at the last position, by prediction and completion."""
     here = len(waiting) - 1
     pending = list(items)
     while pending:
         name, parts, start = pending.pop()
-        found: set[Item] = set()
-        if not parts:
-            found = {(other, rest[1:], begin) for other, rest, begin in waiting[start][name]}
-        elif isinstance(parts[0], Nonterminal):
+        added: set[Item] = set()
+        if not parts:  # completion
+            added = {(other, rest[1:], begin) for other, rest, begin in waiting[start][name]}
+        elif isinstance(parts[0], Nonterminal):  # prediction
             waiting[here][parts[0].name].add((name, parts, start))
-            found = {(parts[0].name, each.source, here) for each in rules[parts[0].name]}
-        pending += found - items
-        items |= found
+            added = {(parts[0].name, each.source, here) for each in rules[parts[0].name]}
+        pending += added - items
+        items |= added
