@@ -1,6 +1,6 @@
-"""Language modelling: the sentences of a text, of which each next symbol is said (joulin2015, 5.3).
+"""Language modelling: prediction of each next symbol of a text (joulin2015, section 5.3).
 
-A text is read from files; what the task knows of it is its vocabulary.
+The text is read from files; the task's parameters contain its vocabulary.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.errors import StacktransError, UsageError, check_parameter
 from stacktrans.common.reading import decode_line, read_content, split_words
 from stacktrans.tasks.alphabets import Alphabet, Ids, Role
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
@@ -17,22 +17,21 @@ from stacktrans.tasks.layout import ENDING, Layout, Pair
 from stacktrans.tasks.lines import read_numbered
 
 END = "</s>"
-"""The symbol that ends every sentence, and is said as any other."""
+"""The symbol that ends every sentence, and is predicted as any other."""
 UNITS = ("words", "characters")
 PARTS = ("train", "valid", "test")
 Symbols = list[str]
 
 
 class Vocabulary(Alphabet):
-    """The symbols that a model of a text knows; all others are one symbol, the unknown one.
+    """The alphabet of a text: the end of a sentence, the unknown symbol, and the known symbols.
 
-    The first is the end of a sentence, the second the unknown symbol. No symbol of a sentence is
-    its end, even if it is written like it.
+    A symbol of a sentence is never encoded as its end, even if it is spelled like it.
 
     Args:
-        symbols: the others, in the order of their ids.
-        unknown: how the unknown symbol is written.
-        words: whether they are words separated by spaces, or characters.
+        symbols: the known symbols, in the order of their ids.
+        unknown: the notation of the unknown symbol.
+        words: whether symbols are words separated by spaces, or characters.
     """
 
     def __init__(self, symbols: Sequence[str], unknown: str, *, words: bool) -> None:
@@ -43,7 +42,7 @@ class Vocabulary(Alphabet):
         return [ENDING, ("unknown",), *super().roles()[2:]]
 
     def encode(self, symbols: Sequence[str]) -> Ids:
-        """The ids of symbols, that of the unknown one for those that are not known."""
+        """Ids of symbols; that of the unknown symbol for those outside the vocabulary."""
         ids = [self._ids.get(symbol, self.unknown) or self.unknown for symbol in symbols]
         return np.array(ids, dtype=np.int64)
 
@@ -52,15 +51,15 @@ class Corpus(Task):
     """A text in three files, a sentence on each line.
 
     Args:
-        train: the file to train on, if there is anything to train.
-        valid: the file to stop and to choose by, if there is anything to train.
-        test: the file to test on, if there is anything to test.
-        unit: what the symbols are, "words" or "characters".
-        vocabulary: the most symbols that are known, the end of a sentence and the unknown one
-            included: the most frequent of the file to train on.
-        unknown: how the unknown symbol is written.
-        known: the others that are known, most frequent first, written as a sentence; nothing
-            for those that the file to train on will have.
+        train: the file to train on; needed for training only.
+        valid: the file to choose weights and to stop by; needed for training only.
+        test: the file to test on; needed for tests only.
+        unit: the unit of text, "words" or "characters".
+        vocabulary: the size of the vocabulary, with the end of a sentence and the unknown symbol;
+            the most frequent symbols of the training text are known.
+        unknown: the notation of the unknown symbol.
+        known: the known symbols, most frequent first, written as a sentence; empty before
+            training.
 
     Raises:
         ValueError: a parameter is wrong; the message says which.
@@ -80,16 +79,13 @@ class Corpus(Task):
     ) -> None:
         self.files = {"train": train, "valid": valid, "test": test}
         for part, file in self.files.items():
-            if not isinstance(file, str | None):
-                raise ValueError(f"{part} is {file!r}; expected the name of a file")
-        if unit not in UNITS:
-            raise ValueError(f"unit is {unit!r}; expected {' or '.join(UNITS)}")
-        if type(vocabulary) is not int or vocabulary < 3:
-            raise ValueError(f"vocabulary is {vocabulary!r}; expected a number of at least 3")
-        if not isinstance(unknown, str) or len(split_words(unknown)) != 1 or unknown == END:
-            raise ValueError(f"unknown is {unknown!r}; expected a word other than {END}")
-        if not isinstance(known, str):
-            raise ValueError(f"known is {known!r}; expected the known symbols as a sentence")
+            check_parameter(isinstance(file, str | None), part, file, "the name of a file")
+        check_parameter(unit in UNITS, "unit", unit, " or ".join(UNITS))
+        is_size = type(vocabulary) is int and vocabulary >= 3
+        check_parameter(is_size, "vocabulary", vocabulary, "a number of at least 3")
+        is_word = isinstance(unknown, str) and len(split_words(unknown)) == 1 and unknown != END
+        check_parameter(is_word, "unknown", unknown, f"a word other than {END}")
+        check_parameter(isinstance(known, str), "known", known, "the known symbols as a sentence")
         self.limit, self.known, words = vocabulary, known, unit == "words"
         symbols = split_words(known) if words else list(known)
         self.source = self.target = self.vocabulary = Vocabulary(symbols, unknown, words=words)
@@ -98,7 +94,7 @@ class Corpus(Task):
         self.layout = Layout.text(len(self.vocabulary), end=0)
 
     def file(self, part: str) -> str:
-        """The file of a part; raises `UsageError` if none is named."""
+        """The path of a part of the text; raises `UsageError` if none is given."""
         file = self.files[part]
         if file is None:
             raise UsageError(
@@ -113,17 +109,17 @@ class Corpus(Task):
         raise UsageError("a text is read from files; none of it is drawn")
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
-        raise NotASource("a sentence can go on in many ways")
+        raise NotASource("a sentence can continue in many ways")
 
 
 def find_texts(folder: Path) -> dict[str, str]:
-    """A text's three files: train.txt, or one that ends so, such as ptb.train.txt, and so on.
+    """The paths of the three parts of a text: train.txt, or such as ptb.train.txt, and so on.
 
-    Raises `UsageError` if a part is missing, or could be any of several files.
+    Raises `UsageError` if a part is missing or ambiguous.
     """
     if not folder.is_dir():
         raise UsageError(f"{folder}: expected a folder with train.txt, valid.txt and test.txt")
-    found = {}
+    paths = {}
     for part in PARTS:
         exact = folder / f"{part}.txt"
         files = [exact] if exact.is_file() else sorted(folder.glob(f"*.{part}.txt"))
@@ -134,14 +130,14 @@ def find_texts(folder: Path) -> dict[str, str]:
             raise UsageError(
                 f"{folder}: {names} could each be the text to {part}; name one {exact}"
             )
-        found[part] = str(files[0])
-    return found
+        paths[part] = str(files[0])
+    return paths
 
 
 def read_sentences(path: str | Path, alphabet: Alphabet) -> list[Symbols]:
-    """The symbols of each sentence of a file, without empty lines.
+    """The symbols of each sentence of a file; blank lines are skipped.
 
-    Raises `UsageError` if it can't be read, `StacktransError` if it holds something else.
+    Raises `UsageError` if it can't be read, `StacktransError` if it is no text.
     """
     lines = enumerate(read_content(path).split(b"\n"), start=1)
     texts = read_numbered(f"{path}:", lines, decode_line)
@@ -154,16 +150,16 @@ def read_sentences(path: str | Path, alphabet: Alphabet) -> list[Symbols]:
 def vocabulary_of(
     corpus: Corpus, sentences: Sequence[Symbols], kept: Sequence[str] = ()
 ) -> list[str]:
-    """The symbols that a model trained on some sentences is to know, those that are kept first."""
+    """The vocabulary of a training text: the symbols kept from another model, then the frequent."""
     counts = Counter(symbol for sentence in sentences for symbol in sentence)
-    always, vocabulary = corpus.vocabulary.symbols[:2], corpus.vocabulary
-    ordered = sorted(counts.keys() - set(always), key=lambda symbol: (-counts[symbol], symbol))
-    known = dict.fromkeys([*kept, *ordered[: corpus.limit - len(always)]])
-    return [each for each in known if each not in always and vocabulary.split(each) == [each]]
+    marks, split = corpus.vocabulary.symbols[:2], corpus.vocabulary.split
+    ordered = sorted(counts.keys() - set(marks), key=lambda symbol: (-counts[symbol], symbol))
+    known = dict.fromkeys([*kept, *ordered[: corpus.limit - len(marks)]])
+    return [symbol for symbol in known if symbol not in marks and split(symbol) == [symbol]]
 
 
 def encode_sentences(vocabulary: Vocabulary, sentences: Sequence[Symbols]) -> Ids:
-    """Sentences one after another, [N + 1], each ended; before the first there is an end, too."""
+    """[N + 1] the ids of sentences, each with its end, after an initial end."""
     end = vocabulary.symbols.index(END)
     parts = [np.append(vocabulary.encode(sentence), end) for sentence in sentences]
     return np.concatenate([[end], *parts])

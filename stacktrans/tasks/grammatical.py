@@ -1,7 +1,7 @@
-"""Tasks given by a synchronous grammar.
+"""Tasks of synchronous grammars.
 
-Two languages (grefenstette2015, section 4.2), a target symbol for each source symbol, or the
-next symbol of a language (hao2018, section 4).
+They are translation between two languages (grefenstette2015, section 4.2), synchronous mapping,
+and prediction of the next symbol of a language (hao2018, section 4).
 """
 
 import itertools
@@ -26,9 +26,8 @@ from stacktrans.tasks.base import (
 )
 from stacktrans.tasks.layout import Pair
 
-LONGEST_FOLLOWED = 1000
-"""Symbols of a sentence after which it is no longer told what can come next: the time that this
-takes grows with their square."""
+MAX_FOLLOWED = 1000
+"""The most symbols of a sentence whose possible successors are computed, in quadratic time."""
 
 
 def _alphabet(words: Sequence[str], characters: bool) -> Alphabet:
@@ -39,11 +38,11 @@ def _alphabet(words: Sequence[str], characters: bool) -> Alphabet:
 
 
 class Grammatical(Task):
-    """Source and target are the two sides of a derivation.
+    """A task whose sources and targets are the two sides of a derivation.
 
     Args:
-        characters: whether strings are written as characters side by side, not as words.
-        parameters: a grammar, as `Grammar` reads it.
+        characters: whether strings are written as characters, and not as words with spaces.
+        parameters: the arguments of `Grammar`.
     """
 
     def __init__(self, *, characters: bool = False, **parameters: Any) -> None:
@@ -89,7 +88,7 @@ class Grammatical(Task):
         except GrammarError as error:
             raise NoSuchLaw(str(error)) from error
         within = {length: count for length, count in counts.items() if length <= longest}
-        # As shares, since the counts may be more than any float holds.
+        # As shares, since the counts may exceed the range of floats.
         total = max(sum(within.values()), 1)
         return np.array([within.get(length, 0) / total for length in range(longest + 1)])
 
@@ -102,7 +101,7 @@ class Grammatical(Task):
 
 
 class SameLengthGrammar(Grammatical):
-    """Each rule has as many words on both sides, so that targets are as long as their sources."""
+    """A synchronous task of a grammar whose rules have equally many words on both sides."""
 
     same_length = True
 
@@ -112,14 +111,14 @@ class SameLengthGrammar(Grammatical):
 
 
 class NextSymbol(Grammatical):
-    """Each symbol of a sentence from those before it; only some of them can be known.
+    """Prediction of each symbol of a sentence from those before it.
 
-    A source is a sentence without its last symbol, and its target the sentence without its
-    first. Lengths are those of sentences.
+    A source is a sentence without its last symbol, and its target the sentence without its first.
+    Lengths are those of sentences.
 
     Args:
-        predict: the symbols that are scored where they come next.
-        parameters: a grammar, of which only the source side is used.
+        predict: the symbols that are scored.
+        parameters: the arguments of `Grammar`, of which only the source side is used.
     """
 
     same_length = True
@@ -144,7 +143,7 @@ class NextSymbol(Grammatical):
     def sample(
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
-        # Of a sentence of one symbol there is nothing to read.
+        # The source of a sentence of one symbol would be empty.
         if lengths.longest < 2:
             raise NoSuchLength(f"no length in {lengths} is more than 1")
         longer = lengths._replace(shortest=max(lengths.shortest, 2))
@@ -153,20 +152,20 @@ class NextSymbol(Grammatical):
     def scored(self, source: Iterable[str]) -> Iterator[bool]:
         words, read = itertools.tee(source)
         possible = self.grammar.following(words)
-        before, begun = next(possible), True
-        for word, after in zip(itertools.islice(read, LONGEST_FOLLOWED), possible, strict=False):
-            begun = begun and word in before
-            yield not begun or len(after & self.predict) == 1
+        before, is_prefix = next(possible), True
+        for word, after in zip(itertools.islice(read, MAX_FOLLOWED), possible, strict=False):
+            is_prefix = is_prefix and word in before
+            yield not is_prefix or len(after & self.predict) == 1
             before = after
         yield from (True for _ in read)
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
-        """At each place the symbol that is scored and can come next, if only one is."""
+        """At each position the only scored symbol that can come next; None if several can."""
         self.source.encode(source)
         possible = list(self.grammar.following(source))
-        for place, (before, word) in enumerate(zip(possible, source, strict=False), start=1):
+        for length, (before, word) in enumerate(zip(possible, source, strict=False), start=1):
             if word not in before:
-                begun = self.source.join(source[:place])
-                raise NotASource(f"no sentence of the grammar begins with '{begun}'")
+                prefix = self.source.join(source[:length])
+                raise NotASource(f"no sentence of the grammar begins with '{prefix}'")
         known = [sorted(after & self.predict) for after in possible[1:]]
         return [symbols[0] if len(symbols) == 1 else None for symbols in known]

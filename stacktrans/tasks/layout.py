@@ -1,9 +1,10 @@
-"""Layouts: how pairs of strings become what a model reads, and its outputs an answer."""
+"""Layouts: encoding of pairs of strings as sequences of ids, and decoding of outputs."""
 
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
+from itertools import islice
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
@@ -11,31 +12,31 @@ import numpy as np
 from stacktrans.common.ragged import Ragged
 from stacktrans.tasks.alphabets import Alphabet, Ids, Mask, Role
 
-SEQUENCES_IN_A_ROW = 200
-"""How many sequences of a stream are measured one after another (joulin2015, section 5)."""
+CONSECUTIVE = 200
+"""The number of consecutive sequences of a stream that are measured (joulin2015, section 5)."""
 LONGEST_PRODUCT = 100_000
-"""The most symbols of an answer as long as a product of counts, unless its source is that long."""
+"""The limit on answers that are as long as a product of counts, unless the source is longer."""
 ENDING: Role = ("end",)
 BEGIN, SEPARATOR, SOURCE, BLANK, TARGET = "begin", "separator", "source", "blank", "target"
-"""The sections of the input ids of a layout."""
+"""The sections of a layout's input ids."""
 LayoutKind = Literal["pairs", "synchronous", "stream", "text"]
-"""What a model reads and outputs: a target after its source, or in a buffer; a symbol for each
-symbol; the next symbol of a stream of sequences, or of a text."""
+"""The kind of outputs: a target after its source, or in a buffer; a symbol for each input symbol;
+the next symbol of a stream of sequences, or of a text."""
 
 
 Example = tuple[Ids, Ids, Mask]
-"""What is read, the outputs that are right, and which of them are scored: [T] each."""
+"""Inputs, target outputs, and the mask of scored ones: [T] each."""
 
 
 class Pair(NamedTuple):
-    """A source and its target, as indices into the task's source and target symbols.
+    """A source and its target, as ids of the task's source and target alphabets.
 
     Attributes:
-        source: [k].
-        target: [l].
-        scored: [l] which symbols of the target are scored; None for all.
-        size: the length that the task counts; None for that of the source.
-        written: what stands in the task's columns in a file; None if it comes from none.
+        source: [k] ids.
+        target: [l] ids.
+        scored: [l] mask of the scored symbols of the target; None for all.
+        size: its length as the task defines it; None for that of the source.
+        written: its fields in a file; None if it comes from none.
         known: whether a model can read it; if not, `OUT_OF_VOCABULARY` stands for the symbols that
             the task's alphabets lack, no answer is computed, and it counts as wrong.
     """
@@ -49,7 +50,7 @@ class Pair(NamedTuple):
 
     @property
     def length(self) -> int:
-        """The length by which ranges of lengths choose."""
+        """The length that ranges of lengths refer to."""
         return len(self.source) if self.size is None else self.size
 
 
@@ -58,10 +59,10 @@ class Batch:
     """B examples, padded on the right to T steps.
 
     Attributes:
-        inputs: [B, T] ids of what the model reads.
-        targets: [B, T] the outputs that are right; 0 where nothing is scored.
+        inputs: [B, T] input ids.
+        targets: [B, T] target output ids; 0 at positions that are not scored.
         mask: [B, T] True at the scored positions.
-        lengths: [B] steps of each before the padding.
+        lengths: [B] number of steps without padding.
     """
 
     inputs: Ids
@@ -71,27 +72,27 @@ class Batch:
 
     @classmethod
     def of(cls, examples: Sequence[Example]) -> Self:
-        """Examples side by side."""
+        """A batch of examples."""
         inputs, targets, mask = (Ragged.of(rows).padded() for rows in zip(*examples, strict=True))
-        return cls(inputs, targets * mask, mask, [len(read) for read, _, _ in examples])
+        return cls(inputs, targets * mask, mask, [len(ids) for ids, _, _ in examples])
 
 
 class OutputBound(NamedTuple):
-    """A bound on the outputs for a source of k symbols: `each` * k + `further`."""
+    """A bound on the number of outputs for a source of k symbols: `each` * k + `further`."""
 
     each: int
     further: int
 
     def of(self, length: Any) -> Any:
-        """The steps for a source of so many symbols, or for several."""
+        """The bound for a source length, or for an array of them; at least 1."""
         return np.maximum(1, self.each * length + self.further)
 
     @classmethod
     def for_pairs(cls, lengths: Ids) -> "OutputBound":
-        """The fewest that suffice for pairs with sources and targets of some lengths, [n, 2].
+        """The tightest bound for source and target lengths, [n, 2], on average.
 
-        Of bounds that are as close, the one that grows faster with the source is chosen, since
-        longer sources are to come.
+        Of equally tight bounds, the one that grows faster with the source is chosen, since it has
+        to hold for longer sources, too.
         """
         sources, needed = lengths[:, 0], lengths[:, 1] + 1
         steepest = int((-(-needed // np.maximum(sources, 1))).max())
@@ -99,16 +100,12 @@ class OutputBound(NamedTuple):
         def bound(each: int) -> OutputBound:
             return cls(each, max(0, int((needed - each * sources).max())))
 
-        def steps(bound: OutputBound) -> int:
-            return int((bound.each * sources + bound.further).sum())
+        def total(each: int) -> int:
+            return int((each * sources + bound(each).further).sum())
 
-        # In `each` the steps are convex, so that they fall until they are fewest and rise then.
-        rises = bisect(
-            range(2, steepest + 1),
-            False,
-            key=lambda each: steps(bound(each)) > steps(bound(each - 1)),
-        )
-        return bound(1 + rises)
+        # The total is convex in `each`: it falls to the minimum, and rises from there on.
+        slopes = range(2, steepest + 1)
+        return bound(1 + bisect(slopes, False, key=lambda each: total(each) > total(each - 1)))
 
 
 NO_PADDING = OutputBound(1, 0)
@@ -116,26 +113,26 @@ NO_PADDING = OutputBound(1, 0)
 
 @dataclass(frozen=True)
 class Layout:
-    """How pairs become what a model reads, and its outputs an answer.
+    """The encoding of pairs as inputs and outputs of a model.
 
-    Either the outputs follow the source, each being read as the next input (`feeds_back`), or they
-    are synchronous: the n-th belongs to the n-th symbol read.
+    Either the outputs follow the source, and each is the next input (`feeds_back`), or they are
+    synchronous: the n-th output belongs to the n-th input.
 
     Attributes:
-        kind: which strategies are for it.
+        kind: the kind of outputs, by which strategies are chosen.
         inputs: number of input ids.
         outputs: number of output ids; the first are the target symbols.
-        before: ids read before a source.
-        after: ids read after it.
+        before: input ids before a source.
+        after: input ids after a source.
         first_source: the input id of source symbol 0.
         first_target: the input id of output 0; None if outputs are synchronous.
         end: the output that ends an answer and is not part of it; None if there is none.
-        last: the target symbol that every answer ends with; None if there is none.
-        blank: the input id that fills sources up; None if they are not.
-        padding: how far sources are filled up with it.
+        last: the last symbol of every answer; None if it varies.
+        blank: the input id that sources are padded with; None without padding.
+        padding: the length to which sources are padded.
         backwards: whether sources are read, and targets output, from the last symbol to the first.
-        consecutive: whether pairs follow one another in one sequence without boundaries.
-        bound: gives a bound on the training targets and their ends, which limits answers.
+        consecutive: whether pairs follow one another in a sequence without boundaries.
+        bound: computes the bound on training targets with their ends, by which answers are limited.
     """
 
     kind: LayoutKind
@@ -165,8 +162,8 @@ class Layout:
     ) -> Self:
         """`<s> a1 .. ak ||| b1 .. bl </s>` (grefenstette2015, section 4.1).
 
-        Source and target symbols have ids, and so embeddings, of their own. The model reads all
-        but `</s>` and is scored on b1 .. bl and `</s>`. Backwards it is
+        Source and target symbols have separate ids, and so embeddings. The model reads all but
+        `</s>` and is scored on b1 .. bl and `</s>`. Backwards, the sequence is
         `<s> ak .. a1 ||| bl .. b1 </s>`.
 
         Args:
@@ -197,10 +194,10 @@ class Layout:
     def padded(
         cls, sources: int, targets: int, padding: OutputBound, backwards: bool = False
     ) -> Self:
-        """Both sides filled up: `a1 .. ak` with blanks, `b1 .. bl` with `</s>`.
+        """Padded sides: `a1 .. ak` with blanks, `b1 .. bl` with `</s>`.
 
-        What hao2018 writes as w #^|w|, for targets of any length. The model is scored on b1 .. bl
-        and the first `</s>`.
+        This generalizes w #^|w| of hao2018 to targets of any length. The model is scored on
+        b1 .. bl and the first `</s>`.
         """
         return cls(
             "pairs",
@@ -214,19 +211,19 @@ class Layout:
 
     @classmethod
     def stream(cls, symbols: int, follow: int | None = None, last: int | None = None) -> Self:
-        """Sequences one after another, without boundaries (joulin2015, section 4).
+        """Consecutive sequences without boundaries (joulin2015, section 4).
 
-        A sequence is a source, the prompt, and a target, which is what can be known of it. The
-        model reads all of a stream and predicts the next symbol; scored are those of targets and,
-        if it is known, the first symbol of the sequence that follows.
+        A sequence is a source, the prompt, and a target, its predictable part. The model reads the
+        whole stream and predicts the next symbol. It is scored on the targets and, if that is
+        predictable, on the first symbol of the following sequence.
 
-        An answer ends before the symbol that the next sequence begins with; or after a symbol that
-        marks its end; or, if neither is known, when it is one symbol shorter than the prompt.
+        An answer ends before the first symbol of the next sequence; or after a symbol that marks
+        its end; or, without either, when it is one symbol shorter than the prompt.
 
         Args:
-            symbols: number of symbols, of sources and targets alike.
-            follow: the symbol that every sequence begins with; None if it can't be known.
-            last: the symbol that every target ends with; None if there is none.
+            symbols: number of symbols in the common alphabet of sources and targets.
+            follow: the first symbol of every sequence; None if it varies.
+            last: the last symbol of every target; None if it varies.
         """
         return cls(
             "stream", symbols, symbols, first_target=0, end=follow, last=last, consecutive=True
@@ -234,7 +231,7 @@ class Layout:
 
     @classmethod
     def text(cls, symbols: int, end: int) -> Self:
-        """The sentences of a text, one after another; `end` ends each and so comes before each."""
+        """Consecutive sentences of a text; `end` follows each of them, and precedes the first."""
         return cls(
             "text", symbols, symbols, before=(end,), first_target=0, end=end, consecutive=True
         )
@@ -246,12 +243,12 @@ class Layout:
 
     @property
     def ends_answers(self) -> bool:
-        """Whether a model can end an answer; otherwise its source's length does."""
+        """Whether the model ends answers; otherwise the length of the source determines theirs."""
         return self.end is not None or self.last is not None
 
     @property
     def sections(self) -> list[tuple[str, int]]:
-        """What the input ids stand for, in their order: `BEGIN`, ... and how many ids."""
+        """The sections of the input ids in order, with their numbers of ids."""
         if self.first_source:
             sources = (self.first_target or self.inputs) - self.first_source
             targets = self.inputs - self.first_source - sources
@@ -261,52 +258,51 @@ class Layout:
         return [(SOURCE, self.inputs)]
 
     def roles(self, source: Alphabet, target: Alphabet) -> tuple[list[Role], list[Role]]:
-        """What each input id and each output id stands for, with these alphabets."""
-        read: list[Role] = []
+        """The role of each input id and of each output id, with these alphabets."""
+        inputs: list[Role] = []
         for section, _ in self.sections:
             alphabet = {SOURCE: source, TARGET: target}.get(section)
-            own = alphabet.roles() if alphabet else [(section,)]
-            read += [(section, *role) for role in own] if alphabet and self.first_source else own
+            if alphabet is None:
+                inputs.append((section,))
+            else:  # alphabets that share a section have no prefix
+                prefix = (section,) if self.first_source else ()
+                inputs += [(*prefix, *role) for role in alphabet.roles()]
         outputs = target.roles()
-        return read, [*outputs, ENDING] if len(outputs) < self.outputs else outputs
+        return inputs, [*outputs, ENDING] if len(outputs) < self.outputs else outputs
 
     def in_reading_order(self, symbols: Ids) -> Ids:
-        """A string in the order in which it is read and output; or, of that, the string."""
+        """Turn a string into reading order, or back: reversed if `backwards`."""
         return symbols[::-1] if self.backwards else symbols
 
     def prompt(self, source: Ids) -> Ids:
-        """What is read before the first output that is not synchronous, or for all that are."""
+        """The inputs before the first output, or all inputs if outputs are synchronous."""
         return self.prompts(Ragged.of([source]))[0]
 
     def prompts(self, sources: Ragged) -> Ragged:
         """The prompt of each source."""
         ids = sources.reversed() if self.backwards else sources
         if not self.feeds_back:
-            if self.blank is None:
-                return ids
-            return ids.padded_to(
-                np.maximum(ids.lengths, self.padding.of(ids.lengths)), 0, self.blank
-            )
+            lengths = np.maximum(ids.lengths, self.padding.of(ids.lengths))
+            return ids if self.blank is None else ids.padded_to(lengths, 0, self.blank)
         first, after = len(self.before), len(self.after)
         shifted = Ragged(ids.values + self.first_source, ids.starts)
-        found = shifted.padded_to(ids.lengths + first + after, first)
-        for place, symbol in enumerate(self.before):
-            found.values[found.starts[:-1] + place] = symbol
-        for place, symbol in enumerate(self.after, -after):
-            found.values[found.starts[1:] + place] = symbol
-        return found
+        prompts = shifted.padded_to(ids.lengths + first + after, first)
+        for offset, symbol in enumerate(self.before):
+            prompts.values[prompts.starts[:-1] + offset] = symbol
+        for offset, symbol in enumerate(self.after, -after):
+            prompts.values[prompts.starts[1:] + offset] = symbol
+        return prompts
 
     def limit(self, lengths: Any, most: int | None = None) -> Any:
-        """The most symbols of an answer to a source of some length, or to each of several.
+        """The limit on symbols of an answer, for a source length or an array of them.
 
-        That is `most`, unless it is None; but as a stream without a mark for the end of an answer
-        never ends one, it is no more than a symbol less than the prompt there. Otherwise it is
-        twice the bound on training targets, and 20 more; of streams as many as can be counted by
-        products of counts, but not without end.
+        It is `most` unless that is None; by default it is twice the bound on training targets plus
+        20, and for streams enough for products of counts. Where the model does not end answers, it
+        is at most one symbol less than the prompt.
         """
         if self.consecutive and not self.ends_answers:
-            usual = np.maximum(0, lengths - 1)
-            return usual if most is None else np.minimum(usual, most)
+            default = np.maximum(0, lengths - 1)
+            return default if most is None else np.minimum(default, most)
         if most is not None:
             return np.full(np.shape(lengths), most)
         if self.kind == "text":
@@ -316,11 +312,11 @@ class Layout:
         return 2 * (self.bound().of(lengths) - 1) + 20
 
     def decode(self, outputs: Ragged, limits: Ids | None = None) -> tuple[Ragged, Mask]:
-        """The answers in all outputs to n sources, and which of them were ended by the model.
+        """The answers in the outputs for n sources, and [n] whether the model ended them.
 
         Args:
-            outputs: of each source; an output that ends an answer included.
-            limits: [n] the most symbols of each; None for any number.
+            outputs: the outputs for each source, with the one that ends the answer.
+            limits: [n] the most symbols of each answer; None without limits.
         """
         lengths = outputs.lengths
         kept = lengths if limits is None else np.minimum(lengths, limits)
@@ -328,51 +324,49 @@ class Layout:
         if self.last is not None:
             ended = (kept == lengths) & (outputs.last(-1) == self.last)
         if self.end is not None:
-            rows, places = outputs.indices_of(outputs.values == self.end)
+            rows, positions = outputs.indices_of(outputs.values == self.end)
             first = lengths.copy()
-            np.minimum.at(first, rows, places)
+            np.minimum.at(first, rows, positions)
             kept, ended = np.minimum(kept, first), ended | (first < lengths)
         answers = outputs.truncate(kept)
         return answers.reversed() if self.backwards else answers, ended
 
     def steps(self, pair: Pair) -> int:
-        """How many symbols the model reads of a pair."""
+        """The number of inputs of a pair."""
         source, target = len(pair.source), len(pair.target)
         if self.feeds_back:
             return len(self.before) + source + len(self.after) + target
         return source if self.end is None else max(self.padding.of(source), source, target + 1)
 
     def example(self, pairs: Sequence[Pair], everything: bool = False) -> Example:
-        """Inputs, targets and which of them are scored, of pairs in one sequence: [T] each.
+        """Encode a sequence of pairs.
 
         Args:
-            pairs: one, unless they are consecutive.
-            everything: whether all symbols of a stream are scored, and not only what can be known.
+            pairs: a single pair, or consecutive ones.
+            everything: whether all symbols of a stream are scored, and not only predictable ones.
         """
         return self.examples([pairs], everything)[0]
 
     def examples(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> list[Example]:
-        """The `example` of each row of pairs."""
+        """Encode several sequences of pairs, each as `example` does."""
         pairs = [pair for row in rows for pair in row]
         if self.feeds_back:
             prompts = self.prompts(Ragged.of([pair.source for pair in pairs]))
-            each = iter([_followed(self, *both) for both in zip(pairs, prompts, strict=True)])
+            encoded = map(partial(_target_after_prompt, self), pairs, prompts)
         else:
-            each = iter([_synchronous(self, pair) for pair in pairs])
-        return [
-            _one_after_another(self, row, [next(each) for _ in row], everything) for row in rows
-        ]
+            encoded = map(partial(_synchronous, self), pairs)
+        return [_in_a_row(self, row, [*islice(encoded, len(row))], everything) for row in rows]
 
     def batch(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
-        """Lay examples out side by side, each as `example` makes it of a row of pairs."""
+        """Encode several sequences of pairs as a batch."""
         return Batch.of(self.examples(rows, everything))
 
 
-def _one_after_another(
+def _in_a_row(
     layout: Layout, pairs: Sequence[Pair], examples: Sequence[Example], everything: bool
 ) -> Example:
-    """The example of a sequence, of those of its pairs."""
-    if not pairs:  # as at the end of a stream that is shorter than those beside it
+    """The example of a sequence of pairs, given those of the pairs."""
+    if not pairs:  # at the end of a stream that is shorter than others in the batch
         return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
     inputs, targets, scored = map(np.concatenate, zip(*examples, strict=True))
     if layout.consecutive:
@@ -383,11 +377,11 @@ def _one_after_another(
     return inputs, targets, scored
 
 
-def _followed(layout: Layout, pair: Pair, prompt: Ids) -> Example:
-    """The example of a pair whose target follows its source."""
+def _target_after_prompt(layout: Layout, pair: Pair, prompt: Ids) -> Example:
+    """The example of a pair whose target follows its prompt."""
     assert layout.first_target is not None
     target = layout.in_reading_order(pair.target)
-    # In the place of a symbol that is not in the alphabet any other will do.
+    # Any symbol can be the input for one outside the alphabet.
     inputs = np.concatenate([prompt, np.maximum(target, 0) + layout.first_target])
     targets = np.concatenate([prompt[1:], target, [0 if layout.end is None else layout.end]])
     scored = np.arange(len(inputs)) >= len(prompt) - 1
@@ -396,34 +390,33 @@ def _followed(layout: Layout, pair: Pair, prompt: Ids) -> Example:
 
 
 def _synchronous(layout: Layout, pair: Pair) -> Example:
-    """The example of a pair with an output for each input."""
+    """The example of a pair with synchronous outputs."""
     steps = layout.steps(pair)
-    inputs = _filled(layout.in_reading_order(pair.source), layout.blank, steps)
-    targets = _filled(layout.in_reading_order(pair.target), layout.end, steps)
+    inputs = _padded(layout.in_reading_order(pair.source), layout.blank, steps)
+    targets = _padded(layout.in_reading_order(pair.target), layout.end, steps)
     scored = np.arange(steps) <= len(pair.target)
     return inputs, targets, scored if pair.scored is None else pair.scored
 
 
-def _filled(ids: Ids, filler: int | None, length: int) -> Ids:
-    """Ids filled up to a length; as they are without a filler."""
+def _padded(ids: Ids, filler: int | None, length: int) -> Ids:
+    """Ids padded to a length; unchanged without a filler."""
     if filler is None or len(ids) >= length:
         return ids
     return np.concatenate([ids, np.full(length - len(ids), filler)])
 
 
 def measured_sequences(layout: Layout, pairs: Sequence[Pair]) -> list[list[int]]:
-    """Which pairs, by their indices, are measured in one sequence: each alone.
+    """The indices of pairs in each sequence that is measured.
 
-    Consecutive ones of one length are together, in their order, up to `SEQUENCES_IN_A_ROW`.
+    That is each pair alone; in a stream, up to `CONSECUTIVE` pairs of equal length.
     """
     if not layout.consecutive:
         return [[index] for index in range(len(pairs))]
     by_length: dict[int, list[int]] = {}
     for index, pair in enumerate(pairs):
         by_length.setdefault(pair.length, []).append(index)
-    size = SEQUENCES_IN_A_ROW
     return [
-        same[start : start + size]
-        for same in by_length.values()
-        for start in range(0, len(same), size)
+        indices[start : start + CONSECUTIVE]
+        for indices in by_length.values()
+        for start in range(0, len(indices), CONSECUTIVE)
     ]

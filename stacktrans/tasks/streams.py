@@ -1,7 +1,7 @@
-"""Streams of sequences one after another (joulin2015, section 4).
+"""Tasks of streams of sequences (joulin2015, section 4).
 
-A sequence is a prompt and an answer, which is what can be known of it: given the prompt, every
-symbol of the answer is certain.
+A sequence is a prompt and an answer, its predictable part: given the prompt, every symbol of the
+answer is certain.
 """
 
 import math
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.common.errors import shown
+from stacktrans.common.errors import check_parameter, shown
 from stacktrans.common.reading import LONGEST
 from stacktrans.tasks.alphabets import DIGITS, Alphabet, Ids, meaningless_symbols
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, NotASource, Task, draw_lengths
@@ -20,18 +20,18 @@ from stacktrans.tasks.layout import Layout, Pair
 
 _BLOCK = re.compile(r"(\S)(?:\^(?:([a-z0-9]+)|\(([a-z0-9+]+)\)))?")
 LONGEST_RUN = 100
-"""The longest that a run is written, in characters."""
+"""The most characters of the notation of a run."""
 
 _PROBLEM = re.compile(r"(0|1[01]*)\+(0|1[01]*)=")
 
 
 class SymbolRun(NamedTuple):
-    """A run of one symbol.
+    """A run of a symbol in a pattern.
 
     Attributes:
         symbol: a single character.
-        terms: what its length is the sum of: each a product of numbers and counts.
-        introduces: the count that is met here for the first time; None if there is none.
+        terms: the terms of its length, each a product of numbers and counts.
+        introduces: the count that occurs here for the first time; None if there is none.
     """
 
     symbol: str
@@ -39,7 +39,7 @@ class SymbolRun(NamedTuple):
     introduces: str | None
 
     def times(self, counts: Mapping[str, int]) -> int:
-        """How long the run is."""
+        """The length of the run."""
         return sum(
             math.prod(counts[factor] if isinstance(factor, str) else factor for factor in term)
             for term in self.terms
@@ -47,13 +47,13 @@ class SymbolRun(NamedTuple):
 
 
 def blocks_of(pattern: str) -> list[SymbolRun]:
-    """The runs of a pattern.
+    """Parse the runs of a pattern; raises `ValueError`.
 
-    Each is a symbol, or one with how often it comes: `a^n`, `a^2n`, `a^(n+m)`, `a^nm`. A count
-    that is met for the first time stands alone. Raises `ValueError` that says what is wrong.
+    A run is a symbol, perhaps with a length: `a^n`, `a^2n`, `a^(n+m)`, `a^nm`. A count stands alone
+    where it occurs for the first time.
     """
-    if not isinstance(pattern, str) or not pattern.split():
-        raise ValueError(f"pattern is {shown(pattern)}; expected one like 'a^n b^n'")
+    is_text = isinstance(pattern, str) and bool(pattern.split())
+    check_parameter(is_text, "pattern", pattern, "one like 'a^n b^n'")
     blocks: list[SymbolRun] = []
     known: set[str] = set()
     for written in pattern.split():
@@ -68,18 +68,18 @@ def blocks_of(pattern: str) -> list[SymbolRun]:
 
 
 def _block(pattern: str, written: str, known: set[str]) -> SymbolRun:
-    found = _BLOCK.fullmatch(written)
-    if not found or len(written) > LONGEST_RUN:
+    match = _BLOCK.fullmatch(written)
+    if not match or len(written) > LONGEST_RUN:
         raise ValueError(
             f"pattern {shown(pattern)}: can't read {shown(written)}; expected one like 'a^n' "
             f"of at most {LONGEST_RUN} characters"
         )
-    symbol, alone, together = found.groups()
+    symbol, product, total = match.groups()
     terms = tuple(
         tuple(
             int(factor) if factor.isdigit() else factor for factor in re.findall(r"\d+|[a-z]", term)
         )
-        for term in (alone or together or "1").split("+")
+        for term in (product or total or "1").split("+")
     )
     if any(factor == 0 for term in terms for factor in term):
         raise ValueError(f"pattern '{pattern}': '{written}' has 0 as a number; expected 1 or more")
@@ -93,7 +93,7 @@ def _block(pattern: str, written: str, known: set[str]) -> SymbolRun:
 
 
 class StreamTask(Task):
-    """Sequences by a number n, which is what their lengths are.
+    """A task of sequences that are generated from a size n, which counts as their length.
 
     Attributes:
         smallest: the least n.
@@ -103,11 +103,11 @@ class StreamTask(Task):
 
     @abstractmethod
     def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
-        """The prompt and the answer of a sequence with a given n."""
+        """Draw the prompt and the answer of a sequence of size n."""
 
     @abstractmethod
     def size_of(self, prompt: Sequence[str]) -> int:
-        """The n of a prompt; its length if it is not the prompt of any sequence."""
+        """The size n of a prompt; for other strings, their length."""
 
     def pair(self, source: Ids, target: Ids) -> Pair:
         return Pair(source, target, size=self.size_of(self.source.decode(source)))
@@ -127,13 +127,12 @@ class StreamTask(Task):
 class Counting(StreamTask):
     """aaab -> bbccc, for the pattern a^n b^n c^n.
 
-    A prompt goes on to the first symbol after the last run that a count is met in for the first
-    time: from there on all is certain. So is what follows the answer, since the next sequence
-    begins with the first symbol. Counts are 1 or more, and the length is their sum.
+    A prompt ends with the first symbol after the last run that introduces a count: from there on
+    everything is certain, and so is the first symbol of the next sequence. Counts are at least 1,
+    and the size is their sum.
 
     Args:
-        pattern: runs of symbols and how often each comes, such as a^n b^m c^(2n+m); see
-            `blocks_of`.
+        pattern: runs of symbols with their lengths, such as a^n b^m c^(2n+m); see `blocks_of`.
     """
 
     def __init__(self, pattern: str) -> None:
@@ -143,9 +142,9 @@ class Counting(StreamTask):
         last = max(index for index, block in enumerate(self.blocks) if block.introduces)
         if last + 1 == len(self.blocks):
             raise ValueError(f"pattern '{pattern}': nothing of it can be known beforehand")
-        self._before, self._turn = self.blocks[: last + 1], self.blocks[last + 1].symbol
+        self._before, self._turning_symbol = self.blocks[: last + 1], self.blocks[last + 1].symbol
         runs = [f"({re.escape(block.symbol)}+)" for block in self._before]
-        self._runs = re.compile("".join(runs) + re.escape(self._turn))
+        self._runs = re.compile("".join(runs) + re.escape(self._turning_symbol))
         self._pattern = pattern
         self.smallest = len(self._counts)
         self.layout = Layout.stream(len(self.source), follow=0)
@@ -154,11 +153,11 @@ class Counting(StreamTask):
         cuts = generator.choice(size - 1, size=len(self._counts) - 1, replace=False) + 1
         counts = np.diff([0, *sorted(cuts.tolist()), size]).tolist()
         symbols = self._written(dict(zip(self._counts, counts, strict=True)))
-        known = symbols.index(self._turn) + 1
+        known = symbols.index(self._turning_symbol) + 1
         return symbols[:known], symbols[known:]
 
     def _written(self, counts: Mapping[str, int]) -> list[str]:
-        """A sequence with given counts; raises `NoSuchLength` if it is too long for any model."""
+        """The sequence of some counts; raises `NoSuchLength` if it is too long for any model."""
         times = [block.times(counts) for block in self.blocks]
         if sum(times) > LONGEST:
             raise NoSuchLength(
@@ -177,8 +176,8 @@ class Counting(StreamTask):
             raise NotASource(str(error)) from error
         if not counts or list(source) != symbols[: len(source)]:
             raise NotASource(
-                f"expected the beginning of {self._pattern}, as far as its first {self._turn} "
-                "or further"
+                f"expected the beginning of {self._pattern}, as far as its first "
+                f"{self._turning_symbol} or further"
             )
         return [*symbols[len(source) :]]
 
@@ -187,7 +186,7 @@ class Counting(StreamTask):
         return sum(counts.values()) if counts else len(prompt)
 
     def _counted(self, symbols: Sequence[str]) -> dict[str, int] | None:
-        """The counts of a sequence that goes as far as they are known; None if it does not."""
+        """The counts of a prompt, or of a longer prefix of a sequence; None for other strings."""
         runs = self._runs.match("".join(symbols))
         named = zip(self._before, runs.groups() if runs else (), strict=False)
         return {block.introduces: len(run) for block, run in named if block.introduces} or None
@@ -197,8 +196,8 @@ class Memorization(StreamTask):
     """1223= -> 3221: a string, and then its reverse
 
     Args:
-        symbols: how many symbols strings are made of: digits but for 0 and letters as long as
-            these suffice, or else words s1, s2, ... separated by spaces, as = is then, too.
+        symbols: how many symbols strings are made of: digits except 0 and letters if these
+            suffice, or else words s1, s2, ...; then = is separated by spaces, too.
     """
 
     def __init__(self, symbols: int = 2) -> None:
@@ -224,7 +223,7 @@ class Memorization(StreamTask):
 class Addition(StreamTask):
     """101+1= -> 011. : the sum of two binary numbers, its last digit first, and a full stop
 
-    The first digit of a number is 1, and 0 has none: it is written 0. Their lengths sum up to n.
+    Numbers have no leading zeros. The size n is the sum of their lengths, where 0 has length 0.
     """
 
     def __init__(self) -> None:
@@ -240,11 +239,11 @@ class Addition(StreamTask):
         return [*f"{first:b}+{second:b}="], _sum(first, second)
 
     def _numbers(self, source: Sequence[str]) -> Sequence[str]:
-        """The digits of both; raises `NotASource` if these are not two numbers."""
-        found = _PROBLEM.fullmatch("".join(source))
-        if not found:
+        """The digits of both summands; raises `NotASource` for other strings."""
+        match = _PROBLEM.fullmatch("".join(source))
+        if not match:
             raise NotASource("expected two binary numbers like 101+1=, without zeros before them")
-        return found.groups()
+        return match.groups()
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
