@@ -243,7 +243,11 @@ def without_unfit_settings(model: Settings, requested: Sequence[Settings]) -> Se
 
 
 def _recipes_below(requested: Settings, of_task: Sequence[SettingsLayer]) -> list[SettingsLayer]:
-    """The layers of the recipe, which lie below the requested ones."""
+    """The layers of the recipe, below the requested ones.
+
+    They are its settings in general, for the tasks of a paper, and for this task, each followed by
+    those for its memory, controller or generator alone.
+    """
     name, known = str(requested.get("recipe", DEFAULT_RECIPE)), packaged.recipe_names()
     if name not in (*known, *strategies()):
         raise UsageError(unknown_name("recipe", name, [AUTO, *known, *strategies()]))
@@ -253,42 +257,32 @@ def _recipes_below(requested: Settings, of_task: Sequence[SettingsLayer]) -> lis
     paper = validated(TaskFile, merge_layers(of_task), of_task).paper
     if strategy := strategies().get(name):
         name, paper = DEFAULT_RECIPE, strategy.paper
-    return recipe_layers(name, paper, requested["model"], of_task)
-
-
-def recipe_layers(
-    recipe: str, paper: str, model: Settings, of_task: Sequence[SettingsLayer]
-) -> list[SettingsLayer]:
-    """The layers of a recipe: in general, for the tasks of a paper, and for one task.
-
-    Args:
-        recipe: its name, which exists.
-        paper: of the task, or none.
-        model: requested settings, among them the memory.
-        of_task: layers of the task, with its changes to the recipe.
-    """
     folder = packaged.recipes()
-    files = dict.fromkeys([folder / f"{recipe}.yaml", folder / paper / f"{recipe}.yaml"])
+    files = dict.fromkeys([folder / f"{name}.yaml", folder / paper / f"{name}.yaml"])
     layers = [read_layer(path) for path in files if path.is_file()]
-    layers += [layer.section("recipes", recipe) for layer in of_task]
-    names = {
-        "by_memory": MEMORIES.canonical(part_name(model["memory"])),
+    layers += [layer.section("recipes", name) for layer in of_task]
+    parts = {
+        "by_memory": MEMORIES.canonical(part_name(memory)),
         "by_generator": str(merge_layers(of_task).get("generator")),
     }
-    usual = merge_layers(_selected(layers, names))
-    chosen = merged_settings(usual, {"model": model})["model"]
-    return _selected(layers, names | {"by_controller": part_name(chosen["controller"])})
+    usual = merge_layers(_with_special_cases(layers, parts))
+    model = merged_settings(usual, {"model": requested["model"]})["model"]
+    parts["by_controller"] = part_name(model["controller"])
+    return _with_special_cases(layers, parts)
 
 
-def _selected(layers: Sequence[SettingsLayer], names: Mapping[str, str]) -> list[SettingsLayer]:
-    """The layers of a recipe, each followed by its settings for the named parts alone."""
-    return check_sections(part for layer in layers for part in _with_special_cases(layer, names))
+def _with_special_cases(
+    layers: Sequence[SettingsLayer], parts: Mapping[str, str]
+) -> list[SettingsLayer]:
+    """The layers of a recipe, each followed by its special cases for some parts, which may nest.
 
-
-def _with_special_cases(layer: SettingsLayer, names: Mapping[str, str]) -> Iterator[SettingsLayer]:
-    """A layer without its special cases, and then those for the named parts, which may nest."""
-    yield layer.without(*packaged.SPECIAL_CASES)
-    for key, name in names.items():
-        special = layer.section(key, name)
-        if special.settings:
-            yield from _with_special_cases(special, names)
+    Args:
+        layers: with sections of special cases, such as `by_memory`.
+        parts: names by these sections, such as that of the memory.
+    """
+    expanded: list[SettingsLayer] = []
+    for layer in layers:
+        special = [layer.section(section, name) for section, name in parts.items()]
+        expanded.append(layer.without(*packaged.SPECIAL_CASES))
+        expanded += _with_special_cases([case for case in special if case.settings], parts)
+    return check_sections(expanded)
