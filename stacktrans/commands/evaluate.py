@@ -6,19 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stacktrans.commands import completion
-from stacktrans.commands.options import (
-    BeamOption,
-    DepthOption,
-    DeviceOption,
-    FileOption,
-    HardOption,
-    JsonOption,
-    SeedOption,
-    WorkersOption,
-    load_model,
-    parse_lengths,
-)
+from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_data, print_json, print_out, print_text
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.files import check_file_path
@@ -46,19 +34,19 @@ def eval(
     lengths: Annotated[list[str] | None, typer.Option(metavar="A:B")] = None,
     count: int | None = None,
     each: bool = False,
-    depth: DepthOption = None,
-    data: FileOption = None,
-    predictions: FileOption = None,
+    depth: options.Depth = None,
+    data: options.File = None,
+    predictions: options.File = None,
     errors: Annotated[int | None, typer.Option(metavar="N")] = None,
-    beam: BeamOption = None,
+    beam: options.Beam = None,
     without: Annotated[list[str] | None, typer.Option(metavar="PART")] = None,
-    text: FileOption = None,
-    seed: SeedOption = 1,
-    plot: FileOption = None,
-    hard: HardOption = False,
-    device: DeviceOption = "auto",
-    workers: WorkersOption = 1,
-    as_json: JsonOption = False,
+    text: options.File = None,
+    seed: options.Seed = 1,
+    plot: options.File = None,
+    hard: options.Hard = False,
+    device: options.Device = "auto",
+    workers: options.Workers = 1,
+    as_json: options.Json = False,
     as_csv: Annotated[bool, typer.Option("--csv")] = False,
     as_latex: Annotated[bool, typer.Option("--latex")] = False,
 ) -> None:
@@ -119,7 +107,7 @@ def eval(
     from stacktrans.showing.plots import check_plot, plot_accuracy
 
     check_positive(**{"--count": count, "--depth": depth, "--errors": errors, "--beam": beam})
-    bounds = [parse_lengths(range_) for range_ in lengths or []]
+    bounds = [options.parse_lengths(range_) for range_ in lengths or []]
     forms = {"--json": as_json, "--csv": as_csv, "--latex": as_latex}
     _check_exclusive(forms)
     _check_exclusive({"--predictions -": predictions == STDOUT, **forms})
@@ -136,11 +124,10 @@ def eval(
         check_file_path(predictions)
         if data and predictions.exists() and data.exists() and predictions.samefile(data):
             raise UsageError(f"--predictions {predictions}: would replace --data")
-    loaded = [
-        named_model
-        for name in checkpoints
-        for named_model in _with_ablations(name, load_model(name, device, hard, workers), without)
-    ]
+    loaded: list[tuple[str, Checkpoint]] = []
+    for name in checkpoints:
+        model = options.load_model(name, device, hard, workers)
+        loaded += _with_ablations(name, model, without or [])
     if text or any(model.config.task.lengths is None for _, model in loaded):
         strings = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
         answers = {"--predictions": predictions, "--errors": errors, "--beam": beam}
@@ -170,15 +157,12 @@ def eval(
 
 
 def _with_ablations(
-    name: str, model: "Checkpoint", parts: Sequence[str] | None
+    name: str, model: "Checkpoint", parts: Sequence[str]
 ) -> "list[tuple[str, Checkpoint]]":
     """A model and its ablations, with their names."""
     from stacktrans.model.ablation import ablate
 
-    return [
-        (name, model),
-        *((f"{name} without {part}", ablate(model, part)) for part in parts or ()),
-    ]
+    return [(name, model), *((f"{name} without {part}", ablate(model, part)) for part in parts)]
 
 
 def _check_exclusive(given: dict[str, Any]) -> None:

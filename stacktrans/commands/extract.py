@@ -5,15 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stacktrans.commands.options import (
-    CheckpointArgument,
-    FileOption,
-    JsonOption,
-    WorkersOption,
-    load_model,
-    parse_lengths,
-    parse_seconds,
-)
+from stacktrans.commands import options
 from stacktrans.commands.terminal import print_json, print_out
 from stacktrans.common.errors import check_positive
 from stacktrans.common.files import check_directory_path, check_file_path, write_atomically
@@ -27,10 +19,10 @@ if TYPE_CHECKING:
 
 
 def extract(
-    checkpoint: CheckpointArgument,
+    checkpoint: options.CheckpointName,
     out: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
-    dot: FileOption = None,
-    svg: FileOption = None,
+    dot: options.File = None,
+    svg: options.File = None,
     strings: Annotated[
         int | None, typer.Option(metavar="N", rich_help_panel="How far they agree")
     ] = None,
@@ -38,8 +30,8 @@ def extract(
         str, typer.Option(metavar="A:B", rich_help_panel="How far they agree")
     ] = "1:1000",
     time_limit: Annotated[str, typer.Option(metavar="TIME")] = "60s",
-    workers: WorkersOption = 1,
-    as_json: JsonOption = False,
+    workers: options.Workers = 1,
+    as_json: options.Json = False,
 ) -> None:
     """Extract the machine that a model is when its signals are made 0 or 1.
 
@@ -80,8 +72,11 @@ def extract(
         check_directory_path(out)
     if strings is not None:
         check_positive(**{"--strings": strings})
-    range_, seconds = parse_lengths(lengths), parse_seconds(time_limit, "--time-limit")
-    loaded = load_model(checkpoint, "auto", hard=True, workers=workers)
+    range_, seconds = (
+        options.parse_lengths(lengths),
+        options.parse_seconds(time_limit, "--time-limit"),
+    )
+    loaded = options.load_model(checkpoint, "auto", hard=True, workers=workers)
     if strings:
         check_lengths(loaded, range_)
     log = (lambda _: None) if as_json else print_message

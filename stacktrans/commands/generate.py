@@ -5,22 +5,21 @@ from typing import Annotated, Literal
 
 import typer
 
-from stacktrans.commands import completion
-from stacktrans.commands.options import TASK, DepthOption, LengthsOption, SeedOption, parse_lengths
+from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_data
 from stacktrans.common.errors import UsageError, check_positive
 
 
 def generate(
-    task: Annotated[str, TASK],
+    task: Annotated[str, options.TASK],
     count: int = 10,
-    lengths: LengthsOption = None,
-    depth: DepthOption = None,
+    lengths: options.LengthRange = None,
+    depth: options.Depth = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", autocompletion=completion.settings_of_a_task),
     ] = None,
-    seed: SeedOption = 1,
+    seed: options.Seed = 1,
     format: Literal["tsv", "jsonl"] | None = None,
     out: Path | None = None,
 ) -> None:
@@ -54,7 +53,7 @@ def generate(
     form = format or pair_format_of(out or Path())
     config = load_task(task, set_ or [], seed)
     made = config.make()
-    given = [parse_lengths(lengths)] if lengths else []
+    given = [options.parse_lengths(lengths)] if lengths else []
     ((bounds, law),) = ranges(config, made, given, [config.ranges.train], depth)
     lines = (format_pair(made, pair, form) for pair in draw_pairs(made, bounds, count, seed, law))
     if out:

@@ -12,19 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stacktrans.commands import completion
-from stacktrans.commands.options import (
-    CheckpointArgument,
-    DeviceOption,
-    FileOption,
-    HardOption,
-    JsonOption,
-    LengthsOption,
-    SeedOption,
-    load_model,
-    parse_lengths,
-    parse_numbers,
-)
+from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import output_width, print_json, print_out
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.files import check_file_path, write_atomically
@@ -46,23 +34,23 @@ QUIT = {b"q", b"Q"}
 
 
 def inspect(
-    checkpoint: CheckpointArgument,
+    checkpoint: options.CheckpointName,
     string: Annotated[str | None, typer.Argument(metavar="[STRING]")] = None,
-    seed: SeedOption = 1,
-    lengths: LengthsOption = None,
+    seed: options.Seed = 1,
+    lengths: options.LengthRange = None,
     heatmap: bool = False,
     contents: bool = False,
     stepping: Annotated[bool, typer.Option("--step")] = False,
-    plot: FileOption = None,
-    animate: FileOption = None,
+    plot: options.File = None,
+    animate: options.File = None,
     page: Annotated[Path | None, typer.Option("--html", metavar="FILE")] = None,
     beside: Annotated[
         str | None, typer.Option(metavar="CHECKPOINT", autocompletion=completion.checkpoints)
     ] = None,
     stacks: Annotated[str | None, typer.Option(metavar="N,...")] = None,
-    hard: HardOption = False,
-    device: DeviceOption = "auto",
-    as_json: JsonOption = False,
+    hard: options.Hard = False,
+    device: options.Device = "auto",
+    as_json: options.Json = False,
 ) -> None:
     """Show what a model does with its memory, step by step.
 
@@ -111,9 +99,9 @@ def inspect(
         check_file_path(page, *SUFFIXES)
     elif beside is not None:
         raise UsageError("--beside needs --html")
-    numbers = None if stacks is None else parse_numbers(stacks)
-    bounds = parse_lengths(lengths) if lengths else None
-    loaded = load_model(checkpoint, device, hard)
+    numbers = None if stacks is None else options.parse_numbers(stacks)
+    bounds = options.parse_lengths(lengths) if lengths else None
+    loaded = options.load_model(checkpoint, device, hard)
     source = _sample(loaded, seed, bounds) if string is None else loaded.task.source.split(string)
     steps = trace(loaded, source, bool(contents or stepping or plot or animate or page))
     steps = of_stacks(steps, numbers) if numbers else steps
@@ -124,7 +112,7 @@ def inspect(
     if page:
         models = [Shown(checkpoint, steps, loaded.config)]
         if beside is not None:
-            other = load_model(beside, device, hard)
+            other = options.load_model(beside, device, hard)
             models.append(Shown(beside, _other_trace(beside, other, steps), other.config))
         write_atomically(page, page_of(models))
     if as_json:

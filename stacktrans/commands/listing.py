@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.cells import cell_len, set_cell_size
 
-from stacktrans.commands import completion
-from stacktrans.commands.options import JsonOption
+from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import output_width, print_data, print_json
 from stacktrans.common.errors import StacktransError, UsageError, unknown_name
 from stacktrans.common.messages import print_message
@@ -44,7 +43,7 @@ def list(
             autocompletion=completion.names(lambda: KINDS),
         ),
     ] = None,
-    as_json: JsonOption = False,
+    as_json: options.Json = False,
 ) -> None:
     """List tasks, memories, trained models, settings and more, and what each means.
 

@@ -23,13 +23,13 @@ TASK = typer.Option(
     "of your own.",
     autocompletion=completion.tasks,
 )
-DepthOption = Annotated[
+Depth = Annotated[
     int | None,
     typer.Option(
         help="For a task with a grammar: derivations of at most this depth, all equally likely."
     ),
 ]
-CheckpointArgument = Annotated[
+CheckpointName = Annotated[
     str,
     typer.Argument(
         metavar="CHECKPOINT",
@@ -37,8 +37,8 @@ CheckpointArgument = Annotated[
         autocompletion=completion.checkpoints,
     ),
 ]
-DeviceOption = Annotated[str, typer.Option(help="The device: auto, cpu, cuda, cuda:1, ...")]
-HardOption = Annotated[
+Device = Annotated[str, typer.Option(help="The device: auto, cpu, cuda, cuda:1, ...")]
+Hard = Annotated[
     bool,
     typer.Option(
         "--hard",
@@ -46,21 +46,19 @@ HardOption = Annotated[
         "action.",
     ),
 ]
-BeamOption = Annotated[
+Beam = Annotated[
     int | None,
     typer.Option(
         metavar="K",
         help="Search for the most probable answers with a beam of K hypotheses. Default: greedy.",
     ),
 ]
-WorkersOption = Annotated[
-    int, typer.Option(metavar="N", help="The number of processor cores to use.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-SeedOption = Annotated[int, typer.Option(min=0)]
-FileOption = Annotated[Path | None, typer.Option(metavar="FILE")]
-TimeOption = Annotated[str | None, typer.Option(metavar="TIME")]
-LengthsOption = Annotated[str | None, typer.Option(metavar="A:B")]
+Workers = Annotated[int, typer.Option(metavar="N", help="The number of processor cores to use.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Seed = Annotated[int, typer.Option(min=0)]
+File = Annotated[Path | None, typer.Option(metavar="FILE")]
+Time = Annotated[str | None, typer.Option(metavar="TIME")]
+LengthRange = Annotated[str | None, typer.Option(metavar="A:B")]
 
 _SECTION = re.compile(r"^(?:Args|Attributes):\n((?: .*\n|\n)+)", re.MULTILINE)
 _ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {5}.*)*)", re.MULTILINE)

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from stacktrans.commands import completion
-from stacktrans.commands.options import DeviceOption, JsonOption
+from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_json, print_out, progress_console
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import print_message
@@ -24,8 +23,8 @@ def sweep(
     out: Path | None = None,
     dry_run: bool = False,
     plot: bool = False,
-    device: DeviceOption = "auto",
-    as_json: JsonOption = False,
+    device: options.Device = "auto",
+    as_json: options.Json = False,
 ) -> None:
     """Train the runs of a sweep file, and compare them with published figures.
 

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from stacktrans.commands import completion
-from stacktrans.commands.options import (
-    TASK,
-    DeviceOption,
-    FileOption,
-    JsonOption,
-    TimeOption,
-    parse_seconds,
-)
+from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_json, print_out, print_text, progress_console
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import print_message
@@ -37,7 +29,7 @@ OF_RACES = {"recipe", "strategies", "budget", "workers", "out", "as_json", "dry_
 
 def train(
     ctx: typer.Context,
-    task: Annotated[str | None, TASK] = None,
+    task: Annotated[str | None, options.TASK] = None,
     memory: Annotated[
         str | None,
         typer.Option(
@@ -61,15 +53,15 @@ def train(
     strategies: Annotated[
         str | None, typer.Option(metavar="NAME,...", autocompletion=completion.strategies)
     ] = None,
-    budget: TimeOption = None,
+    budget: options.Time = None,
     from_: Annotated[
         str | None,
         typer.Option("--from", metavar="CHECKPOINT", autocompletion=completion.checkpoints),
     ] = None,
     text: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
-    data: FileOption = None,
-    dev: FileOption = None,
-    test: FileOption = None,
+    data: options.File = None,
+    dev: options.File = None,
+    test: options.File = None,
     columns: Annotated[str | None, typer.Option(metavar="NAME,...")] = None,
     symbols: str | None = None,
     separator: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
@@ -82,14 +74,14 @@ def train(
     seed: Annotated[int | None, typer.Option(min=0)] = None,
     workers: int | None = None,
     max_steps: int | None = None,
-    time_limit: TimeOption = None,
+    time_limit: options.Time = None,
     out: Path | None = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", autocompletion=completion.runs)
     ] = None,
     dry_run: bool = False,
-    device: DeviceOption = "auto",
-    as_json: JsonOption = False,
+    device: options.Device = "auto",
+    as_json: options.Json = False,
 ) -> None:
     """Train a transducer, with live progress.
 
@@ -159,8 +151,8 @@ def train(
     from stacktrans.training import requests
     from stacktrans.training.requests import TrainRequest
 
-    seconds = None if budget is None else parse_seconds(budget, "--budget")
-    most_seconds = None if time_limit is None else parse_seconds(time_limit, "--time-limit")
+    seconds = None if budget is None else options.parse_seconds(budget, "--budget")
+    most_seconds = None if time_limit is None else options.parse_seconds(time_limit, "--time-limit")
     check_positive(**{"--workers": workers})
     limits = {"max_steps": max_steps, "time_limit": most_seconds}
     if resume:

@@ -8,15 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stacktrans.commands.options import (
-    BeamOption,
-    CheckpointArgument,
-    DeviceOption,
-    HardOption,
-    JsonOption,
-    WorkersOption,
-    load_model,
-)
+from stacktrans.commands import options
 from stacktrans.commands.terminal import print_data, print_json, print_text
 from stacktrans.common.errors import check_positive
 from stacktrans.common.messages import print_message
@@ -26,15 +18,15 @@ NOT_ENDED = "the model did not end its answer, which is cut off (see --max-lengt
 
 
 def transduce(
-    checkpoint: CheckpointArgument,
+    checkpoint: options.CheckpointName,
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE")] = None,
     max_length: int | None = None,
-    beam: BeamOption = None,
+    beam: options.Beam = None,
     everything: Annotated[bool, typer.Option("--all")] = False,
-    hard: HardOption = False,
-    device: DeviceOption = "auto",
-    workers: WorkersOption = 1,
-    as_json: JsonOption = False,
+    hard: options.Hard = False,
+    device: options.Device = "auto",
+    workers: options.Workers = 1,
+    as_json: options.Json = False,
 ) -> None:
     """Transduce strings: one line in, one line out, in order.
 
@@ -74,12 +66,12 @@ def transduce(
     for path in inputs:
         if path != STDIN:
             check_readable(path)
-    loaded = load_model(checkpoint, device, hard, workers)
-    options = AnswerOptions(max_length, not (everything or as_json), beam, full=as_json)
+    loaded = options.load_model(checkpoint, device, hard, workers)
+    answer_options = AnswerOptions(max_length, not (everything or as_json), beam, full=as_json)
     # The continuation of a text has no right length.
     strict = max_length is None and loaded.config.task.lengths is not None
     failed = [
-        _failed(transduce_lines(loaded, descriptor, options), name, as_json, strict)
+        _failed(transduce_lines(loaded, descriptor, answer_options), name, as_json, strict)
         for descriptor, name in _opened(inputs)
     ]
     if any(failed):

@@ -4,15 +4,7 @@ from typing import Annotated
 
 import typer
 
-from stacktrans.commands.options import (
-    CheckpointArgument,
-    DeviceOption,
-    HardOption,
-    JsonOption,
-    SeedOption,
-    WorkersOption,
-    load_model,
-)
+from stacktrans.commands import options
 from stacktrans.commands.terminal import print_json, print_out
 from stacktrans.common.errors import check_positive
 
@@ -21,15 +13,15 @@ WRONG = 1
 
 
 def verify(
-    checkpoint: CheckpointArgument,
+    checkpoint: options.CheckpointName,
     exhaustive: Annotated[int, typer.Option(metavar="N")] = 20_000,
     count: int = 10_000,
     longest: int = 10_000,
-    seed: SeedOption = 1,
-    hard: HardOption = False,
-    device: DeviceOption = "auto",
-    workers: WorkersOption = 1,
-    as_json: JsonOption = False,
+    seed: options.Seed = 1,
+    hard: options.Hard = False,
+    device: options.Device = "auto",
+    workers: options.Workers = 1,
+    as_json: options.Json = False,
 ) -> None:
     """Look for a string that a model answers wrongly.
 
@@ -55,7 +47,7 @@ def verify(
     from stacktrans.showing.verification import verification_json, verification_view
 
     check_positive(**{"--exhaustive": exhaustive, "--count": count, "--longest": longest})
-    loaded = load_model(checkpoint, device, hard, workers)
+    loaded = options.load_model(checkpoint, device, hard, workers)
     found = verification.verify(loaded, verification.Effort(exhaustive, count, longest, seed))
     if as_json:
         facts = {"checkpoint": checkpoint, "task": loaded.config.task.name, "seed": seed}
