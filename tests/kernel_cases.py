@@ -18,7 +18,16 @@ from stacktrans.kernels.batches import Architecture, ModelWeights
 from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.kernels.kernel import Kernel
 from stacktrans.kernels.units import UNITS
-from stacktrans.memory import Deque, Memory, Queue, Stack, StrengthMemory
+from stacktrans.memory import (
+    ActionList,
+    ActionMemory,
+    ActionStack,
+    Deque,
+    Memory,
+    Queue,
+    Stack,
+    StrengthMemory,
+)
 from stacktrans.model.controllers import RecurrentLayer
 from stacktrans.model.numpy_backend import RunWeights, State, run_steps
 from stacktrans.settings.model_config import RecurrentConfig
@@ -36,6 +45,22 @@ KINDS = sorted(RECURRENT)
 NAMES = sorted(STRENGTH_MEMORIES)
 SEVERAL = ["queue+stack", "2*stack+deque"]
 """Memories side by side."""
+ACTION_MEMORIES: dict[str, ActionMemory[Any]] = {
+    "action stack": ActionStack(1, 2, no_op=False),
+    "action stacks": ActionStack(3, 5, no_op=True),
+    "short stacks": ActionStack(2, 1, no_op=True, capacity=1),
+    "deep reads": ActionStack(1, 6, no_op=False, capacity=3),
+    "list": ActionList(1, 1, no_op=False),
+    "lists": ActionList(3, 4, no_op=True),
+    "short lists": ActionList(2, 5, no_op=True, capacity=2),
+}
+MEMORY_CASES = [*NAMES, *SEVERAL, *ACTION_MEMORIES]
+PAIRS = [
+    *(("gru", memory) for memory in [*MEMORY_CASES, "none"]),
+    *((name, memory) for name in ("lstm", "rnn", "sigmoid") for memory in ("deque", "lists")),
+    ("lstm", "none"),
+]
+"""Every memory with a controller, and every controller with memories of both types."""
 MODEL = resolve(task="copy", recipe="paper", settings={"model": {"memory": "none"}}).model
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
 """How far from the float64 definition each type of number may be, by the largest number."""
@@ -220,7 +245,9 @@ class Case:
 
 def memory_of(memory: str | Memory[Any]) -> Memory[Any]:
     """The memory of a case."""
-    made: Memory[Any] = memory if isinstance(memory, Memory) else MEMORIES.load(memory)()
+    if isinstance(memory, Memory):
+        return memory
+    made: Memory[Any] = ACTION_MEMORIES.get(memory) or MEMORIES.load(memory)()
     return made
 
 

@@ -28,7 +28,7 @@ def settings(*assignments: str) -> dict[str, Any]:
 def sweep_file(directory: Path, **changes: Any) -> Path:
     content = {
         "title": "Small",
-        "settings": settings("accuracy_every=5", "max_steps=40"),
+        "settings": settings("accuracy_every=5", "max_steps=10"),
         "grid": {"seed": [1, 2, 3]},
         "conditions": {
             "Stack": {"model": {"memory": "stack"}},

@@ -10,8 +10,11 @@ import numpy as np
 import pytest
 import torch
 from kernel_cases import (
+    ACTION_MEMORIES,
     KINDS,
+    MEMORY_CASES,
     NAMES,
+    PAIRS,
     SEVERAL,
     TOLERANCE,
     Case,
@@ -37,6 +40,7 @@ from stacktrans.kernels import Array, code_cache, unroll
 from stacktrans.kernels.compiling import CompiledFunction, compiled_entry
 from stacktrans.kernels.elementwise import exp, sigmoid, tanh
 from stacktrans.memory import Memory
+from stacktrans.memory.actions.cells import Cells, CellsBackward
 from stacktrans.memory.strengths import kernel
 from stacktrans.model import definition
 from stacktrans.model.numpy_backend import State, run_steps
@@ -48,29 +52,26 @@ from stacktrans.tasks.layout import Layout
 
 WITH_NONE = [*NAMES, *SEVERAL, "none"]
 # No size a multiple of another or of a vector register but by accident.
-SHAPES = [Shape(1, 1, 1, 1), Shape(3, 7, 5, 3), Shape(10, 63, 33, 17), Shape(13, 20, 40, 36)]
+SHAPES = [Shape(1, 1, 1, 1), Shape(3, 7, 5, 3), Shape(10, 30, 33, 17), Shape(13, 20, 40, 36)]
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("memory", WITH_NONE)
-@pytest.mark.parametrize("controller", KINDS)
+@pytest.mark.parametrize(("controller", "memory"), PAIRS)
 def test_equals_the_definition(
     controller: str, memory: str, dtype: torch.dtype, shape: Shape
 ) -> None:
     check(Case.drawn(controller, memory, shape, dtype))
 
 
-@pytest.mark.parametrize("memory", WITH_NONE)
-@pytest.mark.parametrize("controller", KINDS)
+@pytest.mark.parametrize(("controller", "memory"), PAIRS)
 def test_layers(controller: str, memory: str) -> None:
     check(Case.drawn(controller, memory, Shape(4, 9, 11, 6), torch.float64, layers=3))
 
 
-@pytest.mark.parametrize("memory", WITH_NONE)
-@pytest.mark.parametrize("controller", KINDS)
+@pytest.mark.parametrize(("controller", "memory"), PAIRS)
 def test_long(controller: str, memory: str) -> None:
-    case = Case.drawn(controller, memory, Shape(2, 500, 24, 8), torch.float32)
+    case = Case.drawn(controller, memory, Shape(2, 300, 24, 8), torch.float32)
     # The less of what is read comes back, the less rounding errors grow.
     check(case.changed(below0=0.5 * case.tensors["below0"]))
 
@@ -134,9 +135,11 @@ def test_padded_batch(memory: str, lengths_given: bool) -> None:
 
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("batch", [1, 9])
-@pytest.mark.parametrize("controller", KINDS)
-def test_two_threads(controller: str, batch: int) -> None:
-    check(Case.drawn(controller, "deque", Shape(batch, 20, 12, 4), torch.float64, layers=2))
+@pytest.mark.parametrize(
+    ("controller", "memory"), [*((name, "deque") for name in KINDS), ("gru", "lists")]
+)
+def test_two_threads(controller: str, memory: str, batch: int) -> None:
+    check(Case.drawn(controller, memory, Shape(batch, 20, 12, 4), torch.float64, layers=2))
 
 
 @pytest.mark.usefixtures("two_threads")
@@ -158,8 +161,7 @@ def test_a_string_does_not_see_its_batch(controller: str) -> None:
             assert torch.equal(part[0], together[name][item]), name
 
 
-@pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
-@pytest.mark.parametrize("controller", KINDS)
+@pytest.mark.parametrize(("controller", "memory"), [pair for pair in PAIRS if "none" not in pair])
 def test_gradients_equal_finite_differences(controller: str, memory: str) -> None:
     case = Case.drawn(controller, memory, Shape(2, 5, 3, 2), torch.float64, layers=2)
 
@@ -171,20 +173,32 @@ def test_gradients_equal_finite_differences(controller: str, memory: str) -> Non
 
 
 @pytest.mark.parametrize("name", ["hidden", "signals", "reads"])
-def test_gradients_of_one_output_alone(name: str) -> None:
-    case = Case.drawn("gru", "deque", Shape(3, 7, 5, 3), torch.float64)
+@pytest.mark.parametrize("memory", ["deque", "action stacks", "lists"])
+def test_gradients_of_one_output_alone(memory: str, name: str) -> None:
+    case = Case.drawn("gru", memory, Shape(3, 7, 5, 3), torch.float64)
     compare_with_gradients(
         {name: case.fused()[name]}, case.tensors, {name: case.defined()[name]}, case.tensors
     )
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
+@pytest.mark.parametrize("memory", MEMORY_CASES)
 def test_signals_of_exactly_0_and_1(memory: str, dtype: torch.dtype) -> None:
     case = Case.drawn("lstm", memory, Shape(3, 30, 6, 4), dtype)
     case = case.changed(signal_weight=1e7 * case.tensors["signal_weight"])
     assert case.fused()["signals"].unique().tolist() == [0, 1]
     check(case)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("memory", [*NAMES, *ACTION_MEMORIES])
+def test_hard_signals(memory: str, dtype: torch.dtype) -> None:
+    case = Case.drawn("lstm", memory, Shape(3, 30, 9, 4), dtype, layers=2)
+    pieces = [11, 1, 1, 1, 16]
+    found = run_in_pieces(case, pieces, hard=True)[0]
+    assert found["signals"].unique().tolist() == [0, 1]
+    expected = after_pieces(case.in_double().defined(hard=True), pieces)
+    compare(found, expected, TOLERANCE[dtype])
 
 
 PROGRAMS: dict[str, Callable[[tuple[int, ...], np.random.Generator], Array]] = {
@@ -263,10 +277,9 @@ def test_gradients_of_a_memory_alone_equal_finite_differences(memory: str) -> No
     )
 
 
-@pytest.mark.parametrize("memory", WITH_NONE)
-@pytest.mark.parametrize("controller", KINDS)
+@pytest.mark.parametrize(("controller", "memory"), PAIRS)
 def test_pieces(controller: str, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # So that room runs out, and rows move, several times.
+    # So that room runs out, and rows or cells move, several times.
     monkeypatch.setattr("stacktrans.kernels.kernel._LEAST_ROOM", 2)
     case = Case.drawn(controller, memory, Shape(3, 30, 9, 4), torch.float64, layers=2)
     expected = case.fused()
@@ -286,8 +299,7 @@ def test_pieces_keep_only_what_can_be_read() -> None:
     assert store.values.shape[1] < 200
 
 
-@pytest.mark.parametrize("memory", WITH_NONE)
-@pytest.mark.parametrize("controller", KINDS)
+@pytest.mark.parametrize(("controller", "memory"), PAIRS)
 def test_no_fresh_memory_is_read(
     controller: str, memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -305,18 +317,21 @@ def test_no_fresh_memory_is_read(
             assert not result.isnan().any()
 
 
-@pytest.mark.parametrize("name", ["projected0", "hidden0", "value_bias"])
-def test_nan_shows(name: str) -> None:
-    case = Case.drawn("lstm", "stack", Shape(2, 5, 8, 4), torch.float32)
+@pytest.mark.parametrize("name", ["projected0", "hidden0", "value_bias", "signal_bias"])
+@pytest.mark.parametrize("memory", ["stack", "action stack", "list"])
+def test_nan_shows(memory: str, name: str) -> None:
+    case = Case.drawn("lstm", memory, Shape(2, 5, 8, 4), torch.float32)
     with torch.no_grad():
         case.tensors[name].view(-1)[0] = torch.nan
     outputs = case.fused()
     assert outputs["reads"].isnan().any()
+    assert run_in_pieces(case, [5])[0]["reads"].isnan().any()
     assert gradients(outputs, case.tensors)["below0"].isnan().any()
 
 
-def test_backward_twice() -> None:
-    case = Case.drawn("lstm", "deque", Shape(2, 5, 8, 4), torch.float32)
+@pytest.mark.parametrize("memory", ["deque", "lists"])
+def test_backward_twice(memory: str) -> None:
+    case = Case.drawn("lstm", memory, Shape(2, 5, 8, 4), torch.float32)
     total = case.fused()["hidden"].sum()
     (first,) = torch.autograd.grad(total, case.tensors["below0"], retain_graph=True)
     (second,) = torch.autograd.grad(total, case.tensors["below0"])
@@ -334,22 +349,37 @@ def test_an_initial_state_for_each_string_and_tensors_out_of_order() -> None:
     check(case)
 
 
-def test_no_steps() -> None:
-    case = Case.drawn("lstm", "stack", Shape(2, 0, 8, 4), torch.float32)
+@pytest.mark.parametrize("memory", ["stack", "action stacks", "lists"])
+def test_no_steps(memory: str) -> None:
+    case = Case.drawn("lstm", memory, Shape(2, 0, 8, 4), torch.float32)
     outputs = case.fused()
-    assert outputs["reads"].shape == (2, 0, 4)
+    assert outputs["reads"].shape == (2, 0, memory_of(memory).reads * 4)
     assert gradients(outputs, case.tensors)["below0"].eq(0).all()
 
 
-def test_compiles_once_for_each_type() -> None:
+def test_code_is_compiled_once_for_each_type() -> None:
     for shape in [*SHAPES[:2], Shape(10, 2, 64, 32), Shape(1, 2, 32, 32)]:
-        for controller in KINDS:
-            for memory in WITH_NONE:
-                for dtype in TOLERANCE:
-                    case = Case.drawn(controller, memory, shape, dtype)
-                    gradients(case.fused(), case.tensors)
-    for entry, kind in ((unroll.forward, kernel.Rows), (unroll.backward, kernel.RowsBackward)):
-        assert len(signatures(entry, kind)) == len(TOLERANCE)
+        for controller, memory in PAIRS:
+            for dtype in TOLERANCE:
+                case = Case.drawn(controller, memory, shape, dtype)
+                gradients(case.fused(), case.tensors)
+                run_in_pieces(case, [1] * shape.steps)
+    for entry, types in (
+        (unroll.forward, (kernel.Rows, Cells)),
+        (unroll.backward, (kernel.RowsBackward, CellsBackward)),
+    ):
+        for each in types:
+            assert len(signatures(entry, each)) == len(TOLERANCE)
+
+
+def test_backward_steps_are_compiled_only_for_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unroll.backward, "code", {})
+    case = Case.drawn("gru", "stack", Shape(3, 4, 5, 3), torch.float32)
+    with torch.no_grad():
+        case.fused()
+    assert not unroll.backward.code
+    gradients(case.fused(), case.tensors)
+    assert unroll.backward.code
 
 
 @compiled_entry(lambda *_: 10**9)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from small_sweeps import sweep_file
+from small_sweeps import settings, sweep_file
 
 from stacktrans.sweeps.plan import Plan, read_plan
 from stacktrans.sweeps.store import SweepStore
@@ -57,7 +57,8 @@ def test_a_measure_that_is_added_later_needs_no_training(tmp_path: Path) -> None
 
 def test_a_run_that_has_learned_nothing_has_no_machine(tmp_path: Path) -> None:
     measures = {"kept": {"of": "machine", "lengths": [1, 3], "count": 5}}
-    store = SweepStore(tmp_path / "out", read_plan(sweep_file(tmp_path, measures=measures)))
+    path = sweep_file(tmp_path, measures=measures, settings=settings("max_steps=40"))
+    store = SweepStore(tmp_path / "out", read_plan(path))
     assert done(store)["measured"]["kept"]["value"] == 0
 
 

@@ -3,8 +3,7 @@
 import csv
 import json
 import math
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -118,11 +117,21 @@ def test_of_equals_one_that_has_met_its_rule_wins(tmp_path: Path) -> None:
     assert cells_of(plan, records)[0].figure == pytest.approx(0.9)
 
 
-def test_the_page_of_results_is_what_was_recorded() -> None:
-    done = subprocess.run(
-        [sys.executable, "experiments/results_page.py", "--check"], capture_output=True, check=False
-    )
-    assert done.returncode == 0, done.stderr.decode()
+def test_every_shipped_sweep_can_be_planned_and_is_on_the_page_of_results() -> None:
+    page = runpy.run_path("experiments/results_page.py")["page"]
+    plans: list[Plan] = []
+
+    def noted(*arguments: Any) -> Plan:
+        plans.append(read_plan(*arguments))
+        return plans[-1]
+
+    page.__globals__["read_plan"] = noted
+    assert page() == Path("RESULTS.md").read_text(encoding="utf-8"), "run results_page.py"
+    assert {plan.path.name for plan in plans} == {
+        p.name for p in Path("experiments").glob("*.yaml")
+    }
+    for plan in plans:
+        assert len({run.identity for run in plan.runs}) == len(plan.runs)
 
 
 def test_without_a_choice_every_run_counts(tmp_path: Path) -> None:
@@ -283,13 +292,6 @@ def test_the_bootstrap_interval_is_around_the_mean_and_the_same_again() -> None:
     assert 0.1 < low < 0.475 < high < 0.9
     assert bootstrap_interval(values) == (low, high)
     assert bootstrap_interval([0.5, 0.5]) == (0.5, 0.5)
-
-
-@pytest.mark.parametrize("path", sorted(Path("experiments").glob("*.yaml")), ids=str)
-def test_every_shipped_sweep_and_profile_can_be_planned(path: Path) -> None:
-    for profile in [None, *yaml.safe_load(path.read_text()).get("profiles", {})]:
-        plan = read_plan(path, profile)
-        assert len({run.identity for run in plan.runs}) == len(plan.runs)
 
 
 def test_texts_of_a_file_are_neither_markup_nor_formulas(tmp_path: Path) -> None:
