@@ -29,7 +29,7 @@ from stacktrans.memory import (
     StrengthMemory,
 )
 from stacktrans.model.controllers import RecurrentLayer
-from stacktrans.model.numpy_backend import RunWeights, State, run_steps
+from stacktrans.model.numpy_backend import InferenceWeights, NumpyState, run_steps
 from stacktrans.settings.model_config import RecurrentConfig
 from stacktrans.settings.resolve import resolve
 
@@ -182,12 +182,12 @@ class Case:
         """What compiled code is to run."""
         return Architecture(UNITS[self.controller], kernel_of(self.memory), hard=hard)
 
-    def run_weights(self, hard: bool = False) -> RunWeights:
+    def run_weights(self, hard: bool = False) -> InferenceWeights:
         """The same as arrays, to be run without gradients."""
         given = self.weights
         tensors = given.projected, given.initial[:, :, :1], given.heads, given.bias, *given.layers
         sums, initial, heads, bias, *layers = map(as_array, tensors)
-        return RunWeights(
+        return InferenceWeights(
             self.architecture(hard), sums, initial, heads, bias, layers, given.signals
         )
 
@@ -273,7 +273,7 @@ def signatures(entry: Any, memory: type) -> list[Any]:
     ]
 
 
-def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Named, State]:
+def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Named, NumpyState]:
     """What comes of running on from call to call, with so many steps in each.
 
     Of signals and what is read, it is what the state has after each piece; see `after_pieces`.
@@ -281,7 +281,7 @@ def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Na
     batch, steps, _ = case.projected[0].shape
     CompiledFunction.compile_from_now_on()
     weights = case.run_weights(hard)
-    state = State.first(weights, batch, 0)
+    state = NumpyState.initial(weights, batch, 0)
     inputs = np.arange(batch * steps).reshape(batch, steps)
     hidden, signals, reads = [], [], []
     for part in np.split(inputs, np.cumsum(pieces)[:-1], axis=1):

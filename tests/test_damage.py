@@ -30,7 +30,7 @@ from stacktrans.common.files import SUMS
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.model.transducer import Transducer, meta_transducer
-from stacktrans.model.weights import serialized
+from stacktrans.model.weights import serialize
 from stacktrans.settings.model_config import (
     ActionMemoryConfig,
     ControllerConfig,
@@ -204,7 +204,7 @@ def test_sizes_are_compared_with_the_weights_before_a_model_is_made(
             done = CliRunner().invoke(app, command)
             assert done.exit_code == 1
             assert "model.safetensors: weight" in done.stderr
-            assert "the configuration asks for" in done.stderr
+            assert "the configuration requires" in done.stderr
 
 
 SHAPES = [
@@ -290,7 +290,7 @@ BIAS = "classifier.bias"
         (forged(lambda header: header[BIAS].update(data_offsets=7)), "not a safetensors file"),
         (
             forged(lambda header: header.update({"a\x1b[2Jb": header.pop(BIAS)})),
-            r"weight a\\x1b\[2Jb is 6; the configuration asks for absent",
+            r"weight a\\x1b\[2Jb is 6; the configuration requires absent",
         ),
         (lambda content: content + b"more", "file not fully covered"),
     ],
@@ -329,8 +329,8 @@ def test_origins_of_other_kinds_say_nothing(saved: Path, origins: str) -> None:
 def test_equal_weights_make_equal_files(saved: Path) -> None:
     weights = tiny_model(tiny_config()).state_dict()
     said = {"task": "copy", "version": "1", "configuration": "a", "accuracy": "{}"}
-    assert len({serialized(weights, said) for _ in range(20)}) == 1
-    assert safetensors.torch.load(serialized(weights, said)).keys() == weights.keys()
+    assert len({serialize(weights, said) for _ in range(20)}) == 1
+    assert safetensors.torch.load(serialize(weights, said)).keys() == weights.keys()
     before = {name: (saved / name).read_bytes() for name in FILES}
     checkpoint.save(saved, tiny_config(), weights, {"step": 3})
     assert before == {name: (saved / name).read_bytes() for name in FILES}

@@ -43,7 +43,7 @@ from stacktrans.memory import Memory
 from stacktrans.memory.actions.cells import Cells, CellsBackward
 from stacktrans.memory.strengths import kernel
 from stacktrans.model import definition
-from stacktrans.model.numpy_backend import State, run_steps
+from stacktrans.model.numpy_backend import NumpyState, run_steps
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
@@ -457,7 +457,7 @@ def test_strings_that_are_chosen_go_on(memory: str | Memory[Any]) -> None:
     before, after = np.split(np.arange(24).reshape(3, 8), [5], axis=1)
     for chosen in ([2, 0, 0, 1], [1, 0, 1]):
         items, weights = np.array(chosen), case.run_weights()
-        state, whole = State.first(weights, 3, 8), State.first(weights, len(items), 8)
+        state, whole = NumpyState.initial(weights, 3, 8), NumpyState.initial(weights, len(items), 8)
         run_steps(weights, state, before)
         run_steps(weights, whole, before[items])
         state = state.select(items)

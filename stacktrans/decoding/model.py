@@ -1,6 +1,6 @@
-"""The protocol of everything that can be run: a network, by its definition or compiled; a machine.
+"""The protocol of models: a network, in torch or compiled, or a machine.
 
-A model has a state for each batch of strings. It is advanced by symbols, and gives logits.
+A model has a state for a batch of strings. Symbols advance the state and give logits.
 """
 
 from __future__ import annotations
@@ -34,37 +34,37 @@ class SoftInput(NamedTuple):
 
 
 class Buffers(Protocol):
-    """An input buffer that is read from, and an output buffer that is written to."""
+    """The input buffer that a model reads, and the output buffer that it writes (hao2018, 3.2)."""
 
     @property
     def steps_per_symbol(self) -> int:
-        """How many steps are taken for each symbol of the input."""
+        """The number of steps for each symbol of the input."""
 
     @property
     def extra_steps(self) -> int:
-        """How many further steps are taken."""
+        """The number of further steps."""
 
     @property
     def output_skip(self) -> int:
-        """How much of what is written is dropped."""
+        """The total strength of the first outputs, which are dropped."""
 
 
 class State(Protocol):
-    """B strings on their way through a model.
+    """The state of a model after some steps of B strings.
 
     Attributes:
         signals: [B, signals] of the last step; of a model with buffers, the last two are the
-            strengths of reading on and of writing.
+            strengths with which the input buffer is popped and the output buffer is written.
     """
 
     signals: Numbers
 
 
 class Model(Protocol):
-    """What can be run.
+    """A model that is advanced step by step.
 
     Attributes:
-        failure: why there is no answer where logits are not numbers.
+        failure: the reason why there is no answer where logits are NaN.
         certain: whether each output has the probability 1.
     """
 
@@ -73,41 +73,41 @@ class Model(Protocol):
 
     @property
     def threads(self) -> int:
-        """How many batches are run at the same time."""
+        """The number of batches that are run at the same time."""
 
     @property
     def buffers(self) -> Buffers | None:
-        """Its buffers, if it has any."""
+        """Its buffers; None if it has none."""
 
     def start(self, batch: int, steps: int = 0) -> Any:
-        """The state of B strings before their first symbol, with room for some steps."""
+        """The initial state of B strings, with room for some steps; more room is made as needed."""
 
     def advance(self, state: Any, ids: Ids | SoftInput, requested: Mask | None = None) -> Numbers:
         """Logits after each of the next T symbols, [n, outputs].
 
         Args:
             state: changed in place.
-            ids: [B, T] symbols; of a model with buffers those of one step, and the id after the
-                last stands for no input.
-            asked: [B, T] of which the logits are asked for, string by string; None for all.
+            ids: [B, T] symbols; for a model with buffers, what one step reads, where the id after
+                the last stands for no input.
+            requested: [B, T] which of the logits are returned, string by string; None for all.
 
         Raises:
-            IndexError: there is no such id.
+            IndexError: an id is out of range.
         """
 
     def select(self, state: Any, items: Ids) -> Any:
-        """The state of other strings, each from where one of these is, by their indices.
+        """The states of some strings, by their indices, which may repeat.
 
-        It takes the place of the state that is given.
+        The given state must not be used any more.
         """
 
 
 class Predictor(Model, Protocol):
-    """A model that is only run."""
+    """A trained model whose memory can be inspected."""
 
     @property
     def config(self) -> ModelConfig:
-        """The shape of the model."""
+        """The configuration of the model."""
 
     @property
     def memory(self) -> Memory[Any]:
@@ -115,19 +115,19 @@ class Predictor(Model, Protocol):
 
     @property
     def hard(self) -> bool:
-        """Whether signals are made 0 or 1."""
+        """Whether signals are rounded to 0 or 1."""
 
     def discretised(self, hard: bool = True) -> Self:
-        """The same where signals are made 0 or 1, or not."""
+        """The same weights with signals rounded to 0 or 1, or continuous."""
 
     def pushed_vectors(self, state: Any) -> Numbers:
         """The vectors that the first string pushed in the last step, [pushes, m]."""
 
     def snapshot(self, state: Any, contents: bool = True) -> MemorySnapshot:
-        """What the memory of the first string holds, of a state with room for all its steps.
+        """The contents of the first string's memory, and what was read of it last.
 
         Args:
-            state: of the model.
-            contents: whether all that it holds is asked for, which takes time by the number of
-                steps; without, it may be left out.
+            state: of the model, started with room for all its steps.
+            contents: whether the contents are included, which takes time linear in the number of
+                steps; what was read always is.
         """

@@ -18,7 +18,7 @@ from stacktrans.kernels import Array
 from stacktrans.kernels.elementwise import sigmoid
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.machine_backend import memories_of
-from stacktrans.model.numpy_backend import NumpyModel, State
+from stacktrans.model.numpy_backend import NumpyModel, NumpyState
 from stacktrans.tasks.alphabets import Ids, Mask
 
 NOTHING = -1
@@ -211,7 +211,7 @@ class Network:
             parts.append(self.outcome(state, logits))
         return Outcome(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def outcome(self, state: State, logits: Array) -> Outcome:
+    def outcome(self, state: NumpyState, logits: Array) -> Outcome:
         """The outcome of the last step of N strings, which gave logits [N, outputs].
 
         Raises:

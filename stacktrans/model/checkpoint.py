@@ -1,14 +1,13 @@
-"""Checkpoints: directories with a configuration, weights and, for resuming, the rest.
+"""Checkpoints: directories with a configuration, weights and, for resuming, the training state.
 
-    config.yaml         the run's configuration, whole
+    config.yaml         the run's complete configuration
     model.safetensors   the weights
-    training.pt         what else a run needs to be resumed (only in `last/`)
-    machine.json        instead of weights, the rules of a machine that was extracted
-    SHA256SUMS          checksums of these, which are checked when they are read
+    training.pt         the rest of the state from which a run is resumed (only in `last/`)
+    machine.json        in place of weights, the rules of an extracted machine
+    SHA256SUMS          checksums of these, which are verified when they are read
     README.md           a model card (once the run has ended)
 
-A run's directory holds two, `best/` and `last/`, and stands for its `best/`. Checkpoints of format
-1 have no checksums.
+A run's directory has two, `best/` and `last/`, and its name stands for its `best/`.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ from stacktrans.model.weights import (
     check_shapes,
     metadata_of,
     read_weights,
-    serialized,
+    serialize,
     shapes_of,
     weight_shapes,
 )
@@ -66,6 +65,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from stacktrans.automata.machine import Machine
+    from stacktrans.model.numpy_backend import NumpyModel
     from stacktrans.model.transducer import Transducer
 else:
     torch = LazyModule("torch")
@@ -76,9 +76,9 @@ CARD = "README.md"
 _NO_WEIGHTS = "a machine has no weights to be trained or changed"
 
 ORIGINS = "origins"
-"""The key, of the plugins that the model is made with."""
+"""The key in the metadata of weights of the plugins that define the model."""
 SHARPNESS = "sharpness"
-"""The key there of the factor by which signals were made nearer to 0 or 1."""
+"""The key in the metadata of weights of `Transducer.sharpness`."""
 
 
 def save(
@@ -91,32 +91,42 @@ def save(
     card: str | None = None,
     sharpness: float = 1.0,
 ) -> None:
-    """Write a checkpoint in the place of the one that was there.
+    """Write a checkpoint, replacing an older one.
 
-    The old one stays whole until the new one is: it is moved aside and deleted
-    only then, and `load` finds it where it was moved to.
+    The older one is moved aside, where `load` finds it, and deleted once the new one is complete.
 
     Args:
-        directory: where.
+        directory: where to write.
         config: of the run.
         weights: by their names.
-        training: what else is needed to resume the run.
+        training: the rest of the state from which the run is resumed.
         accuracy: of the weights, if known, for the header of their file.
         card: the model card, in Markdown.
         sharpness: of the model.
 
     Raises:
-        CheckpointError: it can't be written; what was there is still there.
+        CheckpointError: it can't be written; the older one is kept.
     """
     contents = {
         CONFIG: config.to_yaml().encode(),
-        WEIGHTS: serialized(weights, metadata(config, accuracy, sharpness)),
+        WEIGHTS: serialize(weights, metadata(config, accuracy, sharpness)),
     }
     if training is not None:
-        # Not into a file: of a full disk torch does not tell.
+        # Not to a file: torch does not report a full disk.
         buffer = io.BytesIO()
         torch.save(dict(training), buffer)
         contents[TRAINING] = buffer.getvalue()
+    _write(directory, contents, card)
+
+
+def save_machine(directory: Path, config: RunConfig, machine: Machine, card: str) -> None:
+    """Write the checkpoint of a machine; raises `CheckpointError` if it can't be written."""
+    contents = {CONFIG: config.to_yaml().encode(), MACHINE: machine.to_json().encode()}
+    _write(directory, contents, card)
+
+
+def _write(directory: Path, contents: dict[str, bytes], card: str | None) -> None:
+    """Write files to a directory, with their checksums and a model card."""
     contents[SUMS] = checksum_lines(contents).encode()
     if card is not None:
         contents[CARD] = card.encode()
@@ -125,20 +135,20 @@ def save(
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A trained model and all that is needed to use it.
+    """A trained model, or an extracted machine, with its task and configuration.
 
     Attributes:
-        path: where it is.
+        path: its directory.
         config: of its run.
         task: its task.
         layout: of the task.
-        weights: by their names.
-        device: where the model is run: auto, cpu, cuda, ...; where there is compiled code for it,
-            auto is the processor.
-        hard: whether signals are made 0 or 1.
-        threads: how many parts of a batch are run at the same time.
-        machine: what it is instead of a model with weights; None if it is one.
-        sharpness: the factor by which its signals were made nearer to 0 or 1.
+        weights: by their names; empty for a machine.
+        device: where the model is run: auto, cpu, cuda, ...; auto is the processor if there is
+            compiled code for the model.
+        hard: whether signals are rounded to 0 or 1.
+        threads: the number of batches that are run at the same time.
+        machine: the machine; None for a model with weights.
+        sharpness: see `Transducer.sharpness`.
     """
 
     path: Path
@@ -159,14 +169,14 @@ class Checkpoint:
 
     @property
     def signal_names(self) -> tuple[str, ...]:
-        """Names of the model's signals."""
+        """Names of the signals of memory and buffers."""
         of_buffers = BUFFER_SIGNALS if self.config.model.buffers else ()
         return (*self.memory.signal_names, *of_buffers)
 
     @property
     def machine_attributes(self) -> dict[str, Any]:
         """The attributes of a `Machine` of this model that its configuration determines."""
-        from stacktrans.model.machine_backend import buffers_of, memories_of  # of few checkpoints
+        from stacktrans.model.machine_backend import buffers_of, memories_of  # rarely needed
 
         task = self.task
         return {
@@ -184,50 +194,49 @@ class Checkpoint:
         """The model as a torch module.
 
         Raises:
-            CheckpointError: it is a machine.
+            CheckpointError: the checkpoint is a machine.
         """
         if self.machine:
             raise CheckpointError(f"{self.path}: {_NO_WEIGHTS}")
-        from stacktrans.model.transducer import Transducer  # waits for torch
+        from stacktrans.model.transducer import Transducer  # imports torch
 
         model = Transducer(self.config.model, self.layout.inputs, self.layout.outputs)
-        model.load_state_dict({name: torch.from_numpy(each) for name, each in self.weights.items()})
+        weights = {name: torch.from_numpy(weight) for name, weight in self.weights.items()}
+        model.load_state_dict(weights)
         model.hard = self.hard
         model.sharpness = self.sharpness
         return model.to(find_device(self.device)).eval()
 
     @property
     def current_weights(self) -> Mapping[str, Numbers]:
-        """The weights that it has now, if somebody has the module and has changed it."""
+        """The weights of the module, which may have changed; without one, those that were read."""
         if "model" not in vars(self):
             return self.weights
-        return {name: each.detach().cpu().numpy() for name, each in self.model.state_dict().items()}
+        state = self.model.state_dict()
+        return {name: weight.detach().cpu().numpy() for name, weight in state.items()}
 
     @property
     def predictor(self) -> Predictor:
-        """What runs the model; with the weights that it has now, if somebody has the module."""
+        """What runs the model with its current weights."""
         if self.machine:
-            from stacktrans.model.machine_backend import MachineModel  # of few checkpoints
+            from stacktrans.model.machine_backend import MachineModel  # rarely needed
 
             return MachineModel(self.config.model, self.machine)
-        return self._of_module() if "model" in vars(self) else self._of_weights
-
-    def _of_module(self) -> Predictor:
-        from stacktrans.model.torch_backend import predictor_of  # waits for torch
+        if "model" not in vars(self) and self._compiled:
+            return self._compiled
+        from stacktrans.model.torch_backend import predictor_of  # imports torch
 
         return predictor_of(self.model)
 
     @functools.cached_property
-    def _of_weights(self) -> Predictor:
-        from stacktrans.model.numpy_backend import from_weights  # which not every command needs
+    def _compiled(self) -> NumpyModel | None:
+        """The weights that were read in the numpy backend; None if torch has to run them."""
+        from stacktrans.model.numpy_backend import from_weights  # not needed by all commands
 
-        model, wanted = self.config.model, self.config.model.kernel
-        known = model.controller.name in CONTROLLERS.builtin
-        if known and self.device in ("auto", "cpu") and wanted != "torch":
-            found = from_weights(model, self.weights, self.layout.inputs, self.hard, self.threads)
-            if found:
-                return found
-        return self._of_module()
+        model, on_cpu = self.config.model, self.device in ("auto", "cpu")
+        if model.kernel == "torch" or not (on_cpu and model.controller.name in CONTROLLERS.builtin):
+            return None
+        return from_weights(model, self.weights, self.layout.inputs, self.hard, self.threads)
 
     @property
     def tracing_predictor(self) -> Predictor:
@@ -235,45 +244,44 @@ class Checkpoint:
         predictor = self.predictor
         if self.machine:
             return predictor
-        from stacktrans.model.numpy_backend import NumpyModel  # which not every command needs
+        from stacktrans.model.numpy_backend import NumpyModel  # not needed by all commands
 
         if isinstance(predictor, NumpyModel) and not predictor.shows_memory:
-            from stacktrans.model.torch_backend import TorchModel  # waits for torch
+            from stacktrans.model.torch_backend import TorchModel  # imports torch
 
             return TorchModel(self.model, self.hard)
         return predictor
 
 
 def locate(name: str | Path) -> Path:
-    """The directory that holds the checkpoint which `name` stands for.
+    """The directory of the checkpoint of a name.
 
     Args:
         name: a checkpoint, a run's directory, or the name of a shipped checkpoint.
 
     Raises:
-        CheckpointError: there is none.
+        CheckpointError: there is no such checkpoint.
     """
     given = Path(name)
     try:
         os.stat(given)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError) as error:  # too long a name, or one with a NUL
+    except (OSError, ValueError) as error:  # a name too long or with a NUL
         raise CheckpointError(f"{shown(str(name))}: not the name of a checkpoint") from error
     paths = [given]
     if not given.exists() and given in {Path(given.name), Path("checkpoints") / given.name}:
         paths.append(shipped("checkpoints") / given.name)
     for path in paths:
-        for place in (path, path / "best", path / "last"):
-            for candidate in (place, backup_path(place)):
+        for directory in (path, path / "best", path / "last"):
+            for candidate in (directory, backup_path(directory)):
                 if is_checkpoint(candidate):
                     return candidate
     if not given.exists():
-        own = Path("checkpoints") / given
-        if own.is_dir():
-            raise CheckpointError(
-                f"{given}: no such checkpoint; did you mean {shell_text([str(own)])}?"
-            )
+        trained = Path("checkpoints") / given
+        if trained.is_dir():
+            suggestion = shell_text([str(trained)])
+            raise CheckpointError(f"{given}: no such checkpoint; did you mean {suggestion}?")
         available = [path.name for path in sorted(shipped("checkpoints").glob("*/"))]
         raise CheckpointError(f"{given}: no such checkpoint; shipped are {', '.join(available)}")
     if is_race(given):
@@ -289,11 +297,11 @@ def locate(name: str | Path) -> Path:
 def load(
     name: str | Path, device: str | torch.device = "cpu", hard: bool = False, threads: int = 1
 ) -> Checkpoint:
-    """Read a checkpoint; arguments are those of `Checkpoint`.
+    """Read a checkpoint; arguments are the attributes of `Checkpoint`.
 
     Raises:
-        CheckpointError: it is missing, damaged, foreign, or newer than this version.
-        UsageError: the device can't be used here.
+        CheckpointError: it is missing, damaged, foreign, or of another format.
+        UsageError: the device is not available.
     """
     check_device(str(device))
     path = locate(name)
@@ -308,37 +316,37 @@ def load(
 
 
 def _load_machine(path: Path, threads: int) -> Checkpoint:
-    """Read a checkpoint that is a machine; raises as `load` does."""
-    from stacktrans.automata.machine import read_machine  # of few checkpoints
+    """Read the checkpoint of a machine; raises `CheckpointError`."""
+    from stacktrans.automata.machine import read_machine  # rarely needed
 
     machine = read_machine(path / MACHINE)
     _check_whole(path)
     config = resolve(config=str(path / CONFIG))
     task = config.make_task()
-    layout = task.layout
-    found = Checkpoint(path, config, task, layout, {}, hard=True, threads=threads, machine=machine)
-    facts = {key: (getattr(machine, key), fact) for key, fact in found.machine_attributes.items()}
-    for name, (own, expected) in facts.items():
-        if own != expected:
-            key, own, expected = _first_difference(name, own, expected)
-            raise CheckpointError(
-                f"{path / MACHINE}: {key} is {shown(own)}, but {CONFIG} requires {shown(expected)}"
-            )
-    return found
+    checkpoint = Checkpoint(
+        path, config, task, task.layout, {}, hard=True, threads=threads, machine=machine
+    )
+    for name, required in checkpoint.machine_attributes.items():
+        given = getattr(machine, name)
+        if given != required:
+            key, given, required = _first_difference(name, given, required)
+            difference = f"{shown(given)}, but {CONFIG} requires {shown(required)}"
+            raise CheckpointError(f"{path / MACHINE}: {key} is {difference}")
+    return checkpoint
 
 
-def _first_difference(key: str, own: Any, expected: Any) -> tuple[str, Any, Any]:
-    """The first part in which two unequal values differ, by its path, and what it is in both."""
-    parts, others = _named_parts(own), _named_parts(expected)
+def _first_difference(key: str, given: Any, required: Any) -> tuple[str, Any, Any]:
+    """The path of the first part in which two unequal values differ, and the part in both."""
+    parts, others = _named_parts(given), _named_parts(required)
     if parts.keys() == others.keys():
         for name, part in parts.items():
             if part != others[name]:
                 return _first_difference(f"{key}.{name}", part, others[name])
-    return key, own, expected
+    return key, given, required
 
 
 def _named_parts(value: Any) -> dict[Any, Any]:
-    """The parts of a tuple or a layout, by their names or numbers; none of other values."""
+    """The fields of a layout or the items of a tuple, by names or indices; none of others."""
     if is_dataclass(value):
         return vars(value)
     if isinstance(value, tuple):
@@ -346,16 +354,8 @@ def _named_parts(value: Any) -> dict[Any, Any]:
     return {}
 
 
-def save_machine(directory: Path, config: RunConfig, machine: Machine, card: str) -> None:
-    """Write a checkpoint that is a machine; raises `CheckpointError` as `save` does."""
-    contents = {CONFIG: config.to_yaml().encode(), MACHINE: machine.to_json().encode()}
-    contents[SUMS] = checksum_lines(contents).encode()
-    contents[CARD] = card.encode()
-    write_whole(directory.resolve(), contents)
-
-
 def read_config(directory: Path) -> RunConfig:
-    """A checkpoint's configuration, which fits its weights; raises as `load` does."""
+    """A checkpoint's configuration, which fits its weights; raises `CheckpointError`."""
     return _read(directory)[0]
 
 
@@ -367,47 +367,48 @@ def _read(directory: Path) -> tuple[RunConfig, Task, Shapes]:
     check_origins(path)
     config = resolve(config=str(directory / CONFIG))
     task = config.make_task()
-    # Before the model is made, which may be too large to be made at all.
+    # Shapes are checked first: a wrong configuration may be of a model too large for any machine.
     try:
         shapes = _shapes(config.model, task.layout)
     except UsageError as error:
-        message = f"weights are not what the configuration asks for: {error}"
+        message = f"weights are not what the configuration requires: {error}"
         raise CheckpointError(f"{path}: {message}") from error
     check_shapes(path, shapes)
     return config, task, shapes
 
 
 def _shapes(config: ModelConfig, layout: Layout) -> Shapes:
-    """The shapes of the weights of a model; raises `UsageError` if they are beyond counting."""
+    """The shapes of the weights of a model; raises `UsageError` if it is too large to count."""
     if config.controller.name in CONTROLLERS.builtin:
         return weight_shapes(config, layout.inputs, layout.outputs)
-    from stacktrans.model.transducer import meta_transducer  # waits for torch
+    from stacktrans.model.transducer import meta_transducer  # imports torch
 
     return shapes_of(meta_transducer(config, layout.inputs, layout.outputs))
 
 
 def _check_whole(directory: Path) -> None:
-    """Raise `CheckpointError` unless there is a configuration, undamaged, that can be read."""
+    """Raise `CheckpointError` unless there is an undamaged configuration of this format."""
     path = directory / CONFIG
     if not path.is_file():
         raise CheckpointError(f"{path}: missing; this is not a whole checkpoint")
     try:
-        found = read_layer(path).settings.get("format")
+        format_number = read_layer(path).settings.get("format")
     except UsageError:
         verify_checksum(path)
         raise
-    if type(found) is not int:
+    if type(format_number) is not int:
         verify_checksum(path)
         raise CheckpointError(f"{path}: no format number; this is not a stacktrans checkpoint")
-    if found != FORMAT:
-        raise CheckpointError(f"{path}: format {found}; this stacktrans reads format {FORMAT}")
+    if format_number != FORMAT:
+        message = f"format {format_number}; this stacktrans reads format {FORMAT}"
+        raise CheckpointError(f"{path}: {message}")
     if not (directory / SUMS).is_file():
         raise CheckpointError(f"{directory / SUMS}: missing; this is not a whole checkpoint")
     verify_checksum(path)
 
 
 def load_training(directory: Path) -> dict[str, Any]:
-    """What `save` was given as `training`; raises `CheckpointError` if it can't be read."""
+    """The training state in a checkpoint; raises `CheckpointError` if it can't be read."""
     path = directory / TRAINING
     if not path.is_file():
         raise CheckpointError(f"{path}: missing; this run can't be resumed")
@@ -417,11 +418,11 @@ def load_training(directory: Path) -> dict[str, Any]:
             if sum(part.file_size for part in archive.infolist()) > path.stat().st_size:
                 raise ValueError("compressed, which torch never does")
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch raises many kinds for a damaged file
+    except Exception as error:  # torch raises many types for a damaged file
         raise CheckpointError(f"{path}: truncated or damaged") from error
     verify_checksum(path)
     if not isinstance(state, dict):
-        raise CheckpointError(f"{path}: holds no training state")
+        raise CheckpointError(f"{path}: has no training state")
     return state
 
 
@@ -436,12 +437,16 @@ def last_checkpoint(run: Path) -> Path:
 def metadata(
     config: RunConfig, accuracy: Mapping[str, Any] | None, sharpness: float
 ) -> dict[str, str]:
-    """What is said of weights: their task, version, configuration and accuracy, and plugins."""
-    said = {"task": config.task.name, "version": config.version, "configuration": config.identity()}
+    """The metadata of weights: task, version, configuration, accuracy, sharpness and plugins."""
+    entries = {
+        "task": config.task.name,
+        "version": config.version,
+        "configuration": config.identity(),
+    }
     if accuracy:
-        said["accuracy"] = json.dumps(accuracy)
+        entries["accuracy"] = json.dumps(accuracy)
     if sharpness != 1:
-        said[SHARPNESS] = json.dumps(sharpness)
+        entries[SHARPNESS] = json.dumps(sharpness)
     model = config.model
     names = (model.memory.name, model.controller.name, config.task.generator)
     origins = {
@@ -450,24 +455,24 @@ def metadata(
         if (origin := registry.origin(name))
     }
     if origins:
-        said[ORIGINS] = json.dumps(origins)
-    return said
+        entries[ORIGINS] = json.dumps(origins)
+    return entries
 
 
 def sharpness_of(path: Path) -> float:
-    """How sharp the signals of weights are; raises `CheckpointError` for what can't be."""
-    written = metadata_of(path).get(SHARPNESS, "1")
+    """The sharpness in the metadata of weights; raises `CheckpointError` if it is not positive."""
+    text = metadata_of(path).get(SHARPNESS, "1")
     try:
-        sharpness = float(written)
+        sharpness = float(text)
     except (TypeError, ValueError):
         sharpness = math.nan
     if not 0 < sharpness < math.inf:
-        raise CheckpointError(f"{path}: {SHARPNESS} is {shown(written)}; expected more than 0")
+        raise CheckpointError(f"{path}: {SHARPNESS} is {shown(text)}; expected more than 0")
     return sharpness
 
 
 def check_origins(path: Path) -> None:
-    """Raise `UsageError` if weights are of a model with parts that are not known here."""
+    """Raise `UsageError` if the model of some weights needs plugins that are not loaded."""
     try:
         origins = parsed_json(metadata_of(path).get(ORIGINS, "{}"))
         named = [

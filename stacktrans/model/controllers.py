@@ -1,8 +1,8 @@
-"""Controllers, which read the input and operate the memory.
+"""Controllers: recurrent layers that read the input and operate the memory.
 
-At each step a controller sees the input embedding x_t and the vectors read from the memory at the
-step before, r_{t-1} (grefenstette2015, section 3.3). `project` computes the part of its sums that
-depends on x_t alone, for a whole sequence at once; `step` adds the rest.
+The input of a controller at each step is [x_t ; r_{t-1}]: the embedding of a symbol, and the
+vectors read from the memory at the step before (grefenstette2015, section 3.3). `project` computes
+the part of its sums that depends on x_t alone, for a whole sequence at once; `step` adds the rest.
 """
 
 from abc import ABC, abstractmethod
@@ -21,26 +21,25 @@ from stacktrans.settings.model_config import BUFFER_SIGNALS, InitializationConfi
 
 ControllerState = tuple[Tensor, ...]
 GateNoise = Callable[[Tensor], Tensor]
-"""Noise of training, applied to the part of the gates' sums that depends on x alone."""
+"""Training noise on the part of the gates' sums that depends on x alone."""
 
 
 def no_noise(sums: Tensor) -> Tensor:
-    """The sums as they are."""
+    """The sums unchanged."""
     return sums
 
 
 class Layer(nn.Module, Units, ABC):
-    """One layer of a controller: at each step it sums its inputs, and updates a state.
+    """One layer of a controller, which updates its state at each step.
 
     Args:
-        config: the shape of the model.
+        config: of the model.
         embedding_size: size of x_t.
-        below_size: size of the output of the layer under this one, or of the vectors read; may
-            be 0.
+        below_size: size of the output of the layer below, or of the vectors read; may be 0.
 
     Attributes:
         hidden_size: number of units H.
-        below_weight: [gates * H, size of what comes from below].
+        below_weight: [gates * H, below_size].
         hidden_weight: [gates * H, H].
         initial_state: [states, H].
     """
@@ -55,7 +54,7 @@ class Layer(nn.Module, Units, ABC):
 
     @classmethod
     def layer(cls) -> type["Layer"]:
-        """Itself."""
+        """The class itself; see `Units.layer`."""
         return cls
 
     def initial(self, batch_size: int) -> ControllerState:
@@ -68,26 +67,26 @@ class Layer(nn.Module, Units, ABC):
 
     @abstractmethod
     def look_up(self, ids: Tensor) -> Tensor:
-        """What `project` makes of one-hot vectors: their ids [...] -> [..., gates * H]."""
+        """`project` of one-hot vectors, by their ids: [...] -> [..., gates * H]."""
 
     @abstractmethod
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
-        """The next state, `states` tensors [B, H]; the first is the output.
+        """The next state, `states` tensors [B, H], the first of which is the output.
 
         `projected` is one step of `project`, [B, gates * H]; `below` is [B, below_size].
         """
 
 
 class LinearLayer(Layer, Linear):
-    """A layer without units."""
+    """A layer without units, whose output is its input."""
 
     def __init__(self, config: ModelConfig, embedding_size: int, below_size: int) -> None:
         super().__init__(config, embedding_size, below_size)
         size = self.hidden_size
-        places = torch.zeros(size, size - embedding_size)
+        below_weight = torch.zeros(size, size - embedding_size)
         # Not `eye`, for which torch loads its compiler on "meta".
-        places[embedding_size:].fill_diagonal_(1)
-        self.register_buffer("below_weight", places, persistent=False)
+        below_weight[embedding_size:].fill_diagonal_(1)
+        self.register_buffer("below_weight", below_weight, persistent=False)
         self.register_buffer("hidden_weight", torch.zeros(size, size), persistent=False)
         self.register_buffer("initial_state", torch.zeros(1, size), persistent=False)
 
@@ -140,7 +139,7 @@ class RecurrentLayer(Layer):
         return nn.functional.embedding(ids, self.input_weight.t()) + self.bias
 
     def _sums(self, projected: Tensor, below: Tensor, hidden: Tensor) -> Tensor:
-        """The gates' sums over all that a layer sees, [B, gates * H]."""
+        """The gates' sums over all inputs of a layer, [B, gates * H]."""
         weight = torch.cat([self.below_weight, self.hidden_weight], dim=1)
         return torch.addmm(projected, torch.cat([below, hidden], dim=1), weight.t())
 
@@ -171,7 +170,7 @@ class GRULayer(RecurrentLayer, GRU):
 
 
 class SimpleLayer(RecurrentLayer):
-    """A layer of units that are a function of their sums."""
+    """A layer of units without gates: a nonlinear function of their sums."""
 
     nonlinearity: Callable[[Tensor], Tensor]
 
@@ -192,10 +191,10 @@ class SigmoidLayer(SimpleLayer, Sigmoid):
 
 
 class Controller(nn.Module):
-    """Layers of one kind on top of one another.
+    """A stack of layers of one type.
 
-    The lowest layer sees x_t and the vectors read; every higher one sees x_t and the output of the
-    layer under it. `read_size` is that of all vectors read together, 0 without a memory.
+    The inputs of the lowest layer are x_t and the vectors read, `read_size` numbers in all; those
+    of a higher one are x_t and the output of the layer below.
 
     Attributes:
         hidden_size: size H of its output.
@@ -203,11 +202,11 @@ class Controller(nn.Module):
 
     def __init__(self, config: ModelConfig, embedding_size: int, read_size: int) -> None:
         super().__init__()
-        kind: type[Layer] = CONTROLLERS.load(config.controller.name).layer()
+        layer_type: type[Layer] = CONTROLLERS.load(config.controller.name).layer()
         self.layers = nn.ModuleList()
         below = read_size
         for _ in range(config.units.layers):
-            layer = kind(config, embedding_size, below)
+            layer = layer_type(config, embedding_size, below)
             self.layers.append(layer)
             below = layer.hidden_size
         self.hidden_size = below
@@ -223,7 +222,7 @@ class Controller(nn.Module):
 
     @property
     def read_weights(self) -> list[nn.Parameter]:
-        """The weights on the vectors read; none in a linear controller, which passes them on."""
+        """The learned weights on the vectors read; none in a linear controller."""
         weight = self.all_layers[0].below_weight
         return [weight] if isinstance(weight, nn.Parameter) else []
 
@@ -234,7 +233,7 @@ class Controller(nn.Module):
     def project(
         self, sums: Callable[[Layer], Tensor], noise: GateNoise = no_noise
     ) -> list[tuple[Tensor, ...]]:
-        """For each of T steps, the part of every layer's sums that depends on x, [B, gates * H].
+        """For each of T steps, each layer's projected inputs, [B, gates * H].
 
         `sums` gives those of a layer over all steps, [B, T, gates * H].
         """
@@ -248,24 +247,23 @@ class Controller(nn.Module):
 
         `projected` is one step of `project`; `reads` was read before it, [B, read_size].
         """
-        below = reads
-        following: list[ControllerState] = []
-        for layer, sums, before in zip(self.all_layers, projected, state, strict=True):
-            share = self.state_gradient
+        below, share = reads, self.state_gradient
+        next_state: list[ControllerState] = []
+        for layer, sums, previous in zip(self.all_layers, projected, state, strict=True):
             if share != 1:  # only this share of the gradient goes back through the state
-                before = tuple(part + (share - 1) * (part - part.detach()) for part in before)
-            following.append(layer.step(sums, below, before))
-            below = following[-1][0]
-        return below, tuple(following)
+                previous = tuple(part + (share - 1) * (part - part.detach()) for part in previous)
+            next_state.append(layer.step(sums, below, previous))
+            below = next_state[-1][0]
+        return below, tuple(next_state)
 
 
 class Operation(nn.Module):
-    """How a controller operates a memory and buffers: the signals and values of each step.
+    """The maps from a controller's output to the signals and values that operate a memory.
 
     Attributes:
-        signal_names: of the memory's signals, and then of those of the buffers.
+        signal_names: of the memory's signals, then of those of the buffers.
         signals: the linear map to the signals.
-        values: the linear map to the vectors pushed; None where nothing is pushed.
+        values: the linear map to the vectors pushed; None if nothing is pushed.
     """
 
     def __init__(self, memory: Memory[Any], hidden_size: int, config: ModelConfig) -> None:
@@ -292,22 +290,28 @@ class Operation(nn.Module):
 
     @torch.no_grad()
     def sharpen(self, factor: float) -> None:
-        """Multiply what the signals are functions of: the more, the nearer to 0 or 1 they are."""
+        """Multiply the sums under the signals, which moves signals towards 0 or 1."""
         for weight in self.signals.parameters():
             weight.mul_(factor)
 
     def forward(
         self, hidden: Tensor, state: MemoryState, hard: bool = False
     ) -> tuple[MemoryState, Tensor, Tensor]:
-        """One step: [B, H] -> the next memory, the reads [B, reads * m], the signals.
+        """Operate the memory for one step, by the controller's output [B, H].
 
-        With `hard`, the signals are made 0 or 1 before they are used.
+        Args:
+            hidden: [B, H].
+            state: the memory before the step.
+            hard: whether the signals are rounded to 0 or 1 before they are used.
+
+        Returns:
+            The memory after the step, the vectors read [B, reads * m], and the signals.
 
         Raises:
-            StacktransError: the memory's reads have another shape than it declares.
+            StacktransError: the vectors read have another shape than the memory declares.
         """
-        sums, own = self.signals(hidden), len(self.memory.signal_names)
-        signals, of_buffers = self.memory.signals(sums[:, :own]), torch.sigmoid(sums[:, own:])
+        sums, count = self.signals(hidden), len(self.memory.signal_names)
+        signals, of_buffers = self.memory.signals(sums[:, :count]), torch.sigmoid(sums[:, count:])
         if hard:
             signals, of_buffers = self.memory.discretise(signals), of_buffers.round()
         state, reads = self.memory.step(state, signals, self.pushed(hidden))
@@ -318,7 +322,7 @@ class Operation(nn.Module):
         return state, reads.flatten(1), torch.cat([signals, of_buffers], dim=1)
 
     def pushed(self, hidden: Tensor) -> Tensor:
-        """The vectors that are pushed: [..., H] -> [..., pushes, m]."""
+        """The vectors to push: [..., H] -> [..., pushes, m]."""
         if self.values is None:
             return hidden.new_zeros(*hidden.shape[:-1], 0, self.value_size)
         vectors: Tensor = self.squash(self.values(hidden))

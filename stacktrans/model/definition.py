@@ -1,4 +1,4 @@
-"""A transducer step by step in torch, on any device: what compiled code is compared with."""
+"""The definition of a transducer, step by step in torch, against which compiled code is tested."""
 
 import copy
 from collections.abc import Callable, Iterable, Sequence
@@ -21,8 +21,8 @@ class Unrolled(NamedTuple):
 
     Attributes:
         hidden: [B, T, H] the controller's outputs.
-        signals: [B, T, len(signal_names)] strengths of each signal.
-        steps: how many of the T each item took; None for all.
+        signals: [B, T, len(signal_names)].
+        steps: the number of steps of each string; None if all take T.
     """
 
     hidden: Tensor
@@ -32,7 +32,13 @@ class Unrolled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransducerState:
-    """The states of every layer and of the memory, and the vectors read last, [B, reads * m]."""
+    """The state of a transducer after a step.
+
+    Attributes:
+        controller: the state of each layer.
+        memory: the state of the memory.
+        reads: [B, reads * m] the vectors read.
+    """
 
     controller: tuple[ControllerState, ...]
     memory: MemoryState
@@ -40,35 +46,38 @@ class TransducerState:
 
     @classmethod
     def initial(cls, controller: Controller, memory: Memory[Any], size: int, batch: int) -> Self:
-        """The state before the first step, with an empty memory of vectors of some size."""
+        """The state before the first step, with an empty memory of vectors of size m."""
         like = controller.all_layers[0].initial_state
         reads = memory.initial_reads(batch, size, like).flatten(1)
         return cls(controller.initial(batch), memory.initial(batch, size, like), reads)
 
     def detach(self) -> Self:
-        """The same without its past, through which no gradient goes back."""
-        return cast(Self, _changed(self, Tensor.detach))
+        """The state without its gradient history."""
+        return cast(Self, _map_tensors(self, Tensor.detach))
 
-    def chosen(self, items: Tensor) -> Self:
-        """Those of some of the strings, by their indices; one may be there several times."""
-        return cast(Self, _changed(self, lambda tensor: tensor.index_select(0, items)))
+    def select(self, items: Tensor) -> Self:
+        """The states of some strings, by their indices, which may repeat."""
+        return cast(Self, _map_tensors(self, lambda tensor: tensor.index_select(0, items)))
 
 
-def _changed(held: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """A state, or a part of one, whatever its memory keeps it in, with all tensors changed."""
-    if isinstance(held, Tensor):
-        return change(held)
-    if isinstance(held, tuple):
-        parts = [_changed(part, change) for part in held]
-        return type(held)(*parts) if hasattr(held, "_fields") else tuple(parts)
-    if isinstance(held, list):
-        return [_changed(part, change) for part in held]
-    if isinstance(held, dict):
-        return {name: _changed(part, change) for name, part in held.items()}
-    other = copy.copy(held)
-    names: Iterable[str] = getattr(held, "__dataclass_fields__", getattr(held, "__dict__", ()))
+def _map_tensors(state: Any, function: Callable[[Tensor], Tensor]) -> Any:
+    """A copy of a state, or of a part of one, with a function applied to all of its tensors.
+
+    States of plugins' memories may be nested tuples, lists, dictionaries and objects.
+    """
+    if isinstance(state, Tensor):
+        return function(state)
+    if isinstance(state, tuple):
+        parts = [_map_tensors(part, function) for part in state]
+        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+    if isinstance(state, list):
+        return [_map_tensors(part, function) for part in state]
+    if isinstance(state, dict):
+        return {name: _map_tensors(part, function) for name, part in state.items()}
+    other = copy.copy(state)
+    names: Iterable[str] = getattr(state, "__dataclass_fields__", getattr(state, "__dict__", ()))
     for name in names:
-        object.__setattr__(other, name, _changed(getattr(held, name), change))
+        object.__setattr__(other, name, _map_tensors(getattr(state, name), function))
     return other
 
 
@@ -85,9 +94,9 @@ def step(
     state: TransducerState,
     hard: bool = False,
 ) -> tuple[Tensor, Tensor, TransducerState]:
-    """One step: the controller's output [B, H], the signals, and the next state.
+    """Take one step: the controller's output [B, H], the signals, and the next state.
 
-    `projected` are the sums that depend on x alone: of every layer, [B, gates * H].
+    `projected` is the part of each layer's sums that depends on x alone, [B, gates * H].
     """
     hidden, layers = controller.step(projected, state.reads, state.controller)
     if operation is None:
@@ -102,35 +111,34 @@ def unroll(
     state: TransducerState | None = None,
     noise: GateNoise = no_noise,
 ) -> tuple[Unrolled, TransducerState]:
-    """The outcome of all steps over ids [B, T], and the state after the last; without buffers."""
+    """Run over ids [B, T]: the outputs of all steps, and the state after the last."""
     state = state or initial(model, inputs.shape[0])
-    done = []
+    steps = []
     for projected in model.controller.project(lambda layer: model.sums(layer, inputs), noise):
         hidden, signals, state = step(
             model.controller, model.operation, projected, state, model.hard
         )
-        done.append((hidden, signals))
-    hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
+        steps.append((hidden, signals))
+    hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*steps, strict=True))
     return Unrolled(hidden, signals), state
 
 
 def unroll_buffered(model: "Transducer", inputs: Tensor, lengths: Sequence[int]) -> Unrolled:
-    """The outcome of all steps over ids [B, T], of which only `lengths` are each item's input."""
+    """Run with buffers over ids [B, T], of which the first `lengths` are each string's input."""
     state = initial(model, inputs.shape[0])
     embedded = model.embed(inputs)
     buffer = filled(torch.tensor(lengths, device=inputs.device), inputs.shape[1])
     buffer = buffer.to(embedded.dtype)
     read = embedded.new_zeros(inputs.shape[0])
-    done = []
+    steps = []
     for _ in range(model.config.steps_over(inputs.shape[1])):
         buffer = popped(buffer, read)
-        weights = read_weights(buffer)
-        seen = torch.bmm(weights.unsqueeze(1), embedded)
-        projected = tuple(layer.project(seen)[:, 0] for layer in model.controller.all_layers)
+        x = torch.bmm(read_weights(buffer).unsqueeze(1), embedded)
+        projected = tuple(layer.project(x)[:, 0] for layer in model.controller.all_layers)
         hidden, signals, state = step(
             model.controller, model.operation, projected, state, model.hard
         )
         read = signals[:, -2]
-        done.append((hidden, signals))
-    hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*done, strict=True))
+        steps.append((hidden, signals))
+    hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*steps, strict=True))
     return Unrolled(hidden, signals, [model.config.steps_over(length) for length in lengths])

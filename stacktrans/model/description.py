@@ -1,4 +1,4 @@
-"""A model in a line."""
+"""One-line descriptions of models."""
 
 from stacktrans.memory import make_memory
 from stacktrans.settings.config import RunConfig
@@ -6,7 +6,7 @@ from stacktrans.settings.model_config import RecurrentConfig
 
 
 def model_line(config: RunConfig) -> str:
-    """The shape of a model in a line."""
+    """Task, controller, memory and embeddings of a model, in one line."""
     model, shape = config.model, config.model.controller
     controller = f"{shape.name} controller"
     if isinstance(shape, RecurrentConfig):
@@ -14,10 +14,12 @@ def model_line(config: RunConfig) -> str:
         controller = f"{layers}{shape.name.upper()} {shape.hidden_size}"
         if not shape.recurrent:
             controller += " without recurrence"
-    made = make_memory(model)
-    memory = f"{model.memory.name} of {model.memory_size}" if made.pushes else model.memory.name
-    if made.count > 1:
-        memory = f"{made.count} {memory}"
+    memory_object = make_memory(model)
+    memory = model.memory.name
+    if memory_object.pushes:
+        memory += f" of {model.memory_size}"
+    if memory_object.count > 1:
+        memory = f"{memory_object.count} {memory}"
     embeddings = f"embeddings {model.embedding_size}"
     if model.embedding_size == "one-hot":
         embeddings = "one-hot inputs"

@@ -1,4 +1,4 @@
-"""Devices: where a model computes."""
+"""Devices and threads that torch computes with."""
 
 import contextlib
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def find_device(name: str) -> "torch.device":
-    """The device of a name; raises `UsageError` if it can't be used here."""
+    """The torch device of a name; raises `UsageError` if it is not available."""
     import torch
 
     if name == "auto":
@@ -26,16 +26,16 @@ def find_device(name: str) -> "torch.device":
 
 
 def check_device(name: str) -> None:
-    """Raise `UsageError` if a device can't be used here."""
-    if name not in ("auto", "cpu"):  # which are everywhere: no need to wait for torch
+    """Raise `UsageError` if a device is not available."""
+    if name not in ("auto", "cpu"):  # which are always available: torch need not be imported
         find_device(name)
 
 
 @contextlib.contextmanager
 def computing_with(threads: int) -> Iterator[None]:
-    """Have torch, and models that are measured, compute with so many threads.
+    """Limit the threads of torch and of predictors within a `with` block.
 
-    What a model says is the same; gradients may differ in their last digits.
+    Outputs do not depend on their number; gradients may differ in their last digits.
     """
     import torch
 

@@ -1,4 +1,7 @@
-"""A transducer in arrays: run without torch, in compiled code or, for short work, in Python."""
+"""The numpy backend: transducers that compiled code runs, without torch.
+
+For short work the same functions run uncompiled.
+"""
 
 from __future__ import annotations
 
@@ -33,32 +36,32 @@ from stacktrans.settings.model_config import BuffersConfig, ModelConfig
 from stacktrans.tasks.alphabets import Ids, Mask
 
 STRINGS_AT_ONCE = 64
-"""Strings that take several steps together: few enough for their states to stay in a cache."""
+"""Strings that are run together over several steps, so few that their states stay in a cache."""
 
 
 def architecture_of(
     config: ModelConfig, memory: Memory[Any], hard: bool = False
 ) -> Architecture | None:
-    """What compiled code has to run for a model; None if there is none for it."""
-    # Only if it is the class's own: what a class computes may differ from what its base does.
+    """The architecture of a model for compiled code; None if there is no such code for it."""
+    # A subclass may compute something else, so it does not inherit compiled code.
     units = vars(CONTROLLERS.load(config.controller.name)).get("compiled_unit")
-    steps = memory.compiled() if units else None
-    if not steps:
+    kernel = memory.compiled() if units else None
+    if not kernel:
         return None
     tanh = config.value_nonlinearity == "tanh"
     gradient = config.units.state_gradient
-    return Architecture(UNITS[units], steps, config.buffers is not None, tanh, gradient, hard)
+    return Architecture(UNITS[units], kernel, config.buffers is not None, tanh, gradient, hard)
 
 
 @dataclass(eq=False)
-class RunWeights(ModelWeights[Array]):
-    """The weights of a model that is only run, as for a single string.
+class InferenceWeights(ModelWeights[Array]):
+    """The weights of a model for inference; its initial state is that of one string.
 
     Attributes:
-        sizes: of everything in a run.
+        sizes: of all arrays in a run.
 
     Raises:
-        ValueError: they are not of the right shapes.
+        ValueError: the weights have wrong shapes.
     """
 
     sizes: Sizes = field(init=False)
@@ -68,29 +71,29 @@ class RunWeights(ModelWeights[Array]):
 
     @functools.cached_property
     def panels(self) -> Weights:
-        """What multiplies rows at each step."""
+        """The weights of all products of a step, in panels."""
         return forward_weights(self)
 
     @property
     def inputs(self) -> int:
-        """How many ids of inputs there are."""
+        """The number of input ids."""
         return len(self.projected) - self.architecture.buffered
 
 
 @dataclass(eq=False)
-class State:
-    """B strings on their way through a model.
+class NumpyState:
+    """The state of a transducer after some steps of B strings.
 
     Attributes:
-        sizes: of everything in a run.
+        sizes: of all arrays in a run.
         units: [L, states, B, H] the state of the units.
         read: [B, reads * m] what was read last.
         store: the memory.
-        room: how many steps it has room for.
-        used: how many of them were taken.
+        room: the number of steps that the memory has room for.
+        used: the number of these that were taken.
         signals: [B, signals] of the last step.
         memory: the arrays of the memory.
-        run: what a step takes; None before the first.
+        run: the arguments of a single step, which are reused; None before the first.
     """
 
     sizes: Sizes
@@ -106,42 +109,42 @@ class State:
     def __post_init__(self) -> None:
         CompiledFunction.expect(self.sizes.batch * self.room)
         self.signals = np.zeros((self.sizes.batch, self.sizes.signals), self.sizes.dtype)
-        self._look()
+        self._set_memory()
 
     @classmethod
-    def first(cls, weights: RunWeights, batch: int, steps: int) -> State:
+    def initial(cls, weights: InferenceWeights, batch: int, steps: int) -> NumpyState:
         """The state of B strings before the first step, with room for some steps."""
         sizes = weights.sizes._replace(batch=batch)
         units = np.repeat(weights.initial, batch, axis=2)
         return cls(sizes, units, sizes.nothing_read(), sizes.store(steps), steps)
 
-    def _look(self) -> None:
+    def _set_memory(self) -> None:
         everything = slice(0, self.sizes.batch)
         self.memory = self.store.forward(everything, everything)
 
     def make_room(self, steps: int) -> None:
-        """Have room for some steps more; of the memory only what can still be read is kept."""
+        """Make room for more steps, keeping only the part of the memory that can still be read."""
         if self.used + steps > self.room:
             steps = max(steps, self.room)
             CompiledFunction.expect(self.sizes.batch * steps)
             self.store = self.store.after(self.used).with_room(steps)
             self.room, self.used = steps, 0
-            self._look()
+            self._set_memory()
 
-    def select(self, items: Array) -> State:
-        """That of other strings, each from where one of these is, by their indices."""
+    def select(self, items: Array) -> NumpyState:
+        """The states of some strings, by their indices, which may repeat."""
         store = self.store.after(self.used).select(items).with_room(self.room - self.used)
         sizes = self.sizes._replace(batch=len(items))
-        units = np.ascontiguousarray(self.units[:, :, items])  # as compiled code takes it to be
-        return State(sizes, units, self.read[items], store, self.room - self.used)
+        units = np.ascontiguousarray(self.units[:, :, items])  # as compiled code requires
+        return NumpyState(sizes, units, self.read[items], store, self.room - self.used)
 
 
-def run_steps(weights: RunWeights, state: State, ids: Array) -> Array:
-    """The controller's outputs over the next T steps, [B, T, H], with ids [B, T].
+def run_steps(weights: InferenceWeights, state: NumpyState, ids: Array) -> Array:
+    """Advance a state by ids [B, T], and return the controller's outputs, [B, T, H].
 
     Raises:
-        IndexError: there is no such id.
-        ValueError: they are not of B strings.
+        IndexError: an id is out of range.
+        ValueError: the ids are not of B strings.
     """
     sizes, (batch, steps) = state.sizes, ids.shape
     if batch != sizes.batch:
@@ -163,18 +166,11 @@ def run_steps(weights: RunWeights, state: State, ids: Array) -> Array:
     return trace.hidden[:, -1].reshape(batch, steps, -1)
 
 
-def run_mixed(weights: RunWeights, state: State, projected: Array) -> Array:
-    """The controller's outputs over a step, [B, H], with the gates' sums over what is read.
+def _step(weights: InferenceWeights, state: NumpyState, ids: Array, projected: Array) -> Array:
+    """Advance a state by one step, and return the controller's outputs, [B, H].
 
-    Args:
-        weights: of the model.
-        state: changed in place.
-        projected: [B, L * gates * H].
+    `ids` [B] are the rows of `projected`, [ids, L * gates * H], that the strings read.
     """
-    return _step(weights, state, np.arange(len(projected)), projected)
-
-
-def _step(weights: RunWeights, state: State, ids: Array, projected: Array) -> Array:
     sizes, batch = state.sizes, len(ids)
     state.make_room(1)
     run = state.run
@@ -201,20 +197,20 @@ def _inputs(sizes: Sizes, starts: Array, ids: Array, projected: Array) -> Inputs
 
 @dataclass(frozen=True, eq=False)
 class NumpyModel:
-    """A transducer in arrays.
+    """A transducer whose weights are numpy arrays, run by compiled code.
 
     Attributes:
-        config: the shape of the model.
+        config: of the model.
         memory: its memory.
         weights: of controller, signals and values.
-        output: the weight and the bias of o_t; None if outputs are read from the controller.
-        classifier: the same of the logits.
-        threads: how many batches are run at the same time.
+        output: weight and bias of o_t; None if logits are read from the controller's output.
+        classifier: weight and bias of the logits.
+        threads: the number of batches that are run at the same time.
     """
 
     config: ModelConfig
     memory: Memory[Any]
-    weights: RunWeights
+    weights: InferenceWeights
     output: tuple[Array, Array] | None
     classifier: tuple[Array, Array]
     threads: int = 1
@@ -223,7 +219,7 @@ class NumpyModel:
 
     @property
     def hard(self) -> bool:
-        """Whether signals are made 0 or 1."""
+        """Whether signals are rounded to 0 or 1."""
         return self.weights.architecture.hard
 
     @property
@@ -233,32 +229,34 @@ class NumpyModel:
 
     @property
     def shows_memory(self) -> bool:
-        """Whether what the memory holds can be told from the arrays of its compiled code."""
-        own = type(self.memory)
-        return own.snapshot_of is not Memory.snapshot_of or own.snapshot is Memory.snapshot
+        """Whether the arrays of compiled code give all that the memory's definition would show."""
+        memory = type(self.memory)
+        return memory.snapshot_of is not Memory.snapshot_of or memory.snapshot is Memory.snapshot
 
     def discretised(self, hard: bool = True) -> NumpyModel:
-        """The same where signals are made 0 or 1, or not."""
+        """See `Predictor.discretised`."""
         architecture = self.weights.architecture._replace(hard=hard)
         return replace(self, weights=replace(self.weights, architecture=architecture))
 
-    def start(self, batch: int, steps: int = 0) -> State:
+    def start(self, batch: int, steps: int = 0) -> NumpyState:
         """See `Model.start`."""
-        return State.first(self.weights, batch, steps)
+        return NumpyState.initial(self.weights, batch, steps)
 
-    def advance(self, state: State, ids: Ids | SoftInput, requested: Mask | None = None) -> Array:
+    def advance(
+        self, state: NumpyState, ids: Ids | SoftInput, requested: Mask | None = None
+    ) -> Array:
         """See `Model.advance`."""
         if isinstance(ids, SoftInput):
-            sums = self.weights.projected  # the last of them is for no input
-            first, later = sums.take(ids.ids, axis=0), sums.take(ids.next_ids, axis=0)
+            projected = self.weights.projected  # the last row is for no input
+            first, second = projected.take(ids.ids, axis=0), projected.take(ids.next_ids, axis=0)
             with np.errstate(all="ignore"):
-                mixed = first + ids.next_share[:, None].astype(sums.dtype) * (later - first)
-            return self.read_out(run_mixed(self.weights, state, mixed))
+                mean = first + ids.next_share[:, None].astype(first.dtype) * (second - first)
+            return self.read_out(_step(self.weights, state, np.arange(len(mean)), mean))
         hidden = run_steps(self.weights, state, ids)
         hidden = hidden.reshape(-1, hidden.shape[2]) if requested is None else hidden[requested]
         return self.read_out(hidden)
 
-    def select(self, state: State, items: Ids) -> State:
+    def select(self, state: NumpyState, items: Ids) -> NumpyState:
         """See `Model.select`."""
         return state.select(items)
 
@@ -269,50 +267,50 @@ class NumpyModel:
                 hidden = np.tanh(hidden @ self.output[0].T + self.output[1])
             return hidden @ self.classifier[0].T + self.classifier[1]
 
-    def pushed_vectors(self, state: State) -> Array:
+    def pushed_vectors(self, state: NumpyState) -> Array:
         """See `Predictor.pushed_vectors`."""
         return state.run.values[0] if state.run else np.zeros((0, 0))
 
-    def snapshot(self, state: State, contents: bool = True) -> MemorySnapshot:
+    def snapshot(self, state: NumpyState, contents: bool = True) -> MemorySnapshot:
         """See `Predictor.snapshot`."""
         return self.memory.snapshot_of(state.store, state.read[0], state.used, contents)
 
 
 def _layer(
-    units: type[Units], weights: Mapping[str, Array], number: int, rows: Array, read_size: int
+    units: type[Units], weights: Mapping[str, Array], number: int, embeddings: Array, read_size: int
 ) -> tuple[Array, Array, Array, Array]:
-    """What `RunWeights` has of a layer, by its number from 0: sums, two weights, initial state.
+    """Projected inputs, below weight, hidden weight and initial state of a layer.
 
-    `rows` are the vectors of all ids, [ids, E].
+    `number` counts layers from 0; `embeddings` are the vectors of all ids, [ids, E].
     """
-    if not units.units:  # what it sees is passed on
-        embedded = rows.shape[1]
-        places = np.eye(embedded + read_size, dtype=rows.dtype)
-        shown = rows @ places[:embedded]
-        below = np.ascontiguousarray(places[:, embedded:])
-        return shown, below, np.zeros_like(places), np.zeros_like(places[:1])
+    if not units.units:  # its output is [x_t ; r_{t-1}]
+        size = embeddings.shape[1]
+        identity = np.eye(size + read_size, dtype=embeddings.dtype)
+        projected = embeddings @ identity[:size]
+        below = np.ascontiguousarray(identity[:, size:])
+        return projected, below, np.zeros_like(identity), np.zeros_like(identity[:1])
     prefix = f"controller.layers.{number}."
-    given, initial = weights[f"{prefix}input_weight"], weights[f"{prefix}initial_state"]
-    nothing = np.zeros((len(given), initial.shape[1]), given.dtype)
+    input_weight, initial = weights[f"{prefix}input_weight"], weights[f"{prefix}initial_state"]
+    no_recurrence = np.zeros((len(input_weight), initial.shape[1]), input_weight.dtype)
     return (
-        rows @ given.T + weights.get(f"{prefix}bias", given.dtype.type(0)),
+        embeddings @ input_weight.T + weights.get(f"{prefix}bias", input_weight.dtype.type(0)),
         weights[f"{prefix}below_weight"],
-        weights.get(f"{prefix}hidden_weight", nothing),
+        weights.get(f"{prefix}hidden_weight", no_recurrence),
         initial,
     )
 
 
 def _linear(weights: Mapping[str, Array], name: str, size: int) -> tuple[Array, Array]:
-    """The weight and the bias of a linear map; one of no outputs if there is none."""
-    nothing = np.zeros((0, size), weights["classifier.weight"].dtype)
-    weight = weights.get(f"{name}.weight", nothing)
+    """Weight and bias of a linear map from `size` inputs; without outputs if the model has none."""
+    no_outputs = np.zeros((0, size), weights["classifier.weight"].dtype)
+    weight = weights.get(f"{name}.weight", no_outputs)
     return weight, weights.get(f"{name}.bias", np.zeros(len(weight), weight.dtype))
 
 
 def from_weights(
     config: ModelConfig, weights: Mapping[str, Array], inputs: int, hard: bool, threads: int = 1
 ) -> NumpyModel | None:
-    """A model of weights by their names, of the shapes of `weight_shapes`.
+    """A model with named weights of the shapes of `weight_shapes`.
 
     None if there is no compiled code for it.
     """
@@ -321,19 +319,21 @@ def from_weights(
     if architecture is None:
         return None
     units: type[Units] = CONTROLLERS.load(config.controller.name)
-    rows = weights.get("embedding.weight", np.eye(inputs, dtype=weights["classifier.weight"].dtype))
+    one_hot = np.eye(inputs, dtype=weights["classifier.weight"].dtype)
+    embeddings = weights.get("embedding.weight", one_hot)
     if architecture.buffered:  # after the last input nothing is read
-        rows = np.concatenate([rows, np.zeros_like(rows[:1])])
+        embeddings = np.concatenate([embeddings, np.zeros_like(embeddings[:1])])
     read_size = memory.reads * config.memory_size
-    size = units.size_in(config, rows.shape[1], read_size)
+    size = units.size_in(config, embeddings.shape[1], read_size)
     with np.errstate(all="ignore"):
         layers = [
-            _layer(units, weights, number, rows, read_size) for number in range(config.units.layers)
+            _layer(units, weights, number, embeddings, read_size)
+            for number in range(config.units.layers)
         ]
     projected, below, hidden, initial = zip(*layers, strict=True)
     signals, signals_bias = _linear(weights, "operation.signals", size)
     values, values_bias = _linear(weights, "operation.values", size)
-    run = RunWeights(
+    inference_weights = InferenceWeights(
         architecture,
         np.concatenate(projected, axis=1),
         np.stack(initial)[:, :, None],
@@ -343,4 +343,5 @@ def from_weights(
         len(signals),
     )
     output = _linear(weights, "output.0", size) if "output.0.weight" in weights else None
-    return NumpyModel(config, memory, run, output, _linear(weights, "classifier", size), threads)
+    classifier = _linear(weights, "classifier", size)
+    return NumpyModel(config, memory, inference_weights, output, classifier, threads)

@@ -1,4 +1,4 @@
-"""A transducer that torch runs: on any device, with any memory."""
+"""The torch backend: transducers that torch runs, on any device and with any memory."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from stacktrans.tasks.alphabets import Ids, Mask
 
 
 def predictor_of(model: Transducer) -> Predictor:
-    """What runs a model with weights as they are now: compiled code where there is some."""
+    """A predictor with the current weights of a model: compiled if possible, else in torch."""
     return model.to_numpy() or TorchModel(model, model.hard)
 
 
 @dataclass
 class TorchState:
-    """B strings on their way through a transducer.
+    """The state of a transducer after some steps of B strings.
 
     Attributes:
-        inner: the state of the transducer.
+        inner: the states of controller and memory.
         signals: [B, signals] of the last step.
-        hidden: [B, H] the controller's outputs in it.
+        hidden: [B, H] the controller's outputs at the last step.
     """
 
     inner: TransducerState
@@ -45,11 +45,11 @@ class TorchState:
 
 @dataclass(frozen=True, eq=False)
 class TorchModel:
-    """A transducer that torch runs.
+    """A transducer that torch runs step by step.
 
     Attributes:
-        model: itself.
-        hard: whether signals are made 0 or 1.
+        model: the torch module.
+        hard: whether signals are rounded to 0 or 1.
     """
 
     model: Transducer
@@ -89,8 +89,8 @@ class TorchModel:
         """See `Model.start`."""
         weight, signals = self.model.classifier.weight, len(self.model.signal_names)
         with self._running():
-            nothing = weight.new_zeros(batch, signals)
-            return TorchState(definition.initial(self.model, batch), _array(nothing), nothing)
+            zeros = weight.new_zeros(batch, signals)
+            return TorchState(definition.initial(self.model, batch), _array(zeros), zeros)
 
     def advance(
         self, state: TorchState, ids: Ids | SoftInput, requested: Mask | None = None
@@ -98,22 +98,23 @@ class TorchModel:
         """See `Model.advance`."""
         with self._running():
             if isinstance(ids, SoftInput):
-                hidden = self._advance_mixed(state, ids)
+                hidden = self._advance_soft(state, ids)
             else:
-                done, state.inner = definition.unroll(self.model, self._tensor(ids), state.inner)
-                state.signals, state.hidden = _array(done.signals[:, -1]), done.hidden[:, -1]
-                hidden = done.hidden.flatten(0, 1)
+                steps, state.inner = definition.unroll(self.model, self._tensor(ids), state.inner)
+                state.signals, state.hidden = _array(steps.signals[:, -1]), steps.hidden[:, -1]
+                hidden = steps.hidden.flatten(0, 1)
                 if requested is not None:
                     hidden = hidden[self._tensor(requested.ravel())]
             return _array(self.model.read_out(hidden))
 
-    def _advance_mixed(self, state: TorchState, mixed: SoftInput) -> Tensor:
-        model, share = self.model, self._tensor(mixed.next_share).unsqueeze(1)
-        every = self._tensor(np.arange(model.inputs))
-        rows = functional.pad(model.embed(every), (0, 0, 0, 1))  # the last is for no input
-        first, later = rows[self._tensor(mixed.ids)], rows[self._tensor(mixed.next_ids)]
-        seen = first + share.to(rows.dtype) * (later - first)
-        projected = tuple(layer.project(seen) for layer in model.controller.all_layers)
+    def _advance_soft(self, state: TorchState, inputs: SoftInput) -> Tensor:
+        model, share = self.model, self._tensor(inputs.next_share).unsqueeze(1)
+        all_ids = self._tensor(np.arange(model.inputs))
+        embeddings = functional.pad(model.embed(all_ids), (0, 0, 0, 1))  # the last is for no input
+        first = embeddings[self._tensor(inputs.ids)]
+        second = embeddings[self._tensor(inputs.next_ids)]
+        mean = first + share.to(first.dtype) * (second - first)
+        projected = tuple(layer.project(mean) for layer in model.controller.all_layers)
         hidden, signals, state.inner = definition.step(
             model.controller, model.operation, projected, state.inner, model.hard
         )
@@ -122,8 +123,8 @@ class TorchModel:
 
     def select(self, state: TorchState, items: Ids) -> TorchState:
         """See `Model.select`."""
-        chosen = self._tensor(items)
-        return TorchState(state.inner.chosen(chosen), state.signals[items], state.hidden[chosen])
+        indices = self._tensor(items)
+        return TorchState(state.inner.select(indices), state.signals[items], state.hidden[indices])
 
     def pushed_vectors(self, state: TorchState) -> Numbers:
         """See `Predictor.pushed_vectors`."""
@@ -138,7 +139,7 @@ class TorchModel:
 
 
 def _array(tensor: Tensor) -> Numbers:
-    if tensor.dtype not in ARRAY_DTYPES:  # numpy has not all of them
+    if tensor.dtype not in ARRAY_DTYPES:  # such as bfloat16, which numpy lacks
         tensor = tensor.float()
     array: Numbers = tensor.detach().cpu().numpy()
     return array

@@ -1,4 +1,4 @@
-"""The transducer: embeddings, a controller, a memory that it operates, and a read-out.
+"""The transducer: embeddings, a controller, the memory that it operates, and the read-out.
 
 grefenstette2015, section 3.3:
 
@@ -32,26 +32,27 @@ from stacktrans.model.weights import linear_maps
 from stacktrans.settings.model_config import ModelConfig
 
 SYMBOLS_AT_ONCE = 256
-"""Symbols of an answer that are read from the output buffer at once."""
+"""The most symbols of an answer that are read from the output buffer at once."""
 Carried = CarriedCompiled | TransducerState
-"""What B sequences carry from one piece to the next."""
+"""The state of B sequences that is carried from one segment to the next."""
 
 
 class Transducer(nn.Module):
-    """Reads a sequence of ids and predicts, at each step, what should come next.
+    """A recurrent network with a memory that predicts an output at each step of a sequence of ids.
 
-    Without a memory the read-out sees the controller's output itself: the
-    published parameter counts of the baselines leave no room for o_t.
+    Without a memory, logits are a map of the controller's output instead of o_t, as the published
+    parameter counts of the baselines require.
 
     Args:
-        config: the shape of the model.
+        config: of the model.
         inputs: number of input ids.
         outputs: number of output ids.
 
     Attributes:
         embedding: learned vectors of ids; None where x_t are one-hot vectors.
         operation: None for a model with neither signals nor buffers.
-        hard: whether signals are made 0 or 1, as by `Memory.discretise`; without gradients.
+        hard: whether signals are rounded by `Memory.discretise`, which stops gradients.
+        sharpness: the factor by which `sharpen` has multiplied the signals' weights.
     """
 
     def __init__(self, config: ModelConfig, inputs: int, outputs: int) -> None:
@@ -60,7 +61,6 @@ class Transducer(nn.Module):
         self.config, self.inputs = config, inputs
         self.kernel = config.kernel
         self.hard, self.sharpness = False, 1.0
-        self._architectures: dict[Any, Architecture | None] = {}
         maps, biases = linear_maps(config, inputs, outputs), config.controller.biases
         shown, embedding = maps.get("output.0"), maps.get("embedding")
         self.embedding = nn.Embedding(*embedding) if embedding else None
@@ -75,15 +75,10 @@ class Transducer(nn.Module):
         )
         self.classifier = nn.Linear(*maps["classifier"], biases)
         if initial.weights == "normal":
-            # What is linear in the controller's output, as the rows of a single matrix.
-            parts = (self.operation, self.output if shown else self.classifier)
-            heads = [
-                head
-                for part in parts
-                if part is not None
-                for head in part.modules()
-                if isinstance(head, nn.Linear)
-            ]
+            # All linear maps of the controller's output are drawn as rows of one matrix.
+            parts = filter(None, (self.operation, self.output if shown else self.classifier))
+            modules = nn.ModuleList(parts).modules()
+            heads = [module for module in modules if isinstance(module, nn.Linear)]
             rows = sum(len(head.weight) for head in heads)
             for head in heads:
                 nn.init.normal_(head.weight, std=rows**-0.5)
@@ -107,7 +102,7 @@ class Transducer(nn.Module):
             self.hard = before
 
     def sharpen(self, factor: float) -> None:
-        """Make the signals nearer to 0 or 1, by a factor, for good; 1 / factor takes it back."""
+        """Multiply the weights of the signals by a factor, which moves signals towards 0 or 1."""
         if self.operation:
             self.operation.sharpen(factor)
             self.sharpness *= factor
@@ -125,16 +120,16 @@ class Transducer(nn.Module):
     def unroll(
         self, inputs: Tensor, lengths: Sequence[int] | None = None, noise: GateNoise = no_noise
     ) -> Unrolled:
-        """Run over whole sequences, in compiled code where there is some.
+        """Run over whole sequences, in compiled code if there is any.
 
         Args:
             inputs: [B, T] ids.
-            lengths: how many steps of each item matter; all T unless given. The outputs of
-                the others are undefined, and have no gradient.
-            noise: applied to the gates' sums over the inputs; only with gradients.
+            lengths: the number of steps of each string; T by default. The outputs of later steps
+                are undefined and have no gradient.
+            noise: applied to the gates' sums over the inputs.
 
         Raises:
-            ValueError: the lengths are not those of B items of up to T.
+            ValueError: there are not B lengths from 0 to T.
         """
         count, longest = inputs.shape
         lengths = [longest] * count if lengths is None else lengths
@@ -149,9 +144,9 @@ class Transducer(nn.Module):
     def unroll_piece(
         self, inputs: Tensor, state: Carried | None = None, noise: GateNoise = no_noise
     ) -> tuple[Unrolled, Carried]:
-        """Run over a piece of sequences, in compiled code where there is some.
+        """Run over a piece of long sequences (truncated backpropagation through time).
 
-        Gradients go back to the start of the piece, and no further. Carried states are constants.
+        Gradients stop at the beginning of the piece: carried states are constants.
 
         Args:
             inputs: [B, T] ids.
@@ -159,7 +154,7 @@ class Transducer(nn.Module):
             noise: applied to the gates' sums over the inputs.
 
         Raises:
-            UsageError: the model has buffers, or a memory that can't be carried.
+            UsageError: the model has buffers, or a memory whose state can't be carried.
         """
         if self.config.buffers:
             raise UsageError("a buffered model can't be run piece by piece")
@@ -174,10 +169,10 @@ class Transducer(nn.Module):
 
     @torch.no_grad()
     def to_numpy(self) -> NumpyModel | None:
-        """Itself with weights as they are now, to be run without torch; None if torch is to run it.
+        """The model with its current weights in the numpy backend; None if torch has to run it.
 
         Raises:
-            UsageError: compiled code is asked for and there is none.
+            UsageError: the configuration requires compiled code and there is none.
         """
         if not self.architecture():
             return None
@@ -185,20 +180,12 @@ class Transducer(nn.Module):
         return from_weights(self.config, weights, self.inputs, self.hard, torch.get_num_threads())
 
     def architecture(self) -> Architecture | None:
-        """What compiled code has to run; None if the model is run in torch.
-
-        Raises:
-            UsageError: compiled code is asked for and there is none.
-        """
+        """The architecture for compiled code, as in `compiled_architecture`."""
         weight = self.classifier.weight
-        key = (self.memory, self.kernel, self.hard, weight.device, weight.dtype)
-        if key not in self._architectures:
-            found = compiled_architecture(self.config, self.memory, weight, self.kernel, self.hard)
-            self._architectures[key] = found
-        return self._architectures[key]
+        return compiled_architecture(self.config, self.memory, weight, self.kernel, self.hard)
 
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
-        """Logits [n, outputs] of the n symbols of the target that a mask [B, T] marks."""
+        """Logits [n, outputs] of the n target symbols selected by a mask [B, T]."""
         if not self.config.buffers:
             return self.read_out(unrolled.hidden[mask])
         cumulative = self.written(unrolled)
@@ -211,9 +198,9 @@ class Transducer(nn.Module):
         return torch.cat(parts, dim=1)[mask]
 
     def written(self, unrolled: Unrolled) -> Tensor:
-        """[B, steps] the sum of the strengths written up to each step, less what is skipped.
+        """The cumulative strength written to the output buffer, less what is skipped: [B, steps].
 
-        An item writes nothing after its last step.
+        Strings write nothing after their last step.
         """
         strengths = unrolled.signals[..., -1]
         skipped = self.config.buffers.output_skip if self.config.buffers else 0
@@ -241,17 +228,17 @@ def _unroll_compiled(
     noise: GateNoise,
     before: CarriedCompiled | None = None,
 ) -> tuple[Unrolled, CarriedCompiled]:
-    """See `Transducer.unroll` and `Transducer.unroll_piece`."""
+    """Run compiled code over ids [B, T], the longest string first."""
     longest_first = sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True)
     steps = [model.config.steps_over(length) for length in lengths]
-    ids = inputs.flatten()[_places(longest_first, lengths, inputs.shape[1])]
+    ids = inputs.flatten()[_step_indices(longest_first, lengths, inputs.shape[1])]
     if architecture.buffered:
         # After the last input nothing is read.
-        rows = functional.pad(model.embed(torch.arange(model.inputs)), (0, 0, 0, 1))
-        projected = [layer.project(rows) for layer in model.controller.all_layers]
+        embeddings = functional.pad(model.embed(torch.arange(model.inputs)), (0, 0, 0, 1))
+        projected = [layer.project(embeddings) for layer in model.controller.all_layers]
     else:
         projected, ids = _projected(model, ids, noise)
-    done, carried = fused_sequence(
+    outputs, carried = fused_sequence(
         _weights(model, architecture, projected, len(lengths)),
         [lengths[row] for row in longest_first],
         [steps[row] for row in longest_first],
@@ -259,45 +246,46 @@ def _unroll_compiled(
         before,
     )
     longest = model.config.steps_over(inputs.shape[1])
-    places = _places(longest_first, steps, longest)
+    indices = _step_indices(longest_first, steps, longest)
 
-    def placed(numbers: Tensor) -> Tensor:
-        shape = (len(steps), longest, numbers.shape[1])
-        if len(numbers) == len(steps) * longest:  # each already stands where it belongs
-            return numbers.view(shape)
-        empty = numbers.new_zeros(len(steps) * longest, numbers.shape[1])
-        return empty.index_copy(0, places, numbers).view(shape)
+    def padded(flat: Tensor) -> Tensor:
+        shape = (len(steps), longest, flat.shape[1])
+        if len(flat) == len(steps) * longest:  # without padding, steps are in order already
+            return flat.view(shape)
+        zeros = flat.new_zeros(len(steps) * longest, flat.shape[1])
+        return zeros.index_copy(0, indices, flat).view(shape)
 
     taken = steps if architecture.buffered else None
-    return Unrolled(placed(done.hidden), placed(done.signals), taken), carried
+    return Unrolled(padded(outputs.hidden), padded(outputs.signals), taken), carried
 
 
 def _projected(model: Transducer, ids: Tensor, noise: GateNoise) -> tuple[list[Tensor], Tensor]:
-    """For each layer the sums over some inputs, and for each id [N] the index of its own.
+    """The projected inputs of each layer, and the row of them that each of the steps [N] reads.
 
-    They are computed for every id or for every step, whichever are fewer.
+    They are computed for all ids or for all steps, whichever are fewer.
     """
-    every, each = torch.arange(model.inputs), torch.arange(len(ids))
+    all_ids, steps = torch.arange(model.inputs), torch.arange(len(ids))
     by_step = len(ids) <= model.inputs
     projected = [
-        model.sums(layer, ids if by_step else every) for layer in model.controller.all_layers
+        model.sums(layer, ids if by_step else all_ids) for layer in model.controller.all_layers
     ]
     if noise is no_noise:
-        return projected, each if by_step else ids
+        return projected, steps if by_step else ids
     if not by_step:
         projected = [functional.embedding(ids, sums) for sums in projected]
-    return [noise(sums) for sums in projected], each
+    return [noise(sums) for sums in projected], steps
 
 
 def _weights(
     model: Transducer, architecture: Architecture, projected: Sequence[Tensor], batch: int
 ) -> ModelWeights[Tensor]:
+    """The weights of a model for compiled code, with the initial state of each string."""
     layers = model.controller.all_layers
-    nothing = model.classifier.weight.new_zeros(0, model.controller.hidden_size)
+    no_outputs = model.classifier.weight.new_zeros(0, model.controller.hidden_size)
 
-    def head(made: nn.Linear | None) -> tuple[Tensor, Tensor]:
-        weight = made.weight if made else nothing
-        bias = made.bias if made else None
+    def head(linear: nn.Linear | None) -> tuple[Tensor, Tensor]:
+        weight = linear.weight if linear else no_outputs
+        bias = linear.bias if linear else None
         return weight, weight.new_zeros(len(weight)) if bias is None else bias
 
     operation = model.operation
@@ -314,22 +302,22 @@ def _weights(
     )
 
 
-def _places(rows: Sequence[int], lengths: Sequence[int], longest: int) -> Tensor:
-    """Where the steps of some rows of a [B, longest] table stand, one row after the other."""
-    taken = np.array([lengths[row] for row in rows], dtype=np.int64)
-    starts = np.array(rows, dtype=np.int64) * longest - (taken.cumsum() - taken)
-    return torch.from_numpy(np.repeat(starts, taken) + np.arange(taken.sum()))
+def _step_indices(rows: Sequence[int], lengths: Sequence[int], longest: int) -> Tensor:
+    """The flat indices in a [B, longest] table of the steps of some rows, row by row."""
+    counts = np.array([lengths[row] for row in rows], dtype=np.int64)
+    starts = np.array(rows, dtype=np.int64) * longest - (counts.cumsum() - counts)
+    return torch.from_numpy(np.repeat(starts, counts) + np.arange(counts.sum()))
 
 
 def compiled_architecture(
     config: ModelConfig, memory: Memory[Any], weight: Tensor, kernel: str, hard: bool = False
 ) -> Architecture | None:
-    """What compiled code has to run for a model; None if torch is to run it.
+    """The architecture of a model for compiled code; None if torch has to run it.
 
-    `weight` is one of its weights, for their type and device.
+    `weight` is any of its weights, for their type and device.
 
     Raises:
-        UsageError: compiled code is asked for and there is none.
+        UsageError: `kernel` requires compiled code and there is none.
     """
     if kernel == "torch":
         return None
@@ -344,7 +332,7 @@ def compiled_architecture(
 
 
 class _WithoutDrawing(TorchFunctionMode):
-    """Leaves weights as they are made: to draw those on "meta", torch loads its compiler."""
+    """Skips drawing initial weights, for which torch would load its compiler on "meta"."""
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
@@ -355,7 +343,7 @@ class _WithoutDrawing(TorchFunctionMode):
 
 
 def meta_transducer(config: ModelConfig, inputs: int, outputs: int) -> Transducer:
-    """A transducer whose tensors have shapes alone, on torch's device "meta".
+    """A transducer on torch's device "meta", whose tensors have shapes but no numbers.
 
     Raises:
         UsageError: it is so large that its numbers can't be counted.

@@ -1,6 +1,6 @@
-"""The units of controllers, as far as they are known without torch.
+"""The units of controllers: names of gates and shapes of weights, known without torch.
 
-The layers themselves are in `stacktrans.model.controllers`.
+The layers, which compute with them in torch, are in `stacktrans.model.controllers`.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ class Units:
 
     @classmethod
     def layer(cls) -> Any:
-        """The class of a layer of them, which is called like them; for it torch is loaded."""
+        """The torch module of a layer, such as `LSTMLayer` for `LSTM`; imports torch."""
         controllers = importlib.import_module("stacktrans.model.controllers")
         return getattr(controllers, f"{cls.__name__}Layer")
 
     @classmethod
     def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
-        """The number of units H of a layer over so many numbers from the input and from below."""
+        """The number of units H of a layer, by the sizes of x_t and of its input from below."""
         return config.units.hidden_size if cls.units else embedding_size + below_size
 
     @classmethod
     def shapes(
         cls, config: ModelConfig, embedding_size: int, below_size: int
     ) -> dict[str, tuple[int, ...]]:
-        """The shapes of the learned weights of a layer that has units, by their names."""
+        """The shapes of the learned weights of a layer with units, by their names."""
         units, size = config.units, cls.size_in(config, embedding_size, below_size)
         rows = len(cls.gates) * size
-        found: dict[str, tuple[int, ...]] = {
+        shapes: dict[str, tuple[int, ...]] = {
             "input_weight": (rows, embedding_size),
             "below_weight": (rows, below_size),
             "hidden_weight": (rows, size),
@@ -54,7 +54,7 @@ class Units:
             "initial_state": (cls.states, size),
         }
         absent = {"hidden_weight": not units.recurrent, "bias": not units.biases}
-        return {name: shape for name, shape in found.items() if not absent.get(name)}
+        return {name: shape for name, shape in shapes.items() if not absent.get(name)}
 
 
 class LSTM(Units):
@@ -66,7 +66,7 @@ class LSTM(Units):
 
 
 class GRU(Units):
-    """Gated recurrent unit; its update gate keeps."""
+    """Gated recurrent unit, whose update gate is the share of the state that is kept."""
 
     gates = ("reset", "update", "candidate")
     compiled_unit = "gru"
@@ -90,7 +90,7 @@ class Sigmoid(Units):
 
 
 class Linear(Units):
-    """No units: what a linear controller sees, [x_t ; r_{t-1}], is passed on as it is.
+    """No units: the output of a linear controller is its input, [x_t ; r_{t-1}].
 
     Only the maps to signals, values and outputs are learned (hao2018, section 3.1).
     """

@@ -1,4 +1,4 @@
-"""The file of a checkpoint's weights: written with metadata, checked, and read without torch."""
+"""Weights of a model: their names and shapes, and safetensors files read without torch."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _METADATA = "__metadata__"
 def operation_maps(
     memory: Memory[Any], hidden_size: int, config: ModelConfig
 ) -> dict[str, tuple[int, int]]:
-    """The sizes of the maps to signals, those of buffers included, and to the vectors pushed."""
+    """Input and output sizes of the linear maps to all signals and to the vectors pushed."""
     signals = len(memory.signal_names) + (len(BUFFER_SIGNALS) if config.buffers else 0)
     pushed = memory.pushes * config.memory_size
     maps = {"operation.signals": (hidden_size, signals), "operation.values": (hidden_size, pushed)}
@@ -42,50 +42,49 @@ def operation_maps(
 
 
 def linear_maps(config: ModelConfig, inputs: int, outputs: int) -> dict[str, tuple[int, int]]:
-    """The sizes of what goes into and comes out of each linear map but the controller's, by name.
+    """Input and output sizes of all linear maps but the controller's, by their names.
 
     Args:
-        config: the shape of the model.
+        config: of the model.
         inputs: number of input ids.
         outputs: number of output ids.
     """
     memory = make_memory(config)
     units: type[Units] = CONTROLLERS.load(config.controller.name)
     one_hot = config.embedding_size == "one-hot"
-    embedded = inputs if one_hot else int(config.embedding_size)
-    size = units.size_in(config, embedded, memory.reads * config.memory_size)
-    shown = config.output_size if memory.reads else None
+    embedding_size = inputs if one_hot else int(config.embedding_size)
+    size = units.size_in(config, embedding_size, memory.reads * config.memory_size)
+    output_size = config.output_size if memory.reads else None
     return {
-        **({} if one_hot else {"embedding": (inputs, embedded)}),
+        **({} if one_hot else {"embedding": (inputs, embedding_size)}),
         **operation_maps(memory, size, config),
-        **({"output.0": (size, shown)} if shown else {}),
-        "classifier": (shown or size, outputs),
+        **({"output.0": (size, output_size)} if output_size else {}),
+        "classifier": (output_size or size, outputs),
     }
 
 
 def weight_shapes(config: ModelConfig, inputs: int, outputs: int) -> Shapes:
-    """The shapes of the weights of a transducer, by their names; of a controller of this package.
+    """The shapes of all weights of a transducer with a built-in controller, by their names.
 
-    Arguments are as for `linear_maps`.
+    The arguments are those of `linear_maps`.
     """
     units: type[Units] = CONTROLLERS.load(config.controller.name)
-    found: Shapes = {}
-    for name, (given, made) in linear_maps(config, inputs, outputs).items():
-        if name == "embedding":
-            found[f"{name}.weight"] = (given, made)
-            continue
-        found[f"{name}.weight"] = (made, given)
+    maps = linear_maps(config, inputs, outputs)
+    embedding = maps.pop("embedding", None)
+    shapes: Shapes = {"embedding.weight": embedding} if embedding else {}
+    for name, (size_in, size_out) in maps.items():
+        shapes[f"{name}.weight"] = (size_out, size_in)
         if config.controller.biases:
-            found[f"{name}.bias"] = (made,)
+            shapes[f"{name}.bias"] = (size_out,)
     if not units.units:
-        return found
-    embedded = found.get("embedding.weight", (inputs, inputs))[1]
-    below = make_memory(config).reads * config.memory_size
+        return shapes
+    _, embedding_size = embedding or (inputs, inputs)
+    below_size = make_memory(config).reads * config.memory_size
     for number in range(config.units.layers):
-        for name, shape in units.shapes(config, embedded, below).items():
-            found[f"controller.layers.{number}.{name}"] = shape
-        below = config.units.hidden_size
-    return found
+        for name, shape in units.shapes(config, embedding_size, below_size).items():
+            shapes[f"controller.layers.{number}.{name}"] = shape
+        below_size = config.units.hidden_size
+    return shapes
 
 
 def shapes_of(model: nn.Module) -> Shapes:
@@ -93,70 +92,74 @@ def shapes_of(model: nn.Module) -> Shapes:
     return {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
 
 
-def serialized(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
-    """The content of a file with some weights, by their names, and metadata in its header."""
-    from safetensors.torch import save as saved  # waits for torch
+def serialize(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
+    """The content of a safetensors file with named weights, and metadata in its header."""
+    from safetensors.torch import save  # imports torch
 
-    content = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-    written = saved(content, dict(metadata))
-    end = 8 + int.from_bytes(written[:8], "little")
+    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+    content = save(tensors, dict(metadata))
+    end = 8 + int.from_bytes(content[:8], "little")
     # The library writes metadata in an order that changes from process to process.
-    header = json.loads(written[8:end])
+    header = json.loads(content[8:end])
     header[_METADATA] = dict(sorted(metadata.items()))
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
-    return len(text).to_bytes(8, "little") + text + written[end:]
+    return len(text).to_bytes(8, "little") + text + content[end:]
 
 
 def check_shapes(path: Path, expected: Shapes) -> None:
-    """Compare the shapes in a file's header with those of a model; reads nothing else.
+    """Compare the shapes in a file's header with those of a model, without reading weights.
 
     Raises:
-        CheckpointError: the file can't be read, or holds weights of another model.
+        CheckpointError: the file can't be read, or contains weights of another model.
     """
     with _opened(path) as file:
-        found = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-        for name in sorted(expected.keys() | found.keys()):
-            shape = _written(found[name].get_shape() if name in found else None)
-            wanted = _written(expected.get(name))
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        for name in sorted(expected.keys() | slices.keys()):
+            shape = _shape_text(slices[name].get_shape() if name in slices else None)
+            wanted = _shape_text(expected.get(name))
             if shape != wanted:
-                message = f"weight {visible(name)} is {shape}; the configuration asks for {wanted}"
+                message = f"weight {visible(name)} is {shape}; the configuration requires {wanted}"
                 raise CheckpointError(f"{path}: {message}")
-            if found[name].get_dtype() not in _DTYPES:
-                raise CheckpointError(f"{path}: weight {name} does not hold floating-point numbers")
+            if slices[name].get_dtype() not in _DTYPES:
+                raise CheckpointError(f"{path}: weight {name} has no floating-point numbers")
 
 
 def load_weights(model: nn.Module, path: Path) -> None:
-    """Fill a model from a file.
+    """Load weights from a file into a model.
 
     Raises:
-        CheckpointError: the file can't be read, is damaged, or holds weights of another model.
+        CheckpointError: the file can't be read, is damaged, or contains weights of another model.
     """
     weights = read_weights(path, shapes_of(model))
     model.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()})
 
 
 def read_weights(path: Path, expected: Shapes) -> dict[str, Numbers]:
-    """The weights in a file, as numbers of 32 bits; raises as `load_weights` does."""
+    """The weights in a file as float32.
+
+    Raises:
+        CheckpointError: the file can't be read, is damaged, or contains weights of another model.
+    """
     check_shapes(path, expected)
     with _opened(path) as file:
         weights = {name: _numbers(path, file, name) for name in expected}
     for name, weight in weights.items():
         if not np.isfinite(weight).all():
-            raise CheckpointError(f"{path}: weight {name} holds NaN or infinite numbers")
-    verify_checksum(path)  # last, since what is wrong with a weight says more
+            raise CheckpointError(f"{path}: weight {name} has NaN or infinite numbers")
+    verify_checksum(path)  # last, since other errors say more
     return weights
 
 
 def _numbers(path: Path, file: Any, name: str) -> Numbers:
-    """A weight of an open file."""
+    """A weight of an open file, as float32."""
     if file.get_slice(name).get_dtype() != "BF16":
         with np.errstate(all="ignore"):
             numbers: Numbers = file.get_tensor(name).astype(np.float32)
         return numbers
-    with safetensors.safe_open(path, "pt") as known:  # numpy has no such numbers
-        wide: Numbers = known.get_tensor(name).float().numpy()
-    return wide
+    with safetensors.safe_open(path, "pt") as torch_file:  # numpy has no bfloat16
+        widened: Numbers = torch_file.get_tensor(name).float().numpy()
+    return widened
 
 
 def metadata_of(path: Path) -> Mapping[str, str]:
@@ -177,7 +180,8 @@ def _opened(path: Path) -> Iterator[Any]:
         raise CheckpointError(f"{path}: truncated or not a safetensors file ({reason})") from error
 
 
-def _written(shape: Sequence[int] | None) -> str:
+def _shape_text(shape: Sequence[int] | None) -> str:
+    """A shape as errors name it, such as 3x4."""
     if shape is None:
         return "absent"
     return "x".join(abridged([*map(str, shape)])) or "a number"
