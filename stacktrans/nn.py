@@ -1,4 +1,4 @@
-"""Torch modules with a memory, for anyone's model."""
+"""Torch modules with a differentiable memory, for models of your own."""
 
 from typing import Any
 
@@ -15,16 +15,16 @@ from stacktrans.settings.model_config import ModelConfig
 __all__ = ["StackLSTM"]
 
 _POP_BIAS = -1.0
-"""Where the bias of every pop starts: a memory that keeps what is pushed is learned to be used
+"""The initial bias of every pop: models learn to use a memory that keeps what is pushed
 (grefenstette2015, section 4)."""
 
 
 class StackLSTM(nn.Module):
-    """An LSTM that operates a memory (grefenstette2015, section 3.3), called as nn.LSTM is.
+    """An LSTM with a memory (grefenstette2015, section 3.3) and the interface of nn.LSTM.
 
-    The lowest layer sees the input and what was read at the step before; every other one sees the
-    input and the output of the layer under it. The output of the highest decides what is pushed
-    and popped.
+    The inputs of the lowest layer are x_t and the vectors read at the step before; those of a
+    higher layer are x_t and the output of the layer below. The output of the highest layer
+    determines all pops and pushes.
 
     Args:
         input_size: size E of the inputs.
@@ -37,7 +37,7 @@ class StackLSTM(nn.Module):
 
     Attributes:
         memory: the memory.
-        signal_names: of its signals, in their order.
+        signal_names: the names of its signals.
 
     Raises:
         UsageError: the memory is unknown, or a size is under 1.
@@ -76,7 +76,7 @@ class StackLSTM(nn.Module):
         self.operation.initialize(config.initialization)
 
     def initial(self, batch_size: int) -> TransducerState:
-        """The state before the first step: the learned one of each layer, and an empty memory."""
+        """The state before the first step: learned states of all layers, and an empty memory."""
         return TransducerState.initial(self.controller, self.memory, self.memory_size, batch_size)
 
     def forward(
@@ -88,10 +88,11 @@ class StackLSTM(nn.Module):
             inputs: [T, B, E], [B, T, E] with `batch_first`, or [T, E] for a single sequence.
             state: returned by an earlier call; None begins a new sequence.
 
-        Outputs have H in the place of E.
+        Returns:
+            Outputs of the shape of `inputs`, with H in place of E, and the state.
         """
-        single, turned = inputs.dim() == 2, not self.batch_first
-        steps = inputs.unsqueeze(0) if single else inputs.transpose(0, 1) if turned else inputs
+        single, time_first = inputs.dim() == 2, not self.batch_first
+        steps = inputs.unsqueeze(0) if single else inputs.transpose(0, 1) if time_first else inputs
         state = state or self.initial(len(steps))
         outputs = []
         for sums in self.controller.project(lambda layer: layer.project(steps)):
@@ -99,13 +100,14 @@ class StackLSTM(nn.Module):
             outputs.append(output)
         if single:
             return torch.cat(outputs), state
-        return torch.stack(outputs, dim=0 if turned else 1), state
+        return torch.stack(outputs, dim=0 if time_first else 1), state
 
 
 def _memory_of(memory: str | Memory[Any]) -> Memory[Any]:
+    """A memory, or the memory of a name; raises `UsageError` if it is unknown."""
     if isinstance(memory, Memory):
         return memory
-    made: Memory[Any] = MEMORIES.load(memory)()
-    if not made.pushes:
+    loaded: Memory[Any] = MEMORIES.load(memory)()
+    if not loaded.pushes:
         raise UsageError(f"memory {memory}: nothing is pushed to it; torch.nn.LSTM needs none")
-    return made
+    return loaded

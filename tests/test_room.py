@@ -54,10 +54,10 @@ def test_a_run_is_checked_without_making_its_weights(monkeypatch: pytest.MonkeyP
 def test_a_run_is_checked_without_the_compiler_of_torch(controller: str) -> None:
     program = (
         "import sys\n"
-        "from stacktrans.model.transducer import without_numbers\n"
+        "from stacktrans.model.transducer import meta_transducer\n"
         "from stacktrans.settings.resolve import resolve\n"
         f"config = resolve(task='xor', assignments=['memory=stack', 'controller={controller}'])\n"
-        "without_numbers(config.model, 9, 9)\n"
+        "meta_transducer(config.model, 9, 9)\n"
         "sys.exit('sympy' in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,6 +1,7 @@
-"""Differentiable memories, each behind the interface of `stacktrans.memory.base`.
+"""Differentiable memories: stacks, queues, deques and lists.
 
-A new memory is one class beside these and one line in `stacktrans.common.registry`.
+They implement `stacktrans.memory.base`. A new memory is one class, and one line in
+`stacktrans.common.registry`.
 """
 
 import importlib
@@ -26,7 +27,7 @@ _FILES = {
     "actions.definition": ("ActionList", "ActionMemory", "ActionStack"),
     "strengths.definition": ("Deque", "Nothing", "Queue", "Stack", "StrengthMemory"),
 }
-"""The memories, which are imported when they are asked for, by the files that they are in."""
+"""The classes of memories, imported on first use, by their files."""
 
 
 def __getattr__(name: str) -> Any:
@@ -37,6 +38,6 @@ def __getattr__(name: str) -> Any:
 
 
 def make_memory(config: ModelConfig) -> Memory[Any]:
-    """The memory of a model; raises `UsageError` if there is none of its name."""
+    """The memory of a model; raises `UsageError` if its name is unknown."""
     memory: Memory[Any] = MEMORIES.load(config.memory.name).from_config(config)
     return memory

@@ -1,4 +1,4 @@
-"""What every differentiable memory offers to a transducer."""
+"""The interface of differentiable memories."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ else:
 
 
 class MemoryState:
-    """What a memory holds after some steps, for a batch of B strings; never changed in place.
+    """The state of a memory after some steps of B strings; never changed in place.
 
-    The first dimension of every tensor in it is B: a beam search chooses strings by it.
+    The first dimension of all its tensors is B, by which beam search selects strings.
     """
 
 
@@ -33,7 +33,7 @@ State = TypeVar("State", bound=MemoryState)
 
 
 class RowContents(NamedTuple):
-    """The rows that a part of a memory holds, bottom (or front) first.
+    """The rows of a stack, queue or deque, bottom (or front) first.
 
     Attributes:
         origins: [n] the step, from 0, that pushed each.
@@ -45,11 +45,11 @@ class RowContents(NamedTuple):
 
 
 class CellContents(NamedTuple):
-    """The cells of a part of a memory, bottom first, or from left to right.
+    """The cells of a stack, bottom first, or of a list, from left to right.
 
     Attributes:
         values: [n, m].
-        head: which of them, from 0, is at the head; None where there is no head.
+        head: the index of the cell at the head of a list; None for a stack.
     """
 
     values: Tensor | Array
@@ -76,18 +76,18 @@ class MemorySnapshot:
 
 
 class Memory(ABC, Generic[State]):
-    """A data structure that is pushed to, popped and read by degrees.
+    """A differentiable data structure that a controller operates by continuous signals.
 
-    It has no parameters. At each step it takes one number for each of `signal_names`, and vectors
-    to push, and gives back its next state and the vectors read.
+    It has no parameters. A step maps a state, one number for each of `signal_names` and the vectors
+    to push to the next state and the vectors read.
 
     Attributes:
-        name: how settings call it.
-        takes_actions: whether its signals are probabilities of actions, which add up to 1 for each
-            of `push_names`.
-        carries: whether it can be `carried` from piece to piece of a long sequence.
-        count: how many of the same stand side by side, with equal shares of all that there is.
-        capacity: how many cells of a row are kept; None for all.
+        name: its name in settings.
+        takes_actions: whether signals are probabilities of actions, which add up to 1 for each of
+            `push_names`.
+        carries: whether its state can be `carried` from piece to piece of a long sequence.
+        count: the number of stacks or lists side by side, all with the same signals and reads.
+        capacity: the most cells of a row; None for no limit.
     """
 
     name: ClassVar[str]
@@ -98,7 +98,7 @@ class Memory(ABC, Generic[State]):
 
     @classmethod
     def from_config(cls, config: ModelConfig) -> Self:
-        """The memory of a model, which is made with settings of its own."""
+        """The memory of a model, made with the settings that its constructor takes."""
         return cls(**config.memory.own)
 
     def __repr__(self) -> str:
@@ -107,34 +107,34 @@ class Memory(ABC, Generic[State]):
     @property
     @abstractmethod
     def signal_names(self) -> tuple[str, ...]:
-        """What the controller gives at each step; the first word of each says what is done."""
+        """The names of the signals, the first word of each being the operation."""
 
     @property
     @abstractmethod
     def push_names(self) -> tuple[str, ...]:
-        """What each vector that it takes at a step is pushed to."""
+        """The name of where each vector is pushed to."""
 
     @property
     def ends(self) -> Ends | None:
-        """What each signal does where it is 1; None if it is no push, pop or move of cells."""
+        """The end at which each signal pushes, pops or moves; None if signals do anything else."""
         return None
 
     @property
     def pushes(self) -> int:
-        """How many vectors it takes at each step."""
+        """The number of vectors pushed at each step."""
         return len(self.push_names)
 
     @property
     @abstractmethod
     def reads(self) -> int:
-        """How many vectors are read at each step."""
+        """The number of vectors read at each step."""
 
     def signals(self, sums: Tensor) -> Tensor:
-        """What the controller's sums [B, len(signal_names)] mean, each in [0, 1]."""
+        """Signals in [0, 1], by the controller's sums [B, len(signal_names)]."""
         return torch.sigmoid(sums)
 
     def discretise(self, signals: Tensor) -> Tensor:
-        """Signals [B, len(signal_names)] made 0 or 1."""
+        """Signals [B, len(signal_names)] rounded to 0 or 1."""
         return torch.round(signals)
 
     @abstractmethod
@@ -148,21 +148,21 @@ class Memory(ABC, Generic[State]):
         """
 
     def initial_reads(self, batch_size: int, value_size: int, like: Tensor) -> Tensor:
-        """What is read of the empty memory: [B, reads, m], zeros unless it says otherwise."""
+        """The vectors read of the empty memory, [B, reads, m]; zeros by default."""
         return like.new_zeros(batch_size, self.reads, value_size)
 
     def check_carries(self) -> None:
-        """Raise `UsageError` unless it can be carried from piece to piece."""
+        """Raise `UsageError` unless the state can be carried from piece to piece."""
         if not self.carries:
             raise UsageError(f"memory {self.name} can't be run piece by piece")
 
     def carried(self, state: State) -> State:
-        """What it holds, as constants to continue from."""
+        """A state as constants from which the next piece of a sequence continues."""
         raise NotImplementedError
 
     @abstractmethod
     def step(self, state: State, signals: Tensor, values: Tensor) -> tuple[State, Tensor]:
-        """Do what the signals say, then read.
+        """Pop, push and move as the signals say, then read.
 
         Args:
             state: the memory before the step.
@@ -174,31 +174,31 @@ class Memory(ABC, Generic[State]):
         """
 
     def __call__(self, state: State, signals: Tensor, values: Tensor) -> tuple[State, Tensor]:
-        """A step."""
+        """Take a step."""
         return self.step(state, signals, values)
 
     def snapshot(self, state: State) -> MemorySnapshot:
-        """What the first string's memory holds, as traces show it; nothing unless it says so."""
+        """The contents of the first string's memory, for traces; none by default."""
         return MemorySnapshot()
 
     def snapshot_of(
         self, store: Any, reads: Array, steps: int, contents: bool = True
     ) -> MemorySnapshot:
-        """The same of a store of compiled code, after some steps.
+        """The contents of the first memory in a store of compiled code; none by default.
 
         Args:
-            store: what `Kernel.store` gave, with room for all steps.
+            store: made by `Kernel.store` with room for all steps.
             reads: [reads * m] what was read last.
-            steps: how many there were.
-            contents: whether all that it holds is asked for: `rows` and `lines`.
+            steps: the number of steps taken.
+            contents: whether `rows` and `cells` are included.
         """
         return MemorySnapshot()
 
     def kernel(self) -> Kernel | None:
-        """The compiled code of its steps; None for a memory that is run in torch."""
+        """The compiled steps of the memory; None if torch runs them."""
         return None
 
     def compiled(self) -> Kernel | None:
-        """The same, unless it is inherited: what another class computes may be something else."""
-        own: Callable[[Any], Kernel] | None = vars(type(self)).get("kernel")
-        return own(self) if own else None
+        """The `kernel` of the class, if not inherited: a subclass may compute something else."""
+        kernel: Callable[[Any], Kernel] | None = vars(type(self)).get("kernel")
+        return kernel(self) if kernel else None

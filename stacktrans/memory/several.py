@@ -1,9 +1,8 @@
-"""Several memories side by side in one model, such as a queue and a stack.
+"""Several independent memories side by side in one model, such as a queue and a stack.
 
-Each has signals, values and reads of its own, which stand one memory after the other; whatever
-one does, the others do not see. The name of a memory, with a number if there are several of its
-kind, ends the names of its signals and begins those of what it is pushed to: "pop queue",
-"push stack 2", "queue front", "stack 2 top".
+Signals, values and reads are those of the first memory, then those of the second, and so on. The
+label of a memory is its name, numbered if the name occurs several times. It is the end of signal
+names and the beginning of push names: "pop queue", "push stack 2", "queue front", "stack 2 top".
 """
 
 from __future__ import annotations
@@ -30,32 +29,32 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class States(MemoryState):
-    """What each memory holds."""
+    """The state of each memory."""
 
-    each: tuple[MemoryState, ...]
+    parts: tuple[MemoryState, ...]
 
 
 class Several(Memory[States]):
     """Memories side by side.
 
     Attributes:
-        part_names: their names, in order.
-        parts: themselves.
-        labels: how the signals of each are told from those of the others.
+        part_names: the names of the memories.
+        parts: the memories.
+        labels: the name of each, numbered if it occurs several times.
     """
 
     part_names: ClassVar[tuple[str, ...]]
 
     def __init__(self) -> None:
         self.parts: Sequence[Memory[Any]] = [MEMORIES.load(name)() for name in self.part_names]
-        seen = [self.part_names[:place].count(name) for place, name in enumerate(self.part_names)]
+        names = self.part_names
         self.labels = [
-            f"{name} {before + 1}" if self.part_names.count(name) > 1 else name
-            for name, before in zip(self.part_names, seen, strict=True)
+            f"{name} {names[: index + 1].count(name)}" if names.count(name) > 1 else name
+            for index, name in enumerate(names)
         ]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Its class can't be imported by a name.
+        # The class is made at run time, and can't be imported by a name.
         return _made, (self.part_names,), vars(self)
 
     @property
@@ -80,17 +79,18 @@ class Several(Memory[States]):
         return sum(part.reads for part in self.parts)
 
     def signals(self, sums: Tensor) -> Tensor:
-        each = zip(self.parts, self._split(sums), strict=True)
-        return torch.cat([part.signals(own) for part, own in each], dim=1)
+        split = zip(self.parts, self._split(sums), strict=True)
+        return torch.cat([part.signals(part_sums) for part, part_sums in split], dim=1)
 
     def discretise(self, signals: Tensor) -> Tensor:
-        each = zip(self.parts, self._split(signals), strict=True)
-        return torch.cat([part.discretise(own) for part, own in each], dim=1)
+        split = zip(self.parts, self._split(signals), strict=True)
+        return torch.cat([part.discretise(part_signals) for part, part_signals in split], dim=1)
 
     def _split(self, numbers: Tensor) -> Sequence[Tensor]:
-        """Those of each part, of [B, signals]."""
-        each: Sequence[Tensor] = numbers.split([len(part.signal_names) for part in self.parts], 1)
-        return each
+        """The columns of each part, of [B, signals]."""
+        sizes = [len(part.signal_names) for part in self.parts]
+        columns: Sequence[Tensor] = numbers.split(sizes, dim=1)
+        return columns
 
     def initial(self, batch_size: int, value_size: int, like: Tensor) -> States:
         return States(tuple(part.initial(batch_size, value_size, like) for part in self.parts))
@@ -101,16 +101,16 @@ class Several(Memory[States]):
 
     def step(self, state: States, signals: Tensor, values: Tensor) -> tuple[States, Tensor]:
         pushed = values.split([part.pushes for part in self.parts], dim=1)
-        given = zip(state.each, self._split(signals), pushed, strict=True)
-        done = [part.step(*own) for part, own in zip(self.parts, given, strict=True)]
-        states, reads = zip(*done, strict=True)
+        arguments = zip(state.parts, self._split(signals), pushed, strict=True)
+        steps = [part.step(*own) for part, own in zip(self.parts, arguments, strict=True)]
+        states, reads = zip(*steps, strict=True)
         return States(states), torch.cat(reads, dim=1)
 
     def snapshot(self, state: States) -> MemorySnapshot:
-        each = [part.snapshot(own) for part, own in zip(self.parts, state.each, strict=True)]
-        labelled = list(zip(self.labels, each, strict=True))
+        snapshots = [part.snapshot(own) for part, own in zip(self.parts, state.parts, strict=True)]
+        labelled = list(zip(self.labels, snapshots, strict=True))
         return MemorySnapshot(
-            total_strength=sum(own.total_strength for own in each),
+            total_strength=sum(own.total_strength for own in snapshots),
             read_weights={
                 f"{label} {name}": row
                 for label, own in labelled
@@ -130,7 +130,7 @@ class Several(Memory[States]):
         return snapshot_of(store, steps, self.push_names, self.labels if contents else ())
 
     def compiled(self) -> Kernel | None:
-        """Compiled code for all of them, if that of each is of rows with strengths."""
+        """One kernel for all memories, if each is compiled and has rows with strengths."""
         if any(type(part.compiled()) is not StrengthKernel for part in self.parts):
             return None
         return StrengthKernel.of(self.ends) if self.ends else None
@@ -138,10 +138,10 @@ class Several(Memory[States]):
 
 @functools.cache
 def several(names: tuple[str, ...]) -> type[Several]:
-    """The class of memories with these names."""
+    """The class of memories with given names side by side."""
     return type("Several", (Several,), {"name": MEMORIES.combined(names), "part_names": names})
 
 
 def _made(names: tuple[str, ...]) -> Several:
-    """For what was pickled."""
+    """Rebuild pickled memories."""
     return several(names)()

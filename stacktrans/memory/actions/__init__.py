@@ -1,4 +1,4 @@
-"""Memories whose cells are mixed by the probabilities of actions: stacks and lists."""
+"""Stacks and lists that are operated by probabilities of actions (joulin2015, section 3)."""
 
 EMPTY = -1.0
-"""What an empty cell holds (joulin2015, section 3.1)."""
+"""The value of an empty cell."""

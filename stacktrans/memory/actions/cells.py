@@ -1,8 +1,8 @@
 """The arrays of stacks and lists for compiled code (joulin2015, section 3).
 
-The cells of a stack, and those on each side of a list's head, are a row. What going backwards over
-a step needs is its rows as they were before it, and they are kept; but not what lies deeper than
-any read of a later step can reach: a cell comes nearer by one at each step.
+The cells of a stack, and those on each side of a list's head, are a row. For the backward pass of a
+step, its rows are saved as they were before it, but only as deep as any read of a later step
+reaches: a cell comes nearer by one at each step.
 """
 
 from collections.abc import Iterator
@@ -13,169 +13,167 @@ import numpy as np
 from stacktrans.kernels import Array
 from stacktrans.kernels.kernel import Room, room_for, select_items
 from stacktrans.memory.actions import EMPTY
+from stacktrans.memory.base import CellContents
 
 UNLIMITED = 2**62
 PADDING = 3
-"""How many cells the array with a row of cells has more: one before them, and two after."""
+"""The cells of a padded row beyond its own: one before them, and two after."""
 
 
-class Actions(NamedTuple):
-    """The kind of memory.
+class ActionSpec(NamedTuple):
+    """Number, depth and actions of the stacks or lists of a memory.
 
     Attributes:
         lists: 1 for lists, 0 for stacks.
-        number: how many stand side by side.
-        depth: how many cells of each are read.
-        each: actions of each.
+        copies: the number of stacks or lists side by side.
+        depth: the number of cells that are read of each.
+        actions: the number of actions of each.
         no_op: 1 if the last of them is to do nothing.
-        capacity: how many cells in a row are kept, at least 1.
+        capacity: the most cells of a row, at least 1.
     """
 
     lists: int
-    number: int
+    copies: int
     depth: int
-    each: int
+    actions: int
     no_op: int
     capacity: int
 
 
 class Cells(NamedTuple):
-    """The cells of a memory, and what was kept of T steps, for a batch of B.
+    """The cells of a memory, and what T steps saved for the backward pass, for a batch of B.
 
     Attributes:
-        actions: the kind of memory.
-        cells: [B, rows, count, room * m] the cells of each row, nearest first: of stacks there is
-            one row, of lists there are two, those left of the head and those right of it.
-        head: [B, count * m]; empty for stacks.
-        used: [B, rows] how many cells of a row are in use; all others are empty. After the last
-            step of a string the last of them is not empty.
-        used_first: [B, rows] the same before the first of the T steps.
-        kept: [B, numbers] of each step, [rows, count, ...] the cells in use before it, with what
-            was pushed on them before and empty cells after; empty if nothing is kept.
-        kept_starts: [T + 1] where the numbers of each step start in `kept`; [1] if nothing is.
-        values: [N, count, m] what is pushed at each step; [1, count, m] to keep only the last.
-        padded: [(room + 3 + 2) * m] to work in; the last two cells are for lists.
+        spec: of the memory.
+        cells: [B, rows, copies, room * m] the cells of each row, nearest first: one row for stacks,
+            two for lists, left and right of the head.
+        head: [B, copies * m] the heads of lists; empty for stacks.
+        used: [B, rows] the number of cells of a row in use; all others are empty. After the last
+            step of a string the last cell in use is not empty.
+        initial_used: [B, rows] the number of cells in use before the first of the T steps.
+        saved: [B, numbers] for each step, [rows, copies, ...] the cells in use before it, preceded
+            by what was pushed and followed by empty cells; empty if nothing is saved.
+        saved_starts: [T + 1] the start of each step in `saved`; [1] if nothing is saved.
+        values: [N, copies, m] the vectors pushed at each step; [1, copies, m] for the last alone.
+        padded: [(room + 3 + 2) * m] workspace; the last two cells are for lists.
     """
 
-    actions: Actions
+    spec: ActionSpec
     cells: Array
     head: Array
     used: Array
-    used_first: Array
-    kept: Array
-    kept_starts: Array
+    initial_used: Array
+    saved: Array
+    saved_starts: Array
     values: Array
     padded: Array
 
     @classmethod
-    def empty(cls, actions: Actions, room: Room) -> "Cells":
-        """No cells, and no room for any; but for what is pushed."""
-        dtype, batch, rows = room.dtype, room.batch, 1 + actions.lists
-        shape = (1 if room.total_steps is None else room.total_steps, actions.number, room.columns)
+    def empty(cls, spec: ActionSpec, room: Room) -> "Cells":
+        """Memories without cells and without room for any, but for the vectors pushed."""
+        dtype, batch, rows = room.dtype, room.batch, 1 + spec.lists
+        pushed = 1 if room.total_steps is None else room.total_steps
         return cls(
-            actions,
-            np.zeros((batch, rows, actions.number, 0), dtype),
-            np.full((batch, actions.lists * actions.number * room.columns), EMPTY, dtype),
+            spec,
+            np.zeros((batch, rows, spec.copies, 0), dtype),
+            np.full((batch, spec.lists * spec.copies * room.columns), EMPTY, dtype),
             np.zeros((batch, rows), np.int64),
             np.zeros((batch, rows), np.int64),
             np.zeros((batch, 0), dtype),
             np.zeros(1, np.int64),
-            np.empty(shape, dtype),
+            np.empty((pushed, spec.copies, room.columns), dtype),
             np.zeros(0, dtype),
         )
 
     @property
     def room(self) -> int:
-        """How many cells of a row there is room for."""
+        """The number of cells that a row has room for."""
         return int(self.cells.shape[3] // self.values.shape[2])
 
     @property
-    def most(self) -> int:
+    def max_used(self) -> int:
         """The most cells that any row has in use."""
         return int(self.used.max(initial=0))
 
     @property
     def contents(self) -> "Cells":
-        """See `Store`: the cells, without what was kept of steps."""
+        """See `Store`: the cells, without what steps saved."""
         return self._replace(
-            kept=self.kept[:, :0].copy(),
-            kept_starts=self.kept_starts[:1],
+            saved=self.saved[:, :0].copy(),
+            saved_starts=self.saved_starts[:1],
             values=self.values[:0].copy(),
         )
 
     def forward(self, part: slice, indices: slice) -> "Cells":
         """See `Store`."""
         values = self.values[indices] if len(self.values) > 1 else self.values
-        work = (self.room + PADDING + 2) * values.shape[2]
-        padded = np.empty(work, values.dtype)
-        own = (array[part] for array in self[1:6])
-        return Cells._make((self.actions, *own, self.kept_starts, values, padded))
+        padded = np.empty((self.room + PADDING + 2) * values.shape[2], values.dtype)
+        arrays = (array[part] for array in self[1:6])
+        return Cells._make((self.spec, *arrays, self.saved_starts, values, padded))
 
     def backward(self, part: slice, indices: slice) -> "CellsBackward":
-        """See `Store`; what was held before the first step is constant."""
+        """See `Store`; the contents before the first step are constant."""
         cells = self.forward(part, indices)
-        batch, rows, count, _ = cells.cells.shape
+        batch, rows, copies, _ = cells.cells.shape
         size, dtype = cells.values.shape[2], cells.values.dtype
         # A step deeper than any read reaches, since gradients move before they are cut off.
-        room = min(self.room, self.actions.depth + len(self.kept_starts) - 1)
+        room = min(self.room, self.spec.depth + len(self.saved_starts) - 1)
         return CellsBackward(
             cells,
-            np.zeros((batch, rows, count, room * size), dtype),
-            np.zeros((batch, count * size), dtype),
+            np.zeros((batch, rows, copies, room * size), dtype),
+            np.zeros((batch, copies * size), dtype),
         )
 
     def with_room(self, steps: int) -> "Cells":
         """See `Store`."""
-        needed = min(self.most + steps, self.actions.capacity)
+        needed = min(self.max_used + steps, self.spec.capacity)
         if needed <= self.room:
             return self
-        return self.moved(min(room_for(self.most, needed), self.actions.capacity))
+        return self.resized(min(room_for(self.max_used, needed), self.spec.capacity))
 
     def after(self, steps: int) -> "Cells":
-        """See `Store`; it is changed in place."""
+        """See `Store`; steps change the arrays in place."""
         return self
 
     def select(self, items: Array) -> "Cells":
         """See `Store`."""
-        own = (select_items(array, items) for array in self[1:6])
-        return Cells._make((self.actions, *own, *self[6:]))
+        arrays = (select_items(array, items) for array in self[1:6])
+        return Cells._make((self.spec, *arrays, *self[6:]))
 
-    def moved(self, room: int) -> "Cells":
-        """A copy that has room for so many cells in each row."""
+    def resized(self, room: int) -> "Cells":
+        """A copy with room for a number of cells in each row."""
         size = self.values.shape[2]
-        shape = (*self.cells.shape[:3], room * size)
-        cells = np.empty(shape, self.cells.dtype)
-        used = self.most * size
+        cells = np.empty((*self.cells.shape[:3], room * size), self.cells.dtype)
+        used = self.max_used * size
         cells[..., :used] = self.cells[..., :used]
         return self._replace(
-            cells=cells, head=self.head.copy(), used=self.used.copy(), used_first=self.used.copy()
+            cells=cells, head=self.head.copy(), used=self.used.copy(), initial_used=self.used.copy()
         )
 
-    def keeping(self, steps: int, first: int) -> "Cells":
-        """The same with room to keep what going backwards over some steps needs.
+    def saving(self, steps: int, used: int) -> "Cells":
+        """A copy with room to save what the backward pass over some steps needs.
 
         Args:
             steps: T.
-            first: the most cells that are in use before the first of them.
+            used: the most cells that are in use before the first of them.
         """
-        actions, size, step = self.actions, self.values.shape[2], np.arange(steps)
-        after = np.minimum(first + step + 1, actions.capacity)
-        reached = np.minimum(after, actions.depth + steps - 1 - step)
-        rows = (1 + actions.lists) * actions.number
+        spec, size, step = self.spec, self.values.shape[2], np.arange(steps)
+        used_after = np.minimum(used + step + 1, spec.capacity)
+        reached = np.minimum(used_after, spec.depth + steps - 1 - step)
+        rows = (1 + spec.lists) * spec.copies
         starts = np.cumsum([0, *((reached + PADDING - 1) * size * rows)])
-        shape = (len(self.used), int(starts[-1]))
-        kept = np.empty(shape, self.cells.dtype)
-        return self._replace(kept=kept, kept_starts=starts)
+        saved = np.empty((len(self.used), int(starts[-1])), self.cells.dtype)
+        return self._replace(saved=saved, saved_starts=starts)
 
 
 class CellsBackward(NamedTuple):
-    """The same going backwards, down to the memory before the first step, which is constant.
+    """The cells of a memory going backwards, down to those before the first step.
 
     Attributes:
-        cells: what was kept of the steps.
-        grad_cells: [B, rows, count, room * m] zeros; the gradients of cells. Only of cells that a
-            later read can reach.
-        grad_head: [B, count * m] zeros; the same of the heads.
+        cells: with what the steps saved.
+        grad_cells: [B, rows, copies, room * m] zeros; the gradients of the cells that a later read
+            can reach.
+        grad_head: [B, copies * m] zeros; the gradients of the heads.
     """
 
     cells: Cells
@@ -183,20 +181,16 @@ class CellsBackward(NamedTuple):
     grad_head: Array
 
 
-def lines_of(memory: Cells) -> Iterator[tuple[Array, int | None]]:
-    """The cells of each stack or list of the first item of a batch.
-
-    Gives [n, m] those of a stack from the bottom up, or of a list from left to right, and which of
-    them, from 0, is at the head of a list.
-    """
+def cell_contents(memory: Cells) -> Iterator[CellContents]:
+    """The cells of each stack or list of the first string of a batch."""
     size, used = memory.values.shape[2], memory.used[0]
-    for which in range(memory.actions.number):
+    for k in range(memory.spec.copies):
         near, *right = (
-            memory.cells[0, row, which, : used[row] * size].reshape(-1, size)
+            memory.cells[0, row, k, : used[row] * size].reshape(-1, size)
             for row in range(len(used))
         )
-        if not right:
-            yield near[::-1].copy(), None
-            continue
-        head = memory.head[:1, which * size : (which + 1) * size]
-        yield np.concatenate([near[::-1], head, *right]), len(near)
+        if right:
+            head = memory.head[:1, k * size : (k + 1) * size]
+            yield CellContents(np.concatenate([near[::-1], head, *right]), len(near))
+        else:
+            yield CellContents(near[::-1].copy())

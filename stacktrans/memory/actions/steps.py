@@ -1,9 +1,9 @@
 """Compiled steps of stacks and lists with actions (joulin2015, section 3).
 
-After a step, each cell of a row is the mean of what stood before it, in its place and after it. All
-three are found in one array, the row with what is pushed on it before its first cell and empty
-cells after its last, so that a step is one loop, which vectorises, whatever the size m of a cell;
-and going backwards is the same loop with the shares of the first and the last exchanged.
+A step sets each cell of a row to the weighted mean of the cell before it, itself and the cell
+after it. All three are read from one padded row, which begins with the vector pushed and ends with
+empty cells. So a step is one loop that vectorises, whatever the size m of a cell; the backward pass
+is this loop with the weights of the first and the last cell exchanged.
 """
 
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from stacktrans.kernels.elementwise import add, add_scaled, copy, dot, exp
 from stacktrans.kernels.kernel import Kernel, Room
 from stacktrans.kernels.steps import BatchStep
 from stacktrans.memory.actions import EMPTY
-from stacktrans.memory.actions.cells import PADDING, UNLIMITED, Actions, Cells, CellsBackward
+from stacktrans.memory.actions.cells import PADDING, UNLIMITED, ActionSpec, Cells, CellsBackward
 
 if TYPE_CHECKING:
     from stacktrans.memory.actions.definition import ActionMemory
 
 _NUMBERS_AT_ONCE = 2048
-"""Of a row: so few that they stay in the processor's nearest cache until they are mixed."""
+"""The numbers of a row that are updated together, so few that they stay in the nearest cache."""
 
 
 @dataclass(frozen=True)
@@ -32,86 +32,88 @@ class ActionKernel(Kernel):
     """The compiled steps of stacks or lists.
 
     Attributes:
-        actions: which of them.
+        spec: of the memory.
     """
 
-    actions: Actions
+    spec: ActionSpec
     nothing = EMPTY
 
     @classmethod
     def of(cls, memory: "ActionMemory[Any]", lists: bool) -> Self:
-        """Those of a memory of stacks, or of `lists`."""
-        count, each, capacity = memory.count, len(memory.actions), memory.capacity or UNLIMITED
-        actions = Actions(int(lists), count, memory.depth, each, int(memory.no_op), capacity)
-        return cls(count * each, count, memory.reads, actions)
+        """The kernel of a memory of stacks, or of lists."""
+        count, actions, capacity = memory.count, len(memory.actions), memory.capacity or UNLIMITED
+        spec = ActionSpec(int(lists), count, memory.depth, actions, int(memory.no_op), capacity)
+        return cls(count * actions, count, memory.reads, spec)
 
     def store(self, room: Room) -> Cells:
-        """See `Kernel.store`; cells are held."""
-        empty = Cells.empty(self.actions, room)
+        """See `Kernel.store`."""
+        empty = Cells.empty(self.spec, room)
         before = empty if room.contents is None else room.contents._replace(values=empty.values)
-        cells = before.moved(min(before.most + room.steps, self.actions.capacity))
-        return cells if room.total_steps is None else cells.keeping(room.steps, before.most)
+        cells = before.resized(min(before.max_used + room.steps, self.spec.capacity))
+        return cells if room.total_steps is None else cells.saving(room.steps, before.max_used)
 
     def check_contents(self, contents: Any, batch: int, columns: int) -> None:
         if not isinstance(contents, Cells):
             raise ValueError("what is carried is of another memory")
-        actions = self.actions
-        check_shape("cells", contents.cells.shape[:3], (batch, 1 + actions.lists, actions.number))
-        numbers = actions.lists * actions.number * columns
+        spec = self.spec
+        check_shape("cells", contents.cells.shape[:3], (batch, 1 + spec.lists, spec.copies))
+        numbers = spec.lists * spec.copies * columns
         check_shape("heads of lists", contents.head.shape, (batch, numbers))
 
 
 @compiled
-def _shares(actions: Actions, signals: Array, index: int, which: int) -> tuple[Any, Any, Any, Any]:
-    """The probabilities of one stack's or list's actions, its own and then that of doing nothing.
+def _probabilities(
+    spec: ActionSpec, signals: Array, index: int, k: int
+) -> tuple[Any, Any, Any, Any]:
+    """The probabilities of the four actions of a list, or of push, pop, none and no-op of a stack.
 
-    Of a stack's, which are two, the third is 0.
+    `k` is the index of the list or stack.
     """
     none = signals.dtype.type(0)
-    first = which * actions.each
+    first = k * spec.actions
     return (
         signals[index, first],
         signals[index, first + 1],
-        signals[index, first + 2] if actions.lists else none,
-        signals[index, first + actions.each - 1] if actions.no_op else none,
+        signals[index, first + 2] if spec.lists else none,
+        signals[index, first + spec.actions - 1] if spec.no_op else none,
     )
 
 
 @compiled
-def _kept_at(kept_starts: Array, step: int, rows: int) -> tuple[int, int]:
-    """Where what is kept of a step starts, and how many numbers it has of each row; 0 of none."""
-    if kept_starts.shape[0] == 1:
+def _saved_at(saved_starts: Array, step: int, rows: int) -> tuple[int, int]:
+    """The start of what a step saves, and how many numbers it saves of each row; 0 if nothing."""
+    if saved_starts.shape[0] == 1:
         return 0, 0
-    first = kept_starts[step]
-    return first, (kept_starts[step + 1] - first) // rows
+    first = saved_starts[step]
+    return first, (saved_starts[step + 1] - first) // rows
 
 
 @compiled
 def _row_step(
-    cells: Array, size: int, used: int, left: int, shares: Any, padded: Array, kept: Array
+    cells: Array, size: int, used: int, used_after: int, shares: Any, padded: Array, saved: Array
 ) -> None:
-    """A step of one row of cells.
+    """Take a step on one row of cells.
 
     Args:
         cells: [room * m] changed in place.
         size: m.
-        used: how many of them are in use before the step.
-        left: and after it.
+        used: the number of cells in use before the step.
+        used_after: the number of cells in use after the step.
         shares: probabilities of pushing on the row, leaving it and popping it.
-        padded: what is pushed, [m], and then room to work in.
-        kept: what is kept of the step, set; may be empty.
+        padded: the vector pushed, [m], and then workspace.
+        saved: set for the backward pass; may be empty.
     """
     push, stay, pop = shares
     at_once = max(1, _NUMBERS_AT_ONCE // size) * size
-    for start in range(0, left * size, at_once):
-        count = min(at_once, left * size - start)
-        there = max(0, min(count + size, used * size - start))
+    for start in range(0, used_after * size, at_once):
+        count = min(at_once, used_after * size - start)
+        filled = max(0, min(count + size, used * size - start))
         part, middle, last = cells[start:], padded[size:], padded[2 * size :]
-        for i in range(there):
+        for i in range(filled):
             middle[i] = part[i]
-        for i in range(there, count + size):
+        for i in range(filled, count + size):
             middle[i] = EMPTY
-        own = kept[start:]
+        own = saved[start:]
         for i in range(min(own.shape[0], count + 2 * size)):
             own[i] = padded[i]
         for i in range(count):
@@ -123,50 +125,50 @@ def _row_step(
 
 @compiled
 def _row_backward(
-    kept: Array, size: int, used: int, reached: int, shares: Any, grad: Array, padded: Array
+    saved: Array, size: int, used: int, reached: int, shares: Any, grad: Array, padded: Array
 ) -> tuple[Any, Any, Any]:
-    """Carry gradients over a step of one row of cells; gives back those of the three shares.
+    """Take a step on one row backwards, and return the gradients of the three shares.
 
-    `grad`, [room * m], is of the cells after the step, of which `reached` have one, and becomes
-    that of those before it; the first m of `padded` become the gradient of what was pushed.
+    `grad`, [room * m], is the gradient of the first `reached` cells after the step, and becomes
+    that of the cells before it; the first m of `padded` become that of the vector pushed.
     """
     push, stay, pop = shares
     numbers = reached * size
-    given, middle, last = grad[:numbers], padded[size:], padded[2 * size :]
-    of_push = dot(given, kept)
-    of_stay = dot(given, kept[size:])
-    of_pop = dot(given, kept[2 * size :])
+    grad_after, middle, last = grad[:numbers], padded[size:], padded[2 * size :]
+    grad_push = dot(grad_after, saved)
+    grad_stay = dot(grad_after, saved[size:])
+    grad_pop = dot(grad_after, saved[2 * size :])
     for i in range(size):
         padded[i] = 0
     for i in range(numbers):
-        middle[i] = given[i]
-    after = middle[numbers:]
+        middle[i] = grad_after[i]
+    padding = middle[numbers:]
     for i in range((PADDING - 1) * size):
-        after[i] = 0
+        padding[i] = 0
     for i in range(min(used, reached + 1) * size):
         grad[i] = pop * padded[i] + stay * middle[i] + push * last[i]
     for i in range(size):
         padded[i] = push * middle[i]
-    return of_push, of_stay, of_pop
+    return grad_push, grad_stay, grad_pop
 
 
 @compiled
-def _used(actions: Actions, used_first: int, step: int, later: int) -> tuple[int, int]:
-    """How many cells of a row were in use before a step, and of those after it have a gradient."""
-    used = min(used_first + step, actions.capacity)
-    return used, min(used + 1, actions.capacity, actions.depth + later)
+def _used(spec: ActionSpec, initial_used: int, step: int, later: int) -> tuple[int, int]:
+    """The number of cells of a row in use before a step, and of those after it with a gradient."""
+    used = min(initial_used + step, spec.capacity)
+    return used, min(used + 1, spec.capacity, spec.depth + later)
 
 
 @compiled
 def _read_cell(cells: Array, used: int, cell: int, reads: Array, item: int, read: int) -> None:
-    """Set what is read, [B, reads, m], to a cell of a row."""
+    """Set a read of [B, reads, m] to a cell of a row."""
     size = reads.shape[2]
     for i in range(size):
         reads[item, read, i] = cells[cell * size + i] if cell < used else EMPTY
 
 
-# References to arrays are counted, so they are taken from the memory before the items are gone
-# through, and as few as can be in the loop.
+# References to arrays are counted, so they are taken from the memory before the loop over items,
+# and as few as possible within it.
 
 
 @compiled
@@ -174,21 +176,21 @@ def _stack_step(
     memory: Cells, step: BatchStep, signals: Array, values: Array, reads: Array
 ) -> None:
     """Take the actions of stacks, then read (joulin2015, section 3.1)."""
-    actions, rows, used, padded = memory.actions, memory.cells, memory.used, memory.padded
-    kept, indices, size = memory.kept, step.indices, reads.shape[2]
-    first, each = _kept_at(memory.kept_starts, step.number, actions.number)
+    spec, rows, used, padded = memory.spec, memory.cells, memory.used, memory.padded
+    saved, indices, size = memory.saved, step.indices, reads.shape[2]
+    first, length = _saved_at(memory.saved_starts, step.number, spec.copies)
     for item in range(indices.shape[0]):
-        left = min(used[item, 0] + 1, actions.capacity)
-        for which in range(actions.number):
-            push, pop, _, stay = _shares(actions, signals, indices[item], which)
-            cells, start = rows[item, 0, which], first + which * each
+        used_after = min(used[item, 0] + 1, spec.capacity)
+        for k in range(spec.copies):
+            push, pop, _, stay = _probabilities(spec, signals, indices[item], k)
+            cells, start = rows[item, 0, k], first + k * length
             for i in range(size):
-                padded[i] = values[item, which, i]
-            own = kept[item, start : start + each]
-            _row_step(cells, size, used[item, 0], left, (push, stay, pop), padded, own)
-            for cell in range(actions.depth):
-                _read_cell(cells, left, cell, reads, item, which * actions.depth + cell)
-        used[item, 0] = left
+                padded[i] = values[item, k, i]
+            own = saved[item, start : start + length]
+            _row_step(cells, size, used[item, 0], used_after, (push, stay, pop), padded, own)
+            for cell in range(spec.depth):
+                _read_cell(cells, used_after, cell, reads, item, k * spec.depth + cell)
+        used[item, 0] = used_after
 
 
 @compiled
@@ -200,74 +202,74 @@ def _stack_backward(
     grad_signals: Array,
     grad_values: Array,
 ) -> None:
-    """Carry gradients back over a step of stacks."""
+    """Backpropagate through a step of stacks."""
     cells, grad_cells = memory.cells, memory.grad_cells
-    actions, kept, padded = cells.actions, cells.kept, cells.padded
-    used_first, indices, starts = cells.used_first, step.indices, step.starts
+    spec, saved, padded = cells.spec, cells.saved, cells.padded
+    initial_used, indices, starts = cells.initial_used, step.indices, step.starts
     size = grad_values.shape[2]
-    first, each = _kept_at(cells.kept_starts, step.number, actions.number)
+    first, length = _saved_at(cells.saved_starts, step.number, spec.copies)
     for item in range(indices.shape[0]):
         later = starts[item + 1] - indices[item] - 1
-        used, reached = _used(actions, used_first[item, 0], step.number, later)
-        for which in range(actions.number):
-            push, pop, _, stay = _shares(actions, signals, indices[item], which)
-            grad, start = grad_cells[item, 0, which], first + which * each
-            for cell in range(min(reached, actions.depth)):
-                add(grad[cell * size :], grad_reads[item, which * actions.depth + cell])
-            own = kept[item, start : start + each]
-            of_push, of_stay, of_pop = _row_backward(
+        used, reached = _used(spec, initial_used[item, 0], step.number, later)
+        for k in range(spec.copies):
+            push, pop, _, stay = _probabilities(spec, signals, indices[item], k)
+            grad, start = grad_cells[item, 0, k], first + k * length
+            for cell in range(min(reached, spec.depth)):
+                add(grad[cell * size :], grad_reads[item, k * spec.depth + cell])
+            own = saved[item, start : start + length]
+            grad_push, grad_stay, grad_pop = _row_backward(
                 own, size, used, reached, (push, stay, pop), grad, padded
             )
-            signal = which * actions.each
-            grad_signals[item, signal] = of_push
-            grad_signals[item, signal + 1] = of_pop
-            if actions.no_op:
-                grad_signals[item, signal + 2] = of_stay
+            signal = k * spec.actions
+            grad_signals[item, signal] = grad_push
+            grad_signals[item, signal + 1] = grad_pop
+            if spec.no_op:
+                grad_signals[item, signal + 2] = grad_stay
             for i in range(size):
-                grad_values[item, which, i] = padded[i]
+                grad_values[item, k, i] = padded[i]
 
 
 @compiled
 def _list_step(memory: Cells, step: BatchStep, signals: Array, values: Array, reads: Array) -> None:
     """Take the actions of lists, then read (joulin2015, section 3.2).
 
-    Read are the head and then, in turn, the cells left and right of it.
+    The head is read first, then alternately the cells left and right of it.
     """
-    actions, rows, used, padded = memory.actions, memory.cells, memory.used, memory.padded
-    kept, indices, size = memory.kept, step.indices, reads.shape[2]
+    spec, rows, used, padded = memory.spec, memory.cells, memory.used, memory.padded
+    saved, indices, size = memory.saved, step.indices, reads.shape[2]
     heads = memory.head
     spare = padded[padded.shape[0] - 2 * size :]
     first_left, first_right = spare[:size], spare[size:]
-    first, each = _kept_at(memory.kept_starts, step.number, 2 * actions.number)
+    first, length = _saved_at(memory.saved_starts, step.number, 2 * spec.copies)
     for item in range(indices.shape[0]):
         used_left, used_right = used[item, 0], used[item, 1]
-        to_left = min(used_left + 1, actions.capacity)
-        to_right = min(used_right + 1, actions.capacity)
-        for which in range(actions.number):
-            insert, left, right, stay = _shares(actions, signals, indices[item], which)
-            head = heads[item, which * size : (which + 1) * size]
-            lefts, rights = rows[item, 0, which], rows[item, 1, which]
+        to_left = min(used_left + 1, spec.capacity)
+        to_right = min(used_right + 1, spec.capacity)
+        for k in range(spec.copies):
+            insert, left, right, stay = _probabilities(spec, signals, indices[item], k)
+            head = heads[item, k * size : (k + 1) * size]
+            lefts, rights = rows[item, 0, k], rows[item, 1, k]
             for i in range(size):
                 first_left[i] = lefts[i] if used_left else EMPTY
                 first_right[i] = rights[i] if used_right else EMPTY
-            start = first + which * each
-            own = kept[item, start : start + each]
+            start = first + k * length
+            own = saved[item, start : start + length]
             copy(padded[:size], head)
             _row_step(lefts, size, used_left, to_left, (insert + right, stay, left), padded, own)
-            start += actions.number * each
-            own = kept[item, start : start + each]
+            start += spec.copies * length
+            own = saved[item, start : start + length]
             copy(padded[:size], head)
             _row_step(rights, size, used_right, to_right, (left, insert + stay, right), padded, own)
             for i in range(size):
                 head[i] = (
-                    insert * values[item, which, i]
+                    insert * values[item, k, i]
                     + stay * head[i]
                     + left * first_left[i]
                     + right * first_right[i]
                 )
-            read = which * actions.depth
+            read = k * spec.depth
             copy(reads[item, read], head)
-            for near in range(1, actions.depth):
+            for near in range(1, spec.depth):
                 side, reached = (lefts, to_left) if near % 2 else (rights, to_right)
                 _read_cell(side, reached, (near - 1) // 2, reads, item, read + near)
         used[item, 0] = to_left
@@ -276,7 +278,7 @@ def _list_step(memory: Cells, step: BatchStep, signals: Array, values: Array, re
 
 @compiled
 def _reads_backward(grad_reads: Array, head: Array, grads: Any, reached: Any) -> None:
-    """Add the gradients of what was read of a list, [depth, m], to those of head and cells."""
+    """Add the gradients of the cells read of a list, [depth, m], to those of head and cells."""
     add(head, grad_reads[0])
     for near in range(1, grad_reads.shape[0]):
         side, cell = (near - 1) % 2, (near - 1) // 2
@@ -293,35 +295,41 @@ def _list_backward(
     grad_signals: Array,
     grad_values: Array,
 ) -> None:
-    """Carry gradients back over a step of lists."""
+    """Backpropagate through a step of lists."""
     cells, grad_cells, grad_heads = memory.cells, memory.grad_cells, memory.grad_head
-    actions, kept, padded, values = cells.actions, cells.kept, cells.padded, cells.values
-    used_first, indices, starts = cells.used_first, step.indices, step.starts
+    spec, saved, padded, values = cells.spec, cells.saved, cells.padded, cells.values
+    initial_used, indices, starts = cells.initial_used, step.indices, step.starts
     size = grad_values.shape[2]
-    first, each = _kept_at(cells.kept_starts, step.number, 2 * actions.number)
+    first, length = _saved_at(cells.saved_starts, step.number, 2 * spec.copies)
     for item in range(indices.shape[0]):
         index, later = indices[item], starts[item + 1] - indices[item] - 1
-        used_left, to_left = _used(actions, used_first[item, 0], step.number, later)
-        used_right, to_right = _used(actions, used_first[item, 1], step.number, later)
-        for which in range(actions.number):
-            insert, left, right, stay = _shares(actions, signals, index, which)
-            grad_left, grad_right = grad_cells[item, 0, which], grad_cells[item, 1, which]
-            head = grad_heads[item, which * size : (which + 1) * size]
-            first_read = which * actions.depth
-            own_reads = grad_reads[item, first_read : first_read + actions.depth]
+        used_left, to_left = _used(spec, initial_used[item, 0], step.number, later)
+        used_right, to_right = _used(spec, initial_used[item, 1], step.number, later)
+        for k in range(spec.copies):
+            insert, left, right, stay = _probabilities(spec, signals, index, k)
+            grad_left, grad_right = grad_cells[item, 0, k], grad_cells[item, 1, k]
+            head = grad_heads[item, k * size : (k + 1) * size]
+            first_read = k * spec.depth
+            own_reads = grad_reads[item, first_read : first_read + spec.depth]
             _reads_backward(own_reads, head, (grad_left, grad_right), (to_left, to_right))
-            start = first + which * each
-            kept_left = kept[item, start : start + each]
-            start += actions.number * each
-            kept_right = kept[item, start : start + each]
+            start = first + k * length
+            saved_left = saved[item, start : start + length]
+            start += spec.copies * length
+            saved_right = saved[item, start : start + length]
             push_left, stay_left, pop_left = _row_backward(
-                kept_left, size, used_left, to_left, (insert + right, stay, left), grad_left, padded
+                saved_left,
+                size,
+                used_left,
+                to_left,
+                (insert + right, stay, left),
+                grad_left,
+                padded,
             )
             # What was pushed on both sides is the old head.
-            before = grad_values[item, which]
+            before = grad_values[item, k]
             copy(before, padded)
             push_right, stay_right, pop_right = _row_backward(
-                kept_right,
+                saved_right,
                 size,
                 used_right,
                 to_right,
@@ -335,12 +343,12 @@ def _list_backward(
                 add_scaled(grad_left[:size], left, head)
             if used_right:
                 add_scaled(grad_right[:size], right, head)
-            own = grad_signals[item, which * actions.each : (which + 1) * actions.each]
-            own[0] = dot(head, values[index, which]) + push_left + stay_right
-            own[1] = dot(head, kept_left[size:]) + pop_left + push_right
-            own[2] = dot(head, kept_right[size:]) + push_left + pop_right
-            if actions.no_op:
-                own[3] = dot(head, kept_left) + stay_left + stay_right
+            own = grad_signals[item, k * spec.actions : (k + 1) * spec.actions]
+            own[0] = dot(head, values[index, k]) + push_left + stay_right
+            own[1] = dot(head, saved_left[size:]) + pop_left + push_right
+            own[2] = dot(head, saved_right[size:]) + push_left + pop_right
+            if spec.no_op:
+                own[3] = dot(head, saved_left) + stay_left + stay_right
             for i in range(size):
                 given = head[i]
                 head[i] = before[i]
@@ -348,8 +356,8 @@ def _list_backward(
 
 
 @compiled
-def _forget_empty(cells: Array, used: Array, item: int, size: int) -> None:
-    """Leave out the cells of size m at the end of each row that are empty, within rounding."""
+def _drop_empty(cells: Array, used: Array, item: int, size: int) -> None:
+    """Drop the cells of size m at the end of each row that are empty, but for rounding errors."""
     for row in range(used.shape[1]):
         while used[item, row] and _is_empty(cells, item, row, used[item, row] - 1, size):
             used[item, row] -= 1
@@ -357,12 +365,12 @@ def _forget_empty(cells: Array, used: Array, item: int, size: int) -> None:
 
 @compiled
 def _is_empty(cells: Array, item: int, row: int, cell: int, size: int) -> bool:
-    """Whether a cell of a row is empty in all of the stacks or lists side by side."""
+    """Whether a cell of a row is empty in all stacks or lists side by side."""
     nearly = np.finfo(cells.dtype).eps
-    for which in range(cells.shape[2]):
+    for k in range(cells.shape[2]):
         for i in range(cell * size, (cell + 1) * size):
             # A NaN is not empty.
-            if not abs(cells[item, row, which, i] - EMPTY) <= nearly:
+            if not abs(cells[item, row, k, i] - EMPTY) <= nearly:
                 return False
     return True
 
@@ -371,23 +379,23 @@ def _is_empty(cells: Array, item: int, row: int, cell: int, size: int) -> bool:
 def set_signals(
     memory: Cells, count: int, indices: Array, sums: Array, bias: Array, signals: Array
 ) -> None:
-    """A softmax over the actions of each stack or list."""
-    each = memory.actions.each
+    """Set signals to a softmax over the actions of each stack or list."""
+    actions = memory.spec.actions
     for item in range(indices.shape[0]):
         index = indices[item]
-        for start in range(0, count, each):
+        for start in range(0, count, actions):
             largest = sums[item, start] + bias[start]
-            for i in range(start + 1, start + each):
+            for i in range(start + 1, start + actions):
                 largest = max(largest, sums[item, i] + bias[i])
-            for i in range(start, start + each):
+            for i in range(start, start + actions):
                 signals[index, i] = sums[item, i] + bias[i] - largest
         for i in range(count):
             signals[index, i] = exp(signals[index, i])
-        for start in range(0, count, each):
+        for start in range(0, count, actions):
             total = signals[index, start]
-            for i in range(start + 1, start + each):
+            for i in range(start + 1, start + actions):
                 total += signals[index, i]
-            for i in range(start, start + each):
+            for i in range(start, start + actions):
                 signals[index, i] /= total
 
 
@@ -395,30 +403,30 @@ def set_signals(
 def signals_backward(
     memory: CellsBackward, count: int, indices: Array, signals: Array, grad: Array
 ) -> None:
-    """Of the sums under probabilities."""
-    each = memory.cells.actions.each
+    """Turn gradients of probabilities into those of the sums under them."""
+    actions = memory.cells.spec.actions
     for item in range(indices.shape[0]):
         index = indices[item]
-        for start in range(0, count, each):
+        for start in range(0, count, actions):
             total = grad.dtype.type(0)
-            for i in range(start, start + each):
+            for i in range(start, start + actions):
                 total += signals[index, i] * grad[item, i]
-            for i in range(start, start + each):
+            for i in range(start, start + actions):
                 grad[item, i] = signals[index, i] * (grad[item, i] - total)
 
 
 @kernel.make_hard.register(Cells)
 def make_hard(memory: Cells, count: int, indices: Array, signals: Array) -> None:
-    """The most probable action of each stack or list has 1, the others 0."""
-    each = memory.actions.each
+    """Set the most probable action of each stack or list to 1, the others to 0."""
+    actions = memory.spec.actions
     for item in range(indices.shape[0]):
         index = indices[item]
-        for start in range(0, count, each):
+        for start in range(0, count, actions):
             best = start
-            for i in range(start + 1, start + each):
+            for i in range(start + 1, start + actions):
                 if signals[index, i] > signals[index, best]:
                     best = i
-            for i in range(start, start + each):
+            for i in range(start, start + actions):
                 signals[index, i] = 0
             signals[index, best] = 1
 
@@ -429,19 +437,19 @@ def step_forward(
 ) -> None:
     """Take the actions, then read."""
     indices, starts, cells, used = step.indices, step.starts, memory.cells, memory.used
-    pushed, nothing_kept = memory.values, memory.kept_starts.shape[0] == 1
+    pushed, nothing_saved = memory.values, memory.saved_starts.shape[0] == 1
     for item in range(indices.shape[0]):
         index = min(indices[item], pushed.shape[0] - 1)
-        for which in range(values.shape[1]):
+        for k in range(values.shape[1]):
             for i in range(values.shape[2]):
-                pushed[index, which, i] = values[item, which, i]
-    if memory.actions.lists:
+                pushed[index, k, i] = values[item, k, i]
+    if memory.spec.lists:
         _list_step(memory, step, signals, values, reads)
     else:
         _stack_step(memory, step, signals, values, reads)
     for item in range(indices.shape[0]):
-        if indices[item] + 1 == starts[item + 1] or nothing_kept:
-            _forget_empty(cells, used, item, values.shape[2])
+        if indices[item] + 1 == starts[item + 1] or nothing_saved:
+            _drop_empty(cells, used, item, values.shape[2])
 
 
 @kernel.step_backward.register(CellsBackward)
@@ -454,13 +462,13 @@ def step_backward(
     grad_signals: Array,
     grad_values: Array,
 ) -> None:
-    """Carry the gradients of cells back over the step."""
+    """Backpropagate through a step of stacks or lists."""
     indices, pushed = step.indices, memory.cells.values
     for item in range(indices.shape[0]):
-        for which in range(values.shape[1]):
+        for k in range(values.shape[1]):
             for i in range(values.shape[2]):
-                values[item, which, i] = pushed[indices[item], which, i]
-    if memory.cells.actions.lists:
+                values[item, k, i] = pushed[indices[item], k, i]
+    if memory.cells.spec.lists:
         _list_backward(memory, step, signals, grad_reads, grad_signals, grad_values)
     else:
         _stack_backward(memory, step, signals, grad_reads, grad_signals, grad_values)

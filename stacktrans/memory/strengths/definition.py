@@ -1,24 +1,24 @@
-"""Memories that keep a strength for each row (grefenstette2015): stack, queue and deque.
+"""Stacks, queues and deques whose rows have strengths (grefenstette2015, equations 1 to 11).
 
-All are made of two operations, at either end of the rows. With s[i] the strength of row i,
-and above[i] the sum of the strengths of the rows nearer to the end,
+All are made of two operations at either end of the rows. With s[i] the strength of row i, and
+above[i] the sum of the strengths of the rows nearer to the end,
 
     a pop of strength u leaves     max(0, s[i] - max(0, u - above[i]))     equations 2, 4, 7, 8
     a read takes of each row       min(s[i], max(0, 1 - above[i]))         equations 3, 5, 10, 11
 
-Ties. Where a max or a min has two equal arguments, its derivative is that of the left one, as
-the paper has it (section 3.1). So
+Ties. Where a max or a min has two equal arguments, its derivative is that of the left one (section
+3.1 of the paper). So
 
-    a row with just the strength that a pop has left for it is taken away, and is a constant 0;
-    a row that a pop has no strength left for (u = above[i]) keeps its strength, and its
-        derivative is by this strength alone: not by u, nor by the rows above it;
+    a row with just the strength that is left of a pop is removed, and is a constant 0;
+    a row that nothing is left for (u = above[i]) keeps its strength, and has a derivative by this
+        strength alone: not by u, nor by the rows above it;
     a row of strength 0 is a constant 0 after the next pop, wherever it is;
-    a row that just fills what a read has room for is read by its strength, and so is one of
-        strength 0; one that there is no room for (above[i] = 1) is a constant 0.
+    a row that just fills the rest of a read has its strength as weight, and so has a row of
+        strength 0; a row for which no rest remains (above[i] = 1) has the constant weight 0.
 
-Saturated signals, which are exactly 0 or 1, tie at every step. What ties is a matter of rounding,
-too: above[i] is summed row by row from the end inwards, in the precision of the strengths, and
-compiled code (`stacktrans.memory.strengths.kernel`) makes the same comparisons of the same sums.
+Saturated signals, which are exactly 0 or 1, tie at every step. Rounding decides about ties, too, so
+above[i] is summed row by row from the end inwards, in the precision of the strengths, and compiled
+code (`stacktrans.memory.strengths.kernel`) compares the same sums.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class Strengths(MemoryState):
-    """What a memory holds after some steps, for a batch of B strings.
+    """The rows of a memory after some steps, for a batch of B strings.
 
     Attributes:
         strengths: [B, rows] the strength s_t of each row, bottom (or front) first.
@@ -56,10 +56,7 @@ class Strengths(MemoryState):
 
 
 class StrengthMemory(Memory[Strengths]):
-    """Rows with strengths, continuous push and pop, and one read an end.
-
-    Each signal is a strength in [0, 1].
-    """
+    """Rows with strengths, which signals in [0, 1] push and pop; one vector is read at each end."""
 
     push_names: ClassVar[tuple[str, ...]]
     ends: ClassVar[Ends]
@@ -84,19 +81,22 @@ class StrengthMemory(Memory[Strengths]):
         """Pop and push, without reading; shapes as in `step`."""
         strengths, rows, amounts = state.strengths, state.values, signals.split(1, dim=1)
         for signal, end in self.ends.pops:  # equations 2, 4, 7 and 8
-            strengths = _inwards(end, popped(_inwards(end, strengths), amounts[signal]))
+            strengths = _from_end(end, pop(_from_end(end, strengths), amounts[signal]))
         for (signal, end), vector in zip(self.ends.pushes, values.split(1, dim=1), strict=True):
             strengths = _pushed(end, strengths, amounts[signal])  # equations 2, 4 and 9
             rows = _pushed(end, rows, vector)  # equations 1 and 6
         return Strengths(strengths, rows)
 
     def read_weights(self, state: Strengths) -> Tensor:
-        """[B, reads, rows]: how much of each row each read is made of."""
-        by_end = [_inwards(end, read_by(_inwards(end, state.strengths))) for end in self.ends.reads]
+        """The weights of all rows in each read: [B, reads, rows]."""
+        by_end = [
+            _from_end(end, read_weights_of(_from_end(end, state.strengths)))
+            for end in self.ends.reads
+        ]
         return torch.stack(by_end, dim=1)  # equations 3, 5, 10 and 11
 
     def row_origins(self, steps: int) -> list[int]:
-        """For a memory after `steps` steps, the step (from 0) that pushed each row."""
+        """The step, from 0, that pushed each row of a memory after some steps."""
         pushed, ends = range(steps), [end for _, end in self.ends.pushes]
         below = reversed(pushed) if BOTTOM in ends else ()
         return [*below, *(pushed if TOP in ends else ())]
@@ -118,13 +118,13 @@ class StrengthMemory(Memory[Strengths]):
         )
 
 
-def _inwards(end: int, rows: Tensor) -> Tensor:
-    """Rows [B, n] in their order from an end inwards; or, of that, the rows in their own order."""
+def _from_end(end: int, rows: Tensor) -> Tensor:
+    """Rows [B, n] in their order from an end inwards, or back from it in their own order."""
     return rows.flip(1) if end == TOP else rows
 
 
 def _pushed(end: int, rows: Tensor, new: Tensor) -> Tensor:
-    """Rows [B, n, ...] with a new one at an end."""
+    """Rows [B, n, ...] with a new row at an end."""
     return torch.cat([rows, new] if end == TOP else [new, rows], dim=1)
 
 
@@ -132,7 +132,7 @@ def read(weights: Tensor, values: Tensor) -> Tensor:
     """Weighted sums of rows: weights [B, ends, rows], values [B, rows, m] -> [B, ends, m]."""
     if torch.is_grad_enabled() or weights.is_cuda:
         return torch.bmm(weights, values)
-    # Few rows are within reach of an end, and the others need not be looked at.
+    # Without gradients, the rows out of reach of both ends are left out of the product.
     return torch.cat([_read_within_reach(end, values) for end in weights.split(1, dim=1)], dim=1)
 
 
@@ -145,19 +145,19 @@ def _read_within_reach(weights: Tensor, values: Tensor) -> Tensor:
 
 
 def _sums(strengths: Tensor) -> tuple[Tensor, Tensor]:
-    """For each row, the sum of the strengths up to it, without it and with it; [B, rows] each."""
-    from stacktrans.memory.strengths.sums import running_sum  # waits for torch
+    """Cumulative strengths before and through each row, [B, rows] each."""
+    from stacktrans.memory.strengths.sums import running_sum  # imports torch
 
     through = running_sum(strengths)
     return functional.pad(through[:, :-1], (1, 0)), through
 
 
-def popped(strengths: Tensor, amount: Tensor) -> Tensor:
-    """The strengths that a pop leaves: equations 2, 4, 7 and 8.
+def pop(strengths: Tensor, amount: Tensor) -> Tensor:
+    """The strengths after a pop (equations 2, 4, 7 and 8).
 
     Args:
-        strengths: [B, rows] those nearest to the end first.
-        amount: [B, 1] strength of the pop.
+        strengths: [B, rows] from the end inwards.
+        amount: [B, 1] the strength of the pop.
     """
     above, through = _sums(strengths)
     # At a tie the two are the same number, but only one of them is a constant.
@@ -165,11 +165,11 @@ def popped(strengths: Tensor, amount: Tensor) -> Tensor:
     return torch.relu(torch.where(above > amount, strengths, through - taken))
 
 
-def read_by(strengths: Tensor) -> Tensor:
-    """How much of each row a read takes: equations 3, 5, 10 and 11.
+def read_weights_of(strengths: Tensor) -> Tensor:
+    """The weight of each row in a read (equations 3, 5, 10 and 11).
 
     Args:
-        strengths: [B, rows] those nearest to the end first.
+        strengths: [B, rows] from the end inwards.
     """
     above, through = _sums(strengths)
     beyond = (through > 1) & (strengths > 0)
@@ -177,9 +177,9 @@ def read_by(strengths: Tensor) -> Tensor:
 
 
 class Stack(StrengthMemory):
-    """Pops from the top, pushes on top, reads from the top.
+    """A stack, which is popped, pushed and read at the top (equations 1 to 3).
 
-    Row 0 is the bottom. Equations 1, 2 and 3.
+    Row 0 is the bottom.
     """
 
     name = "stack"
@@ -193,9 +193,9 @@ class Stack(StrengthMemory):
 
 
 class Queue(StrengthMemory):
-    """Pops and reads at the front, pushes at the back.
+    """A queue, which is popped and read at the front, and pushed at the back (equations 1, 4, 5).
 
-    Row 0 is the front. Equations 1, 4 and 5.
+    Row 0 is the front.
     """
 
     name = "queue"
@@ -213,10 +213,10 @@ class Queue(StrengthMemory):
 
 
 class Deque(StrengthMemory):
-    """Pops, pushes and reads at both ends.
+    """A deque, which is popped, pushed and read at both ends (equations 6 to 11).
 
-    Row 0 is the bottom. Within a step the pop from the top comes first, then the pop from the
-    bottom on what is left, then both pushes, then both reads. Equations 6 to 11.
+    Row 0 is the bottom. A step pops from the top, then from the bottom, then pushes and reads at
+    both ends.
     """
 
     name = "deque"
@@ -234,7 +234,7 @@ class Deque(StrengthMemory):
 
 
 class Nothing(Memory[MemoryState]):
-    """Nothing: the controller alone."""
+    """No memory: the controller alone."""
 
     name = "none"
     carries = True

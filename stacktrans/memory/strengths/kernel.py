@@ -1,32 +1,30 @@
-"""Compiled steps of memories with ends: rows of a strength each, pushed, popped and read there.
+"""Compiled steps of stacks, queues and deques (grefenstette2015, equations 1 to 11).
 
-Stack, queue and deque (grefenstette2015, equations 1 to 11) are such memories, and differ
-only in a table, `Ends`: which signal pops or pushes at which end, and which ends are read.
+These memories are rows with strengths. They differ only in a table, `Ends`: which signal pops or
+pushes at which end, and which ends are read.
 
-A pop by u takes away the rows nearest the end that have strengths summing up to u
-or less, for good, and what is left of u from the next row, the boundary. A read takes
-rows from the end inwards until their strengths reach 1. So the rows that are left are
-kept in a doubly linked list, and a step costs as much as the rows it takes away (each
-only once) and those it reads, however many there are.
+A pop with strength u removes the rows nearest to its end whose strengths add up to u or less, for
+good, and takes the rest of u from the next row, the boundary. A read takes rows from its end
+inwards until their strengths reach 1. So the rows that are left form a doubly linked list, and the
+cost of a step is the number of rows that it removes (each only once) and reads, however many there
+are.
 
-The list is a ring: row 0 is no row, but stands above the top and below the bottom. The
-links and the strength of a row taken away stay as they were, so that going backwards it
-can be put back: what has to be recorded is only, for each pop, the row at the end and the
-strength of the boundary before it.
+The list is a ring: row 0 is a sentinel above the top and below the bottom. Removed rows keep their
+links and strengths, so that the backward pass can insert them again: all that each pop records is
+the row at its end and the strength of the boundary before it.
 
-Several memories side by side are one with a ring each, whose rows are numbered together: the ends
-of its rings are numbered as in `stacktrans.common.ends`.
+Several memories side by side are one memory with several rings, whose rows are numbered together;
+the ends of the rings are numbered as in `stacktrans.common.ends`.
 
-Derivatives, in terms of strengths. A pop leaves to the boundary the sum of its own strength
-and those of the rows taken away, less u: so its gradient goes to each of them, and, with
-minus, to u. A read gives the boundary, the row within which the sum reaches 1, the rest to
-1: so where x[i] is the product of the gradient of what is read with the value of row i,
-each row before the boundary has the gradient x[i] - x[boundary].
+Derivatives by strengths. A pop leaves the boundary its own strength and those of the rows removed,
+less u: so the gradient of the boundary goes to each of them and, negated, to u. A read takes of its
+boundary, the row within which the sum reaches 1, what is missing to 1: so each row before it has
+the gradient x[i] - x[boundary], where x[i] is the product of the read's gradient with row i.
 
-Ties are those of `stacktrans.memory.strengths.definition`. If the rows taken away have just the
-strength of the pop, the boundary keeps its gradient to itself; if those before the boundary fill a
-read, it has no part in it. A row pushed with strength 0 has the gradient of the reads of its own
-step, whether or not they get that far, and of the first pop after it, if it is taken away by it.
+Ties are broken as in `stacktrans.memory.strengths.definition`. If the rows removed have just the
+strength of the pop, the gradient of the boundary is its own alone; if the rows before the boundary
+fill a read, the boundary has no part in it. A row pushed with strength 0 has the gradient of the
+reads of its own step, even if they end before it, and of the next pop, if that removes it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,12 +42,12 @@ from stacktrans.memory.base import MemorySnapshot, RowContents
 
 
 class EndArrays(NamedTuple):
-    """The table of `stacktrans.common.ends` as arrays.
+    """The table `Ends` as arrays.
 
     Attributes:
-        pops: [pops, 2] the signal, and the end it pops from.
-        pushes: [pushes, 2] the signal, and the end it pushes to.
-        reads: [reads] the ends read.
+        pops: [pops, 2] the signal and the end of each pop.
+        pushes: [pushes, 2] the signal and the end of each push.
+        reads: [reads] the end of each read.
     """
 
     pops: Array
@@ -58,35 +56,33 @@ class EndArrays(NamedTuple):
 
     @classmethod
     def of(cls, ends: Ends) -> "EndArrays":
-        """Those of a table without moves and depths."""
+        """The arrays of a table without moves and depths."""
         pops, pushes = np.array(ends.pops, np.int64), np.array(ends.pushes, np.int64)
         reads = np.array(ends.reads, np.int64)
         return cls(pops.reshape(-1, 2), pushes.reshape(-1, 2), reads)
 
 
 class Rows(NamedTuple):
-    """The rows of a memory and what was done with them in T steps, for a batch of B.
-
-    Rows are numbered from 1.
+    """The rows of a memory, numbered from 1, and what T steps recorded, for a batch of B.
 
     Attributes:
-        ends: what a step does.
+        ends: of pops, pushes and reads.
         strength: [B, rows + 1] the strength of each row.
         links: [B, 2 * rings, rows + 1] of each ring, the row below each of its rows, and the row
             above it.
         values: [B, rows, m] the vectors of all rows.
-        first_before: [B, T, pops] the row at the end before each pop.
-        strength_before: [B, T, pops] the strength of the boundary before each pop.
-        old: how many rows there were before the first step.
+        end_row: [B, T, pops] the row at its end before each pop.
+        boundary_strength: [B, T, pops] the strength of the boundary before each pop.
+        initial_rows: the number of rows before the first step.
     """
 
     ends: EndArrays
     strength: Array
     links: Array
     values: Array
-    first_before: Array
-    strength_before: Array
-    old: int = 0
+    end_row: Array
+    boundary_strength: Array
+    initial_rows: int = 0
 
     @property
     def contents(self) -> None:
@@ -94,14 +90,14 @@ class Rows(NamedTuple):
 
     def forward(self, part: slice, indices: slice) -> "Rows":
         """See `Store`."""
-        return Rows._make((self.ends, *(array[part] for array in self[1:6]), self.old))
+        return Rows._make((self.ends, *(array[part] for array in self[1:6]), self.initial_rows))
 
     def backward(self, part: slice, indices: slice) -> "RowsBackward":
         """See `Store`."""
         rows = self.forward(part, indices)
         return RowsBackward(
             rows.ends,
-            # Going backwards takes the memory apart: a copy, so that it can be done twice.
+            # Copies, since the backward pass takes the memory apart, and may run twice.
             rows.strength.copy(),
             rows.links.copy(),
             *rows[3:6],
@@ -110,22 +106,22 @@ class Rows(NamedTuple):
         )
 
     def with_room(self, steps: int) -> "Rows":
-        """See `Store`; where there is not enough, rows that were taken away are left behind."""
+        """See `Store`; if there is not enough room, only rows that are left are moved."""
         batch, room, columns = self.values.shape
         added = steps * len(self.ends.pushes)
-        if self.old + added <= room:
+        if self.initial_rows + added <= room:
             first, strength = _records(self.ends, batch, steps, self.strength.dtype)
-            return self._replace(first_before=first, strength_before=strength)
-        left = rows_left(self.links)
+            return self._replace(end_row=first, boundary_strength=strength)
+        left = max_rows_left(self.links)
         shape = (batch, room_for(left, left + added), columns)
         values = np.empty(shape, self.values.dtype)
-        moved = empty_rows(self.ends, self.links.shape[1] // 2, values, steps)._replace(old=left)
+        moved = empty_rows(self.ends, self.links.shape[1] // 2, values, steps, left)
         move_rows(self, moved)
         return moved
 
     def after(self, steps: int) -> "Rows":
         """See `Store`."""
-        return self._replace(old=self.old + steps * len(self.ends.pushes))
+        return self._replace(initial_rows=self.initial_rows + steps * len(self.ends.pushes))
 
     def select(self, items: Array) -> "Rows":
         """See `Store`."""
@@ -134,11 +130,11 @@ class Rows(NamedTuple):
 
 
 class RowsBackward(NamedTuple):
-    """The same going backwards, down to the empty memory.
+    """The rows of a memory going backwards, down to the empty memory.
 
-    Attributes are those of `Rows`, in place, and
+    Attributes are those of `Rows`, which are changed in place, and
 
-        grad: [B, rows + 1] zeros; the gradients of strengths.
+        grad_strength: [B, rows + 1] zeros; the gradients of strengths.
         grad_values: [B, rows, m] zeros; become the gradients of the values.
     """
 
@@ -146,23 +142,26 @@ class RowsBackward(NamedTuple):
     strength: Array
     links: Array
     values: Array
-    first_before: Array
-    strength_before: Array
-    grad: Array
+    end_row: Array
+    boundary_strength: Array
+    grad_strength: Array
     grad_values: Array
 
 
-def empty_rows(ends: EndArrays, rings: int, values: Array, steps: int) -> Rows:
-    """A memory without rows, which may get as many as there are values."""
+def empty_rows(
+    ends: EndArrays, rings: int, values: Array, steps: int, initial_rows: int = 0
+) -> Rows:
+    """A memory without rows, and with room for as many as `values` has."""
     batch, rows, _ = values.shape
     links = np.empty((batch, 2 * rings, rows + 1), dtype=np.int32)
     links[:, :, 0] = 0
     strength = np.empty((batch, rows + 1), dtype=values.dtype)
-    return Rows(ends, strength, links, values, *_records(ends, batch, steps, values.dtype))
+    records = _records(ends, batch, steps, values.dtype)
+    return Rows(ends, strength, links, values, *records, initial_rows)
 
 
 def _records(ends: EndArrays, batch: int, steps: int, dtype: np.dtype[Any]) -> tuple[Array, Array]:
-    """Room for `Rows.first_before` and `Rows.strength_before`."""
+    """Room for the records of steps: `end_row` and `boundary_strength`."""
     shape = (batch, steps, len(ends.pops))
     return np.empty(shape, dtype=np.int32), np.empty(shape, dtype=dtype)
 
@@ -178,8 +177,8 @@ def push_row(links: Array, item: int, end: int, row: int) -> None:
 
 
 @compiled_entry(lambda links: links.shape[0])
-def rows_left(links: Array) -> int:
-    """The largest number of rows that an item of the batch has left."""
+def max_rows_left(links: Array) -> int:
+    """The most rows that are left in any memory of a batch."""
     most = 0
     for item in range(links.shape[0]):
         count = 0
@@ -195,7 +194,7 @@ def rows_left(links: Array) -> int:
 
 @compiled_entry(lambda rows, to: len(rows.links))
 def move_rows(rows: Rows, to: Rows) -> None:
-    """Move the rows that are left to new arrays, numbered ring by ring from the bottom."""
+    """Copy the rows that are left to new arrays, numbered ring by ring from the bottom."""
     for item in range(rows.links.shape[0]):
         count = 0
         for ring in range(rows.links.shape[1] // 2):
@@ -215,13 +214,13 @@ def move_rows(rows: Rows, to: Rows) -> None:
 def snapshot_of(
     rows: Rows, steps: int, reads: Sequence[str], rings: Sequence[str]
 ) -> MemorySnapshot:
-    """What the first item of a batch holds after some steps, all of whose rows are still there.
+    """The contents of the first memory of a batch after some steps, none of whose rows was moved.
 
     Args:
         rows: of the batch.
-        steps: how many there were.
-        reads: names of what is read.
-        rings: names of the rings whose rows are included; empty to leave them out.
+        steps: the number of steps.
+        reads: the names of the reads.
+        rings: the names of the rings; empty to leave out their rows.
     """
     strength, links = rows.strength[0], rows.links[0]
     pushes, one = len(rows.ends.pushes), strength.dtype.type(1)
@@ -246,7 +245,7 @@ def snapshot_of(
 
 
 def _inward(links: Array) -> Iterator[int]:
-    """The rows of a memory from an end inwards."""
+    """The rows of a ring from an end inwards."""
     row = int(links[0])
     while row:
         yield row
@@ -255,11 +254,11 @@ def _inward(links: Array) -> Iterator[int]:
 
 @dataclass(frozen=True)
 class StrengthKernel(Kernel):
-    """The compiled steps of a memory that has ends; of one without there is nothing to do.
+    """The compiled steps of stacks, queues and deques; of a memory without ends, no operations.
 
     Attributes:
-        ends: what a step does.
-        rings: how many memories stand side by side.
+        ends: of pops, pushes and reads.
+        rings: the number of memories side by side.
     """
 
     ends: EndArrays
@@ -267,45 +266,43 @@ class StrengthKernel(Kernel):
 
     @classmethod
     def of(cls, ends: Ends) -> Self:
-        """One that does what a table says, which has no moves and no depths."""
+        """The kernel of a table without moves and depths."""
         counts = len(ends.signal_names), len(ends.pushes), len(ends.reads)
         return cls(*counts, EndArrays.of(ends), len(ends.names))
 
     def store(self, room: Room) -> Rows:
-        """See `Kernel.store`; nothing is known of what is held."""
+        """See `Kernel.store`; contents are not carried."""
         shape = (room.batch, room.steps * self.pushes, room.columns)
         values = np.empty(shape, room.dtype)
         return empty_rows(self.ends, self.rings, values, room.steps)
 
 
-# In what follows, links[item, end] are the links from a row to the next one further from an end,
-# and links[item, end ^ 1] those to the next one nearer to it: links[item, end, 0] is the row at
-# the end.
+# links[item, end] are the links from a row to the next one further from an end, and those to the
+# next one nearer to it are links[item, end ^ 1]; links[item, end, 0] is the row at the end.
 
 
-# References to arrays are counted, so they are taken from the memory before the items are gone
-# through, and not in the loop.
+# References to arrays are counted, so they are taken from the memory before the loop over items.
 
 
 @compiled
 def _pop(memory: Rows, step: BatchStep, pop: int, signals: Array) -> None:
-    """Take strength from an end, and record the row there and the strength of the boundary."""
+    """Pop at an end, and record the row there and the strength of the boundary."""
     strength, links, indices, number = memory.strength, memory.links, step.indices, step.number
-    first_before, strength_before = memory.first_before, memory.strength_before
+    end_row, boundary_strength = memory.end_row, memory.boundary_strength
     signal, end = memory.ends.pops[pop]
     for item in range(indices.shape[0]):
         amount = signals[indices[item], signal]
         row = links[item, end, 0]
-        first_before[item, number, pop] = row
+        end_row[item, number, pop] = row
         total = strength.dtype.type(0)
         while row != 0 and total + strength[item, row] <= amount:
             total += strength[item, row]
             row = links[item, end, row]
         links[item, end, 0] = row
         links[item, end ^ 1, row] = 0
-        strength_before[item, number, pop] = 0
+        boundary_strength[item, number, pop] = 0
         if row != 0:
-            strength_before[item, number, pop] = strength[item, row]
+            boundary_strength[item, number, pop] = strength[item, row]
             strength[item, row] = total + strength[item, row] - amount
 
 
@@ -313,27 +310,27 @@ def _pop(memory: Rows, step: BatchStep, pop: int, signals: Array) -> None:
 def _pop_backward(
     memory: RowsBackward, step: BatchStep, pop: int, signals: Array, grad_signals: Array
 ) -> None:
-    """Undo a pop, and set the gradient of its strength."""
+    """Undo a pop, and set the gradient of its signal."""
     strength, links, indices, number = memory.strength, memory.links, step.indices, step.number
-    first_before, strength_before = memory.first_before, memory.strength_before
-    grad = memory.grad
+    end_row, boundary_strength = memory.end_row, memory.boundary_strength
+    grad_strength = memory.grad_strength
     signal, end = memory.ends.pops[pop]
     for item in range(indices.shape[0]):
-        first, boundary = first_before[item, number, pop], links[item, end, 0]
+        first, boundary = end_row[item, number, pop], links[item, end, 0]
         row = first
         total = strength.dtype.type(0)
         while row != boundary:
             total += strength[item, row]
             row = links[item, end, row]
-        passed = grad.dtype.type(0)
+        passed = grad_strength.dtype.type(0)
         if boundary != 0:
-            strength[item, boundary] = strength_before[item, number, pop]
+            strength[item, boundary] = boundary_strength[item, number, pop]
             if total != signals[indices[item], signal]:
-                passed = grad[item, boundary]
+                passed = grad_strength[item, boundary]
         row = first
         nearer = 0
         while row != boundary:
-            grad[item, row] = passed
+            grad_strength[item, row] = passed
             nearer = row
             row = links[item, end, row]
         links[item, end ^ 1, boundary] = nearer
@@ -342,15 +339,15 @@ def _pop_backward(
 
 
 @compiled
-def _forget_empty(memory: RowsBackward, step: BatchStep, ring: int) -> None:
-    """Take their gradients from the rows of the step before that were pushed empty on a ring."""
-    strength, grad, pushes = memory.strength, memory.grad, memory.ends.pushes
+def _clear_empty(memory: RowsBackward, step: BatchStep, ring: int) -> None:
+    """Set the gradients of rows to 0 that the step before pushed on a ring with strength 0."""
+    strength, grad_strength, pushes = memory.strength, memory.grad_strength, memory.ends.pushes
     first = (step.number - 1) * pushes.shape[0] + 1
     for push in range(pushes.shape[0]):
         if pushes[push, 1] // 2 == ring:
             for item in range(step.indices.shape[0]):
                 if strength[item, first + push] == 0:
-                    grad[item, first + push] = 0
+                    grad_strength[item, first + push] = 0
 
 
 @compiled
@@ -358,7 +355,7 @@ def _push(memory: Rows, step: BatchStep, push: int, signals: Array, pushed: Arra
     """Put a row at an end."""
     strength, links, values, indices = memory.strength, memory.links, memory.values, step.indices
     signal, end = memory.ends.pushes[push]
-    row = memory.old + step.number * memory.ends.pushes.shape[0] + push + 1
+    row = memory.initial_rows + step.number * memory.ends.pushes.shape[0] + push + 1
     for item in range(indices.shape[0]):
         strength[item, row] = signals[indices[item], signal]
         push_row(links, item, end, row)
@@ -375,12 +372,17 @@ def _push_backward(
     pushed: Array,
     grad_pushed: Array,
 ) -> None:
-    """Take off the row that was put at an end last, and set the gradients of what was pushed."""
-    links, values, grad, grad_values = memory.links, memory.values, memory.grad, memory.grad_values
+    """Undo a push, and set the gradients of its signal and vector."""
+    links, values, grad_strength, grad_values = (
+        memory.links,
+        memory.values,
+        memory.grad_strength,
+        memory.grad_values,
+    )
     signal, end = memory.ends.pushes[push]
     row = step.number * memory.ends.pushes.shape[0] + push + 1
     for item in range(step.indices.shape[0]):
-        grad_signals[item, signal] = grad[item, row]
+        grad_signals[item, signal] = grad_strength[item, row]
         links[item, end, 0] = links[item, end, row]
         links[item, end ^ 1, links[item, end, row]] = 0
         for i in range(values.shape[2]):
@@ -391,7 +393,7 @@ def _push_backward(
 
 @compiled
 def _read(memory: Rows, count: int, read: int, reads: Array) -> None:
-    """Set what is read at an end, [B, reads, m]."""
+    """Read at an end, into [B, reads, m]."""
     strength, links, values = memory.strength, memory.links, memory.values
     end = memory.ends.reads[read]
     size, one = values.shape[2], strength.dtype.type(1)
@@ -410,7 +412,7 @@ def _read(memory: Rows, count: int, read: int, reads: Array) -> None:
 
 @reordered
 def _product(item: int, grad_reads: Array, read: int, values: Array, row: int) -> Any:
-    """Of the gradient of what was read and the value of a row."""
+    """The product of a read's gradient and the value of a row."""
     total = values.dtype.type(0)
     for i in range(values.shape[2]):
         total += grad_reads[item, read, i] * values[item, row - 1, i]
@@ -419,9 +421,9 @@ def _product(item: int, grad_reads: Array, read: int, values: Array, row: int) -
 
 @compiled
 def _read_backward(memory: RowsBackward, step: BatchStep, read: int, grad_reads: Array) -> None:
-    """Add to the gradients of strengths and values, given that of what was read at an end."""
+    """Add the gradients of strengths and values, by the gradient of what was read at an end."""
     strength, links, values = memory.strength, memory.links, memory.values
-    grad, grad_values = memory.grad, memory.grad_values
+    grad_strength, grad_values = memory.grad_strength, memory.grad_values
     pushes, end = memory.ends.pushes, memory.ends.reads[read]
     size, one = values.shape[2], strength.dtype.type(1)
     new = step.number * pushes.shape[0] + 1
@@ -429,7 +431,7 @@ def _read_backward(memory: RowsBackward, step: BatchStep, read: int, grad_reads:
         row = links[item, end, 0]
         total = strength.dtype.type(0)
         while row != 0 and total + strength[item, row] <= one:
-            grad[item, row] += _product(item, grad_reads, read, values, row)
+            grad_strength[item, row] += _product(item, grad_reads, read, values, row)
             for i in range(size):
                 grad_values[item, row - 1, i] += strength[item, row] * grad_reads[item, read, i]
             total += strength[item, row]
@@ -443,12 +445,14 @@ def _read_backward(memory: RowsBackward, step: BatchStep, read: int, grad_reads:
             share = _product(item, grad_reads, read, values, boundary)
             row = links[item, end, 0]
             while row != boundary:
-                grad[item, row] -= share
+                grad_strength[item, row] -= share
                 row = links[item, end, row]
         for push in range(pushes.shape[0]):
-            # What was pushed at the other end lies beyond any boundary.
+            # A row pushed at the other end is beyond the boundary.
             if strength[item, new + push] == 0 and pushes[push, 1] == end ^ 1:
-                grad[item, new + push] += _product(item, grad_reads, read, values, new + push)
+                grad_strength[item, new + push] += _product(
+                    item, grad_reads, read, values, new + push
+                )
 
 
 @kernel.step_forward.register(Rows)
@@ -475,7 +479,7 @@ def step_backward(
     grad_signals: Array,
     grad_values: Array,
 ) -> None:
-    """Undo the step: the memory is then as it was before."""
+    """Backpropagate through a step, and undo it."""
     pops, pushes, reads = memory.ends.pops, memory.ends.pushes, memory.ends.reads
     for read in range(reads.shape[0]):
         _read_backward(memory, step, read, grad_reads)
@@ -484,5 +488,5 @@ def step_backward(
     for pop in range(pops.shape[0] - 1, -1, -1):
         ring = pops[pop, 1] // 2
         if step.number > 0 and (pop == 0 or pops[pop - 1, 1] // 2 != ring):  # the ring's first
-            _forget_empty(memory, step, ring)
+            _clear_empty(memory, step, ring)
         _pop_backward(memory, step, pop, signals, grad_signals)

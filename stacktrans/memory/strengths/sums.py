@@ -1,4 +1,4 @@
-"""Sums of strengths as compiled code adds them up."""
+"""Cumulative sums that round as those of compiled code do."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ from torch import Tensor
 
 
 class _RunningSum(torch.autograd.Function):
-    """Sums of numbers [B, n] up to each, added one by one in their own precision."""
+    """The autograd function of `running_sum`."""
 
     @staticmethod
     def forward(ctx: Any, numbers: Tensor) -> Tensor:
         """[B, n] to [B, n]."""
         if numbers.device.type != "cpu":
             return numbers.cumsum(1)
-        # On a processor torch's own sums are of float64, and round otherwise.
+        # On a processor torch adds in float64, which rounds differently.
         return torch.from_numpy(np.add.accumulate(numbers.detach().numpy(), axis=1))
 
     @staticmethod
@@ -25,7 +25,7 @@ class _RunningSum(torch.autograd.Function):
 
 
 def running_sum(numbers: Tensor) -> Tensor:
-    """Sums of numbers [B, n] up to each, added one by one in their own precision: [B, n]."""
+    """Cumulative sums of numbers [B, n] along rows, added one by one in their own precision."""
     apply: Any = _RunningSum.apply
     sums: Tensor = apply(numbers)
     return sums
