@@ -181,9 +181,7 @@ class Memory(ABC, Generic[State]):
         """The contents of the first string's memory, for traces; none by default."""
         return MemorySnapshot()
 
-    def snapshot_of(
-        self, store: Any, reads: Array, steps: int, contents: bool = True
-    ) -> MemorySnapshot:
+    def snapshot_of(self, store: Any, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
         """The contents of the first memory in a store of compiled code; none by default.
 
         Args:

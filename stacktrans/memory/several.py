@@ -8,7 +8,7 @@ names and the beginning of push names: "pop queue", "push stack 2", "queue front
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -108,25 +108,20 @@ class Several(Memory[States]):
 
     def snapshot(self, state: States) -> MemorySnapshot:
         snapshots = [part.snapshot(own) for part, own in zip(self.parts, state.parts, strict=True)]
-        labelled = list(zip(self.labels, snapshots, strict=True))
+        labelled = zip(self.labels, snapshots, strict=True)
         return MemorySnapshot(
             total_strength=sum(own.total_strength for own in snapshots),
-            read_weights={
-                f"{label} {name}": row
-                for label, own in labelled
-                for name, row in own.read_weights.items()
-            },
-            read_cells={
-                f"{label} {name}": cells
-                for label, own in labelled
-                for name, cells in own.read_cells.items()
-            },
+            read_weights=self._labelled([own.read_weights for own in snapshots]),
+            read_cells=self._labelled([own.read_cells for own in snapshots]),
             rows={label: row for label, own in labelled for row in own.rows.values()},
         )
 
-    def snapshot_of(
-        self, store: Any, reads: Array, steps: int, contents: bool = True
-    ) -> MemorySnapshot:
+    def _labelled(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The entries of all parts, with the labels of the memories before their names."""
+        labelled = zip(self.labels, parts, strict=True)
+        return {f"{label} {name}": own[name] for label, own in labelled for name in own}
+
+    def snapshot_of(self, store: Any, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
         return snapshot_of(store, steps, self.push_names, self.labels if contents else ())
 
     def compiled(self) -> Kernel | None:

@@ -46,9 +46,10 @@ from stacktrans.model.devices import check_device, find_device
 from stacktrans.model.weights import (
     Shapes,
     check_shapes,
+    load_weights,
     metadata_of,
-    read_weights,
     serialize,
+    set_weights,
     shapes_of,
     weight_shapes,
 )
@@ -201,8 +202,7 @@ class Checkpoint:
         from stacktrans.model.transducer import Transducer  # imports torch
 
         model = Transducer(self.config.model, self.layout.inputs, self.layout.outputs)
-        weights = {name: torch.from_numpy(weight) for name, weight in self.weights.items()}
-        model.load_state_dict(weights)
+        set_weights(model, self.weights)
         model.hard = self.hard
         model.sharpness = self.sharpness
         return model.to(find_device(self.device)).eval()
@@ -308,7 +308,7 @@ def load(
     if (path / MACHINE).is_file():
         return _load_machine(path, threads)
     config, task, shapes = _read(path)
-    weights = read_weights(path / WEIGHTS, shapes)
+    weights = load_weights(path / WEIGHTS, shapes)
     sharpness = sharpness_of(path / WEIGHTS)
     return Checkpoint(
         path, config, task, task.layout, weights, str(device), hard, threads, sharpness=sharpness

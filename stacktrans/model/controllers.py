@@ -211,7 +211,7 @@ class Controller(nn.Module):
             below = layer.hidden_size
         self.hidden_size = below
         with torch.no_grad():
-            for weight in self.read_weights:
+            for weight in self.weights_on_reads:
                 weight.mul_(config.initialization.scale.reads)
         self.state_gradient = config.units.state_gradient
 
@@ -221,7 +221,7 @@ class Controller(nn.Module):
         return [layer for layer in self.layers if isinstance(layer, Layer)]
 
     @property
-    def read_weights(self) -> list[nn.Parameter]:
+    def weights_on_reads(self) -> list[nn.Parameter]:
         """The learned weights on the vectors read; none in a linear controller."""
         weight = self.all_layers[0].below_weight
         return [weight] if isinstance(weight, nn.Parameter) else []

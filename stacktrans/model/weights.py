@@ -125,17 +125,12 @@ def check_shapes(path: Path, expected: Shapes) -> None:
                 raise CheckpointError(f"{path}: weight {name} has no floating-point numbers")
 
 
-def load_weights(model: nn.Module, path: Path) -> None:
-    """Load weights from a file into a model.
-
-    Raises:
-        CheckpointError: the file can't be read, is damaged, or contains weights of another model.
-    """
-    weights = read_weights(path, shapes_of(model))
+def set_weights(model: nn.Module, weights: Mapping[str, Numbers]) -> None:
+    """Set all weights of a torch module, by their names."""
     model.load_state_dict({name: torch.from_numpy(weight) for name, weight in weights.items()})
 
 
-def read_weights(path: Path, expected: Shapes) -> dict[str, Numbers]:
+def load_weights(path: Path, expected: Shapes) -> dict[str, Numbers]:
     """The weights in a file as float32.
 
     Raises:

@@ -103,7 +103,7 @@ def make_optimizer(
     rate = config.learning_rate
     weights: list[Any] = [*model.parameters(), *(auxiliary.parameters() if auxiliary else ())]
     if config.read_rate != 1:
-        reading = set(model.controller.read_weights)
+        reading = set(model.controller.weights_on_reads)
         others = [weight for weight in weights if weight not in reading]
         weights = [{"params": others}, {"params": [*reading], "lr": rate * config.read_rate}]
     options: Any = {"lr": rate, "weight_decay": config.weight_decay}

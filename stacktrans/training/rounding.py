@@ -150,7 +150,7 @@ def prune(model: Transducer, measured: Callable[[Transducer], Accuracies]) -> Tr
 
 def prunable(model: Transducer) -> bool:
     """Whether some of a model's stacks or lists may be left out."""
-    return model.memory.count > 1 and bool(model.controller.read_weights)
+    return model.memory.count > 1 and bool(model.controller.weights_on_reads)
 
 
 def smallest(model: Transducer, is_as_good: Callable[[Transducer], bool]) -> Transducer:

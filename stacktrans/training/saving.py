@@ -17,7 +17,7 @@ from stacktrans.common.errors import CheckpointError, StacktransError
 from stacktrans.common.files import remove_temporary_files, write_atomically
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.model.weights import load_weights
+from stacktrans.model.weights import load_weights, set_weights, shapes_of
 from stacktrans.settings.config import RunConfig
 from stacktrans.training.attempt import Attempt, Attempts
 from stacktrans.training.initial_weights import FirstWeights
@@ -258,7 +258,8 @@ class SavedRun:
                 self._take(state, metrics.stat().st_size if metrics.exists() else 0)
             except ValueError as error:
                 raise CheckpointError(f"{path}: damaged ({error})") from error
-            load_weights(self.attempt.model, last / checkpoint.WEIGHTS)
+            model = self.attempt.model
+            set_weights(model, load_weights(last / checkpoint.WEIGHTS, shapes_of(model)))
 
     def _take(self, state: dict[str, Any], metrics_size: int) -> None:
         """Take up a saved state; raises `ValueError` naming a value that is wrong."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -109,29 +110,29 @@ class ActionMemory(Memory[State]):
     def nearest_cells(self, state: State) -> Tensor:
         """The nearest cells in the order of reads, [B, count, n, m]: `depth` or more, if any."""
 
+    def read(self, state: State) -> Tensor:
+        """The cells that are read, [B, count, depth, m]."""
+        return pad_cells(self.nearest_cells(state), self.depth)[:, :, : self.depth]
+
     def step(self, state: State, signals: Tensor, values: Tensor) -> tuple[State, Tensor]:
         state = self.update(state, signals, values)
-        return state, pad_cells(self.nearest_cells(state), self.depth)[:, :, : self.depth].flatten(
-            1, 2
-        )
+        return state, self.read(state).flatten(1, 2)
 
-    def snapshot_of(
-        self, store: Any, reads: Array, steps: int, contents: bool = True
-    ) -> MemorySnapshot:
-        read_cells = reads.reshape(self.count, self.depth, -1).copy()
+    def snapshot_of(self, store: Any, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
         from stacktrans.memory.actions.cells import cell_contents  # not needed by all commands
 
-        cells = cell_contents(store) if contents else ()
+        read_cells = reads.reshape(self.count, self.depth, -1).copy()
+        return self._snapshot(read_cells, cell_contents(store) if contents else ())
+
+    def snapshot(self, state: State) -> MemorySnapshot:
+        return self._snapshot(self.read(state)[0], self.all_cells(state))
+
+    def _snapshot(
+        self, read_cells: Iterable[Tensor | Array], cells: Iterable[CellContents]
+    ) -> MemorySnapshot:
         return MemorySnapshot(
             read_cells=dict(zip(self.push_names, read_cells, strict=True)),
             cells=dict(zip(self.push_names, cells, strict=False)),
-        )
-
-    def snapshot(self, state: State) -> MemorySnapshot:
-        read_cells = pad_cells(self.nearest_cells(state), self.depth)[0, :, : self.depth]
-        return MemorySnapshot(
-            read_cells=dict(zip(self.push_names, read_cells, strict=True)),
-            cells=dict(zip(self.push_names, self.all_cells(state), strict=True)),
         )
 
     @abstractmethod

@@ -62,9 +62,7 @@ class ActionKernel(Kernel):
 
 
 @compiled
-def _probabilities(
-    spec: ActionSpec, signals: Array, index: int, k: int
-) -> tuple[Any, Any, Any, Any]:
+def _probabilities(spec: ActionSpec, signals: Array, index: int, k: int) -> tuple[Any, ...]:
     """The probabilities of the four actions of a list, or of push, pop, none and no-op of a stack.
 
     `k` is the index of the list or stack.
@@ -90,7 +88,7 @@ def _saved_at(saved_starts: Array, step: int, rows: int) -> tuple[int, int]:
 
 @compiled
 def _row_step(
-    cells: Array, size: int, used: int, used_after: int, shares: Any, padded: Array, saved: Array
+    cells: Array, size: int, used: int, after: int, shares: Any, padded: Array, saved: Array
 ) -> None:
     """Take a step on one row of cells.
 
@@ -98,15 +96,15 @@ def _row_step(
         cells: [room * m] changed in place.
         size: m.
         used: the number of cells in use before the step.
-        used_after: the number of cells in use after the step.
+        after: the number of cells in use after the step.
         shares: probabilities of pushing on the row, leaving it and popping it.
         padded: the vector pushed, [m], and then workspace.
         saved: set for the backward pass; may be empty.
     """
     push, stay, pop = shares
     at_once = max(1, _NUMBERS_AT_ONCE // size) * size
-    for start in range(0, used_after * size, at_once):
-        count = min(at_once, used_after * size - start)
+    for start in range(0, after * size, at_once):
+        count = min(at_once, after * size - start)
         filled = max(0, min(count + size, used * size - start))
         part, middle, last = cells[start:], padded[size:], padded[2 * size :]
         for i in range(filled):

@@ -101,9 +101,7 @@ class StrengthMemory(Memory[Strengths]):
         below = reversed(pushed) if BOTTOM in ends else ()
         return [*below, *(pushed if TOP in ends else ())]
 
-    def snapshot_of(
-        self, store: Any, reads: Array, steps: int, contents: bool = True
-    ) -> MemorySnapshot:
+    def snapshot_of(self, store: Any, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
         return snapshot_of(store, steps, self.push_names, (self.name,) if contents else ())
 
     def snapshot(self, state: Strengths) -> MemorySnapshot:
