@@ -139,7 +139,7 @@ def test_memory_does_not_grow_with_steps_that_leave_nothing() -> None:
     for _ in range(50):
         for signal in (push, push, pop, pop):
             state, _ = memory.step(state, signal, torch.ones(1, 1, 1))
-    assert memory.cells(state).shape[2] <= 1
+    assert memory.nearest_cells(state).shape[2] <= 1
 
 
 def test_capacity_loses_what_is_furthest_away() -> None:
@@ -151,7 +151,9 @@ def test_capacity_loses_what_is_furthest_away() -> None:
         value = torch.full((1, 1, 1), float(number), dtype=torch.float64)
         state, _ = memory.step(state, push, value)
     for _ in range(3):
-        reads.append(float(memory.cells(state)[0, 0, 0, 0]) if state.cells.shape[2] else -1.0)
+        reads.append(
+            float(memory.nearest_cells(state)[0, 0, 0, 0]) if state.cells.shape[2] else -1.0
+        )
         state, _ = memory.step(state, push.flip(1), value)
     assert reads == [3, 2, -1]
 

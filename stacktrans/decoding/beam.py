@@ -38,7 +38,7 @@ def search(
     outputs or is certain of them, where there is nothing to search: one answer to each source.
 
     Args:
-        model: what answers.
+        model: the model.
         layout: of its task.
         sources: the ids of source symbols.
         width: the number of hypotheses of each source that are kept at each step.

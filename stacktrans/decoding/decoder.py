@@ -118,7 +118,7 @@ class DecodingStep(NamedTuple):
 
     Attributes:
         items: [B] the indices of the strings.
-        ids: [B] what was read; of a buffer, the first of the two symbols read.
+        ids: [B] the symbols read; of a buffer, the first of two.
         logits: [B, outputs].
         positions: [B] the index in its answer of each output, from 0; `NONE` before the answer.
         state: of the model, after the step.
@@ -160,7 +160,7 @@ def decode(
     """The greedy answers to sources, in their order.
 
     Args:
-        model: what answers.
+        model: the model.
         layout: of its task.
         sources: the ids of source symbols.
         limit: the most symbols of an answer; None for the layout's limit. It is ignored where
@@ -195,8 +195,8 @@ def predict(
     """The outputs for given strings, one for each symbol.
 
     Args:
-        model: what predicts; with buffers, it writes an output for each symbol.
-        strings: the ids of what is read.
+        model: the model; with buffers, it writes an output for each symbol.
+        strings: the ids of the symbols read.
         requested: which symbols' outputs are returned; None for all.
         log_probs: whether log-probabilities are computed.
         observe: is called with each step.
@@ -230,8 +230,8 @@ class _Batch:
 
     Args:
         indices: of the strings among all that are decoded.
-        strings: what is read of each.
-        requested: [B, T] which symbols' outputs are returned; padded like what is read.
+        strings: the symbols read.
+        requested: [B, T] which symbols' outputs are returned; padded to the longest string.
         steps: the most steps that are expected of any.
         log_probs: whether log-probabilities are computed.
         observe: is called with each step.
@@ -286,8 +286,8 @@ def _outputs(
     """The outputs for n strings, which are decoded in batches of similar length.
 
     Args:
-        model: what predicts.
-        strings: what is read of each.
+        model: the model.
+        strings: the symbols read.
         requested: which symbols' outputs are returned.
         feedback: how outputs are read after each string; None if they are not.
         log_probs: whether log-probabilities are computed.

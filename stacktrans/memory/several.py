@@ -102,24 +102,25 @@ class Several(Memory[States]):
     def step(self, state: States, signals: Tensor, values: Tensor) -> tuple[States, Tensor]:
         pushed = values.split([part.pushes for part in self.parts], dim=1)
         arguments = zip(state.parts, self._split(signals), pushed, strict=True)
-        steps = [part.step(*own) for part, own in zip(self.parts, arguments, strict=True)]
+        steps = [part.step(*given) for part, given in zip(self.parts, arguments, strict=True)]
         states, reads = zip(*steps, strict=True)
         return States(states), torch.cat(reads, dim=1)
 
     def snapshot(self, state: States) -> MemorySnapshot:
-        snapshots = [part.snapshot(own) for part, own in zip(self.parts, state.parts, strict=True)]
+        states = zip(self.parts, state.parts, strict=True)
+        snapshots = [part.snapshot(part_state) for part, part_state in states]
         labelled = zip(self.labels, snapshots, strict=True)
         return MemorySnapshot(
-            total_strength=sum(own.total_strength for own in snapshots),
-            read_weights=self._labelled([own.read_weights for own in snapshots]),
-            read_cells=self._labelled([own.read_cells for own in snapshots]),
-            rows={label: row for label, own in labelled for row in own.rows.values()},
+            total_strength=sum(snapshot.total_strength for snapshot in snapshots),
+            read_weights=self._labelled([snapshot.read_weights for snapshot in snapshots]),
+            read_cells=self._labelled([snapshot.read_cells for snapshot in snapshots]),
+            rows={label: row for label, snapshot in labelled for row in snapshot.rows.values()},
         )
 
     def _labelled(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """The entries of all parts, with the labels of the memories before their names."""
         labelled = zip(self.labels, parts, strict=True)
-        return {f"{label} {name}": own[name] for label, own in labelled for name in own}
+        return {f"{label} {name}": part[name] for label, part in labelled for name in part}
 
     def snapshot_of(self, store: Any, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
         return snapshot_of(store, steps, self.push_names, self.labels if contents else ())

@@ -1,1 +1,1 @@
-"""The transducer: embeddings, controllers, what runs it, and its checkpoints."""
+"""The transducer: embeddings, controllers, backends and checkpoints."""

@@ -371,7 +371,7 @@ def _read(directory: Path) -> tuple[RunConfig, Task, Shapes]:
     try:
         shapes = _shapes(config.model, task.layout)
     except UsageError as error:
-        message = f"weights are not what the configuration requires: {error}"
+        message = f"not the weights that the configuration requires: {error}"
         raise CheckpointError(f"{path}: {message}") from error
     check_shapes(path, shapes)
     return config, task, shapes

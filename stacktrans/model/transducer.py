@@ -352,4 +352,4 @@ def meta_transducer(config: ModelConfig, inputs: int, outputs: int) -> Transduce
         with torch.device("meta"), _WithoutDrawing():
             return Transducer(config, inputs, outputs)
     except RuntimeError as error:  # torch counts bytes in 64 bits
-        raise UsageError("model: its sizes multiply to more than any machine holds") from error
+        raise UsageError("model: its sizes multiply to more than any computer can store") from error

@@ -54,7 +54,7 @@ class ActionKernel(Kernel):
 
     def check_contents(self, contents: Any, batch: int, columns: int) -> None:
         if not isinstance(contents, Cells):
-            raise ValueError("what is carried is of another memory")
+            raise ValueError("the contents are those of another memory")
         spec = self.spec
         check_shape("cells", contents.cells.shape[:3], (batch, 1 + spec.lists, spec.copies))
         numbers = spec.lists * spec.copies * columns
@@ -111,9 +111,9 @@ def _row_step(
             middle[i] = part[i]
         for i in range(filled, count + size):
             middle[i] = EMPTY
-        own = saved[start:]
-        for i in range(min(own.shape[0], count + 2 * size)):
-            own[i] = padded[i]
+        saved_part = saved[start:]
+        for i in range(min(saved_part.shape[0], count + 2 * size)):
+            saved_part[i] = padded[i]
         for i in range(count):
             part[i] = push * padded[i] + stay * middle[i] + pop * last[i]
         next_padded = padded[count:]
@@ -184,8 +184,8 @@ def _stack_step(
             cells, start = rows[item, 0, k], first + k * length
             for i in range(size):
                 padded[i] = values[item, k, i]
-            own = saved[item, start : start + length]
-            _row_step(cells, size, used[item, 0], used_after, (push, stay, pop), padded, own)
+            saved_row = saved[item, start : start + length]
+            _row_step(cells, size, used[item, 0], used_after, (push, stay, pop), padded, saved_row)
             for cell in range(spec.depth):
                 _read_cell(cells, used_after, cell, reads, item, k * spec.depth + cell)
         used[item, 0] = used_after
@@ -214,9 +214,9 @@ def _stack_backward(
             grad, start = grad_cells[item, 0, k], first + k * length
             for cell in range(min(reached, spec.depth)):
                 add(grad[cell * size :], grad_reads[item, k * spec.depth + cell])
-            own = saved[item, start : start + length]
+            saved_row = saved[item, start : start + length]
             grad_push, grad_stay, grad_pop = _row_backward(
-                own, size, used, reached, (push, stay, pop), grad, padded
+                saved_row, size, used, reached, (push, stay, pop), grad, padded
             )
             signal = k * spec.actions
             grad_signals[item, signal] = grad_push
@@ -251,13 +251,15 @@ def _list_step(memory: Cells, step: BatchStep, signals: Array, values: Array, re
                 first_left[i] = lefts[i] if used_left else EMPTY
                 first_right[i] = rights[i] if used_right else EMPTY
             start = first + k * length
-            own = saved[item, start : start + length]
+            saved_row = saved[item, start : start + length]
             copy(padded[:size], head)
-            _row_step(lefts, size, used_left, to_left, (insert + right, stay, left), padded, own)
+            shares = insert + right, stay, left
+            _row_step(lefts, size, used_left, to_left, shares, padded, saved_row)
             start += spec.copies * length
-            own = saved[item, start : start + length]
+            saved_row = saved[item, start : start + length]
             copy(padded[:size], head)
-            _row_step(rights, size, used_right, to_right, (left, insert + stay, right), padded, own)
+            shares = left, insert + stay, right
+            _row_step(rights, size, used_right, to_right, shares, padded, saved_row)
             for i in range(size):
                 head[i] = (
                     insert * values[item, k, i]
@@ -314,26 +316,16 @@ def _list_backward(
             saved_left = saved[item, start : start + length]
             start += spec.copies * length
             saved_right = saved[item, start : start + length]
+            shares = insert + right, stay, left
             push_left, stay_left, pop_left = _row_backward(
-                saved_left,
-                size,
-                used_left,
-                to_left,
-                (insert + right, stay, left),
-                grad_left,
-                padded,
+                saved_left, size, used_left, to_left, shares, grad_left, padded
             )
             # What was pushed on both sides is the old head.
             before = grad_values[item, k]
             copy(before, padded)
+            shares = left, insert + stay, right
             push_right, stay_right, pop_right = _row_backward(
-                saved_right,
-                size,
-                used_right,
-                to_right,
-                (left, insert + stay, right),
-                grad_right,
-                padded,
+                saved_right, size, used_right, to_right, shares, grad_right, padded
             )
             add(before, padded)
             add_scaled(before, stay, head)
@@ -341,12 +333,12 @@ def _list_backward(
                 add_scaled(grad_left[:size], left, head)
             if used_right:
                 add_scaled(grad_right[:size], right, head)
-            own = grad_signals[item, k * spec.actions : (k + 1) * spec.actions]
-            own[0] = dot(head, values[index, k]) + push_left + stay_right
-            own[1] = dot(head, saved_left[size:]) + pop_left + push_right
-            own[2] = dot(head, saved_right[size:]) + push_left + pop_right
+            grad_shares = grad_signals[item, k * spec.actions : (k + 1) * spec.actions]
+            grad_shares[0] = dot(head, values[index, k]) + push_left + stay_right
+            grad_shares[1] = dot(head, saved_left[size:]) + pop_left + push_right
+            grad_shares[2] = dot(head, saved_right[size:]) + push_left + pop_right
             if spec.no_op:
-                own[3] = dot(head, saved_left) + stay_left + stay_right
+                grad_shares[3] = dot(head, saved_left) + stay_left + stay_right
             for i in range(size):
                 given = head[i]
                 head[i] = before[i]

@@ -240,7 +240,7 @@ def snapshot_of(
     return MemorySnapshot(
         total_strength=total_strength,
         read_weights=read_weights,
-        rows={name: RowContents((own - 1) // pushes, strength[own]) for name, own in named},
+        rows={name: RowContents((ring - 1) // pushes, strength[ring]) for name, ring in named},
     )
 
 
