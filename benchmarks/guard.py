@@ -1,13 +1,13 @@
-"""Whether a change of structure keeps every bit of what the program computes.
+"""Check that a refactoring leaves all results unchanged, bit for bit.
 
     python benchmarks/guard.py [--only PATTERN] [--record]
 
-Goes by the command line through short runs of every kind, the shipped checkpoints, soft and hard,
-pairs of every task, and the recorded sweeps. Compares what comes out with guard.json, which
---record writes; prints what differs and then ends with 1. Nothing is taken from the package, so
-that all of it can be rebuilt: where an option or a setting gets another name, guarded.py is changed
-by hand. Bits also depend on the processor and on the releases of torch, numba and numpy, which are
-recorded, too.
+Through the command line, this program trains short runs of every kind, runs the shipped
+checkpoints, soft and hard, draws pairs of every task, and rebuilds the recorded sweeps. It compares
+the results with guard.json, which --record writes, prints all differences, and exits with 1 if
+there are any. It imports nothing from the package, so that all of it can be restructured: when an option or a
+setting is renamed, guarded.py is edited by hand. Bits also depend on the processor and on the
+versions of torch, numba and numpy, which are recorded, too.
 """
 
 import argparse
@@ -35,11 +35,12 @@ from machine import origin
 ROOT = Path(__file__).parent.parent
 RECORD = Path(__file__).with_suffix(".json")
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-LONGEST = 300
-"""Seconds after which a command counts as one that hangs."""
+TIMEOUT = 300
+"""Seconds after which a command counts as hanging."""
 ANSWERED = 1_000
+"""Number of lines that each checkpoint answers."""
 INSPECTED = 50
-"""Lines of each checkpoint."""
+"""Number of lines that each checkpoint is traced on."""
 
 SERIES = """
 import json, runpy, sys
@@ -51,17 +52,17 @@ for words in json.load(sys.stdin):
         if end.code:
             raise
 """
-"""A program for many commands."""
+"""A program that runs many commands."""
 
 
 class Failed(Exception):
-    """A command ended otherwise than with 0, or not what it should have done was done."""
+    """A command failed, or did not do what it should have done."""
 
 
 def run(*words: str, stdin: str = "") -> str:
-    """What Python prints, given some arguments; the package that it finds is this tree's."""
+    """Run Python with the package of this checkout, and return its output."""
     command = [sys.executable, *words]
-    settings: Any = {"env": ENVIRONMENT, "cwd": ROOT, "timeout": LONGEST, "capture_output": True}
+    settings: Any = {"env": ENVIRONMENT, "cwd": ROOT, "timeout": TIMEOUT, "capture_output": True}
     done = subprocess.run(command, input=stdin, encoding="utf-8", **settings)
     if done.returncode:
         raise Failed(f"{shlex.join(words)}: ended with {done.returncode}\n{done.stderr}")
@@ -73,12 +74,12 @@ def stacktrans(*words: str) -> str:
 
 
 def series(commands: list[list[str]]) -> str:
-    """What commands print that one process carries out, since most of their time is their start."""
+    """Run commands in one process, since start-up dominates their time, and return their output."""
     return run("-c", SERIES, stdin=json.dumps(commands))
 
 
 def digest(value: object) -> str:
-    """A hash of bytes, or of what JSON can hold."""
+    """A hash of bytes or of a JSON value."""
     data = value if isinstance(value, bytes) else json.dumps(value, sort_keys=True).encode()
     return hashlib.sha256(data).hexdigest()[:32]
 
@@ -92,7 +93,7 @@ def digest_of(keys: str, records: list[dict[str, Any]]) -> str:
 
 
 def compared(record: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key not in guarded.UNLIKE.split()}
+    return {key: value for key, value in record.items() if key not in guarded.IGNORED.split()}
 
 
 def table(page: str) -> str:
@@ -100,7 +101,7 @@ def table(page: str) -> str:
 
 
 def of_run(options: str, scratch: Path) -> dict[str, Any]:
-    """Train; of each record of the metrics there are 8 digits, which say where a run parts."""
+    """Train a run; 8 digits per record of the metrics show where runs begin to differ."""
     guarded.write_text(scratch)
     for word, meaning in {**guarded.WORDS, "TEXT": shlex.quote(str(scratch))}.items():
         options = options.replace(word, meaning)
@@ -119,19 +120,19 @@ def of_run(options: str, scratch: Path) -> dict[str, Any]:
 def of_weights(directory: Path) -> dict[str, str]:
     """Hashes of all tensors with their names, and of their bytes alone."""
     tensors = safetensors.numpy.load_file(next(directory.glob("*.safetensors")))
-    each = {name: digest(tensor.tobytes()) for name, tensor in tensors.items()}
+    digests = {name: digest(tensor.tobytes()) for name, tensor in tensors.items()}
     shapes = {name: [str(tensor.dtype), tensor.shape] for name, tensor in tensors.items()}
-    return {"weights": digest([each, shapes]), "bytes": digest(sorted(each.values()))}
+    return {"weights": digest([digests, shapes]), "bytes": digest(sorted(digests.values()))}
 
 
 def of_checkpoint(name: str, options: Sequence[str], scratch: Path) -> dict[str, str]:
-    """Ask it, look at its memory meanwhile, and measure it."""
-    checkpoint, asked = f"checkpoints/{name}", scratch / "lines"
-    asked.write_text("".join(f"{line}\n" for line in guarded.lines(name, ANSWERED)))
-    answers = parsed(stacktrans("transduce", checkpoint, str(asked), "--json", *options))
+    """Transduce, trace and evaluate with a checkpoint."""
+    checkpoint, path = f"checkpoints/{name}", scratch / "lines"
+    path.write_text("".join(f"{line}\n" for line in guarded.lines(name, ANSWERED)))
+    answers = parsed(stacktrans("transduce", checkpoint, str(path), "--json", *options))
     lines = filter(None, guarded.lines(name, INSPECTED))
-    looks = [["inspect", checkpoint, "--json", *options, "--", line] for line in lines]
-    steps = [step for trace in parsed(series(looks)) for step in trace["steps"]]
+    commands = [["inspect", checkpoint, "--json", *options, "--", line] for line in lines]
+    steps = [step for trace in parsed(series(commands)) for step in trace["steps"]]
     scores = json.loads(stacktrans("eval", checkpoint, "--count", "50", "--json", *options))
     return {
         "answers": digest_of(guarded.ANSWER, answers),
@@ -144,12 +145,12 @@ def of_checkpoint(name: str, options: Sequence[str], scratch: Path) -> dict[str,
 
 
 def of_sweep(name: str, options: str, scratch: Path) -> dict[str, Any]:
-    """See that all counts as done, and make the tables again from the records."""
+    """Check that all runs of a sweep are done, and rebuild its tables from the records."""
     recorded, out = ROOT / "experiments" / "results" / name, scratch / name
     words = ["sweep", *shlex.split(f"experiments/{options}")]
     planned = parsed(stacktrans(*words, "--dry-run", "--json", "--out", str(recorded)))
-    if to_do := [each for each in planned if not each["done"]]:  # which would take days
-        raise Failed(f"{len(to_do)} of {len(planned)} runs are not done")
+    if missing := [run for run in planned if not run["done"]]:  # would take days
+        raise Failed(f"{len(missing)} of {len(planned)} runs are not done")
     out.mkdir()
     shutil.copy(recorded / "results.jsonl", out)
     stacktrans(*words, "--out", str(out))
@@ -157,7 +158,7 @@ def of_sweep(name: str, options: str, scratch: Path) -> dict[str, Any]:
     page = (out / "results.md").read_text()
     return {
         "done": len(planned),
-        "runs": digest([[each["condition"], *each["axes"].values()] for each in planned]),
+        "runs": digest([[run["condition"], *run["axes"].values()] for run in planned]),
         "results.csv": digest([list(compared(row).values()) for row in rows]),
         "tables of results.md": table(page),
         "results.md": digest(page),
@@ -165,12 +166,13 @@ def of_sweep(name: str, options: str, scratch: Path) -> dict[str, Any]:
 
 
 def of_page(scratch: Path) -> dict[str, str]:
+    """Rebuild RESULTS.md."""
     run("experiments/results_page.py", "--check")
     return {"tables": table((ROOT / "RESULTS.md").read_text())}
 
 
 def of_tasks(scratch: Path) -> dict[str, str]:
-    """Draw pairs of each task."""
+    """Draw pairs of every task."""
     names = sorted({path.stem for path in (ROOT / "tasks").glob("*.yaml")} - {"text"})
     command = ["generate", "--count", "200", "--task"]
     series([[*command, name, "--out", str(scratch / name)] for name in names])
@@ -178,7 +180,7 @@ def of_tasks(scratch: Path) -> dict[str, str]:
 
 
 def parts() -> dict[str, Callable[[Path], dict[str, Any]]]:
-    """What takes each part of the record, given an empty folder."""
+    """The functions that compute each part of the record, given an empty directory."""
     runs = [line.split(": ", 1) for line in guarded.RUNS.strip().splitlines()]
     sweeps = guarded.SWEEPS.items()
     return {
@@ -194,8 +196,8 @@ def parts() -> dict[str, Callable[[Path], dict[str, Any]]]:
     }
 
 
-def taken(part: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-    """What is to be recorded of a part, or how it failed."""
+def computed(part: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """The record of a part, or its error."""
     with tempfile.TemporaryDirectory(prefix="guard-") as scratch:
         try:
             return part(Path(scratch))
@@ -203,51 +205,51 @@ def taken(part: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
             return {"failed": str(error)}
 
 
-def differences(before: Any, now: Any, place: str) -> Iterator[str]:
-    """Where two records are not the same; in lists, the first such place."""
+def differences(before: Any, now: Any, path: str) -> Iterator[str]:
+    """The differences between two records; in lists, the first one."""
     if isinstance(before, dict) and isinstance(now, dict):
         for key in ["failed"] if "failed" in now else {**before, **now}:
-            yield from differences(before.get(key), now.get(key), f"{place}{key}: ")
+            yield from differences(before.get(key), now.get(key), f"{path}{key}: ")
     elif isinstance(before, list) and isinstance(now, list):
         pairs = enumerate(zip_longest(before, now), 1)
         for number, pair in [(number, pair) for number, pair in pairs if pair[0] != pair[1]][:1]:
-            yield from differences(*pair, f"{place}number {number} of {len(before)}: ")
+            yield from differences(*pair, f"{path}number {number} of {len(before)}: ")
     elif before != now:
-        yield f"{place}{before} was recorded, now it is {now}"
+        yield f"{path}{before} was recorded, now it is {now}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--record", action="store_true", help="write guard.json")
-    parser.add_argument("--only", metavar="PATTERN", default="", help="parts whose name holds this")
+    parser.add_argument("--only", metavar="PATTERN", default="", help="parts whose name matches")
     options = parser.parse_args()
     recorded = json.loads(RECORD.read_text()) if RECORD.exists() else {"origin": {}, "parts": {}}
     known, now = parts(), {}
     for name in known if options.record else recorded["parts"]:
         if fnmatch(name, f"*{options.only}*"):
             began = time.monotonic()
-            now[name] = taken(known[name]) if name in known else {"failed": "no such part"}
+            now[name] = computed(known[name]) if name in known else {"failed": "no such part"}
             print(f"{name}: {time.monotonic() - began:.1f} s", file=sys.stderr, flush=True)
     if not now:
-        raise SystemExit(f"no part fits {options.only!r}")
+        raise SystemExit(f"no part matches {options.only!r}")
     if options.record:
         write(now, recorded["parts"] if options.only else {})
         return
     for difference in differences(recorded["origin"], origin(), ""):
         print(f"Bits may differ: {difference}", file=sys.stderr)
     before = {name: recorded["parts"][name] for name in now}
-    if wrong := list(differences(before, now, "")):
-        raise SystemExit("\n".join(wrong))
-    print(f"{len(now)} parts, all the same")
+    if changes := list(differences(before, now, "")):
+        raise SystemExit("\n".join(changes))
+    print(f"{len(now)} parts, no differences")
 
 
 def write(now: dict[str, Any], others: dict[str, Any]) -> None:
-    """Record parts, unless one failed, beside others that stay."""
+    """Record parts, unless one failed, and keep the others."""
     if failed := [f"{name}: {part['failed']}" for name, part in now.items() if "failed" in part]:
         raise SystemExit("\n".join(failed))
     release = stacktrans("--version").split()[-1]
-    made = {"command": "python benchmarks/guard.py --record", "version": release}
-    content = {**made, "origin": origin(), "parts": {**others, **now}}
+    command = {"command": "python benchmarks/guard.py --record", "version": release}
+    content = {**command, "origin": origin(), "parts": {**others, **now}}
     RECORD.write_text(json.dumps(content, indent=1) + "\n")
 
 

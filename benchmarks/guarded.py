@@ -1,7 +1,6 @@
-"""What guard.py goes through: the commands, and the names in what they print and write.
+"""The commands that guard.py runs, and the names of the fields that it compares.
 
-Where an option, a setting or a name gets another one, this is to be changed by hand, and nothing
-else of the guard.
+When an option, a setting or a field is renamed, only this file of the guard is edited, by hand.
 """
 
 import random
@@ -42,7 +41,7 @@ definition, stack-rnn: --task anbn --memory stack-rnn DEFINITION
 definition, list-rnn: --task anbncn --memory list-rnn DEFINITION
 definition, buffered: --task reversal --memory stack --buffered DEFINITION
 """
-"""Options of `train`; those that `guard.py` adds are defaults."""
+"""Options of `train` by name of the run; they override those that `guard.py` adds."""
 WORDS = {
     "LARGE": "--hidden 128 --memory-size 64 --set batch_size=30 --set learning_rate=0.004 "
     "--set 'gate_bias={input: 0, forget: 2, output: 0, update: 2}' --set measure.strings=1000 "
@@ -63,25 +62,25 @@ WORDS = {
     "SMALL": "LENGTHS --set measure.strings=20",
     "LENGTHS": "--set task.lengths.train=[1,5] --set task.lengths.test=[6,8]",
 }
-"""What words among them stand for, put in one after another."""
-LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEF0123456789"
+"""Abbreviations in `RUNS`, which are expanded one after another."""
+SYMBOLS = "abcdefghijklmnopqrstuvwxyzABCDEF0123456789"
 CHECKPOINTS: dict[str, tuple[str, Callable[[str], str]]] = {
     "addition": ("01", lambda word: f"{word[::2]}+{word[1::2]}="),
     "anbn": ("ab", lambda word: "a" * len(word) + "b"),
     "anbncn": ("ab", lambda word: "a" * len(word) + "b"),
-    "copy-deque": (LETTERS, str),
-    "copy-queue": (LETTERS, str),
+    "copy-deque": (SYMBOLS, str),
+    "copy-queue": (SYMBOLS, str),
     "memorization": ("12", lambda word: f"{word}="),
     "parenthesis-stack": ("()[]", lambda word: "(" * len(word) + ")" * len(word)),
     "reversal-stack": ("01", lambda word: word + "#" * len(word)),
-    "reverse-stack": (LETTERS, str),
+    "reverse-stack": (SYMBOLS, str),
     "xor-buffered": ("01", str),
 }
-"""The symbols of each one's lines, and what makes a line that the task has of some of them."""
+"""Symbols of the lines of each checkpoint, and a function from symbols to a line of its task."""
 SWEEPS = {
     "default-recipe": "default-recipe.yaml",
     "grefenstette2015-small": "grefenstette2015.yaml --profile small",
-    # The others of it were not run.
+    # The other runs of this profile were not made.
     "grefenstette2015-wide": "grefenstette2015.yaml --profile wide --only=-LSTM",
     "hao2018": "hao2018.yaml",
     "hao2018-default": "hao2018-default.yaml",
@@ -90,32 +89,32 @@ SWEEPS = {
     "hao2018-default-parenthesis": "hao2018-default-parenthesis.yaml",
     "joulin2015-small": "joulin2015.yaml --profile small",
 }
-"""What each folder of experiments/results is of."""
+"""The sweep of each directory in experiments/results."""
 ANSWER = "output ended scored"
 PROBABILITIES = "output probability likely"
 TRACE = "input signals pushed reads held tops"
 BUFFERS = "input_read input_left written output_held"
 SCORES = "lengths count coarse fine symbols"
-UNLIKE = "seconds command version torch rule decided_by reported_on"
-"""Not compared in metrics, summaries and tables: times, origins, and sentences."""
+IGNORED = "seconds command version torch rule decided_by reported_on"
+"""Fields of metrics, summaries and tables that are not compared: times, origins, and sentences."""
 
 
 def lines(checkpoint: str, count: int) -> list[str]:
-    """Lines of 0 to 40 symbols: by turns any, and such as the checkpoint's task has."""
+    """Lines of 0 to 40 symbols, alternately arbitrary and of the checkpoint's task."""
     symbols, task_line = CHECKPOINTS[checkpoint]
-    words = ["".join(_drawn(symbols, index * 40 // (count - 1), index)) for index in range(count)]
+    words = ["".join(_sample(symbols, index * 40 // (count - 1), index)) for index in range(count)]
     return [task_line(word[::2]) if index % 2 else word for index, word in enumerate(words)]
 
 
 def write_text(folder: Path) -> None:
-    """A small text in three files."""
+    """Write a small text in three files."""
     for seed, (part, count) in enumerate({"train": 30, "valid": 12, "test": 12}.items()):
-        nouns = _drawn(["owl", "boat", "lamp", "sea", "night"], 2 * count, seed)
+        nouns = _sample(["owl", "boat", "lamp", "sea", "night"], 2 * count, seed)
         pairs = zip(nouns[::2], nouns[1::2], strict=True)
         sentences = "".join(f"the {first} sees the {second}\n" for first, second in pairs)
         (folder / f"{part}.txt").write_text(sentences)
 
 
-def _drawn(symbols: Sequence[str], count: int, seed: int) -> list[str]:
-    draw = random.Random(seed).random  # of which Python promises that it stays the same
+def _sample(symbols: Sequence[str], count: int, seed: int) -> list[str]:
+    draw = random.Random(seed).random  # whose sequence Python guarantees
     return [symbols[int(len(symbols) * draw())] for _ in range(count)]

@@ -1,11 +1,13 @@
-"""How large the package is, how entangled, and which files of it a line and a training step enter.
+"""Size and coupling of the package, and the files that a line and a training step enter.
 
     python benchmarks/house.py [--markdown docs/architecture.md]
+    python benchmarks/house.py --index
 
-Lines of code are those with anything but comments and docstrings on them. Files entered are counted
-with Python's profiler, once everything is loaded and compiled: the second of two lines, and the
-update of the weights from one backward pass to the next. Compiled code is no file of Python's and
-is not counted.
+--index prints every module and class with the first line of its docstring.
+
+Lines of code exclude blank lines, comments and docstrings. The files entered are recorded with
+Python's profiler when everything is loaded and compiled: for the second of two lines, and from one
+backward pass to the next. Compiled code is not counted.
 """
 
 import argparse
@@ -33,17 +35,17 @@ from stacktrans.model.checkpoint import load
 PACKAGE = Path(stacktrans.__file__).parent
 CHECKPOINT = "reverse-stack"
 LOW_LEVEL = "kernels/matmul.py"
-"""The one file that writes instructions itself, with numba's low-level interface."""
+"""The only file that uses the low-level interface of numba."""
 BEGIN, END = "<!-- begin: benchmarks/house.py -->", "<!-- end: benchmarks/house.py -->"
 
 
 class Entered:
-    """Files of the package in which a function was called, in the order of the first calls."""
+    """A profiler that records files of the package in the order of the first calls in them."""
 
     def __init__(self) -> None:
         self.files: list[str] = []
-        # numba tells profilers of compiled functions, too, by their sources. By identity: the hash
-        # of code changes as Python specialises it.
+        # numba reports compiled functions to profilers, too. They are compared by identity, as the
+        # hash of code changes when Python specializes it.
         self.compiled = {id(entry.function.__code__) for entry in (forward, backward)}
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
@@ -57,9 +59,9 @@ class Entered:
             self.files.append(name)
 
 
-def in_a_line() -> list[str]:
-    """What a line goes through that a trained model answers."""
-    CompiledFunction.compile_from_now_on()  # so short a line would be run in Python otherwise
+def files_of_line() -> list[str]:
+    """The files entered to answer a line."""
+    CompiledFunction.compile_from_now_on()  # instead of running a short line in Python
     model = load(CHECKPOINT)
     read, write = os.pipe()
     lines, entered = transduce_lines(model, read), Entered()
@@ -76,8 +78,8 @@ def in_a_line() -> list[str]:
     return entered.files
 
 
-def in_a_step() -> list[str]:
-    """What a batch goes through from the end of one backward pass to the end of the next."""
+def files_of_step() -> list[str]:
+    """The files entered from the end of one backward pass to the end of the next."""
     entered = Entered()
     backward: Callable[..., None] = torch.Tensor.backward
     passes = 0
@@ -103,8 +105,8 @@ def in_a_step() -> list[str]:
     return entered.files
 
 
-def modules_of_a_line() -> int:
-    """How many modules of the package are loaded to answer a line."""
+def modules_of_line() -> int:
+    """The number of modules of the package that are loaded to answer a line."""
     script = (
         "import runpy, sys; sys.argv = ['stacktrans', 'transduce', sys.argv[1]]\n"
         "try: runpy.run_module('stacktrans', run_name='__main__')\n"
@@ -117,11 +119,11 @@ def modules_of_a_line() -> int:
 
 
 def code_lines(text: str, tree: ast.Module) -> int:
-    """The lines of a source that are neither blank nor comments nor docstrings."""
-    quiet = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
+    """The number of lines of a source that are not blank, comments or docstrings."""
+    ignored = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
     lines: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in quiet and token.type != tokenize.ENDMARKER:
+        if token.type not in ignored and token.type != tokenize.ENDMARKER:
             lines.update(range(token.start[0], token.end[0] + 1))
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr) and isinstance(getattr(node.value, "value", None), str):
@@ -130,23 +132,29 @@ def code_lines(text: str, tree: ast.Module) -> int:
 
 
 def length(node: ast.AST) -> int:
-    """Lines of a definition."""
+    """The number of lines of a definition."""
     return int(node.end_lineno - node.lineno + 1)  # type: ignore[attr-defined]
 
 
+def summary(node: ast.Module | ast.ClassDef) -> str:
+    """The first line of a docstring."""
+    return (ast.get_docstring(node) or "").partition("\n")[0]
+
+
 def parameters(function: ast.FunctionDef) -> int:
-    """Of a function, `self` aside."""
-    own = function.args
-    names = [each.arg for each in (*own.posonlyargs, *own.args, *own.kwonlyargs)]
+    """The number of parameters of a function, except `self`."""
+    arguments = function.args
+    groups = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    names = [argument.arg for argument in groups]
     return len(names) - (names[:1] in (["self"], ["cls"]))
 
 
-class House:
+class Sources:
     """The sources of the package.
 
     Attributes:
-        trees: of each file, by its name within the package.
-        texts: the same as text.
+        trees: the syntax tree of each file, by its name within the package.
+        texts: the text of each file.
     """
 
     def __init__(self) -> None:
@@ -154,46 +162,53 @@ class House:
         self.texts = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in paths}
         self.trees = {name: ast.parse(text) for name, text in self.texts.items()}
 
-    def named(self, kind: type[ast.AST]) -> Iterator[tuple[str, Any]]:
-        """The nodes of a kind, each after the file that it is in."""
+    def nodes(self, kind: type[ast.AST]) -> Iterator[tuple[str, Any]]:
+        """All nodes of a type, each with the name of its file."""
         for name, tree in self.trees.items():
             yield from ((name, node) for node in ast.walk(tree) if isinstance(node, kind))
 
+    def index(self) -> Iterator[str]:
+        """Modules and classes, each with the first line of its docstring."""
+        for name, tree in self.trees.items():
+            yield f"{name}: {summary(tree)}"
+            classes = [node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)]
+            yield from (f"    {node.name}: {summary(node)}" for node in classes)
+
     def functions(self) -> list[ast.FunctionDef]:
-        """Those that are no signatures of commands or of the Python API, nor settings of a task."""
+        """All functions except commands, the Python API, and constructors of tasks."""
         public = ("commands/", "api/")
         return [
-            each
-            for name, each in self.named(ast.FunctionDef)
+            function
+            for name, function in self.nodes(ast.FunctionDef)
             if not name.startswith(public)
-            and not (name.startswith("tasks/") and each.name == "__init__")
+            and not (name.startswith("tasks/") and function.name == "__init__")
         ]
 
     def layout_tests(self) -> int:
-        """Calls of isinstance outside of tasks/ that name a layout."""
-        calls = ((name, node) for name, node in self.named(ast.Call) if "tasks/" not in name)
+        """The number of calls of isinstance outside tasks/ that name a layout."""
+        calls = ((name, node) for name, node in self.nodes(ast.Call) if "tasks/" not in name)
         return sum(
             getattr(node.func, "id", "") == "isinstance" and "Layout" in ast.unparse(node)
             for _, node in calls
         )
 
     def private_names(self) -> int:
-        """Names of numba that begin with an underscore, or that its documentation leaves out."""
+        """The number of imports from numba that are private or not documented."""
         documented = {"numba", "numba.extending", "numba.types"}
-        found = 0
-        for name, node in self.named(ast.ImportFrom):
+        count = 0
+        for name, node in self.nodes(ast.ImportFrom):
             if (node.module or "").split(".")[0] != "numba":
                 continue
             allowed = documented | ({"numba.core"} if name == LOW_LEVEL else set())
-            private = any(each.name.startswith("_") for each in node.names)
-            found += private or node.module not in allowed
-        return found
+            private = any(alias.name.startswith("_") for alias in node.names)
+            count += private or node.module not in allowed
+        return count
 
     def figures(self) -> list[tuple[str, int, int | str]]:
-        """What is counted, its number, and the most that it should be."""
+        """Each quantity with its value and its limit."""
         lines = [code_lines(self.texts[name], tree) for name, tree in self.trees.items()]
         functions = self.functions()
-        classes = [each for _, each in self.named(ast.ClassDef)]
+        classes = [definition for _, definition in self.nodes(ast.ClassDef)]
         return [
             ("lines of code", sum(lines), 20_200),
             ("files", len(self.texts), 165),
@@ -207,19 +222,19 @@ class House:
             ("lines of the longest class", max(map(length, classes)), 250),
             ("`isinstance` on layouts outside `tasks/`", self.layout_tests(), 0),
             ("private names of numba", self.private_names(), 0),
-            ("modules that `transduce` loads", modules_of_a_line(), 60),
+            ("modules that `transduce` loads", modules_of_line(), 60),
         ]
 
 
 def tables() -> str:
-    """All that is counted, in Markdown."""
-    line, step = in_a_line(), in_a_step()
+    """All tables in Markdown."""
+    line, step = files_of_line(), files_of_step()
     figures = [
-        *House().figures(),
+        *Sources().figures(),
         ("files that a line and its answer enter", len(line), 9),
         ("files that a training step enters", len(step), 13),
     ]
-    counted = [f"| {what} | {number:,} | {most:,} |" for what, number, most in figures]
+    counted = [f"| {quantity} | {value:,} | {limit:,} |" for quantity, value, limit in figures]
     rows = itertools.zip_longest(*([f"`{name}`" for name in names] for names in (line, step)))
     entered = [f"| {number} | {a or ''} | {b or ''} |" for number, (a, b) in enumerate(rows, 1)]
     first = ["| | now | at most |", "|---|---:|---:|", *counted]
@@ -228,17 +243,22 @@ def tables() -> str:
 
 
 def main() -> None:
-    """Print the tables, or write them between the marks of a page."""
+    """Print the tables or the index, or write the tables between the markers of a page."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="page with such tables")
-    page = parser.parse_args().markdown
-    found = tables()
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="page with these tables")
+    parser.add_argument("--index", action="store_true", help="print modules and classes")
+    options = parser.parse_args()
+    page = options.markdown
+    if options.index:
+        print("\n".join(Sources().index()))
+        return
+    text = tables()
     if page is None:
-        print(found)
+        print(text)
         return
     before, _, rest = page.read_text(encoding="utf-8").partition(f"{BEGIN}\n")
     _, _, after = rest.partition(END)
-    page.write_text(f"{before}{BEGIN}\n\n{found}\n\n{END}{after}", encoding="utf-8")
+    page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":
