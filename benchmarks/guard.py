@@ -5,9 +5,9 @@
 Through the command line, this program trains short runs of every kind, runs the shipped
 checkpoints, soft and hard, draws pairs of every task, and rebuilds the recorded sweeps. It compares
 the results with guard.json, which --record writes, prints all differences, and exits with 1 if
-there are any. It imports nothing from the package, so that all of it can be restructured: when an option or a
-setting is renamed, guarded.py is edited by hand. Bits also depend on the processor and on the
-versions of torch, numba and numpy, which are recorded, too.
+there are any. It imports nothing from the package, so that all of it can be restructured: when an
+option or a setting is renamed, guarded.py is edited by hand. Bits also depend on the processor and
+on the versions of torch, numba and numpy, which are recorded, too.
 """
 
 import argparse

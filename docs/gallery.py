@@ -1,4 +1,4 @@
-"""Write docs/gallery.md, a page with a picture of each shipped model, and the pictures.
+"""Generate docs/gallery.md, a page with a picture of each shipped model, and the pictures.
 
     python docs/gallery.py
 
@@ -20,25 +20,25 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 HEADING = """# Gallery
 
-Each of the [trained models](models.md) that come with stacktrans at work on a short string. In
-each picture time goes from left to right. On top is what is on the memory after each step, as
-thick as its strength (or of a [stack with actions](models.md#stacks-and-lists-with-actions) as
-high as its cells are full); below, in shades from white for 0 to black for 1, how strongly the
-model pushes and pops, the vectors pushed where they are short, what is read, and inputs and
-outputs. Below some stand the rules of the [machine](machines.md) that the model is.
-[Inspecting](inspecting.md) shows more ways to look at these models. Written by `python
-docs/gallery.py`."""
+This page shows each of the [trained models](models.md) that come with stacktrans at work on a short
+string. In each picture time goes from left to right. At the top are the memory contents after each
+step, as thick as their strength (for a [stack with
+actions](models.md#stacks-and-lists-with-actions), as high as its cells are full). Below, in shades
+from white for 0 to black for 1, are the strengths of pushes and pops, the vectors pushed if they
+are short, the reads, the inputs and the outputs. Some pictures are followed by the rules of the
+[machine](machines.md) extracted from the model. [Inspecting](inspecting.md) describes more ways to
+look at these models. Written by `python docs/gallery.py`."""
 
 
 class Piece(NamedTuple):
     """A model in the gallery.
 
     Attributes:
-        name: of its checkpoint.
-        title: what it does.
-        arguments: of `inspect`, the string first.
-        text: what can be seen.
-        ruled: whether the rules of its machine are shown.
+        name: the name of the checkpoint.
+        title: the heading.
+        arguments: the arguments of `inspect` after the model, the string first.
+        text: a description of the picture.
+        ruled: whether the rules of the machine are shown.
     """
 
     name: str
@@ -54,17 +54,17 @@ PIECES = (
         "A queue that copies",
         ["queue"],
         """Every symbol that is read is pushed at the back. From the separator `|||` on, one symbol
-a step is popped from the front, at the bottom of the picture, and what comes up next is the
-answer. Where there is no symbol to push, the model pushes a mark; when the mark reaches the
-front, the answer is complete.""",
+per step is popped from the front, at the bottom of the picture, and written. When there is no
+symbol to push, the model pushes a mark; when the mark reaches the front, the answer is complete.""",
         True,
     ),
     Piece(
         "reverse-stack",
         "A stack that reverses",
         ["abcde"],
-        """What was pushed last is on top, and comes back first. At the bottom lies a mark that was
-pushed at the beginning of the string, `<s>`; when it is reached, everything has been popped.""",
+        """The symbol that was pushed last is on top, and is popped first. At the bottom is a mark
+that was pushed for `<s>`, the beginning of the string; when it is reached, everything has been
+popped.""",
         True,
     ),
     Piece(
@@ -87,34 +87,35 @@ top of the stack. While it reads `0` and `1` it pushes, and at each `#` it pops 
         "parenthesis-stack",
         "Which bracket closes",
         ["([()]"],
-        """At each step the model says which bracket would close the innermost open one. An
-opening bracket is pushed, a closing one pops it, and the answer is that which fits the bracket
-below. Each kind of bracket is pushed in two ways, which tell what is below it.""",
+        """At each step the model writes the bracket that would close the innermost open one. An
+opening bracket is pushed, a closing one pops it, and the answer then matches the bracket below.
+Each type of bracket is pushed in two ways, which encode the bracket below it.""",
         True,
     ),
     Piece(
         "xor-buffered",
         "An odd number of ones",
         ["1101"],
-        """A model with [buffers](models.md#buffers), and a stack that it uses in a way of its
-own: it never pops. Only the vector that was pushed last matters: it encodes whether the number of
-ones so far is odd. The first output is dropped, so that each answer may come a step late.""",
+        """A model with [buffers](models.md#buffers), and a stack that it uses in an unusual
+way: it never pops. Only the vector that was pushed last is relevant: it encodes whether the number
+of ones so far is odd. The first output is dropped, so that each answer may come a step late.""",
         True,
     ),
     Piece(
         "anbn",
         "Counting up and down",
         ["aaabbb"],
-        """As many `b` as `a`: the stack grows at each `a`, and shrinks at each `b`. Where it
-gets empty, another string begins. The second stack does the same, and nothing depends on it.""",
+        """Strings with as many `b` as `a`: the stack grows at each `a`, and shrinks at each `b`.
+When it is empty, the next string begins. The second stack does the same, but nothing depends on
+it.""",
         True,
     ),
     Piece(
         "anbncn",
         "Counting twice",
         ["aaaabbbb"],
-        """In `aaaabbbbcccc` the first symbols decide on all others. One stack grows at each `a` and
-shrinks at each `b`; meanwhile the other one counts each `b` for the `c` to come. Where a stack is
+        """In `aaaabbbbcccc` the number of `a` determines the rest. One stack grows at each `a` and
+shrinks at each `b`; meanwhile the other one counts each `b` for the `c` to come. When a stack is
 empty, the next symbol begins.""",
         True,
     ),
@@ -122,43 +123,43 @@ empty, the next symbol begins.""",
         "memorization",
         "A string of ones and twos",
         ["11212=", "--stacks", "3"],
-        """Of this model's seven stacks the third remembers. A cell is full for `2` and half full
-for `1`, which is pushed as 0 (an empty cell holds -1). From `=` on one cell a step is popped, and
-the string comes back in reverse.""",
+        """Of the seven stacks of this model, the third stores the string. A cell is full for `2`
+and half full for `1`, which is pushed as 0 (an empty cell holds -1). From `=` on, one cell per step
+is popped, and the string is written in reverse.""",
     ),
     Piece(
         "addition",
         "The sum of two numbers",
         ["10+11=", "--stacks", "3,4,7"],
-        """Three of eight stacks: the third is filled by the first number, the seventh by the
-second, the fourth by both, and all are emptied while the sum is written, last digit first.""",
+        """Three of nine stacks: the third is filled by the first number, the seventh by the second,
+the fourth by both, and all are emptied while the sum is written, last digit first.""",
     ),
 )
 
 
 def command(piece: Piece) -> list[str]:
-    """What draws a picture, after `stacktrans`."""
+    """The arguments of `stacktrans` that draw the picture of a model."""
     model = f"checkpoints/{piece.name}"
     return ["inspect", model, *piece.arguments, "--plot", f"docs/images/{piece.name}.svg"]
 
 
 def extraction(piece: Piece) -> list[str]:
-    """What finds the rules of its machine, after `stacktrans`."""
+    """The arguments of `stacktrans` that extract the machine of a model."""
     return ["extract", f"checkpoints/{piece.name}"]
 
 
 def rules_of(piece: Piece) -> str:
-    """What `extract` prints of its model, as it was when the pictures were drawn."""
+    """The output of `extract` that was saved when the pictures were drawn."""
     return (DOCS / "rules" / f"{piece.name}.txt").read_text(encoding="utf-8")
 
 
 def gallery_page() -> str:
-    """What docs/gallery.md should be."""
+    """The contents of docs/gallery.md."""
     return "\n\n".join([HEADING, *map(_section, PIECES)]) + "\n"
 
 
 def _section(piece: Piece) -> str:
-    """The title, the command, the picture, what can be seen, and the rules."""
+    """Title, command, picture, description and rules of a model."""
     loaded = checkpoint.load(ROOT / "checkpoints" / piece.name)
     shown = f"The memory, strengths, reads, inputs and outputs of {piece.name}, step by step"
     parts = [
@@ -185,7 +186,7 @@ def main() -> None:
 
 
 def _run(words: Sequence[str]) -> str:
-    """What a command prints on stdout."""
+    """Run a command, and return its output."""
     done = CliRunner().invoke(app, words, env={"COLUMNS": "100"})
     assert done.exit_code == 0, done.output
     return done.stdout

@@ -1,7 +1,7 @@
-"""Pages of the repository that docs/ links to, made pages of the site, too.
+"""MkDocs hooks that include pages outside docs/ in the site.
 
-Links are written as they are right in the repository: `../RESULTS.md`. The site has at its top what
-is in docs/, and everything else under the path that it has in the repository.
+Links are written as they work in the repository: `../RESULTS.md`. The root of the site contains the
+pages of docs/; all other pages have the same path as in the repository.
 """
 
 import re
@@ -17,7 +17,7 @@ _UP = re.compile(r"\]\(\.\./")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the repository's own pages."""
+    """Add the pages outside docs/."""
     for pattern in PAGES:
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
@@ -26,6 +26,6 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Have what links from docs/ to the repository stay within the site."""
+    """Rewrite links from docs/ to pages outside so that they stay within the site."""
     inside = Path(page.file.abs_src_path).is_relative_to(ROOT / "docs")
     return _UP.sub("](", markdown) if inside else markdown

@@ -1,8 +1,8 @@
-"""Photograph the page that inspect --html writes, for docs/inspecting.md, with Chromium.
+"""Take screenshots of the page of `inspect --html` for docs/inspecting.md, with Chromium.
 
     python docs/screenshots.py
 
-writes docs/images/page-*.png. What is on them is the text of docs/inspecting.md's example.
+writes docs/images/page-*.png, for the example in docs/inspecting.md.
 """
 
 import runpy
@@ -18,17 +18,17 @@ from stacktrans.cli import app
 DOCS = Path(__file__).parent
 BROWSER = DOCS.parent / "tests" / "browser.py"
 STEPS = 9
-"""How often the key for a step on is pressed."""
+"""The number of steps to go forward before a screenshot."""
 
 
 class Shot(NamedTuple):
-    """A picture of a page.
+    """A screenshot of a page.
 
     Attributes:
-        name: of its file.
-        arguments: of `inspect`, which writes the page.
-        width: of the window, in pixels.
-        scheme: of its colours.
+        name: the name of the file, without extension.
+        arguments: the arguments of `inspect`.
+        width: the width of the window, in pixels.
+        scheme: the colour scheme, light or dark.
     """
 
     name: str
@@ -47,9 +47,9 @@ SHOTS = (
 
 
 def main() -> None:
-    """Write the pictures."""
-    opened = runpy.run_path(str(BROWSER))["browser"]
-    with tempfile.TemporaryDirectory() as folder, opened() as browser:
+    """Write all screenshots."""
+    open_browser = runpy.run_path(str(BROWSER))["browser"]
+    with tempfile.TemporaryDirectory() as folder, open_browser() as browser:
         path = Path(folder) / "page.html"
         for shot in SHOTS:
             done = CliRunner().invoke(app, ["inspect", *shot.arguments, "--html", str(path)])
