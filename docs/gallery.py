@@ -55,7 +55,7 @@ PIECES = (
         ["queue"],
         """Every symbol that is read is pushed at the back. From the separator `|||` on, one symbol
 per step is popped from the front, at the bottom of the picture, and written. When there is no
-symbol to push, the model pushes a mark; when the mark reaches the front, the answer is complete.""",
+symbol to push, the model pushes a mark; when this reaches the front, the answer is complete.""",
         True,
     ),
     Piece(
