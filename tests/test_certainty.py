@@ -298,7 +298,7 @@ def test_a_run_that_a_rule_has_ended_is_rounded_and_pruned(
     assert trainer_of(config, tmp_path).run(ignore).outcome == "attempts"
     kept = checkpoint.load(tmp_path, CPU)
     assert kept.model.config == kept.config.model
-    assert kept.model.config.memory.own["count"] == 1
+    assert kept.model.config.memory.arguments["count"] == 1
     with torch.no_grad():
         signals = kept.model.unroll(torch.tensor([[0, 0, 1, 1, 0, 1]])).signals
     assert float((signals * (1 - signals)).max()) < 0.01

@@ -242,7 +242,7 @@ def test_what_a_memory_is_made_with_is_what_its_settings_say() -> None:
     for name in MEMORIES.builtin:
         made = inspect.signature(MEMORIES.load(name)).parameters.values()
         defaults = {each.name: each.default for each in made}
-        assert MemoryConfig.read(name).own == defaults
+        assert MemoryConfig.read(name).arguments == defaults
 
 
 def test_a_memory_is_chosen_by_its_name_or_with_its_settings() -> None:

@@ -38,7 +38,7 @@ def test_memories_that_are_always_empty_can_be_left_out(memory: str, controller:
     assert EMPTY == -1
     without(model, [0, 2])
     smaller = pruned(model, [1, 3])
-    assert smaller.config.memory.own["count"] == 2
+    assert smaller.config.memory.arguments["count"] == 2
     ids = torch.randint(3, (2, 30))
     with torch.no_grad():
         torch.testing.assert_close(smaller.double()(ids), model(ids), rtol=0, atol=1e-9)
@@ -51,13 +51,15 @@ def test_as_few_are_left_as_are_needed() -> None:
     def accuracy(other: Transducer) -> float:
         """That of a model that needs two, which are known by their weights."""
         assert other.operation
-        own = other.operation.signals.weight.unflatten(0, (other.config.memory.own["count"], -1))
+        own = other.operation.signals.weight.unflatten(
+            0, (other.config.memory.arguments["count"], -1)
+        )
         assert model.operation
         all_of = model.operation.signals.weight.unflatten(0, (4, -1))
         there = {place for place in range(4) if any(torch.equal(all_of[place], row) for row in own)}
         return len(there & needed) / 2
 
-    assert smallest(model, lambda other: accuracy(other) == 1).config.memory.own["count"] == 2
+    assert smallest(model, lambda other: accuracy(other) == 1).config.memory.arguments["count"] == 2
 
 
 @pytest.mark.parametrize(

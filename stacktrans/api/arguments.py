@@ -68,7 +68,7 @@ def _at_least(least: int) -> BeforeValidator:
 
 Count = Annotated[int, _at_least(1)]
 Seed = Annotated[int, _at_least(0)]
-Named = Annotated[str | os.PathLike[str], _parser(os.fspath, "a name or a path")]
+NameOrPath = Annotated[str | os.PathLike[str], _parser(os.fspath, "a name or a path")]
 Text = Annotated[str, _parser(_text, "a string")]
 Texts = Annotated[str | Sequence[str], _parser(_texts, "a string, or several")]
 Data = Annotated[

@@ -10,7 +10,7 @@ from typing import Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from stacktrans.api.arguments import Count, Data, Named, Range, Seed, Text, Texts, checked
+from stacktrans.api.arguments import Count, Data, NameOrPath, Range, Seed, Text, Texts, checked
 from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import EvalRequest, evaluate
 from stacktrans.inference.perplexity import perplexities
@@ -122,7 +122,7 @@ class Trace(inference.Trace):
         return [step.output for step in self.steps]
 
     @checked
-    def plot(self, path: Named) -> Path:
+    def plot(self, path: NameOrPath) -> Path:
         """Plot strengths, values, inputs and outputs over time in a .png, .svg or .pdf file.
 
         Raises:
@@ -316,7 +316,7 @@ class Model:
         return type(self)(ablate(self._loaded, part))
 
     @checked
-    def perplexity(self, text: Named | None = None) -> dict[str, float]:
+    def perplexity(self, text: NameOrPath | None = None) -> dict[str, float]:
         """The perplexity of a language model on a file, or on the texts of its run, by name.
 
         Raises:
@@ -334,7 +334,7 @@ class Model:
 
 
 @checked
-def load(name: Named, *, device: Text = "auto", hard: bool = False) -> Model:
+def load(name: NameOrPath, *, device: Text = "auto", hard: bool = False) -> Model:
     """Load a trained model.
 
     Args:

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from stacktrans.api.arguments import Count, Named, Seed, Text, assigned, checked
+from stacktrans.api.arguments import Count, NameOrPath, Seed, Text, assigned, checked
 from stacktrans.api.models import Model, load
 from stacktrans.settings.command import OPTIONS, option_layers
 from stacktrans.settings.config import RunConfig
@@ -56,12 +56,12 @@ class Run:
 
 @checked
 def train(
-    task: Named | None = None,
+    task: NameOrPath | None = None,
     *,
-    from_: Named | None = None,
-    data: Named | None = None,
-    dev: Named | None = None,
-    test: Named | None = None,
+    from_: NameOrPath | None = None,
+    data: NameOrPath | None = None,
+    dev: NameOrPath | None = None,
+    test: NameOrPath | None = None,
     columns: Text | None = None,
     symbols: Text | None = None,
     separator: Text | None = None,
@@ -71,13 +71,13 @@ def train(
     recipe: Text | None = None,
     strategies: Sequence[Text] = (),
     budget: float | None = None,
-    config: Named | None = None,
+    config: NameOrPath | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: Seed | None = None,
     workers: Count | None = None,
     max_steps: Count | None = None,
     time_limit: float | None = None,
-    out: Named | None = None,
+    out: NameOrPath | None = None,
     device: Text = "auto",
     listener: Listener | None = None,
 ) -> Run:
@@ -143,7 +143,7 @@ def train(
 
 @checked
 def resume(
-    directory: Named,
+    directory: NameOrPath,
     *,
     max_steps: Count | None = None,
     time_limit: float | None = None,

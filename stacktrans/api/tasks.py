@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from stacktrans.api.arguments import Count, Named, Range, Seed, Text, assigned, checked
+from stacktrans.api.arguments import Count, NameOrPath, Range, Seed, Text, assigned, checked
 from stacktrans.inference.evaluation import ranges
 from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.task_files import load_task
@@ -93,7 +93,7 @@ class TaskStrings:
 
 
 @checked
-def task(name: Named, *, settings: Mapping[str, Any] | None = None) -> TaskStrings:
+def task(name: NameOrPath, *, settings: Mapping[str, Any] | None = None) -> TaskStrings:
     """Load a task.
 
     Args:

@@ -99,7 +99,7 @@ class Memory(ABC, Generic[State]):
     @classmethod
     def from_config(cls, config: ModelConfig) -> Self:
         """The memory of a model, made with the settings that its constructor takes."""
-        return cls(**config.memory.own)
+        return cls(**config.memory.arguments)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

@@ -18,12 +18,12 @@ from stacktrans.settings.layers import Settings, SettingsLayer, merged_settings
 from stacktrans.settings.model_config import InitializationConfig, ModelConfig, RecurrentConfig
 from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.training_config import TrainingConfig
-from stacktrans.settings.values import Range, Strict
+from stacktrans.settings.values import Range, Section
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import LengthLaw, Lengths, Task
 
 
-class TaskLengths(Strict):
+class TaskLengths(Section):
     """Lengths of sources, in symbols."""
 
     train: Range
@@ -32,7 +32,7 @@ class TaskLengths(Strict):
     """lengths of the strings that generalisation is measured on."""
 
 
-class TaskLaws(Strict):
+class TaskLaws(Section):
     """Distributions of lengths, one for each range."""
 
     train: LengthLaw
@@ -49,7 +49,7 @@ def path_parameters(generator: object) -> tuple[str, ...]:
     return paths
 
 
-class TaskConfig(Strict):
+class TaskConfig(Section):
     """The task that is learned."""
 
     name: Annotated[str, Field(pattern=r"^[\w.+-]+$")]
@@ -109,7 +109,7 @@ FORMAT: Literal[3] = 3
 NOT_RACED = "a run that starts from a checkpoint is not raced"
 
 
-class CarriedConfig(Strict):
+class CarriedConfig(Section):
     """How the symbols of a run compare with those of the checkpoint that it starts from."""
 
     carried_over: Annotated[int, Field(ge=0)]
@@ -123,7 +123,7 @@ class CarriedConfig(Strict):
         return f"{self.carried_over} carried over, {self.new} new, {self.dropped} dropped"
 
 
-class StartFromConfig(Strict):
+class StartFromConfig(Section):
     """The trained model that a run starts from."""
 
     checkpoint: str
@@ -139,13 +139,13 @@ class StartFromConfig(Strict):
 SeedNumber = Annotated[int, Field(ge=0)]
 
 
-class Seed(Strict):
+class Seed(Section):
     """The random seed of a run whose other settings are not validated yet."""
 
     seed: SeedNumber = 1
 
 
-class RunConfig(Strict):
+class RunConfig(Section):
     """The complete configuration of a run."""
 
     format: Literal[3] = FORMAT

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model
 from stacktrans.common.errors import unknown_name
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.layers import Settings
-from stacktrans.settings.values import Number, PartConfig, Scale, Size, Strict
+from stacktrans.settings.values import Number, PartConfig, Scale, Section, Size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,8 +31,8 @@ class MemoryConfig(PartConfig):
     """one of `stacktrans list memories`."""
 
     @property
-    def own(self) -> Settings:
-        """The parameters of this memory's own constructor."""
+    def arguments(self) -> Settings:
+        """The arguments of the constructor of the memory."""
         return self.model_dump(exclude={"name", "size", "values"})
 
     @classmethod
@@ -126,7 +126,7 @@ BUFFER_SIGNALS = ("input read", "output write")
 """The strengths of a buffered model besides the signals of its memory."""
 
 
-class BuffersConfig(Strict):
+class BuffersConfig(Section):
     """An input buffer and an output buffer.
 
     The controller computes a strength for each (hao2018, section 3.2).
@@ -141,7 +141,7 @@ class BuffersConfig(Strict):
     hao2018, 1 as in its code, so that a model need not wait a step."""
 
 
-class ScaleConfig(Strict):
+class ScaleConfig(Section):
     """Factors on initial weights."""
 
     signals: Scale = 1.0
@@ -152,7 +152,7 @@ class ScaleConfig(Strict):
     """factor on the weights by which the controller sees the vectors read."""
 
 
-class InitializationConfig(Strict):
+class InitializationConfig(Section):
     """The initial weights of a transducer."""
 
     gate_bias: dict[str, Number] = Field(default_factory=dict)
@@ -190,7 +190,7 @@ def _signal_keys(memories: Iterable[Any]) -> set[str]:
     return signals | {key for name in signals for key in InitializationConfig.keys_of(name)}
 
 
-class ModelConfig(Strict):
+class ModelConfig(Section):
     """The architecture of a transducer and its initial weights."""
 
     memory: Annotated[SerializeAsAny[MemoryConfig], BeforeValidator(MemoryConfig.read)]

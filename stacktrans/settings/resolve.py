@@ -39,7 +39,7 @@ from stacktrans.settings.task_files import (
     task_layers,
     with_file_contents,
 )
-from stacktrans.settings.values import PartConfig, Strict
+from stacktrans.settings.values import PartConfig, Section
 from stacktrans.tasks import default_parameters
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Layout, LayoutKind
@@ -47,7 +47,7 @@ from stacktrans.tasks.layout import Layout, LayoutKind
 DEFAULT_RECIPE = "default"
 
 
-class Strategy(Strict):
+class Strategy(Section):
     """A way to set up a model and its training, raced against others if no recipe is given.
 
     It changes the default recipe, and its name can be given as a recipe.

@@ -15,8 +15,8 @@ from stacktrans.settings.values import (
     Number,
     OneOf,
     Positive,
+    Section,
     Size,
-    Strict,
     Strings,
     Symbols,
 )
@@ -24,7 +24,7 @@ from stacktrans.tasks.base import LengthLaw
 from stacktrans.tasks.layout import Layout
 
 
-class ExamplesConfig(Strict):
+class ExamplesConfig(Section):
     """Examples that are drawn once and used again (hao2018, section 5)."""
 
     train: Strings
@@ -37,7 +37,7 @@ class ExamplesConfig(Strict):
     """most epochs."""
 
 
-class StreamConfig(Strict):
+class StreamConfig(Section):
     """An unsegmented stream, cut into pieces for truncated backpropagation (joulin2015, section 4).
 
     `batch_size` streams are read side by side, and each carries its state from piece to piece.
@@ -86,7 +86,7 @@ class ClipConfig(OneOf):
     """largest absolute value in the gradient."""
 
 
-class CurriculumConfig(Strict):
+class CurriculumConfig(Section):
     """Short strings first: a memory is learned sooner where its uses lie close together."""
 
     share: Annotated[float, Field(gt=0, le=1)]
@@ -99,7 +99,7 @@ class CurriculumConfig(Strict):
     are costs, and so the same for few symbols and for many."""
 
 
-class SettleConfig(Strict):
+class SettleConfig(Section):
     """What happens, once, when a run has learned its task except for the last mistakes."""
 
     loss: Loss
@@ -113,7 +113,7 @@ class SettleConfig(Strict):
     ones."""
 
 
-class RestartConfig(Strict):
+class RestartConfig(Section):
     """When a run starts again from other weights, and from which."""
 
     after: Count | None = None
@@ -134,7 +134,7 @@ class RestartConfig(Strict):
         return self
 
 
-class MeasureConfig(Strict):
+class MeasureConfig(Section):
     """When a run is measured, and on how many strings."""
 
     loss_every: Count = 100
@@ -150,7 +150,7 @@ class MeasureConfig(Strict):
     many are measured, the same every time."""
 
 
-class SolvedConfig(Strict):
+class SolvedConfig(Section):
     """The run ends when the task is solved."""
 
     accuracy: Annotated[float, Field(gt=0, le=1)] = 1.0
@@ -163,14 +163,14 @@ class SolvedConfig(Strict):
     at the rate that it has settled at."""
 
 
-class ConvergedConfig(Strict):
+class ConvergedConfig(Section):
     """The run ends when the training perplexity no longer improves."""
 
     patience: Count = 50
     """records in a row without improvement."""
 
 
-class DevelopmentConfig(Strict):
+class DevelopmentConfig(Section):
     """The run ends when accuracy on the development set no longer improves.
 
     With pairs in files, it also ends when all of the set is right in as many measurements in a row
@@ -230,7 +230,7 @@ ROUNDINGS = {
 """The ways to round, by their names."""
 
 
-class TrainingConfig(Strict):
+class TrainingConfig(Section):
     """How a transducer is trained."""
 
     optimizer: Literal["rmsprop", "adam", "sgd"] = "rmsprop"

@@ -73,7 +73,7 @@ def _whole(value: Any) -> Any:
     return int(number) if number.is_integer() else value
 
 
-class Strict(BaseModel):
+class Section(BaseModel):
     """A section of settings that rejects unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -89,12 +89,12 @@ class Strict(BaseModel):
 
 
 @functools.cache
-def _types_of(model: type[Strict], field: str) -> set[Any]:
+def _types_of(model: type[Section], field: str) -> set[Any]:
     """The types that a setting may have."""
     return set(map(plain, alternatives(model.model_fields[field].annotation)))
 
 
-class OneOf(Strict):
+class OneOf(Section):
     """A section of alternatives by name, of which exactly one is given."""
 
     ALTERNATIVES: ClassVar[bool] = True
@@ -111,7 +111,7 @@ class OneOf(Strict):
         return {name: value for name, value in serialize(self).items() if value is not None}
 
 
-class PartConfig(Strict):
+class PartConfig(Section):
     """Settings of a part of a model that is chosen by name; the name decides which there are."""
 
     REGISTRY: ClassVar[Registry]
@@ -174,7 +174,7 @@ def _docstrings(section: type) -> Iterator[tuple[str, str]]:
     They are read only here: pydantic's `use_attribute_docstrings` would take 50 ms of each command.
     """
     try:
-        source = inspect.getsource(section) if issubclass(section, Strict) else ""
+        source = inspect.getsource(section) if issubclass(section, Section) else ""
     except (OSError, TypeError):  # a class that `create_model` made has no source
         return
     for node in ast.parse(textwrap.dedent(source)).body[:1]:

@@ -29,7 +29,7 @@ from stacktrans.settings.layers import (
 from stacktrans.settings.resolve import DEFAULT_RECIPE
 from stacktrans.settings.schema import setting_path
 from stacktrans.settings.task_files import defines_task, load_task
-from stacktrans.settings.values import Range, Strict, Strings
+from stacktrans.settings.values import Range, Section, Strings
 from stacktrans.tasks.base import (
     DepthLimit,
     LengthLaw,
@@ -49,7 +49,7 @@ Figure = float | tuple[float, float, float]
 """A published figure: a number, or the least, the median and the greatest."""
 
 
-class Measure(Strict):
+class Measure(Section):
     """A quantity that is measured of every run.
 
     Attributes:
@@ -98,7 +98,7 @@ class Measure(Strict):
         return self.lengths or task.lengths_within(law), law
 
 
-class Choice(Strict):
+class Choice(Section):
     """The choice of a winner among runs.
 
     Attributes:
@@ -113,14 +113,14 @@ class Choice(Strict):
     among: list[str]
 
 
-class SolvedCriterion(Strict):
+class SolvedCriterion(Section):
     """The criterion of a solved run: a lower bound on a measure."""
 
     measure: str
     least: float
 
 
-class Published(Strict):
+class Published(Section):
     """Published figures of a measure, by condition and, if the grid has tasks, by task."""
 
     source: str
@@ -128,7 +128,7 @@ class Published(Strict):
     values: dict[str, Figure | dict[str, Figure]]
 
 
-class ClaimPart(Strict):
+class ClaimPart(Section):
     """A part of a claim: a bound on a cell of the table.
 
     Attributes:
@@ -154,7 +154,7 @@ class ClaimPart(Strict):
         return self
 
 
-class Claim(Strict):
+class Claim(Section):
     """A claim of a paper, and the bounds on cells under which the sweep confirms it."""
 
     claim: str
@@ -162,7 +162,7 @@ class Claim(Strict):
     holds: Annotated[list[ClaimPart], Field(min_length=1)]
 
 
-class SweepFile(Strict):
+class SweepFile(Section):
     """The schema of a sweep's file.
 
     Attributes:

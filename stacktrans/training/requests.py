@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from stacktrans.training.race import Race
     from stacktrans.training.trainer import Trainer
 
-Named = str | os.PathLike[str]
+NameOrPath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,12 +54,12 @@ class TrainRequest:
         prefix: of the names of options in messages.
     """
 
-    task: Named | None = None
+    task: NameOrPath | None = None
     text: Path | None = None
-    data: Named | None = None
+    data: NameOrPath | None = None
     reading: Mapping[str, Any] = field(default_factory=dict)
-    from_: Named | None = None
-    config: Named | None = None
+    from_: NameOrPath | None = None
+    config: NameOrPath | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     assignments: Sequence[str] = ()
     recipe: str | None = None
@@ -102,7 +102,7 @@ class TrainRequest:
             "assignments": self.assignments,
         }
 
-    def _starting_point(self, name: Named) -> tuple[RunConfig, SettingsLayer, SettingsLayer]:
+    def _starting_point(self, name: NameOrPath) -> tuple[RunConfig, SettingsLayer, SettingsLayer]:
         """A checkpoint's configuration, what a run takes over of it, and the setting that names it.
 
         Raises:
