@@ -111,12 +111,12 @@ class Abstraction(ABC):
 
 
 class Bounded(Abstraction):
-    """All cells of a memory; the invariant is that there are never more than a limit."""
+    """All cells of a memory; the invariant is that there are never more than `MOST_CELLS`."""
 
     start = ()
 
-    def __init__(self, part: int, reads: Sequence[int] = (), limit: float = MOST_CELLS) -> None:
-        self._part, self._limit = part, limit
+    def __init__(self, part: int, reads: Sequence[int]) -> None:
+        self._part = part
 
     def read(self, contents: Any, part: int, side: int, depth: int = 0) -> Hashable | None:
         if len(contents) <= depth:
@@ -129,8 +129,8 @@ class Bounded(Abstraction):
             contents = contents[:-1] if side == TOP else contents[1:]
         for side, cell in pushes:
             contents = (*contents, cell) if side == TOP else (cell, *contents)
-        if len(contents) > self._limit:
-            raise Refuted(self._part, f"holds more than {self._limit} cells")
+        if len(contents) > MOST_CELLS:
+            raise Refuted(self._part, f"holds more than {MOST_CELLS} cells")
         return contents, []
 
 
@@ -323,13 +323,11 @@ class QueueContents(NamedTuple):
         last: the last of these as it was when others came to stand behind it; None if none did.
         back: the last block of all, behind any number of others that are behind `blocks`; none if
             there is nothing behind `blocks`. During a step there may be several.
-        grown: whether this step pushed a block.
     """
 
     blocks: Blocks
     last: Block | None
     back: Blocks
-    grown: bool = False
 
 
 class QueueTape(Tape):
@@ -355,7 +353,7 @@ class QueueTape(Tape):
         self._behind: defaultdict[Block, set[Block]] = defaultdict(set)
 
     def _locate(self, contents: QueueContents, part: int, end: int, depth: int = 0) -> Location:
-        blocks, last, back, _ = contents
+        blocks, last, back = contents
         if not back:
             return _location(blocks, part, end, depth)
         location = _location(back[-1:] if end == BACK else blocks, part, end, depth)
@@ -398,18 +396,17 @@ class QueueTape(Tape):
     def _push_back(self, contents: QueueContents, block: Block) -> QueueContents:
         if contents.back:
             return contents._replace(back=(*contents.back, block))
-        return contents._replace(blocks=(*contents.blocks, block), grown=True)
+        blocks = (*filter(any, contents.blocks), block)
+        if len(blocks) > MOST_KNOWN:
+            return QueueContents(blocks[:1], blocks[0], blocks)
+        return QueueContents(blocks, None, ())
 
     def _forget(self, contents: QueueContents, head: Hashable) -> tuple[QueueContents, list[Edge]]:
-        front, last, back, grown = contents
-        front = tuple(filter(any, front))
-        # Without a push, a block of which something was popped would count as pushed like this.
-        if grown and not back and len(front) > MOST_KNOWN:
-            back, last, front = front, front[0], front[:1]
+        front, last, back = contents
         edges: list[Edge] = [*itertools.pairwise(back)]
         for block, behind in itertools.pairwise(back):
             self._note_behind(block, behind)
-        return QueueContents(front, last if back else None, back[-1:]), edges
+        return QueueContents(tuple(filter(any, front)), last, back[-1:]), edges
 
     def reveal(self, contents: QueueContents, node: Any, value: Block) -> list[Any]:
         front = (*contents.blocks, value)

@@ -33,29 +33,16 @@ Proof of the second part, by induction over the counts. It assumes that
 
 from __future__ import annotations
 
-import math
-from collections.abc import Hashable, Sequence
+import itertools
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from stacktrans.automata.machine import Machine
-from stacktrans.proofs import induction
-from stacktrans.proofs.abstractions import (
-    BACK,
-    FRONT,
-    Abstraction,
-    Arbitrary,
-    Block,
-    Bounded,
-    NeverPopped,
-    QueueTape,
-    Refuted,
-    Restart,
-    StackTape,
-)
+from stacktrans.proofs import abstractions, induction
 from stacktrans.proofs.induction import InductionOverCounts
 from stacktrans.proofs.product import Unproved, product_of
-from stacktrans.proofs.reachability import Explorer, Reachable
+from stacktrans.proofs.reachability import Explorer
 from stacktrans.proofs.references import (
     QUEUE,
     REPRESENTATIVES,
@@ -66,6 +53,10 @@ from stacktrans.proofs.references import (
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.streams import Counting
 
+MOST_CANDIDATES = 5
+"""Maximum number of spurious counterexamples before an abstraction is refined."""
+MOST_TRIED = 20_000
+"""Maximum number of sources that are tried in order to shorten a counterexample."""
 _DIFFERENT = "the machine does not read and write what the task does"
 
 
@@ -86,11 +77,11 @@ class Invariant(StrEnum):
     """Nothing that matters."""
 
 
-_TOPS = {Invariant.ALIGNED: BACK, Invariant.REVERSED: FRONT}
-_DOMAINS = {
-    Invariant.BOUNDED: Bounded,
-    Invariant.NEVER_POPPED: NeverPopped,
-    Invariant.ARBITRARY: Arbitrary,
+_TOPS = {Invariant.ALIGNED: abstractions.BACK, Invariant.REVERSED: abstractions.FRONT}
+_DOMAINS: dict[Invariant, Callable[[int, Sequence[int]], abstractions.Abstraction]] = {
+    Invariant.BOUNDED: abstractions.Bounded,
+    Invariant.NEVER_POPPED: abstractions.NeverPopped,
+    Invariant.ARBITRARY: abstractions.Arbitrary,
 }
 
 
@@ -112,7 +103,7 @@ class Bisimulation:
     symbol_classes: tuple[tuple[int, ...], ...]
     situations: int
     relation: frozenset[tuple[Hashable, int]]
-    blocks: frozenset[Block]
+    blocks: frozenset[abstractions.Block]
 
 
 Proof = Bisimulation | InductionOverCounts
@@ -191,9 +182,11 @@ class _BisimulationProver:
     def __init__(self, machine: Machine, task: Task, reference: Reference) -> None:
         self._machine, self._task, self._reference = machine, task, reference
         self._classes = tuple(symbol_classes(machine, reference))
-        symbols = frozenset(each for own in self._classes for each in own[:REPRESENTATIVES])
-        self._product = product_of(machine, reference, symbols)
-        self._not_last = set[tuple[Block, int]]()
+        self._symbols = frozenset(
+            symbol for symbols in self._classes for symbol in symbols[:REPRESENTATIVES]
+        )
+        self._product = product_of(machine, reference, self._symbols)
+        self._not_last = set[tuple[abstractions.Block, int]]()
         # Of each memory, the sides that some rule depends on.
         self._reads: list[list[int]] = [[] for _ in machine.stack_symbols]
         for component, end in enumerate(machine.memories.reads, start=1):
@@ -205,40 +198,46 @@ class _BisimulationProver:
         invariants = [Invariant.BOUNDED if sides else Invariant.UNREAD for sides in self._reads]
         while True:
             try:
-                reachable, blocks = self._explore(invariants)
-            except Restart:
+                result = self._explore(invariants)
+            except abstractions.Restart:
                 continue
-            except Refuted as refuted:
+            except abstractions.Refuted as refuted:
                 self._weaken(invariants, refuted)
                 continue
-            if reachable.wrong is None:
-                return Bisimulation(
-                    self._reference,
-                    tuple(invariants),
-                    self._classes,
-                    reachable.situations,
-                    reachable.relation,
-                    frozenset(blocks),
-                )
-            source = self._reference.completed(reachable.wrong)
-            if self._is_wrong(source):
-                return Counterexample(tuple(self._shortest(len(source)) or source))
+            if result is not None:
+                return result
             self._align(invariants)
 
-    def _explore(self, invariants: Sequence[Invariant]) -> tuple[Reachable, set[Block]]:
-        """The situations that are reachable under invariants, and the blocks that are pushed."""
-        tops, abstractions = {0: BACK}, dict[int, Abstraction]()
+    def _explore(self, invariants: Sequence[Invariant]) -> Bisimulation | Counterexample | None:
+        """The result under invariants; None if all counterexamples that they give are spurious."""
+        tops, domains = {0: abstractions.BACK}, dict[int, abstractions.Abstraction]()
         for part, invariant in enumerate(invariants, start=1):
             if invariant in _TOPS:
                 tops[part] = _TOPS[invariant]
             elif invariant in _DOMAINS:
-                abstractions[part] = _DOMAINS[invariant](part, self._reads[part - 1])
-        queue, parts = self._reference.memory == QUEUE, len(invariants) + 1
-        tape = QueueTape(tops, parts, self._not_last) if queue else StackTape(tops, parts)
-        abstractions |= dict.fromkeys(tops, tape)
-        return Explorer(self._product, abstractions).explore(), tape.pushed
+                domains[part] = _DOMAINS[invariant](part, self._reads[part - 1])
+        tape: abstractions.Tape = abstractions.StackTape(tops, len(invariants) + 1)
+        if self._reference.memory == QUEUE:
+            tape = abstractions.QueueTape(tops, len(invariants) + 1, self._not_last)
+        explorer = Explorer(self._product, domains | dict.fromkeys(tops, tape))
+        right = True
+        for prefix in itertools.islice(explorer.explore(), MOST_CANDIDATES):
+            source = self._reference.completed(prefix)
+            if self._is_wrong(source):
+                return Counterexample(self._shortest(source))
+            right = False
+        if not right:
+            return None
+        return Bisimulation(
+            self._reference,
+            tuple(invariants),
+            self._classes,
+            len(explorer.situations),
+            frozenset(explorer.relation),
+            frozenset(tape.pushed),
+        )
 
-    def _weaken(self, invariants: list[Invariant], refuted: Refuted) -> None:
+    def _weaken(self, invariants: list[Invariant], refuted: abstractions.Refuted) -> None:
         """Weaken the invariant of a memory that does not satisfy it; raises `Unproved`."""
         number = refuted.part - 1
         if refuted.part == 0:  # the reference's: then a memory is not used in step with it
@@ -274,14 +273,11 @@ class _BisimulationProver:
             return True
         return any(right not in (None, own) for own, right in zip(written, target, strict=True))
 
-    def _shortest(self, length: int) -> list[int] | None:
-        """The shortest counterexample, by a search with all contents; None if it takes too long."""
-        parts = [0, *(number for number, sides in enumerate(self._reads, start=1) if sides)]
-        abstractions = {part: Bounded(part, limit=math.inf) for part in parts}
-        explorer = Explorer(self._product, abstractions, shortest=True)
-        try:
-            wrong = explorer.explore().wrong
-        except Unproved:
-            return None
-        source = None if wrong is None else self._reference.completed(wrong)
-        return source if source and len(source) <= length and self._is_wrong(source) else None
+    def _shortest(self, wrong: Sequence[int]) -> tuple[int, ...]:
+        """The shortest wrong source among `MOST_TRIED` shorter ones, or else the given one."""
+        shorter = (
+            source
+            for length in range(1, len(wrong))
+            for source in itertools.product(sorted(self._symbols), repeat=length)
+        )
+        return next(filter(self._is_wrong, itertools.islice(shorter, MOST_TRIED)), tuple(wrong))

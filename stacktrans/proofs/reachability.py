@@ -8,11 +8,8 @@ invariant: every step of a situation leads to another.
 
 from __future__ import annotations
 
-import heapq
-import itertools
-from collections import defaultdict
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections import defaultdict, deque
+from collections.abc import Hashable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,7 +21,7 @@ from stacktrans.proofs.product import FINISHED, WRONG, Product, ProductStep, Unp
 from stacktrans.proofs.references import QUEUE
 
 MOST_SITUATIONS = 50_000
-"""Maximum number of situations of a proof, and of a search for a shorter counterexample."""
+"""Maximum number of situations of a proof."""
 Trail = tuple[Any, ...]
 """Symbols of a source, nested: none, one, or two trails after one another."""
 Node = tuple[int, Hashable]
@@ -45,84 +42,70 @@ class Situation(NamedTuple):
     contents: tuple[Any, ...]
 
 
-@dataclass(frozen=True)
-class Reachable:
-    """The situations that were reached.
-
-    Attributes:
-        situations: how many there are.
-        relation: states of the reference and of the machine that are reached together.
-        wrong: a source, or the beginning of one, that leads to a wrong output; None if there is no
-            wrong output. The machine may answer it correctly, as abstractions describe too much.
-    """
-
-    situations: int
-    relation: frozenset[tuple[Hashable, int]]
-    wrong: list[int] | None
-
-
 class Explorer:
-    """A worklist algorithm that reaches all situations, up to a wrong output.
+    """A worklist algorithm that reaches all situations.
 
     Args:
         product: of the machine and the reference.
         abstractions: by the parts that they describe; a part without one is never read. One whose
             edges are exact comes last.
-        shortest: whether sources are followed in the order of their lengths, so that the wrong one
-            is the shortest; all contents have to be known.
+
+    Attributes:
+        situations: the situations that were reached, each with the symbols that lead to it.
+        relation: states of the reference and of the machine that are reached together.
     """
 
-    def __init__(
-        self, product: Product, abstractions: Mapping[int, Abstraction], shortest: bool = False
-    ) -> None:
-        self._product, self._shortest = product, shortest
+    def __init__(self, product: Product, abstractions: Mapping[int, Abstraction]) -> None:
+        self.situations: dict[Situation, Trail] = {}
+        self.relation = set[tuple[Hashable, int]]()
+        self._product = product
         self._abstractions = [*dict.fromkeys(abstractions.values())]
         self._indices = {
             part: self._abstractions.index(each) for part, each in abstractions.items()
         }
         self._pop_side = BOTTOM if product.reference.memory == QUEUE else TOP
-        self._trails: dict[Situation, Trail] = {}
         # The edges of each node, each with the symbols read since the node below was reached.
         self._edges: defaultdict[Node, dict[Any, Trail]] = defaultdict(dict)
         self._waiting: defaultdict[Node, list[Situation]] = defaultdict(list)
-        self._queue: list[tuple[int, int, Situation]] = []
-        self._order = itertools.count()
-        self._relation = set[tuple[Hashable, int]]()
-        self._wrong: tuple[int, list[int]] | None = None
+        self._queue = deque[Situation]()
+        self._wrong: list[list[int]] = []
 
-    def explore(self) -> Reachable:
-        """Expand situations until none is left, or an output is wrong.
+    def explore(self) -> Iterator[list[int]]:
+        """Expand all situations, and give sources that seem to be answered wrongly.
+
+        They may be the beginnings of sources, and the machine may answer them correctly, since
+        abstractions describe too much.
 
         Raises:
             Refuted: the invariant of an abstraction does not hold.
             Unproved: the product cannot be followed, or there are too many situations.
         """
         contents = tuple(abstraction.start for abstraction in self._abstractions)
-        self._add(Situation(self._product.start, START, contents), (), 0)
-        while self._queue and (self._wrong is None or self._queue[0][0] < self._wrong[0]):
-            length, _, situation = heapq.heappop(self._queue)
+        self._add(Situation(self._product.start, START, contents), ())
+        while self._queue:
+            situation = self._queue.popleft()
             try:
-                self._expand(situation, length)
+                self._expand(situation)
             except Unknown as unknown:
                 node = self._indices[unknown.part], unknown.node
                 self._waiting[node].append(situation)
                 for value in self._edges[node]:
                     self._reveal(situation, node, value)
-        wrong = None if self._wrong is None else self._wrong[1]
-        return Reachable(len(self._trails), frozenset(self._relation), wrong)
+            yield from self._wrong
+            self._wrong.clear()
 
-    def _add(self, situation: Situation, trail: Trail, length: int) -> None:
-        if situation in self._trails:
+    def _add(self, situation: Situation, trail: Trail) -> None:
+        if situation in self.situations:
             return
-        if len(self._trails) >= MOST_SITUATIONS:
+        if len(self.situations) >= MOST_SITUATIONS:
             raise Unproved(f"there are more than {MOST_SITUATIONS:,} situations to look at")
-        self._trails[situation] = trail
-        heapq.heappush(self._queue, (length, next(self._order), situation))
+        self.situations[situation] = trail
+        self._queue.append(situation)
 
-    def _expand(self, situation: Situation, length: int) -> None:
+    def _expand(self, situation: Situation) -> None:
         """Take all steps of both automata from a situation."""
         product, machine = self._product, self._product.machine
-        self._relation.add((situation.product[0], situation.state))
+        self.relation.add((situation.product[0], situation.state))
         reads = []
         for component, (end, depth) in enumerate(machine.memories.read_positions, start=1):
             cell = None
@@ -132,22 +115,19 @@ class Explorer:
         top = partial(self._read, situation, 0, self._pop_side)
         for step in product.steps(situation.product, top if product.reference.memory else _nothing):
             transition = machine.transition((step.symbol, *reads, situation.state))
-            self._take(situation, step, transition, length)
+            self._take(situation, step, transition)
 
     def _read(self, situation: Situation, part: int, side: int, depth: int = 0) -> Any:
         index = self._indices[part]
         return self._abstractions[index].read(situation.contents[index], part, side, depth)
 
-    def _take(
-        self, situation: Situation, step: ProductStep, transition: Transition | None, length: int
-    ) -> None:
+    def _take(self, situation: Situation, step: ProductStep, transition: Transition | None) -> None:
         """Take a step of both automata."""
         read = (step.reference.symbol,) if step.reference and step.reference.symbol >= 0 else ()
-        trail: Trail = (self._trails[situation], read)
-        length += sum(map(self._product.reference.length, read))
+        trail: Trail = (self.situations[situation], read)
         after = self._product.after(step, transition)
-        if after == WRONG and (self._wrong is None or length < self._wrong[0]):
-            self._wrong = length if self._shortest else 0, self._source(situation, trail)
+        if after == WRONG:
+            self._wrong.append(self._source(situation, trail))
         if transition is None or after in (FINISHED, WRONG):
             return
         head: tuple[Any, ...] = after, transition.next_state
@@ -158,7 +138,7 @@ class Explorer:
                 self._add_edge((index, node), value, trail if abstraction.exact else ())
                 trail = () if abstraction.exact else trail
             head = (*head, contents)
-        self._add(Situation(after, transition.next_state, head[2:]), trail, length)
+        self._add(Situation(after, transition.next_state, head[2:]), trail)
 
     def _operations(self, step: ProductStep, transition: Transition) -> Operations:
         """The pops and pushes of a step of both automata, by parts."""
@@ -182,11 +162,11 @@ class Explorer:
     def _reveal(self, situation: Situation, node: Node, value: Any) -> None:
         """Continue a situation that waits at a node by one of its edges."""
         index, name = node
-        trail = self._edges[node][value], self._trails[situation]
+        trail = self._edges[node][value], self.situations[situation]
         contents = situation.contents
         for known in self._abstractions[index].reveal(contents[index], name, value):
             revealed = (*contents[:index], known, *contents[index + 1 :])
-            self._add(situation._replace(contents=revealed), trail, 0)
+            self._add(situation._replace(contents=revealed), trail)
 
     def _source(self, situation: Situation, trail: Trail) -> list[int]:
         """The source along a trail, from the first symbol on."""

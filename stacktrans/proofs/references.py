@@ -87,10 +87,6 @@ class Reference(ABC):
         """A source of the task that begins with what may be the prefix of one, or nothing."""
         return [*prefix] or [0]
 
-    def length(self, symbol: int) -> int:
-        """The increase in the length of a completed source by a symbol."""
-        return 1
-
     def cell_name(self, cell: Cell, symbols: Sequence[str]) -> str:
         """How a cell of the memory is written."""
         assert isinstance(cell, int)
@@ -160,9 +156,6 @@ class WaitingReversalAutomaton(Reference):
     def completed(self, prefix: Sequence[int]) -> list[int]:
         string = [symbol for symbol in prefix if symbol != self._size] or [0]
         return [*string, *[self._size] * len(string)]
-
-    def length(self, symbol: int) -> int:
-        return 2 if symbol < self._size else 0
 
 
 class ParityAutomaton(Reference):
