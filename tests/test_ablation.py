@@ -203,7 +203,7 @@ def answer_of(model: Checkpoint) -> str | None:
     return line.output
 
 
-def test_a_run_says_what_its_model_needs(tmp_path: Path) -> None:
+def test_the_summary_of_a_run_has_accuracies_without_each_part(tmp_path: Path) -> None:
     config = small_run("max_steps=1")
     summary = trainer_of(config, tmp_path / "run").run(ignore)
     assert list(summary.without) == ["memory", "pushes", "pops", "state"]

@@ -183,7 +183,9 @@ def test_no_fresh_memory_is_read_in_carried_pieces(
 
 @pytest.mark.parametrize("kernel", ["fused", "torch"])
 @pytest.mark.parametrize("more", [{"memory": "stack"}, {"memory": "stack-rnn", "buffered": True}])
-def test_what_cannot_be_carried_is_told(kernel: str, more: dict[str, Any]) -> None:
+def test_memories_that_cannot_be_run_piece_by_piece_are_refused(
+    kernel: str, more: dict[str, Any]
+) -> None:
     more = more | ({"count": 1, "capacity": None} if more["memory"] in NAMES else {})
     with pytest.raises(UsageError, match="piece by piece"):
         transducer(kernel=kernel, **more).unroll_piece(INPUTS)

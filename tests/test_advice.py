@@ -66,7 +66,7 @@ def test_advice_follows_from_what_is_right_and_what_is_not(
 
 @pytest.mark.parametrize("shares", [{"train": 1.0, "test": 1.0},
                                     {"train": 1.0, "development": 1.0, "test": 1.0}])  # fmt: skip
-def test_what_is_right_needs_time_alone(shares: dict[str, float]) -> None:
+def test_a_model_that_is_right_is_advised_only_more_time(shares: dict[str, float]) -> None:
     first, *others = said(of_lengths((1, 9), (10, 20)), shares)
     assert "200 of 200 strings (test), but not yet in 2 measurements in a row" in first
     assert others == ["  longer: stacktrans train --resume x --budget 240s"]
@@ -74,7 +74,7 @@ def test_what_is_right_needs_time_alone(shares: dict[str, float]) -> None:
     assert others == ["  a larger --max-steps"]
 
 
-def test_of_a_text_nothing_is_right_or_wrong() -> None:
+def test_texts_have_no_accuracy() -> None:
     text = CONFIG.model_copy(update={"task": CONFIG.task.model_copy(update={"lengths": None})})
     first, *others = said(text, {})
     assert first == "not solved; joint has come furthest. Worth a try:"
@@ -83,7 +83,7 @@ def test_of_a_text_nothing_is_right_or_wrong() -> None:
     ]  # fmt: skip
 
 
-def test_pairs_that_are_equally_long_are_not_said_to_be_longer(tmp_path: Path) -> None:
+def test_pairs_of_equal_length_are_not_called_longest(tmp_path: Path) -> None:
     rows = [(f"{one}{two}{three}", "x") for one in "abcd" for two in "abcd" for three in "abcd"]
     data = write(tmp_path / "pairs.tsv", lines_of(rows))
     done = run("train", "--data", data, *STRATEGIES, "--max-steps", "2", "--out", tmp_path / "run")

@@ -143,7 +143,7 @@ def endless(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.mark.parametrize("kind", CASES)
 @pytest.mark.parametrize("route", ROUTES)
-def test_what_is_cut_off_is_reported_and_fails(
+def test_answers_that_are_cut_off_are_reported_and_fail(
     endless: dict[str, Path], kind: str, route: str
 ) -> None:
     source, longest = CASES[kind]

@@ -72,7 +72,7 @@ def test_answers_are_those_of_the_command() -> None:
         model.transduce("a", max_length=0)
 
 
-def test_what_is_not_scored_is_told() -> None:
+def test_answers_mark_symbols_that_are_not_scored() -> None:
     model = stacktrans.load("reversal-stack")
     (answer,) = model.answers(["01##"])
     assert answer.scored == [False, False, True, True]
@@ -193,7 +193,7 @@ def test_a_run_in_a_thread(tmp_path: Path) -> None:
     assert runs[0].summary.steps == 2
 
 
-def test_an_interrupted_run_says_so_even_if_it_has_just_ended(tmp_path: Path) -> None:
+def test_an_interrupt_of_a_run_is_raised_even_if_it_has_just_ended(tmp_path: Path) -> None:
     def interrupt(record: Record) -> None:
         if record.step == at:
             os.kill(os.getpid(), signal.SIGINT)
@@ -238,7 +238,7 @@ WRONG: list[Callable[[Any, Any], Any]] = [
 
 
 @pytest.mark.parametrize("wrong", WRONG)
-def test_arguments_of_the_wrong_kind_are_refused(wrong: Callable[[Any, Any], Any]) -> None:
+def test_arguments_of_wrong_types_are_refused(wrong: Callable[[Any, Any], Any]) -> None:
     with pytest.raises(UsageError):
         wrong(stacktrans.load("reverse-stack"), stacktrans)
 
@@ -251,7 +251,7 @@ def test_numbers_may_be_numpy_s() -> None:
     assert len(few.symbols) == 5
 
 
-def test_what_is_asked_for_wrongly_is_refused(tmp_path: Path) -> None:
+def test_wrong_requests_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such checkpoint"):
         stacktrans.load("nothing")
     for name in ("a\0b", "a" * 300):

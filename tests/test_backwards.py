@@ -66,7 +66,7 @@ def answers(model: Checkpoint, *sources: str) -> list[str | None]:
     return [line.output for line in transduce_strings(model, sources)]
 
 
-def test_what_is_read_and_said_is_turned_around() -> None:
+def test_source_and_answer_are_reversed() -> None:
     layout = Layout.joint(5, 3, backwards=True)
     inputs, targets, scored = layout.example([Pair(np.array([1, 2, 4]), np.array([0, 2]))], False)
     assert inputs.tolist() == [0, 6, 4, 3, 1, 9, 7]
@@ -74,9 +74,7 @@ def test_what_is_read_and_said_is_turned_around() -> None:
     assert layout.prompt(np.array([1, 2, 4])).tolist() == [0, 6, 4, 3, 1]
 
 
-def test_the_answer_to_a_string_turned_around_is_turned_around(
-    drawn: tuple[Checkpoint, Checkpoint],
-) -> None:
+def test_the_answer_to_a_reversed_string_is_reversed(drawn: tuple[Checkpoint, Checkpoint]) -> None:
     forwards, backwards = drawn
     said = answers(forwards, *SOURCES)
     assert len({*said}) > 1
@@ -84,9 +82,7 @@ def test_the_answer_to_a_string_turned_around_is_turned_around(
     assert turned_around == [answer and answer[::-1] for answer in said]
 
 
-def test_it_is_followed_step_by_step_as_it_is_forwards(
-    drawn: tuple[Checkpoint, Checkpoint],
-) -> None:
+def test_a_reversed_model_is_traced_like_any_other(drawn: tuple[Checkpoint, Checkpoint]) -> None:
     forwards, backwards = drawn
     one, other = trace(forwards, [*SOURCES[3]]), trace(backwards, [*SOURCES[3][::-1]])
     assert [step.input for step in one.steps] == [step.input for step in other.steps]
@@ -108,7 +104,7 @@ def test_so_are_those_that_a_beam_finds(drawn: tuple[Checkpoint, Checkpoint]) ->
         )
 
 
-def test_fine_accuracy_is_what_is_said_before_the_first_error(
+def test_fine_accuracy_is_the_share_before_the_first_error(
     drawn: tuple[Checkpoint, Checkpoint],
 ) -> None:
     forwards, backwards = drawn
@@ -170,7 +166,7 @@ def test_it_learns(tmp_path: Path) -> None:
         ("anbn", "stack-rnn", "=true: task anbn has no targets after its sources"),
     ],
 )
-def test_it_is_for_targets_after_their_sources(task: str, memory: str, message: str) -> None:
+def test_reversed_direction_needs_a_joint_layout(task: str, memory: str, message: str) -> None:
     settings = {"model": {"memory": memory}}
     with pytest.raises(UsageError, match=message):
         resolve(task=task, settings=settings, assignments=[BACKWARDS])

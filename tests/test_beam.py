@@ -173,7 +173,7 @@ def test_answers_in_step_are_greedy() -> None:
     assert search(predictor_of(model), layout, [SOURCES[1]], width=4, best=4) == [[greedy]]
 
 
-def test_numbers_that_overflow_are_told() -> None:
+def test_numbers_that_overflow_are_an_error() -> None:
     model = tiny()
     with torch.no_grad():
         model.classifier.bias.fill_(torch.inf)

@@ -122,7 +122,7 @@ def test_units_that_multiply_are_refused() -> None:
         grammar(twice, "A0")
 
 
-def test_a_rule_of_many_words_is_read_and_drawn_from() -> None:
+def test_a_grammar_rule_with_many_words_can_be_sampled() -> None:
     words = [f"w{n}" for n in range(5000)]
     made = grammar({"S": [rule(0.5, " ".join(words)), rule(0.5, "a")]})
     assert made.sample(np.random.default_rng(1), 1)[0] == ["a"]
@@ -132,7 +132,7 @@ def test_a_rule_of_many_words_is_read_and_drawn_from() -> None:
     assert middling.sample(np.random.default_rng(1), 100)[0] == words[:100]
 
 
-def test_a_grammar_has_no_more_words_than_can_be_held() -> None:
+def test_the_words_of_a_grammar_are_limited() -> None:
     many = {"k": [1, 100_000]}
     with pytest.raises(GrammarError, match="alternative 1: more than 500000 words"):
         grammar({"S": [rule(1, "w{k} " * 1000, each=many)]})
@@ -289,7 +289,7 @@ def test_bytes_are_waited_for_whatever_the_pipe_does() -> None:
     os.close(reading)
 
 
-def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_directory_cannot_be_read_as_lines(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path, os.O_RDONLY)
     with pytest.raises(Unreadable, match=r"^Is a directory"):
         [*line_groups(descriptor)]

@@ -207,7 +207,7 @@ def test_strengths_after_an_item_s_last_step_do_not_count() -> None:
     assert model.written(unrolled).tolist() == [[1, 2, 3], [1, 1, 1]]
 
 
-def test_what_is_written_first_can_be_skipped() -> None:
+def test_first_outputs_can_be_skipped() -> None:
     model = model_of(output_skip=1)
     unrolled = Unrolled(torch.zeros(1, 4, 1), torch.tensor([[0.5, 1.0, 1.0, 0.5]]).unsqueeze(2))
     weights = written_weights(model.written(unrolled), 0, 2)

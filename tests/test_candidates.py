@@ -35,7 +35,9 @@ from stacktrans.training.requests import begin_race
         (["--hidden", "0"], "--hidden: model.controller.hidden_size"),
     ],
 )
-def test_what_can_t_be_raced_is_refused(tmp_path: Path, options: list[str], message: str) -> None:
+def test_strategies_that_cannot_be_raced_are_refused(
+    tmp_path: Path, options: list[str], message: str
+) -> None:
     done = run("train", "--task", "copy", *options, cwd=tmp_path)
     assert done.returncode == 2
     assert message in done.stderr.decode()
@@ -57,14 +59,14 @@ def test_a_time_limit_is_the_budget_of_a_race_unless_one_is_given(tmp_path: Path
     assert read_race(tmp_path / "c").budget == race.BUDGET
 
 
-def test_a_race_goes_on_by_its_budget_alone(tmp_path: Path) -> None:
+def test_the_steps_of_a_race_cannot_be_changed(tmp_path: Path) -> None:
     begun(tmp_path / "run")
     done = run("train", "--resume", tmp_path / "run", "--max-steps", "9")
     assert done.returncode == 2
     assert "--max-steps: not for a race, whose budget can be given instead" in done.stderr.decode()
 
 
-def test_what_would_be_raced_is_shown(tmp_path: Path) -> None:
+def test_a_dry_run_shows_the_strategies(tmp_path: Path) -> None:
     shown = run("train", "--task", "copy", "--dry-run", cwd=tmp_path)
     assert shown.returncode == 0
     known = {name: each for name, each in strategies().items() if "pairs" in each.kinds}
@@ -94,7 +96,7 @@ def test_every_strategy_is_a_recipe_for_its_tasks() -> None:
         ("source,features,target", "{0}\tPL\t{0}s", "all-lengths"),
     ],
 )
-def test_what_begins_where_sources_have_features(
+def test_strategies_are_ordered_for_sources_with_features(
     columns: str, form: str, first: str, tmp_path: Path
 ) -> None:
     data = tmp_path / "words.tsv"
@@ -107,14 +109,14 @@ def test_what_begins_where_sources_have_features(
 
 
 @pytest.mark.parametrize("memory", ["queue", "2*stack", "stack-rnn"])
-def test_the_memory_that_is_asked_for_is_raced(memory: str) -> None:
+def test_a_requested_memory_is_raced(memory: str) -> None:
     found = candidate_configs(task="copy", settings={"model": {"memory": memory}})
     assert {"joint", "buffered"} <= found.keys()
     assert "no-memory" not in found
     assert {each.model.memory.name for each in found.values()} == {memory}
 
 
-def test_what_can_remember_nothing_is_not_raced_unless_named() -> None:
+def test_models_without_memory_are_raced_only_if_named() -> None:
     settings = {"model": {"memory": "none"}}
     found = candidate_configs(task="copy", settings=settings)
     assert {"joint", "no-memory"} <= found.keys()
@@ -124,7 +126,7 @@ def test_what_can_remember_nothing_is_not_raced_unless_named() -> None:
     assert "joint" in candidate_configs(task="copy", settings=with_cells)
 
 
-def test_what_does_not_fit_what_is_asked_for_is_not_raced() -> None:
+def test_strategies_that_do_not_fit_the_options_are_not_raced() -> None:
     buffered = candidate_configs(task="copy", settings={"model": {"buffers": {}}})
     assert "buffered" in buffered
     assert all(each.model.buffers for each in buffered.values())
@@ -164,7 +166,7 @@ def test_a_budget_is_the_time_limit_of_a_run_without_a_race() -> None:
     assert found.training.time_limit == 90
 
 
-def test_what_was_not_raced_fits_the_memory_that_is_given() -> None:
+def test_other_strategies_are_suggested_for_the_given_memory() -> None:
     task = resolve(task="copy", settings={"model": {"memory": "queue"}}).task
     assert {"no-memory", "joint"} <= {*not_raced(task, {"wide"}, None)}
     fitting = not_raced(task, {"wide"}, "queue")

@@ -24,7 +24,9 @@ def featured(words: Sequence[str], features: Sequence[str]) -> str:
     return lines_of([(word, word[::-1], feature) for word, feature in zip(words, of, strict=True)])
 
 
-def test_a_feature_is_another_symbol_than_what_is_written_alike(tmp_path: Path) -> None:
+def test_a_feature_and_a_character_of_the_same_spelling_are_different_symbols(
+    tmp_path: Path,
+) -> None:
     words = ["ab", "ba", "aab", "abb", "bab", "aaa", "bb", "aba", "bba", "abab"]
     first = write(tmp_path / "first.tsv", featured(words, ["V", "a"]))
     second = write(tmp_path / "second.tsv", featured(words, ["b", "V"]))
@@ -68,7 +70,7 @@ SHAPES = {
     ("task", "shape"),
     [*(("copy", shape) for shape in SHAPES), ("reversal", "linear"), ("memorization", "several")],
 )
-def test_a_model_answers_alike_with_other_symbols(
+def test_renamed_symbols_do_not_change_answers(
     shape: str, task: str, counts: tuple[int, int]
 ) -> None:
     """What both know is read as it was, and what is said of it is what was said of it."""
@@ -97,7 +99,7 @@ def test_a_model_answers_alike_with_other_symbols(
     assert torch.allclose(then[:, outputs.trained], now[:, outputs.other], atol=1e-6)
 
 
-def test_a_weight_of_one_s_own_that_mixes_symbols_is_refused(
+def test_a_custom_weight_over_symbols_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -47,7 +47,7 @@ def test_everything_listed_has_a_line_with_its_meaning(kind: str) -> None:
         assert not any(line.endswith(" ") for line in shown)
 
 
-def test_list_alone_says_what_can_be_listed() -> None:
+def test_list_without_a_topic_prints_the_topics() -> None:
     result = invoke()
     assert result.exit_code == 0
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["name", *KINDS]
@@ -96,7 +96,7 @@ def test_names_are_printed_as_a_shell_takes_them(
         assert all(f"\n{shell_text([name])}  " in shown for name in names)
 
 
-def test_what_checkpoints_say_of_themselves_is_listed_escaped(
+def test_descriptions_of_checkpoints_are_escaped(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -123,7 +123,7 @@ length_law: uniform
 """
 
 
-def test_tasks_of_one_s_own_are_listed_and_broken_ones_named(
+def test_custom_tasks_are_listed_and_broken_ones_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -272,7 +272,7 @@ def test_settings_have_types_in_plain_words_and_defaults() -> None:
         assert not any(name in said for name in ("Literal", "Config", "Lengths", "<", "dict"))
 
 
-def test_what_needs_no_torch_does_not_wait_for_it() -> None:
+def test_list_does_not_import_torch() -> None:
     kinds = ["tasks", "generators", "recipes", "settings", "checkpoints"]
     code = (
         "import sys; from stacktrans.commands import catalogue; "

@@ -86,7 +86,7 @@ def test_an_attempt_that_is_wrong_when_hard_gives_way_to_the_next(
     assert 30 < summary.steps <= 48
 
 
-def test_a_run_that_does_not_start_again_keeps_what_is_wrong_when_hard(
+def test_a_run_without_restarts_keeps_a_model_that_is_wrong_when_discretised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch, hard=[0.5])
@@ -170,7 +170,7 @@ def test_signals_of_a_model_that_loses_nothing_are_0_or_1(
             assert torch.equal(signals, rounded.unroll(inputs).signals) is whole
 
 
-def test_a_run_starts_from_a_model_as_it_was_before_its_signals_were_made_0_or_1(
+def test_a_run_starts_from_the_weights_before_rounding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch)
@@ -184,7 +184,7 @@ def test_a_run_starts_from_a_model_as_it_was_before_its_signals_were_made_0_or_1
     assert_same_weights(begun, kept_in(tmp_path))
 
 
-def test_what_is_not_rounded_is_not_measured_hard(tmp_path: Path) -> None:
+def test_models_that_are_not_rounded_are_not_measured_discretised(tmp_path: Path) -> None:
     assert trainer_of(counter("rounding=null", "max_steps=5"), tmp_path).run(ignore).hard is None
 
 
@@ -206,7 +206,7 @@ def test_an_attempt_is_given_up_after_so_many_batches(
 
 
 @pytest.mark.parametrize("batch", [10, 11, 13])
-def test_a_run_that_is_interrupted_while_it_is_rounded_goes_on_bit_for_bit(
+def test_a_run_interrupted_during_rounding_resumes_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     have_right(monkeypatch)
@@ -236,7 +236,7 @@ def test_a_run_that_is_interrupted_while_it_is_rounded_goes_on_bit_for_bit(
         ("best", 3, [1.0, 1.0, 1.0, 1.0, 1.0]),
     ],
 )
-def test_of_a_rounding_the_last_weights_are_kept_or_the_best(
+def test_rounding_keeps_the_last_or_the_best_weights(
     monkeypatch: pytest.MonkeyPatch, kept: str, rounds: int, hard: list[float]
 ) -> None:
     # Rounded weights are then changed by nothing but the factor, 2, and measured before, after
@@ -304,7 +304,9 @@ def test_a_run_that_a_rule_has_ended_is_rounded_and_pruned(
     assert float((signals * (1 - signals)).max()) < 0.01
 
 
-def test_what_does_harm_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounding_that_lowers_accuracy_is_undone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = resolve(
         task="anbn",
         settings={"model": shaped("stack-rnn", count=2, hidden_size=10)},

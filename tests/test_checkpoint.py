@@ -50,7 +50,7 @@ def saved(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_saved_is_loaded(saved: Path) -> None:
+def test_a_saved_checkpoint_is_loaded_unchanged(saved: Path) -> None:
     loaded = checkpoint.load(saved, CPU)
     for name, weight in tiny_model(tiny_config()).state_dict().items():
         assert torch.equal(loaded.model.state_dict()[name], weight)

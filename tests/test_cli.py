@@ -63,7 +63,7 @@ def test_generate_refuses(arguments: list[str], message: str) -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
-def test_a_full_disk_is_told() -> None:
+def test_a_full_disk_is_an_error() -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
             [*STACKTRANS, "generate", "--task", "copy", "--count", "2000"],
@@ -78,9 +78,7 @@ def test_a_full_disk_is_told() -> None:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
 @pytest.mark.parametrize("option", ["--help", "--version"])
-def test_what_no_command_prints_on_a_full_disk_is_told_as_what_one_does(
-    option: str, tmp_path: Path
-) -> None:
+def test_help_and_version_on_a_full_disk_are_an_error(option: str, tmp_path: Path) -> None:
     done = shell(f"stacktrans {option} >/dev/full", tmp_path)
     told = b"stacktrans: standard output: No space left on device\n"
     assert (done.returncode, done.stderr) == (1, told)
@@ -88,7 +86,7 @@ def test_what_no_command_prints_on_a_full_disk_is_told_as_what_one_does(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
 @pytest.mark.parametrize("wrong", ["nothing", "train --nothing", "list nothing"])
-def test_a_wrong_command_is_one_even_where_that_can_not_be_said(wrong: str, tmp_path: Path) -> None:
+def test_a_wrong_command_exits_with_2_when_stderr_is_full(wrong: str, tmp_path: Path) -> None:
     assert shell(f"stacktrans {wrong} 2>/dev/full", tmp_path).returncode == 2
 
 
@@ -189,7 +187,7 @@ def test_eval_names_what_is_wrong_with_data(
 
 
 @pytest.mark.parametrize("command", [("eval", "--count", "1"), ("inspect", "abc")])
-def test_a_picture_s_place_is_looked_for_first(
+def test_the_folder_of_a_picture_is_checked_first(
     model: Path, tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     place = tmp_path / "nowhere" / "picture.svg"
@@ -243,7 +241,7 @@ def test_inspect_names_an_unknown_symbol(model: Path) -> None:
     assert "symbol 2 is ' '" in done.stderr.decode()
 
 
-def test_damaged_checkpoints_are_told(model: Path, tmp_path: Path) -> None:
+def test_damaged_checkpoints_are_an_error(model: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken"
     shutil.copytree(model, broken)
     os.truncate(broken / "model.safetensors", 900)

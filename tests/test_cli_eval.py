@@ -154,7 +154,7 @@ def test_errors_are_shown_with_their_first_wrong_symbol(data: Path) -> None:
     assert result["symbol_error_rate"] == 2 / (3 + 5 + 2 + 5 + 1)
 
 
-def test_of_long_strings_what_is_around_the_error_is_shown(tmp_path: Path) -> None:
+def test_errors_in_long_strings_are_shown_with_their_surroundings(tmp_path: Path) -> None:
     source = "a" * 30 + "b" * 30
     path = tmp_path / "long.tsv"
     path.write_text(f"{source}\t{'b' * 30 + 'x' + 'a' * 29}\n", encoding="utf-8")
@@ -236,7 +236,9 @@ def test_names_are_escaped_in_latex(model: Path, tmp_path: Path) -> None:
         (["copy-queue", "absent"], "absent: no such checkpoint"),
     ],
 )
-def test_what_makes_no_sense_is_refused(options: list[str], message: str, tmp_path: Path) -> None:
+def test_contradictory_options_are_refused(
+    options: list[str], message: str, tmp_path: Path
+) -> None:
     done = run("eval", "reverse-stack", *options, "--count", "2", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (2 if "absent" not in options else 1, b"")
     assert message in done.stderr.decode()

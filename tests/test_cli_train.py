@@ -38,7 +38,7 @@ def test_help_of_everything() -> None:
     assert run("--version").stdout.decode().startswith("stacktrans 0.")
 
 
-def test_a_time_limit_is_said_to_be_the_run_s_total() -> None:
+def test_the_help_says_that_a_time_limit_is_the_run_s_total() -> None:
     text = " ".join(run("train", "--help").stdout.decode().replace("│", " ").split())
     assert "Training before a --resume counts" in text
 
@@ -128,7 +128,7 @@ def test_train_refuses_and_leaves_nothing(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupting_train_saves_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
+def test_an_interrupted_run_is_saved_and_prints_how_to_resume(tmp_path: Path, number: int) -> None:
     out = tmp_path / "a run"
     process = start(*TRAIN, "--task", "copy", "--memory", "stack", "--out", out, *SMALL)
     wait_for(out / "metrics.jsonl")
@@ -156,7 +156,7 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     assert Trainer.resume(out, [], CPU).state.step == 0
 
 
-def test_a_disk_that_fills_up_while_training_is_told(tmp_path: Path) -> None:
+def test_a_disk_that_fills_up_while_training_is_an_error(tmp_path: Path) -> None:
     out = tmp_path / "run"
     limited = (
         "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
@@ -215,7 +215,7 @@ def test_a_new_budget_stands_in_the_run_s_configuration(trained: Path, tmp_path:
     assert config == (trained / "config.yaml").read_text().replace("steps: 20", "steps: 22")
 
 
-def test_a_run_that_goes_on_is_not_resumed_beside_itself(tmp_path: Path) -> None:
+def test_a_run_in_progress_cannot_be_resumed_by_another_process(tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = start(*TRAIN, "--task", "copy", "--memory", "stack", "--out", out, *SMALL)
     wait_for(out / "metrics.jsonl")
@@ -227,7 +227,7 @@ def test_a_run_that_goes_on_is_not_resumed_beside_itself(tmp_path: Path) -> None
     assert process.returncode == 130, errors.decode()
 
 
-def test_runs_that_start_together_get_directories_of_their_own(tmp_path: Path) -> None:
+def test_runs_started_together_get_different_directories(tmp_path: Path) -> None:
     arguments = [*TRAIN, "--task", "copy", "--memory", "stack", "--max-steps", "2", *SMALL]
     together = [start(*arguments, cwd=tmp_path) for _ in range(2)]
     for process in together:
@@ -296,7 +296,7 @@ def test_train_refuses_odd_files(tmp_path: Path, text: str, message: str) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["odd.yaml"]
 
 
-def test_a_damaged_training_state_is_told(trained: Path, tmp_path: Path) -> None:
+def test_a_damaged_training_state_is_an_error(trained: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
     shutil.copytree(trained, copy)
     state = torch.load(copy / "last" / "training.pt", weights_only=True)

@@ -24,7 +24,7 @@ def test_transduce_answers_line_by_line_in_order(model: Path, tmp_path: Path) ->
     assert run("transduce", model, path, path).stdout.splitlines() == piped * 2
 
 
-def test_transduce_names_bad_lines_and_goes_on(model: Path) -> None:
+def test_transduce_names_bad_lines_and_continues(model: Path) -> None:
     done = run("transduce", model, stdin="abc\nab€\n\nabc\n\n".encode())
     answers = done.stdout.decode().split("\n")
     assert len(answers) == 6
@@ -47,7 +47,7 @@ def test_transduce_reads_binary_input_without_harm(model: Path) -> None:
     assert "is not UTF-8" in done.stderr.decode()
 
 
-def test_transduce_says_as_json_what_it_did(model: Path) -> None:
+def test_transduce_prints_answers_as_json(model: Path) -> None:
     done = run("transduce", model, "--json", "--max-length", "4", stdin="abc\n€\n\n".encode())
     first, second, third = map(json.loads, done.stdout.decode().splitlines())
     assert first["source"] == "abc"
@@ -59,7 +59,7 @@ def test_transduce_says_as_json_what_it_did(model: Path) -> None:
     assert (third["output"], third["probability"]) == ("", None)
 
 
-def test_transduce_says_as_json_what_a_beam_found(model: Path) -> None:
+def test_transduce_prints_hypotheses_of_a_beam_as_json(model: Path) -> None:
     lines = "abc\n€\n\nab\n".encode()
     greedy = run("transduce", model, "--json", stdin=lines).stdout.decode().splitlines()
     for width in (1, 3):
@@ -150,7 +150,7 @@ def test_transduce_reads_pipes_and_dashes(model: Path, tmp_path: Path) -> None:
     assert run("transduce", model, "-", stdin=b"abc\n").stdout == plain
 
 
-def test_compiling_is_told_once(model: Path, tmp_path: Path) -> None:
+def test_compilation_is_announced_once(model: Path, tmp_path: Path) -> None:
     # So many that it is worth to compile.
     lines = b"abcdefghij\n" * 2500
     (tmp_path / "lines").write_bytes(lines)

@@ -231,25 +231,25 @@ def test_processes_that_compile_at_once_do_not_disturb_each_other(
     assert messages_of(program, tmp_path) == [""]
 
 
-def test_a_full_disk_is_no_hindrance(program: Path, tmp_path: Path) -> None:
+def test_code_runs_on_a_full_disk(program: Path, tmp_path: Path) -> None:
     assert PROBLEM in messages_of(program, tmp_path, limit="1000")[0]
     assert not kept(tmp_path, ".nbc")
     assert COMPILES in messages_of(program, tmp_path)[0]
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root can write everywhere")
-def test_a_directory_that_can_not_be_written_to(program: Path, tmp_path: Path) -> None:
+def test_code_runs_in_a_read_only_directory(program: Path, tmp_path: Path) -> None:
     messages_of(program, tmp_path)
     (directory,) = tmp_path.glob("*/*")
     directory.chmod(0o500)
     messages_of(program, tmp_path)
 
 
-def test_no_place_for_code_is_no_hindrance(program: Path) -> None:
+def test_code_runs_without_a_directory_to_keep_it(program: Path) -> None:
     messages_of(program, Path("/proc/nowhere"), Path("/dev/null"))
 
 
-def test_a_file_in_the_place_of_a_directory(program: Path, tmp_path: Path) -> None:
+def test_a_file_instead_of_a_code_directory_is_reported(program: Path, tmp_path: Path) -> None:
     messages_of(program, tmp_path)
     (state,) = tmp_path.iterdir()
     (directory,) = state.iterdir()

@@ -54,7 +54,9 @@ def test_lengths_are_uniform_if_a_file_does_not_say(tmp_path: Path) -> None:
         ({"train": "task", "test": "all"}, "length_law.test: expected uniform, task, {mean: ..."),
     ],
 )
-def test_a_wrong_law_is_told_what_laws_there_are(law: Any, message: str, tmp_path: Path) -> None:
+def test_an_unknown_length_law_is_refused_with_the_known_ones(
+    law: Any, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError) as caught:
         task_of(tmp_path, length_law=law)
     (problem,) = caught.value.problems
@@ -91,7 +93,7 @@ def test_no_message_names_a_class() -> None:
                 assert not re.search(r"[a-z][A-Z]|instance|dictionary|literal|\[str", said), problem
 
 
-def test_other_kinds_are_told_as_they_are_written() -> None:
+def test_expected_structures_are_shown_as_they_are_written() -> None:
     def said(path: str, value: Any) -> str:
         settings = merged_settings({"model": {"memory": "queue"}}, nested(path, value))
         with pytest.raises(UsageError) as caught:

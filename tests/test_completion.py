@@ -171,7 +171,7 @@ def test_a_shell_has_its_answer_without_torch_or_numpy() -> None:
         assert done.stdout.decode().split()[0] in ("reversal-stack", "parameters.symbols=")
 
 
-def test_shells_get_what_is_said_of_a_word_in_one_line() -> None:
+def test_help_of_completions_is_one_line() -> None:
     result = subprocess.run(
         [*STACKTRANS],
         env={

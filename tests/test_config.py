@@ -86,7 +86,7 @@ def test_layers_lie_over_one_another_in_order(tmp_path: Path) -> None:
     assert config.training.batch_size == 6
 
 
-def test_what_was_published_of_a_task_lies_over_its_paper_s_recipe(tmp_path: Path) -> None:
+def test_published_settings_of_a_task_override_its_paper_s_recipe(tmp_path: Path) -> None:
     task = yaml.safe_load(find_task("copy").read_text())
     task["recipes"] = {
         "paper": {
@@ -106,20 +106,20 @@ def test_what_was_published_of_a_task_lies_over_its_paper_s_recipe(tmp_path: Pat
 
 
 @pytest.mark.parametrize("task", SHIPPED)
-def test_no_shipped_task_says_how_it_is_trained_but_what_was_published(task: str) -> None:
+def test_shipped_tasks_have_only_published_training_settings(task: str) -> None:
     said = yaml.safe_load(find_task(task).read_text())
     assert {"paper"} >= said.get("recipes", {}).keys()
     known = {"name", "description", "generator", "parameters", "paper", "lengths", "length_law"}
     assert known | {"recipes"} >= said.keys()
 
 
-def test_of_generators_shipped_recipes_know_texts_alone() -> None:
+def test_shipped_recipes_depend_on_no_generator_but_text() -> None:
     files = [yaml.safe_load(path.read_text()) for path in recipes().rglob("*.yaml")]
     assert len(files) == 6
     assert {name for file in files for name in file.get("by_generator", ())} == {"text"}
 
 
-def test_of_texts_a_recipe_says_more(tmp_path: Path) -> None:
+def test_a_recipe_can_depend_on_the_generator(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text("{name: mine, generator: text, paper: joulin2015, parameters: {train: a.txt}}")
     training = resolve(task=str(path), settings={"model": {"memory": "none"}}).training
@@ -154,7 +154,7 @@ def test_whole_numbers_may_have_exponents() -> None:
     assert {requested_seed({"seed": written}) for written in (None, True, "x", -1)} == {1}
 
 
-def test_what_makes_a_task_can_be_changed_alone() -> None:
+def test_the_generator_of_a_task_can_be_changed() -> None:
     found = copy_queue(assignments=["task.generator=reverse"])
     assert (found.task.name, found.task.generator) == ("copy", "reverse")
 
@@ -189,7 +189,7 @@ def test_a_paper_s_recipe_is_that_of_the_task_s_paper() -> None:
     assert (sizes.train, sizes.development, sizes.test, sizes.epochs) == (800, 100, 1000, 100)
 
 
-def test_a_recipe_can_change_the_task_and_what_is_asked_for_lies_over_it(tmp_path: Path) -> None:
+def test_a_recipe_can_change_the_task_and_options_override_it(tmp_path: Path) -> None:
     stack = {"model": {"memory": "stack"}}
     config = resolve(task="reversal", recipe="paper", settings=stack)
     assert config.task.ranges.test == (1, 24)
@@ -207,7 +207,7 @@ def test_a_recipe_can_change_the_task_and_what_is_asked_for_lies_over_it(tmp_pat
     assert resolve(config=str(path)) == changed
 
 
-def test_a_recipe_says_more_of_some_controllers_and_memories(tmp_path: Path) -> None:
+def test_a_recipe_can_depend_on_controller_and_memory(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(
         "name: mine\ngenerator: copy\nlengths: {train: [1, 2], test: [3, 4]}\n"
@@ -238,7 +238,7 @@ def test_every_name_has_its_class() -> None:
     assert all(MEMORIES.load(name).name == name for name in MEMORIES.builtin)
 
 
-def test_what_a_memory_is_made_with_is_what_its_settings_say() -> None:
+def test_settings_of_a_memory_are_the_parameters_of_its_class() -> None:
     for name in MEMORIES.builtin:
         made = inspect.signature(MEMORIES.load(name)).parameters.values()
         defaults = {each.name: each.default for each in made}
@@ -253,7 +253,7 @@ def test_a_memory_is_chosen_by_its_name_or_with_its_settings() -> None:
     assert named.model.memory.count == 3
 
 
-def test_what_a_file_says_of_another_memory_is_passed_over(tmp_path: Path) -> None:
+def test_settings_of_another_memory_in_a_file_are_ignored(tmp_path: Path) -> None:
     path = tmp_path / "config.yaml"
     count = "memory={name: stack-rnn, count: 3, size: 5}"
     path.write_text(copy_queue(assignments=[count]).to_yaml())
@@ -263,7 +263,7 @@ def test_what_a_file_says_of_another_memory_is_passed_over(tmp_path: Path) -> No
     assert linear.model.controller == ControllerConfig(name="linear")
 
 
-def test_a_recipe_says_how_buffers_are_and_not_whether() -> None:
+def test_a_recipe_configures_buffers_but_does_not_add_them() -> None:
     stack = {"model": {"memory": "stack"}}
     plain = resolve(task="xor", recipe="paper", settings=stack)
     assert plain.model.buffers is None
@@ -276,7 +276,7 @@ def test_one_alternative_takes_the_place_of_another() -> None:
     assert config.training.stop == StopConfig(converged=ConvergedConfig(patience=3))
 
 
-def test_what_decides_nothing_is_no_part_of_a_run_s_identity() -> None:
+def test_settings_without_effect_on_results_are_not_part_of_the_identity() -> None:
     config = copy_queue()
     assert config.model_copy(update={"version": "99", "workers": 7}).identity() == config.identity()
     for change in (

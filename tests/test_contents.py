@@ -43,7 +43,7 @@ def read_by_hand(held: list[StoredRow], from_top: bool) -> dict[int, float]:
         ("copy-deque", "deque", ["top", "bottom"]),
     ],
 )
-def test_what_is_read_is_what_is_held_at_an_end(name: str, part: str, ends: list[str]) -> None:
+def test_reads_show_the_contents_at_an_end(name: str, part: str, ends: list[str]) -> None:
     found = followed(name, "abcab")
     for step in found.steps:
         assert [*step.contents] == [part]
@@ -58,7 +58,7 @@ def test_what_is_read_is_what_is_held_at_an_end(name: str, part: str, ends: list
             assert {at: shown[at] for at in expected} == pytest.approx(expected, abs=0.03)
 
 
-def test_what_was_pushed_first_is_at_the_bottom_or_the_front() -> None:
+def test_the_first_push_is_at_the_bottom_or_the_front() -> None:
     for name in ("reverse-stack", "copy-queue"):
         (held,) = followed(str(SOFT / name), "abcd").steps[4].contents.values()
         assert [row.symbol for row in held] == ["<s>", "a", "b", "c", "d"]
@@ -133,7 +133,7 @@ def test_long_contents_are_left_out_in_the_middle_with_a_count() -> None:
     assert drawn([Block(1), Block(0.2, head=True), Block(0.5)], 9) == "│█[▂]▄"
 
 
-def test_what_cannot_be_seen_is_written_out() -> None:
+def test_invisible_symbols_are_escaped() -> None:
     blocks = [Block(1, " ", 1), Block(1, "\x1b", 2), Block(1, "", 3)]
     assert drawn(blocks, 99) == "│␣█ \\x1b█ ∅█"
 

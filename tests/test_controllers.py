@@ -153,7 +153,7 @@ def test_parameter_counts_are_the_published_ones(
 
 
 @pytest.mark.parametrize("memory", ["stack", "queue", "deque"])
-def test_signals_start_as_the_paper_says(memory: str) -> None:
+def test_initial_biases_of_signals_are_the_paper_s(memory: str) -> None:
     config = resolve(task="copy", recipe="paper", settings={"model": {"memory": memory}}).model
     operation = Transducer(config, inputs=4, outputs=3).operation
     assert operation is not None
@@ -202,7 +202,7 @@ def test_kernels_agree_with_the_definition(
         np.testing.assert_allclose(own, expected.flatten(0, 1), atol=1e-12)
 
 
-def test_a_kernel_that_is_asked_for_and_is_not_there_is_told() -> None:
+def test_a_requested_kernel_that_does_not_exist_is_refused() -> None:
     model = Transducer(small("lstm", "stack"), inputs=9, outputs=7).to(torch.bfloat16)
     assert model.architecture() is None
     model.kernel = "fused"
@@ -224,7 +224,7 @@ def test_a_padded_batch_equals_its_items(memory: str) -> None:
         torch.testing.assert_close(together[row : row + 1, :length], alone, rtol=0, atol=1e-12)
 
 
-def test_what_is_read_reaches_the_output_one_step_later() -> None:
+def test_reads_reach_the_output_one_step_later() -> None:
     torch.manual_seed(3)
     model = Transducer(small("lstm", "stack"), inputs=9, outputs=7)
     assert model.operation is not None

@@ -47,7 +47,7 @@ def test_strings_do_not_lengthen_before_the_short_ones_are_learned(tmp_path: Pat
 
 
 @pytest.mark.parametrize("symbols", [2, 1000])
-def test_a_share_of_guessing_asks_as_much_for_few_symbols_as_for_many(
+def test_a_threshold_relative_to_guessing_is_the_same_for_any_number_of_symbols(
     tmp_path: Path, symbols: int
 ) -> None:
     several = f"task.parameters.symbols={symbols}"
@@ -71,7 +71,7 @@ def test_guessing_is_by_how_frequent_symbols_are(tmp_path: Path) -> None:
     assert source.nats(0.5) == 0.5
 
 
-def test_a_batch_of_so_many_symbols_has_more_strings_while_they_are_short(tmp_path: Path) -> None:
+def test_a_batch_limited_by_symbols_has_more_strings_while_they_are_short(tmp_path: Path) -> None:
     lengths = ("task.lengths.train=[1, 40]", "task.lengths.test=[41, 80]")
     config = small_run(*lengths, "batch_size=900 symbols", CURRICULUM % 1)
     source = trainer_of(config, tmp_path).source

@@ -63,7 +63,7 @@ def test_outputs_become_an_answer(
     assert (targets[0].tolist(), found.tolist()) == (answer, [ended])
 
 
-def test_outputs_of_many_become_answers() -> None:
+def test_a_batch_of_outputs_becomes_answers() -> None:
     rows = Ragged.of([np.array(row, np.int64) for row in ([1, 3], [], [0, 1, 2], [3])])
     for layout, answers in ((JOINT, [[1], [], [0, 1], []]), (BACKWARDS, [[1], [], [1, 0], []])):
         targets, ended = layout.decode(rows, np.array([5, 5, 2, 0]))
@@ -257,7 +257,7 @@ def test_a_string_for_which_a_machine_has_no_rule_does_not_spoil_others(log_prob
         same([answer], [answered(runner, source)])
 
 
-def test_where_a_machine_has_no_output_it_has_no_answer() -> None:
+def test_a_machine_without_an_output_has_no_answer() -> None:
     runner = Runner(odd_one_out())
     assert answered(runner, [2]).failed
     answers = decode(runner, runner.machine.layout, [*map(np.array, ([2], [0]))])
@@ -267,7 +267,7 @@ def test_where_a_machine_has_no_output_it_has_no_answer() -> None:
     assert [each.tolist() for each in symbols] == [[NO_OUTPUT, NO_OUTPUT, 3], [NO_OUTPUT] * 2 + [0]]
 
 
-def test_what_a_machine_does_after_its_answer_does_not_matter() -> None:
+def test_steps_of_a_machine_after_its_answer_are_ignored() -> None:
     task = TASKS["parity"]
     # There are no rules for the three further steps, which shorter strings take beside others.
     machine: Any = buffered_odd(task)

@@ -46,7 +46,7 @@ def assert_readable(directory: Path, config: RunConfig) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("optimizer", "rate"), [("rmsprop", 1e38), ("adam", 1e38), ("sgd", 3e38)])
 @pytest.mark.parametrize("restarts", ["restart.after=1000", "restart=null"])
-def test_what_a_run_that_diverges_saves_can_be_read(
+def test_files_of_a_diverged_run_can_be_read(
     tmp_path: Path, kind: str, rate: float, optimizer: str, restarts: str
 ) -> None:
     config = KINDS[kind](*FAST, f"learning_rate={rate}", f"optimizer={optimizer}", restarts)
@@ -56,7 +56,7 @@ def test_what_a_run_that_diverges_saves_can_be_read(
     assert_readable(tmp_path / "run", config)
 
 
-def test_it_is_said_whether_there_are_best_weights(tmp_path: Path) -> None:
+def test_a_diverged_run_reports_whether_best_weights_exist(tmp_path: Path) -> None:
     config = small_run("max_steps=40", "restart=null", "learning_rate=1e38", *FAST)
     with pytest.raises(TrainingError, match="nothing was measured before"):
         trainer_in(tmp_path / "run", config).run(ignore)
@@ -97,6 +97,6 @@ def test_an_attempt_whose_validation_loss_is_no_number_is_none_of_the_best(
     assert trainer.state.progress.best[0] == -1.0
 
 
-def test_weights_that_start_as_no_numbers_are_refused(tmp_path: Path) -> None:
+def test_initial_weights_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"model\.initialization"):
         trainer_in(tmp_path / "run", small_run("initialization.scale.values=1e300"))

@@ -110,7 +110,7 @@ def test_every_command_refuses_what_unfolds_at_once(
     assert "more than 100000 values" in done.stderr
 
 
-def test_what_looks_like_times_and_values_is_text() -> None:
+def test_times_and_dates_are_text() -> None:
     text = "a: 1:59:59\nb: 2012-12-21\nc: =\nd: [8:32]\ne: 1:20.5"
     expected = {"a": "1:59:59", "b": "2012-12-21", "c": "=", "d": ["8:32"], "e": "1:20.5"}
     assert parsed(text).value == expected
@@ -134,7 +134,7 @@ def test_an_option_s_value_is_read_within_the_same_bounds(value: str) -> None:
         option_layer(f"task.parameters{'.x' * 5000}=1", RunConfig)
 
 
-def test_what_is_wrong_is_shown_abridged() -> None:
+def test_wrong_values_are_abridged() -> None:
     with pytest.raises(UsageError) as caught:
         resolve(task="copy", settings={"model": {"memory": "queue", "layers": "x" * 10**6}})
     assert len(str(caught.value)) < 400

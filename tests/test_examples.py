@@ -82,7 +82,7 @@ def test_a_run_ends_when_the_development_set_is_no_better_for_some_epochs(tmp_pa
 
 @pytest.mark.parametrize("buffered", [False, True])
 @pytest.mark.parametrize("stop_at", [2, 3, 8])
-def test_an_interrupted_run_goes_on_bit_for_bit(
+def test_an_interrupted_run_resumes_bit_for_bit(
     tmp_path: Path, buffered: bool, stop_at: int
 ) -> None:
     config = small_run("development.patience=100", buffered=buffered)
@@ -98,7 +98,7 @@ def test_an_interrupted_run_goes_on_bit_for_bit(
 @pytest.mark.parametrize(
     ("loss_per", "factor"), [("symbol", 1 / 120), ("string", 1 / 10), ("batch", 1)]
 )
-def test_what_the_loss_is_a_mean_over(tmp_path: Path, loss_per: str, factor: float) -> None:
+def test_loss_per_scales_gradients(tmp_path: Path, loss_per: str, factor: float) -> None:
     """Ten strings of twelve symbols, of which each batch has all."""
     examples = "examples={train: 10, development: 1, test: 1, epochs: 1}"
     trainer = trainer_of(small_run(f"loss_per={loss_per}", examples), tmp_path)

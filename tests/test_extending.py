@@ -72,7 +72,9 @@ def test_an_installed_package_is_known_everywhere(place: Path) -> None:
     assert b"memory tape is from package stacktrans-tape, which is not installed" in done.stderr
 
 
-def test_what_a_checkpoint_lacks_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_plugin_of_a_checkpoint_is_named(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     train = [*TRAIN, "--task", "copy", "--out", "run", "--max-steps", "2", *SMALL]
     plugins = ["--plugin", "mgu.py", "--plugin", "stacktrans_tape.py"]
     done = run(*train, "--memory", "tape", "--controller", "mgu", *plugins)
@@ -111,7 +113,7 @@ def test_the_tape_writes_moves_and_reads() -> None:
     assert gradcheck(run_tape, (sums.requires_grad_(), vectors.requires_grad_()))
 
 
-def test_what_is_inherited_has_no_compiled_code() -> None:
+def test_subclasses_do_not_inherit_compiled_code() -> None:
     class Forgetful(Stack):
         name = "forgetful"
 

@@ -49,7 +49,7 @@ def full_at(name: str, after: int = 0) -> Callable[[Path, bytes], None]:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_full_disk_is_told_with_the_file_and_leaves_the_old_checkpoint(
+def test_a_full_disk_is_an_error_that_names_the_file_and_keeps_the_old_checkpoint(
     saved: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     before = {path.name: path.read_bytes() for path in saved.iterdir()}
@@ -75,7 +75,7 @@ def files_up_to(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_what_torch_writes_fails_as_all_else(saved: Path) -> None:
+def test_a_full_disk_in_torch_is_an_ordinary_error(saved: Path) -> None:
     large = {"numbers": torch.zeros(10_000)}
     weights = tiny_model(tiny_config()).state_dict()
     with files_up_to(20_000), pytest.raises(CheckpointError, match=r"training.pt: .*too large"):
@@ -83,7 +83,7 @@ def test_what_torch_writes_fails_as_all_else(saved: Path) -> None:
     assert checkpoint.load_training(saved) == {"step": 3}
 
 
-def test_a_run_that_fills_the_disk_ends_with_one_and_goes_on(
+def test_a_run_that_fills_the_disk_exits_with_1_and_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

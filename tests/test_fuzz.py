@@ -27,7 +27,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_whatever_is_wrong_is_told(models: Path, kind: str) -> None:
+def test_every_fuzzed_command_ends_properly(models: Path, kind: str) -> None:
     for number in range(CASES):
         case = Case(kind, number)
         verdict = carry_out(case, models)

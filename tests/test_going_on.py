@@ -98,7 +98,7 @@ def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
 
 
 @pytest.mark.parametrize("rule", ["attempts", "solved"])
-def test_a_run_that_is_killed_on_a_file_goes_on_bit_for_bit(
+def test_a_run_killed_at_any_file_operation_resumes_bit_for_bit(
     rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch)
@@ -119,7 +119,7 @@ def test_a_run_that_is_killed_on_a_file_goes_on_bit_for_bit(
 
 
 @pytest.mark.parametrize("rule", [*ENDED_BY, "solved, lossless"])
-def test_a_run_that_is_stopped_while_it_is_rounded_goes_on_bit_for_bit(
+def test_a_run_stopped_during_rounding_resumes_bit_for_bit(
     rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch)
@@ -202,7 +202,7 @@ def test_a_directory_in_which_nothing_was_saved_can_be_used_again(tmp_path: Path
 
 
 @pytest.mark.parametrize("instead", [False, True])
-def test_a_run_whose_directory_is_moved_ends_and_says_where_it_is(
+def test_a_run_whose_directory_is_moved_ends_and_names_the_new_path(
     tmp_path: Path, instead: bool
 ) -> None:
     trainer = trainer_in(tmp_path / "run", small_run("max_steps=30"))
@@ -238,7 +238,7 @@ class Full:
         return self.file
 
 
-def test_what_nobody_needs_is_written_as_long_as_it_can_be() -> None:
+def test_optional_streams_discard_text_once_they_fail() -> None:
     stream = OptionalStream(Full())  # type: ignore[arg-type]
     assert stream.write("x") == 1
     stream.flush()

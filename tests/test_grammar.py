@@ -265,7 +265,7 @@ def test_nouns_choose_their_articles(gender: Grammar) -> None:
 
 
 @pytest.mark.parametrize("name", ["parenthesis", "agreement"])
-def test_what_can_follow_is_what_some_sentence_begins_with(name: str) -> None:
+def test_possible_next_words_are_those_of_some_sentence(name: str) -> None:
     task = yaml.safe_load((TASKS / f"{name}.yaml").read_text())["parameters"]
     parameters = {"root": task["root"], "rules": task["rules"]}
     grammar = Grammar(**parameters)
@@ -280,7 +280,7 @@ def test_what_can_follow_is_what_some_sentence_begins_with(name: str) -> None:
             assert words == expected, begun
 
 
-def test_nothing_follows_a_word_that_can_t_stand_where_it_does() -> None:
+def test_a_prefix_outside_the_grammar_has_no_next_words() -> None:
     grammar = Grammar(**rules(S=["1/2: a S:1 b", "1/2: c"]))
     found = list(grammar.following(["a", "b", "c"]))
     assert found == [{"a", "c"}, {"a", "c"}, frozenset(), frozenset()]

@@ -28,7 +28,9 @@ def pair(source: list[int], target: list[int]) -> Pair:
         ([(2, 7), (4, 15)], OutputBound(4, 0)),
     ],
 )
-def test_steps_are_as_few_as_will_do(lengths: list[tuple[int, int]], expected: OutputBound) -> None:
+def test_the_output_bound_of_pairs_is_minimal(
+    lengths: list[tuple[int, int]], expected: OutputBound
+) -> None:
     found = OutputBound.for_pairs(np.array(lengths))
     assert found == expected
     for source, target in lengths:
@@ -46,7 +48,7 @@ def test_both_sides_are_filled_up() -> None:
     assert batch.lengths == [4, 5]
 
 
-def test_what_is_scored_is_what_is_said() -> None:
+def test_scores_are_1_exactly_where_the_answer_is_the_target() -> None:
     """Some weights: they are right by their scores exactly where their answer is the target."""
     given = {"model": {"memory": "stack", "buffers": {"steps_per_symbol": 2}}}
     run = resolve(task="reverse", settings=given, assignments=["task.parameters.symbols=2"])

@@ -33,7 +33,7 @@ SMALL = [
         ("memorization", "stack-rnn", ["accuracy_every=2", "accuracy_loss=null", "rounding=null"]),
     ],
 )
-def test_what_a_run_is_reported_on_has_decided_nothing(
+def test_the_test_set_decides_nothing(
     task: str, memory: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lengths = ["task.lengths.train=[30, 40]", "task.lengths.test=[41, 50]"]
@@ -82,7 +82,7 @@ CERTAIN = (
         ("attempts", "memorization", ["stream={sequences: 8, epochs: 1, attempts: 1}"]),
     ],
 )
-def test_no_string_that_a_run_is_reported_on_was_seen_before(
+def test_test_strings_were_not_seen_in_training(
     outcome: str, task: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     brief = RoundingConfig(factor=2, batches=2, indecision=1e-9, most=2, best=True)
@@ -138,7 +138,7 @@ def test_no_string_that_a_run_is_reported_on_was_seen_before(
     assert len(after - before) == fresh
 
 
-def test_what_decides_is_named() -> None:
+def test_the_deciding_set_is_named() -> None:
     def named(*more: str, task: str = "copy", memory: str = "queue", recipe: str = "") -> str:
         settings = {"model": {"memory": memory}}
         return decided_by(

@@ -63,7 +63,7 @@ def test_lengths_that_are_not_the_inputs(kernel: str, buffered: bool, lengths: l
         model.unroll(torch.zeros(2, 3, dtype=torch.int64), lengths)
 
 
-def test_what_strings_of_another_batch_carry() -> None:
+def test_contents_of_another_batch_are_refused() -> None:
     model = transducer("stack-rnn", **ACTIONS)
     ids = torch.zeros(3, 4, dtype=torch.int64)
     _, carried = model.unroll_piece(ids[:1])
@@ -71,7 +71,7 @@ def test_what_strings_of_another_batch_carry() -> None:
         model.unroll_piece(ids, carried)
 
 
-def test_what_strings_of_another_memory_carry() -> None:
+def test_contents_of_another_memory_are_refused() -> None:
     ids = torch.zeros(3, 4, dtype=torch.int64)
     _, carried = transducer("stack-rnn", **ACTIONS).unroll_piece(ids)
     for other in (transducer("list-rnn", **ACTIONS), transducer("none")):
@@ -135,7 +135,7 @@ def test_no_strings_at_all(memory: str, buffered: bool) -> None:
 
 @pytest.mark.parametrize("memory", ["deque", "stack-rnn"])
 @pytest.mark.parametrize("name", ["signals", "embedding"])
-def test_where_to_read_is_no_number(memory: str, name: str) -> None:
+def test_weights_that_are_nan_give_nan_outputs(memory: str, name: str) -> None:
     """As after a step that was far too long."""
     model = transducer(memory, buffered=True, embedding_size=2, steps_per_symbol=2)
     assert model.operation

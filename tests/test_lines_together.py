@@ -82,7 +82,7 @@ def test_many_plain_lines_come_together(tmp_path: Path) -> None:
     assert said.splitlines() == [line.output for line in each]
 
 
-def test_a_line_after_many_is_known_by_its_number(tmp_path: Path) -> None:
+def test_a_line_after_a_batch_has_its_line_number(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("01\n" * 3000 + "0x\n")
     with path.open("rb") as stream:
@@ -119,7 +119,7 @@ def test_characters_are_encoded_as_by_the_alphabet() -> None:
     "alphabet",
     [Alphabet(["s1"], words=True), Alphabet(["ab"], words=False), Alphabet("\n", words=False)],
 )
-def test_what_is_not_of_characters_is_refused(alphabet: Alphabet) -> None:
+def test_only_alphabets_of_characters_are_encoded_at_once(alphabet: Alphabet) -> None:
     with pytest.raises(ValueError, match="must be characters"):
         Characters(alphabet)
 

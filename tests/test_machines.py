@@ -173,7 +173,7 @@ def test_a_saved_machine_is_listed(
     assert "machine  " in line
 
 
-def test_symbols_that_are_treated_alike_share_rules(extracted: Extraction) -> None:
+def test_equivalent_symbols_share_rules(extracted: Extraction) -> None:
     assert extracted.counterexample is None
     assert len(extracted.machine.rules) <= 4
     assert extracted.machine.states.size == 1
@@ -216,7 +216,7 @@ def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:
     assert prove(found.machine, model.task) == Counterexample((3,))
 
 
-def test_what_is_pushed_for_nothing_is_known_all_the_same(tmp_path: Path) -> None:
+def test_pushes_that_are_never_read_have_stack_symbols(tmp_path: Path) -> None:
     found = Learner(checkpoint.load(delaying(tmp_path), hard=True)).learn()
     assert found.counterexample is None
     assert answered(Runner(found.machine), [0, 1, 1]).target == [0, 1, 1]
@@ -248,13 +248,13 @@ def test_shipped_models_are_machines_that_are_right(name: str) -> None:
     assert len(found.machine.rules) <= 8
 
 
-def test_it_is_said_where_signals_are_undecided(tmp_path: Path) -> None:
+def test_extraction_reports_undecided_signals(tmp_path: Path) -> None:
     done = run("extract", reversing(tmp_path, push=0.5))
     assert done.returncode == 0
     assert b"signals are undecided" in done.stderr
 
 
-def test_no_machine_is_given_for_too_many_stack_symbols(
+def test_a_machine_with_too_many_stack_symbols_is_refused(
     reverse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refinement, "MOST_STACK_SYMBOLS", 3)
@@ -383,7 +383,7 @@ def changed(content: str, old: str, new: str) -> str:
         ("{", "["),
     ],
 )
-def test_what_is_no_machine_is_refused(saved: Path, tmp_path: Path, old: str, new: str) -> None:
+def test_damaged_machines_are_refused(saved: Path, tmp_path: Path, old: str, new: str) -> None:
     content = changed((saved / MACHINE).read_text(), old, new).encode()
     (tmp_path / MACHINE).write_bytes(content)
     (tmp_path / SUMS).write_text(checksum_lines({MACHINE: content}))
@@ -420,7 +420,7 @@ def counting() -> Machine:
     )  # fmt: skip
 
 
-def test_a_machine_says_when_it_has_no_rule() -> None:
+def test_a_missing_rule_of_a_machine_is_reported() -> None:
     runner = Runner(counting())
     assert answered(runner, [0] * 1000).target == [0] * 1000
     assert answered(runner, [0, 1, 0]).failed

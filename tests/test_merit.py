@@ -76,7 +76,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
     monkeypatch.setattr(Files, "accuracies", lambda files, _, __, moment: found(files, moment))
 
 
-def test_of_weights_that_tie_those_are_kept_that_are_best_on_the_longest(
+def test_ties_are_broken_by_the_longest_strings(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ((_, config),) = configs(data, "max_steps=40", names=["wide"]).items()
@@ -115,7 +115,7 @@ def test_at_the_end_the_weights_that_each_run_has_saved_are_compared(
 
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("better", ["patient", "wide"])
-def test_of_two_that_solve_the_task_in_a_round_the_better_wins(
+def test_of_two_solving_runs_in_a_round_the_better_wins(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, better: str
 ) -> None:
     scripted(monkeypatch, {(name, 10): (1.0, 0.9 + 0.1 * (name == better)) for name in

@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-def test_a_run_that_has_ended_says_what_came_of_it(run: Path) -> None:
+def test_a_model_card_describes_a_finished_run(run: Path) -> None:
     card = (run / "best" / "README.md").read_text()
     summary = json.loads((run / "summary.json").read_text())
     assert "copy: LSTM 8, memory queue of 4, embeddings 4; 754 parameters" in card
@@ -106,7 +106,7 @@ def test_the_directory_of_an_example_is_what_a_shell_understands(tmp_path: Path)
     assert f"$ stacktrans inspect {place} '!'\n" in card
 
 
-def test_what_eval_measured_and_the_licence_are_said(tmp_path: Path) -> None:
+def test_a_model_card_has_accuracies_and_the_licence(tmp_path: Path) -> None:
     found = {"lengths": [3, 9], "count": 8, "coarse": 0.5, "fine": 0.75, "symbols": 0.875}
     evaluation = {"seed": 4, "hard": True, "results": [found]}
     card = card_of(tmp_path / "model", evaluations=[evaluation], licence="Apache-2.0")

@@ -145,7 +145,7 @@ def test_the_least_important_columns_are_left_out_first_and_named() -> None:
     assert found[10][1] == "1"
 
 
-def test_what_does_not_fit_in_columns_is_told_by_names() -> None:
+def test_tables_too_wide_for_the_terminal_are_printed_by_names() -> None:
     table = Table("accuracy", "perplexity")
     table.add_row("0.12345", "123.4567")
     assert shown(19, table).split() == ["accuracy", "0.12345", "perplexity", "123.4567"]
@@ -267,14 +267,14 @@ def show_one_that_is_not_due() -> None:
         display.show(replace(RECORD, step=1, test=None, development=None))
 
 
-def test_what_is_live_stands_below_headings_from_the_start() -> None:
+def test_the_live_table_has_headings_from_the_start() -> None:
     head, _, rest = in_a_terminal(80, show_one_that_is_not_due, TERM="xterm").partition("0.1234")
     assert "nats/symbol" in head
     assert "nats/symbol" not in rest
 
 
 @pytest.mark.parametrize("width", range(40, 80, 3))
-def test_no_number_is_cut_in_what_is_said_first(width: int) -> None:
+def test_numbers_are_not_cut_in_narrow_terminals(width: int) -> None:
     written = in_a_terminal(width, show_one_that_is_not_due, TERM="xterm").partition("loss")[0]
     lines = written.splitlines()
     assert all(cell_len(line) <= width for line in lines)

@@ -87,7 +87,7 @@ def test_it_learns_what_an_optimiser_has_it_learn() -> None:
     assert losses[-1] < 0.5 * losses[0]
 
 
-def test_what_does_not_exist_is_refused() -> None:
+def test_unknown_names_are_refused() -> None:
     with pytest.raises(UsageError, match="did you mean 'stack'"):
         StackLSTM(2, 3, memory="stak")
     with pytest.raises(UsageError, match="memory_size 0"):

@@ -33,7 +33,7 @@ def immense(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return copy
 
 
-def test_what_overflows_is_told(immense: Path, tmp_path: Path) -> None:
+def test_overflow_is_an_error(immense: Path, tmp_path: Path) -> None:
     source = SOURCES[immense.name]
     done = CliRunner().invoke(app, ["inspect", str(immense), source, "--json"])
     assert (done.exit_code, "numbers overflow" in done.output) == (1, True)
@@ -47,7 +47,7 @@ def test_what_overflows_is_told(immense: Path, tmp_path: Path) -> None:
         json.dumps(line.as_json(), allow_nan=False)
 
 
-def test_what_overflows_is_not_right(immense: Path) -> None:
+def test_overflowing_answers_are_wrong(immense: Path) -> None:
     model = load(immense, torch.device("cpu"))
     law = model.config.task.law_of(Lengths(8, 12))
     pairs = model.task.sample(generator(1, Purpose.EVALUATION), Lengths(8, 12), 5, law)

@@ -132,7 +132,7 @@ def test_words_say_what_happened() -> None:
         ),
     ],
 )
-def test_what_cannot_be_written_is_refused(
+def test_a_page_that_cannot_be_written_is_an_error(
     tmp_path: Path, options: list[str], message: bytes
 ) -> None:
     done = run("inspect", CHECKPOINTS / "reverse-stack", "ab", *options, cwd=tmp_path)

@@ -240,7 +240,7 @@ def test_nothing_that_is_shown_is_done(chromium: Browser, tmp_path: Path) -> Non
 
 
 @NEEDS_CHROMIUM
-def test_what_is_not_of_the_page_is_not_run(chromium: Browser, tmp_path: Path) -> None:
+def test_foreign_scripts_are_not_run(chromium: Browser, tmp_path: Path) -> None:
     page = page_of([shown("reverse-stack", "ab")])
     added = page.replace("</body>", "<script>window.hacked = 1</script><img src='x.png'></body>")
     (tmp_path / "it.html").write_text(added, encoding="utf-8")
@@ -303,7 +303,7 @@ def test_themes_follow_the_system_or_the_button(chromium: Browser, tmp_path: Pat
 
 
 @NEEDS_CHROMIUM
-def test_what_has_the_focus_is_outlined(chromium: Browser, tmp_path: Path) -> None:
+def test_the_focused_element_is_outlined(chromium: Browser, tmp_path: Path) -> None:
     write_page([shown("reverse-stack", "ab")], tmp_path / "it.html")
     chromium.open(tmp_path / "it.html")
     reached = []

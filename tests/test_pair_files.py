@@ -123,7 +123,7 @@ def test_the_column_with_features_is_found(
     assert f"column {place} of 3 seems to hold features" in notes_of(task)
 
 
-def test_columns_that_are_unclear_are_asked_for(tmp_path: Path) -> None:
+def test_ambiguous_columns_are_refused_with_the_options_to_choose(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "go\tPST\twent\nsing\tPST\tsang\nsing\tPTCP\tsung\n")
     done = run("train", "--data", path)
     assert done.returncode == 2
@@ -284,7 +284,7 @@ def test_json_that_is_wrong_is_refused_for_its_true_cause(
         whole(path)
 
 
-def test_the_test_set_may_be_read_in_its_own_columns(tmp_path: Path) -> None:
+def test_the_test_set_may_have_other_columns(tmp_path: Path) -> None:
     train = write(tmp_path / "train.tsv", lines_of(VERBS))
     test = write(tmp_path / "test.tsv", "form\tfeatures\tlemma\nverbed\tN;PL\tverb\n")
     task = learned(train, test=test)

@@ -70,7 +70,7 @@ def test_lines_with_one_source_stay_together(tmp_path: Path) -> None:
     assert not [note for note in found.notes if "sources of the" in note]
 
 
-def test_sources_that_are_read_alike_stay_together_however_they_are_written(tmp_path: Path) -> None:
+def test_sources_with_equal_ids_stay_in_one_part_of_a_split(tmp_path: Path) -> None:
     pairs = [(" ".join("abcde"[:size]), "x y") for size in (1, 2, 3, 4) for _ in range(5)]
     longest = [("a b c d e", "E D"), ("a b c d e ", "E D"), ("a  b c d e", "E F")]
     path = write(tmp_path / "a.tsv", lines_of([*pairs, *longest]))
@@ -86,7 +86,7 @@ def test_sources_that_are_read_alike_stay_together_however_they_are_written(tmp_
     assert not read[TRAIN] & (read[DEV] | read[TEST])
 
 
-def test_targets_that_cannot_be_said_are_named(tmp_path: Path) -> None:
+def test_targets_that_a_model_cannot_output_are_named(tmp_path: Path) -> None:
     train = write(tmp_path / "train.tsv", "a\tb\nc\td\n")
     dev = write(tmp_path / "dev.tsv", "e\tb\nf\tz\n")
     test = write(tmp_path / "test.tsv", "g\t\n")

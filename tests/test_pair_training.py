@@ -122,7 +122,7 @@ def test_pairs_come_through_a_pipe(tmp_path: Path, train: Path) -> None:
     )
 
 
-def test_a_terminal_that_is_read_for_pairs_is_told_of(
+def test_reading_pairs_from_a_terminal_is_announced(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     terminal, own = os.openpty()
@@ -148,7 +148,7 @@ def test_pairs_that_come_once_come_to_all_processes(tmp_path: Path, train: Path)
     assert_same_run(tmp_path / "piped", tmp_path / "read")
 
 
-def test_a_race_over_piped_pairs_goes_on_without_the_pipe(tmp_path: Path, train: Path) -> None:
+def test_a_race_over_piped_pairs_resumes_without_the_pipe(tmp_path: Path, train: Path) -> None:
     words = ["train", "--data", "-", "--budget", "1s", "--out", str(tmp_path / "run")]
     begun_with = run(*words, *RACE, "--workers", "1", stdin=train.read_bytes())
     assert begun_with.returncode == 0
@@ -207,7 +207,7 @@ def test_options_that_do_not_fit_are_named(
     assert not (tmp_path / "checkpoints").exists()
 
 
-def test_a_killed_run_goes_on_with_the_same_files_alone(tmp_path: Path, train: Path) -> None:
+def test_a_killed_run_resumes_only_with_the_same_files(tmp_path: Path, train: Path) -> None:
     budget = {"training": {"max_steps": 40}}
     trainer_of(train, tmp_path / "whole", budget).run(ignore)
     cut = trainer_of(train, tmp_path / "cut", budget)
@@ -453,7 +453,7 @@ def test_a_sweep_knows_pairs_in_files(tmp_path: Path, train: Path) -> None:
     assert listed.count("to do") == 2
 
 
-def test_workers_train_on_files_ahead(tmp_path: Path, train: Path) -> None:
+def test_speculative_attempts_train_on_files(tmp_path: Path, train: Path) -> None:
     settings = {
         "training": {
             "restart": {"after": 10, "loss": 1e-9},

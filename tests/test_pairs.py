@@ -107,7 +107,7 @@ def test_files_of_all_kinds_say_the_same(tmp_path: Path, name: str, content: byt
         ("1 0 1\t0\n1 1\t1\n", "words", ["0", "1"], ["0", "1"]),
     ],
 )
-def test_what_strings_are_made_of_is_found_out(
+def test_the_unit_of_strings_is_inferred(
     tmp_path: Path, text: str, units: str, source: Any, target: Any
 ) -> None:
     path = write(tmp_path / "a.tsv", text)
@@ -119,7 +119,7 @@ def test_what_strings_are_made_of_is_found_out(
     assert task.data.notes[0] == f"{path}: columns source,target; symbols are {units}"
 
 
-def test_features_are_symbols_of_their_own_before_those_of_the_source(tmp_path: Path) -> None:
+def test_features_are_separate_symbols_before_the_source(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "Na\tN;PL\tNas\nb\tN\tb\nNN\t\tNN\n")
     task = learned(path, dev=path, test=path, columns="source,features,target")
     assert task.source.symbols == ("N", "a", "b", "<unk>", "N", "PL", "<unk>")
@@ -157,7 +157,7 @@ def test_symbols_of_the_training_set_alone_are_known(tmp_path: Path) -> None:
     assert as_written(task, DEV) == [("a<unk>b", "b<unk>a")]
 
 
-def test_what_a_model_cannot_say_is_wrong_whatever_it_says(tmp_path: Path) -> None:
+def test_targets_with_symbols_that_a_model_cannot_output_count_as_wrong(tmp_path: Path) -> None:
     train = write(tmp_path / "train.tsv", "ab\tba\n")
     other = write(tmp_path / "other.tsv", "axb\tb\nab\txxx\n")
     task = learned(train, dev=other, test=other)
@@ -224,7 +224,7 @@ def test_nothing_is_trained_on_a_file_with_a_bad_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_what_is_packed_is_known_by_its_content(tmp_path: Path) -> None:
+def test_compressed_files_are_recognized_by_content(tmp_path: Path) -> None:
     (tmp_path / "A.GZ").write_bytes(gzip.compress(TINY.encode()))
     assert len(learned(tmp_path / "A.GZ").data.sets[TRAIN]) == 1
 
@@ -255,7 +255,7 @@ def test_steps_are_the_fewest_and_rather_for_longer_sources(seed: int) -> None:
 
 
 @pytest.mark.parametrize("content", [b"a\tb\n", gzip.compress(b"a\tb\n" * 99, mtime=0)[:-9], b""])
-def test_what_is_not_packed_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_files_that_are_not_compressed_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.gz").write_bytes(content)
     if not content:  # an empty file is packed nothing
         with pytest.raises(StacktransError, match=r"a\.gz: holds no pairs"):
@@ -404,7 +404,7 @@ def test_generate_draws_from_the_training_set(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("ids", "size"), [([3, -2], 1), ([255, 0], 1), ([70_000, -2], 4)])
-def test_strings_are_held_in_as_few_bytes_as_their_ids_need(ids: list[int], size: int) -> None:
+def test_strings_are_kept_in_the_smallest_integer_type(ids: list[int], size: int) -> None:
     column = SymbolColumn.of(["ab", "", "b"], "source", CHARACTERS)
     held = column.as_ids(dict(zip("ab", ids, strict=True)), 0)
     assert [held[index].tolist() for index in range(len(held))] == [ids, [], ids[1:]]

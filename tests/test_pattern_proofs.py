@@ -283,7 +283,7 @@ def test_no_mutant_is_proved_that_counts_wrongly(name: str) -> None:
     assert proved + refuted > 35
 
 
-def test_what_goes_wrong_at_a_great_count_is_found() -> None:
+def test_errors_at_a_great_count_are_found() -> None:
     """The machine counts in its state as far as it has one, and takes more for that many."""
     rules: list[tuple[Any, ...]] = [
         ("a", [None, None], (PUSH,), None, state, min(state + 1, 29)) for state in range(30)

@@ -58,7 +58,7 @@ def test_ours_trains_on_the_same_stream(peer: ModuleType) -> None:
     assert speed.per_second > 0
 
 
-def test_a_path_without_the_program_is_told(
+def test_a_path_without_the_program_is_an_error(
     peer: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "notes.txt").touch()
@@ -80,7 +80,7 @@ def test_a_path_without_the_program_is_told(
         ("no program\n", "Exec format error"),
     ],
 )
-def test_a_program_that_does_not_train_is_told(
+def test_a_program_that_does_not_train_is_an_error(
     text: str, message: str, peer: ModuleType, tmp_path: Path
 ) -> None:
     other = program(tmp_path / "other", text)

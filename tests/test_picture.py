@@ -84,7 +84,7 @@ def test_pushed_vectors_are_drawn_while_they_can_be_read() -> None:
         assert sum(row.group == "pushed top" for row in rows) == drawn
 
 
-def test_what_is_read_from_a_buffer_is_shared_between_symbols() -> None:
+def test_reads_of_a_buffer_are_split_between_symbols() -> None:
     read = [ReadShare("a", 1, 0.5), ReadShare("b", 2, 0.3), ReadShare("a", 3, 0.2)]
     rows = rows_of(trace_of(step_of(1, "a", 0.5, read)), CONFIG)
     assert [row.shades for row in rows if row.group == "input"] == [[0.7], [0.3]]

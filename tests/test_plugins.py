@@ -65,14 +65,14 @@ def test_a_file_that_is_no_plugin_is_refused(code: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("file", "message"), [("no.py", "no such file"), (".", "a Python file"), ("a.txt", "a Python")]
 )
-def test_what_is_no_python_file_is_refused(file: str, message: str) -> None:
+def test_a_plugin_must_be_a_python_file(file: str, message: str) -> None:
     Path("a.txt").touch()
     result = invoke("list", "--plugin", file)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
 
 
-def test_what_a_plugin_writes_to_a_file_is_not_lost() -> None:
+def test_files_that_a_plugin_writes_are_flushed() -> None:
     writes = "log = open('log', 'w')\ndef note(text):\n    log.write(text)\nnote('written')\n"
     Path("mine.py").write_text(f"{writes}{COPY}class Mine(Copy):\n    name = 'mine'\n")
     words = [*STACKTRANS, "list", "generators", "--plugin", "mine.py"]
@@ -109,7 +109,7 @@ def test_an_unknown_name_without_a_near_one_points_to_plugins() -> None:
         assert ("one of your own needs its plugin file" in result.stderr) == hint
 
 
-def test_what_fails_in_a_plugin_at_work_is_said_with_its_line() -> None:
+def test_an_error_in_a_plugin_is_reported_with_its_line() -> None:
     code = TAPE.read_text().replace("left, stay, right, write = ", "left, stay, right = ")
     Path("mine.py").write_text(code)
     line = 1 + code[: code.index("left, stay, right = ")].count("\n")
@@ -181,7 +181,7 @@ def test_installed_packages_cannot_take_the_names_of_others(
     assert registry.load("stack").name == "stack"
 
 
-def test_what_the_constructor_of_a_memory_takes_are_its_settings() -> None:
+def test_parameters_of_a_memory_s_constructor_are_its_settings() -> None:
     code = TAPE.read_text().replace(
         '    signal_names = ("left"',
         "    def __init__(self, heads: int = 3) -> None:\n"

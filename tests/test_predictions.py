@@ -104,13 +104,13 @@ def test_the_error_rate_counts_all_edits_a_symbol_of_all_targets(
     assert {n: each.symbol_error_rate for n, each in scores.by_length().items()} == {1: 0.5, 2: 0}
 
 
-def test_no_answers_are_asked_for_without_a_beam(untrained: Checkpoint, pairs: list[Pair]) -> None:
+def test_answers_are_decoded_only_with_a_beam(untrained: Checkpoint, pairs: list[Pair]) -> None:
     ((_, scores),) = scores_of_pairs(untrained, pairs, EvalRequest(), "pairs")
     assert scores.symbol_error_rate is None
     assert (scores + scores).predictions is None
 
 
-def test_what_is_known_to_be_right_is_said(untrained: Checkpoint, pairs: list[Pair]) -> None:
+def test_predictions_equal_answers_decoded_alone(untrained: Checkpoint, pairs: list[Pair]) -> None:
     ((_, scores),) = scores_of_pairs(untrained, pairs, EvalRequest(beam=1), "pairs")
     assert scores.predictions is not None
     assert [*scores.predictions] == (alone := asked(untrained, pairs))
@@ -119,7 +119,7 @@ def test_what_is_known_to_be_right_is_said(untrained: Checkpoint, pairs: list[Pa
     assert scores.fine.tolist() == pytest.approx([found.fine for found in alone])
 
 
-def test_only_what_is_not_known_is_asked(
+def test_only_pairs_whose_answers_are_not_known_are_decoded(
     untrained: Checkpoint, pairs: list[Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sources: list[Any] = []

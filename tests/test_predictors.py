@@ -112,7 +112,9 @@ CASES = [
 @pytest.mark.usefixtures("in_python")
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize(("memory", "controller", "name"), CASES)
-def test_python_says_what_torch_says(memory: str, controller: str, name: str, hard: bool) -> None:
+def test_python_and_torch_give_the_same_answers(
+    memory: str, controller: str, name: str, hard: bool
+) -> None:
     layout = LAYOUTS[name]
     model, given = drawn(memory, controller, layout), sources(layout)
     expected = decode(TorchModel(model, hard), layout, given)
@@ -123,7 +125,7 @@ def test_python_says_what_torch_says(memory: str, controller: str, name: str, ha
 @pytest.mark.usefixtures("in_compiled_code")
 @pytest.mark.parametrize("hard", [False, True])
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_compiled_code_says_what_torch_says(memory: str, hard: bool) -> None:
+def test_compiled_code_and_torch_give_the_same_answers(memory: str, hard: bool) -> None:
     for name in ("joint", "stream", "same length"):
         layout = LAYOUTS[name]
         model, given = drawn(memory, "lstm", layout), sources(layout)
@@ -164,7 +166,7 @@ def test_answers_are_cut_off(make: Callable[[Transducer], Predictor], limit: int
 
 @pytest.mark.parametrize("make", [to_numpy, TorchModel])
 @pytest.mark.parametrize("buffered", [False, True])
-def test_outputs_that_are_asked_for_are_those_of_all(
+def test_selected_outputs_equal_those_of_the_whole_batch(
     make: Callable[[Transducer], Predictor], buffered: bool
 ) -> None:
     model = make(drawn("queue", "lstm", LAYOUTS["same length"], buffered))
@@ -212,7 +214,7 @@ def test_a_string_that_is_too_long_is_not_kept_whole(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("make", [to_numpy, TorchModel])
-def test_numbers_that_overflow_are_told(make: Callable[[Transducer], Predictor]) -> None:
+def test_numbers_that_overflow_are_an_error(make: Callable[[Transducer], Predictor]) -> None:
     layout = Layout.joint(3, 4)
     model = drawn("stack", "lstm", layout)
     with torch.no_grad():

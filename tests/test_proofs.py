@@ -209,7 +209,7 @@ def test_two_symbols_represent_all_equivalent_ones() -> None:
 
 
 @pytest.mark.parametrize("symbol", [0, 77])
-def test_a_symbol_that_goes_wrong_is_found_among_many(symbol: int) -> None:
+def test_a_single_wrong_symbol_of_128_disproves_a_machine(symbol: int) -> None:
     task = made("reverse", symbols=128)
     machine = rearranging(task, STACK)
     start, push, *others = machine.rules
@@ -218,7 +218,7 @@ def test_a_symbol_that_goes_wrong_is_found_among_many(symbol: int) -> None:
     assert counterexample_to(wrong, task) == (symbol,)
 
 
-def test_what_goes_wrong_when_deep_is_found() -> None:
+def test_errors_at_a_great_depth_are_found() -> None:
     task = made("reverse", symbols=2)
     wrong = counterexample_to(own_machines.wrong_when_deep(task, 12), task)
     assert len(wrong) == 12
@@ -249,7 +249,7 @@ def saved(directory: Path, machine: Machine) -> Path:
     return directory / "machine"
 
 
-def test_what_follows_a_complete_answer_does_not_matter() -> None:
+def test_steps_after_a_complete_answer_need_no_rules() -> None:
     task = TASKS["parity"]
     machine = replace(own_machines.buffered_odd(task), buffers=Buffers(2, 3, 0))
     # There are no rules for the three further steps.
@@ -289,7 +289,7 @@ def test_copies_of_a_symbol_are_not_taken_for_one() -> None:
 QUICK = ("--exhaustive", "100", "--count", "50", "--longest", "200")
 
 
-def test_verify_says_what_is_proved(tmp_path: Path) -> None:
+def test_verify_prints_what_is_proved(tmp_path: Path) -> None:
     path = saved(tmp_path, rearranging(TASKS["reverse"], STACK))
     done = run("verify", path, *QUICK)
     assert done.returncode == 0

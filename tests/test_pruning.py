@@ -44,7 +44,7 @@ def test_memories_that_are_always_empty_can_be_left_out(memory: str, controller:
         torch.testing.assert_close(smaller.double()(ids), model(ids), rtol=0, atol=1e-9)
 
 
-def test_as_few_are_left_as_are_needed() -> None:
+def test_as_few_stacks_as_possible_are_kept() -> None:
     model = model_of()
     needed = {1, 3}
 
@@ -65,11 +65,11 @@ def test_as_few_are_left_as_are_needed() -> None:
 @pytest.mark.parametrize(
     ("settings", "possible"), [({}, True), ({"count": 1}, False), ({"controller": "linear"}, False)]
 )
-def test_what_can_be_pruned(settings: dict[str, Any], possible: bool) -> None:
+def test_prunable_models(settings: dict[str, Any], possible: bool) -> None:
     assert prunable(model_of(**settings)) is possible
 
 
-def test_what_has_no_actions_can_not() -> None:
+def test_memories_without_actions_cannot_be_pruned() -> None:
     model = model_of("stack", count=1)
     assert not prunable(model)
     with pytest.raises(TypeError):

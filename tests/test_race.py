@@ -40,7 +40,7 @@ def candidates(**merits: float) -> dict[str, Candidate]:
     return {name: Candidate(step=200, test=merit, loss=1.0) for name, merit in merits.items()}
 
 
-def test_better_runs_have_more_turns() -> None:
+def test_better_runs_get_more_time_slices() -> None:
     found = candidates(a=0.1, b=0.3, c=0.2, d=0.04, e=0.4)
     had = dict.fromkeys(found, 0)
     for _ in range(100):
@@ -55,7 +55,7 @@ def test_better_runs_have_more_turns() -> None:
     assert [had[name] for name in "bcad"] == pytest.approx([39, 26, 19, 16], abs=1)
 
 
-def test_one_after_another_has_its_first_turns() -> None:
+def test_candidates_get_their_first_time_slices_one_after_another() -> None:
     found = dict.fromkeys("abcd", Candidate())
     taken: list[list[str]] = []
     for _ in range(7):
@@ -66,14 +66,14 @@ def test_one_after_another_has_its_first_turns() -> None:
     assert taken == [[*"ab"], [*"ba"], [*"bc"], [*"bc"], [*"bd"], [*"bd"], [*"ba"]]
 
 
-def test_one_turn_with_large_batches_is_enough_to_begin() -> None:
+def test_one_time_slice_with_large_batches_is_enough_to_begin() -> None:
     found = {"a": Candidate(step=200, loss=1.0), "b": Candidate()}
     found["a"] = found["a"].model_copy(update={"stalled": 3})
     assert next_round(found, width=1, sizes={"a": 900}) == ["a"]
     assert next_round(found, width=1, sizes={"a": 1000}) == ["b"]
 
 
-def test_a_run_has_the_fewer_turns_the_longer_it_has_stalled() -> None:
+def test_a_run_gets_fewer_time_slices_the_longer_it_stalls() -> None:
     found = {name: Candidate(step=400, loss=1.0, test=0.2, stalled=3) for name in "ab"}
     assert next_round(found, width=1) == ["a"]
     found["a"] = found["a"].model_copy(update={"stalled": 7})
@@ -82,7 +82,7 @@ def test_a_run_has_the_fewer_turns_the_longer_it_has_stalled() -> None:
     assert next_round(found, width=1) == ["a"]
 
 
-def test_the_best_has_no_more_turns_than_others_once_it_has_stalled() -> None:
+def test_a_stalled_leader_gets_no_more_time_slices_than_others() -> None:
     found = candidates(a=0.1, b=0.3, c=0.2)
     assert next_round(found, width=2)[0] == "b"
     for number in range(3):
@@ -126,7 +126,7 @@ def test_once_all_have_begun_training_lengths_count_as_much() -> None:
     assert next_round(found, width=2)[0] == "d"
 
 
-def test_what_can_t_go_on_has_no_time_slice() -> None:
+def test_failed_and_finished_runs_get_no_time_slice() -> None:
     found = candidates(a=0.1, b=0.2, c=0.3)
     found["b"] = Candidate(step=200, failed="no room")
     found["c"] = Candidate(step=200, ended="max_steps")
@@ -165,7 +165,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Told:
 
 
 @pytest.mark.usefixtures("short_turns")
-def test_a_race_that_is_stopped_and_resumed_comes_to_the_same(whole: Told, tmp_path: Path) -> None:
+def test_a_stopped_race_resumes_to_the_same_result(whole: Told, tmp_path: Path) -> None:
     carried_on(begun(tmp_path / "parts"), 1)
     resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
     assert isinstance(resumed, Race)
@@ -173,7 +173,7 @@ def test_a_race_that_is_stopped_and_resumed_comes_to_the_same(whole: Told, tmp_p
 
 
 @pytest.mark.usefixtures("short_turns")
-def test_a_race_that_is_stopped_in_its_first_round_comes_to_the_same(tmp_path: Path) -> None:
+def test_a_race_stopped_in_its_first_round_resumes_to_the_same_result(tmp_path: Path) -> None:
     whole = carried_on(begun(tmp_path / "whole"), 2)
     found = begun(tmp_path / "parts")
     stopped = carried_on(found, 0)
@@ -185,7 +185,7 @@ def test_a_race_that_is_stopped_in_its_first_round_comes_to_the_same(tmp_path: P
 
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("batches", [15, 34])
-def test_a_race_that_is_stopped_within_a_turn_comes_to_the_same(
+def test_a_race_stopped_within_a_time_slice_resumes_to_the_same_result(
     whole: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
 ) -> None:
     found, on_batch, left = begun(tmp_path / "parts"), Attempt.train_on_batch, batches
@@ -228,7 +228,7 @@ def test_the_winner_alone_is_the_same_model(tmp_path: Path) -> None:
     assert f"Strategy: {best}" in card
 
 
-def test_a_race_without_a_winner_ends_with_the_best_model_and_goes_on(tmp_path: Path) -> None:
+def test_a_race_without_a_winner_keeps_the_best_model_and_can_be_resumed(tmp_path: Path) -> None:
     out = tmp_path / "run"
     done = train("--budget", "3s", out=out)
     assert done.returncode == 0, done.stderr.decode()
@@ -269,14 +269,14 @@ def test_a_race_that_was_cut_off_can_be_repeated_alone(tmp_path: Path) -> None:
     assert weights(out) == weights(tmp_path / "alone")
 
 
-def test_a_race_too_short_for_a_turn_ends_with_a_model(tmp_path: Path) -> None:
+def test_a_race_too_short_for_a_time_slice_ends_with_a_model(tmp_path: Path) -> None:
     done = train("--budget", "0.001s", out=tmp_path / "run")
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads((tmp_path / "run" / "summary.json").read_text())["steps"] >= 1
     assert run("transduce", tmp_path / "run", stdin=b"!\n").returncode == 0
 
 
-def test_a_race_whose_runs_all_end_keeps_but_the_best(tmp_path: Path) -> None:
+def test_a_race_whose_runs_all_end_keeps_only_the_best(tmp_path: Path) -> None:
     done = train("--max-steps", "10", out=tmp_path / "run")
     assert done.returncode == 0, done.stderr.decode()
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())

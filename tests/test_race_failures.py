@@ -25,7 +25,7 @@ from stacktrans.training.race_state import read_race
 from stacktrans.training.requests import resume as taken_up
 
 
-def test_a_race_in_which_every_run_fails_says_why(tmp_path: Path) -> None:
+def test_a_race_in_which_every_run_fails_reports_each_reason(tmp_path: Path) -> None:
     broken = ["--set", "learning_rate=1e30", "--set", "training.restart=null"]
     done = train(*broken, "--set", "training.gradient_clip=null", out=tmp_path / "run")
     assert done.returncode == 1
@@ -68,7 +68,7 @@ def workers_of(process: int) -> list[int]:
 @pytest.mark.usefixtures("short_turns")
 # A thread of the library may stumble when its process is killed at the moment of its last result.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_turn_whose_process_is_killed_is_done_again(tmp_path: Path) -> None:
+def test_a_time_slice_whose_process_is_killed_is_repeated(tmp_path: Path) -> None:
     found, killed = begun(tmp_path / "killed", 2), list[int]()
 
     def show() -> None:
@@ -100,7 +100,7 @@ RACE_OF_TWO = ("train", "--task", "copy", *SMALL, "--strategies", "patient,wide"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupting_a_race_saves_and_says_how_to_go_on(tmp_path: Path, number: int) -> None:
+def test_an_interrupted_race_is_saved_and_prints_how_to_resume(tmp_path: Path, number: int) -> None:
     out = tmp_path / "a run"
     process = start(*RACE_OF_TWO, "--out", out)
     wait_for(out / CANDIDATES / "patient" / "last" / "training.pt")
@@ -111,7 +111,7 @@ def test_interrupting_a_race_saves_and_says_how_to_go_on(tmp_path: Path, number:
     assert json.loads(done.stdout)["outcome"] in ("budget", "solved")
 
 
-def test_a_race_that_is_killed_goes_on_at_once(tmp_path: Path) -> None:
+def test_a_killed_race_can_be_resumed_at_once(tmp_path: Path) -> None:
     out = tmp_path / "run"
     process = start(*RACE_OF_TWO, "--out", out)
     wait_for(out / CANDIDATES / "wide" / "last" / "training.pt")
@@ -174,7 +174,7 @@ def test_a_race_whose_directory_is_moved_ends_and_names_the_race(
 
 
 @pytest.mark.usefixtures("short_turns")
-def test_a_full_disk_ends_a_race_which_goes_on_later(
+def test_a_race_ended_by_a_full_disk_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = carried_on(begun(tmp_path / "whole"), 2)
@@ -200,7 +200,7 @@ def test_a_full_disk_ends_a_race_which_goes_on_later(
         ("LOSS", "race.json: damaged (candidates.patient.loss: "),
     ],
 )
-def test_a_damaged_race_is_told(tmp_path: Path, content: str, message: str) -> None:
+def test_a_damaged_race_file_is_an_error(tmp_path: Path, content: str, message: str) -> None:
     begun(tmp_path / "run")
     path = tmp_path / "run" / RACE
     state = json.loads(path.read_text())
@@ -228,7 +228,7 @@ def test_a_run_that_is_missing_is_named(tmp_path: Path, missing: str) -> None:
 
 
 @pytest.mark.usefixtures("short_turns")
-def test_what_is_damaged_of_a_run_ends_the_race_and_is_named(tmp_path: Path) -> None:
+def test_damage_to_a_run_ends_the_race_and_is_named(tmp_path: Path) -> None:
     found = carried_on(begun(tmp_path / "run"), 1)
     path = found.place("wide") / "last" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-9])
@@ -237,7 +237,7 @@ def test_what_is_damaged_of_a_run_ends_the_race_and_is_named(tmp_path: Path) -> 
     assert str(path) in done.stderr.decode()
 
 
-def test_what_a_race_wrote_before_it_began_is_no_obstacle(tmp_path: Path) -> None:
+def test_leftovers_of_a_race_that_did_not_begin_are_ignored(tmp_path: Path) -> None:
     found = begun(tmp_path / "run")
     (found.directory / CANDIDATES).rename(found.directory / f".{CANDIDATES}.new")
     (found.directory / f".{RACE}.123").touch()

@@ -286,7 +286,9 @@ def test_words_are_answered_when_they_are_whole(models: dict[str, Path]) -> None
     assert whole == b""
 
 
-def test_what_can_t_be_answered_of_a_line_is_told(models: dict[str, Path]) -> None:
+def test_an_unknown_symbol_in_a_line_answered_symbol_by_symbol_is_an_error(
+    models: dict[str, Path],
+) -> None:
     process = start("transduce", models["characters"], stdin=True)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -324,7 +326,7 @@ def test_pairs_without_a_source_are_refused(name: str, tmp_path: Path) -> None:
     assert "pairs.jsonl:1: the source is empty" in done.stderr
 
 
-def test_nothing_is_answered_by_nothing(models: dict[str, Path]) -> None:
+def test_empty_sources_have_empty_answers(models: dict[str, Path]) -> None:
     for path in models.values():
         loaded = checkpoint.load(path, torch.device("cpu"))
         for lengths in ([0], [0, 1]):

@@ -39,7 +39,7 @@ def test_one_mapping_takes_all_embeddings_to_the_output_weights(tmp_path: Path) 
     assert unexplained(usual, [0, 1, 2], [2, 3, 4]) > 0.01
 
 
-def test_all_other_weights_start_as_they_would(tmp_path: Path) -> None:
+def test_other_initial_weights_do_not_change(tmp_path: Path) -> None:
     shared = first_model(SHARED, directory=tmp_path / "shared").state_dict()
     usual = first_model(directory=tmp_path / "usual").state_dict()
     changed = {name for name, weight in usual.items() if not torch.equal(weight, shared[name])}

@@ -51,7 +51,7 @@ def answered(
 
 
 @pytest.mark.parametrize(("source", "right"), CASES)
-def test_what_is_not_scored_is_marked(
+def test_unscored_symbols_are_marked(
     reversal: checkpoint.Checkpoint, source: str, right: str, tmp_path: Path
 ) -> None:
     (raw,) = answered(reversal, tmp_path, f"{source}\n", as_json=True, marked=False)
@@ -78,7 +78,9 @@ def test_what_is_not_scored_is_marked(
         ("xor", "1101"),
     ],
 )
-def test_it_is_told_as_a_source_comes_and_as_the_task_has_it(name: str, source: str) -> None:
+def test_unscored_symbols_are_known_from_the_source_and_from_the_task(
+    name: str, source: str
+) -> None:
     task = task_of(name)
     symbols = task.source.split(source)
     known = [symbol is not None for symbol in task.answer(symbols)]
@@ -101,7 +103,7 @@ def test_inspect_marks_what_is_not_scored(reversal: checkpoint.Checkpoint) -> No
     assert verdict(followed) == "answer: ··10  (right)"
 
 
-def test_one_length_is_not_told_twice() -> None:
+def test_a_range_of_one_length_is_not_repeated_by_length() -> None:
     import numpy as np
 
     from stacktrans.showing.scores import scores_tables

@@ -73,7 +73,7 @@ def test_a_name_is_written_in_one_way(written: str, name: str) -> None:
         ("2*stack-rnn", "stack-rnn can't be combined with others"),
     ],
 )
-def test_what_is_no_name_of_several_is_refused(name: str, message: str) -> None:
+def test_wrong_names_of_memories_side_by_side_are_refused(name: str, message: str) -> None:
     with pytest.raises(UsageError, match=f"model.memory.*{message}"):
         configured(name)
     with pytest.raises(UsageError, match=message):
@@ -104,7 +104,7 @@ def alone(memory: Memory[Any], signals: Tensor, values: Tensor) -> Tensor:
     return torch.stack(reads, dim=1)
 
 
-def test_each_does_what_it_does_alone() -> None:
+def test_memories_side_by_side_do_what_each_does_alone() -> None:
     torch.manual_seed(1)
     signals, values = torch.rand(3, 12, 6), torch.randn(3, 12, 3, 4)
     together = alone(MEMORIES.load("queue+2*stack")(), signals, values)
@@ -133,7 +133,7 @@ def test_biases_reach_all_of_a_kind_or_one() -> None:
         configured(memory, "signal_bias={push queue 3: 1}")
 
 
-def test_a_recipe_changes_several_by_their_own_name_alone(tmp_path: Path) -> None:
+def test_a_recipe_changes_memories_side_by_side_only_by_their_full_name(tmp_path: Path) -> None:
     usual = configured("stack").model.initialization
     assert configured("queue+stack").training.curriculum is None
     assert configured("2*queue").model.initialization.signal_bias == {"pop": -1, "push": 0}
@@ -200,7 +200,7 @@ def test_traces_show_each_memory(model: Path, tmp_path: Path) -> None:
     assert run("inspect", model, '!"', "--plot", tmp_path / "it.svg").returncode == 0
 
 
-def test_each_is_completed() -> None:
+def test_every_word_is_completed() -> None:
     assert offered("stacktrans train --memory queue+") == [
         *("queue+deque", "queue+queue", "queue+stack")
     ]

@@ -38,7 +38,7 @@ def test_each_symbol_of_a_source_is_predicted_from_those_before(
     assert float(found.detach()) == pytest.approx(sum(costs) / len(costs), rel=1e-5)
 
 
-def test_it_changes_what_a_model_learns_until_the_run_settles(tmp_path: Path) -> None:
+def test_source_prediction_affects_training_until_the_run_settles(tmp_path: Path) -> None:
     def trained(name: str, *changes: str) -> tuple[Attempt, list[float]]:
         trainer = trainer_of(small_run("max_steps=20", *changes), tmp_path / name)
         trainer.run(ignore)
@@ -94,7 +94,7 @@ def test_a_damaged_state_is_not_taken_up(tmp_path: Path) -> None:
         ("anbn", [], "task anbn has no targets after its sources"),
     ],
 )
-def test_what_has_no_source_to_predict_is_refused(task: str, more: list[str], said: str) -> None:
+def test_source_prediction_needs_a_source(task: str, more: list[str], said: str) -> None:
     memory = {"model": {"memory": "stack-rnn" if task == "anbn" else "stack"}}
     with pytest.raises(UsageError, match=said) as told:
         resolve(task=task, settings=memory, assignments=[*more, PREDICTING])

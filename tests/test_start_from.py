@@ -112,9 +112,7 @@ def known_by(config: RunConfig) -> dict[str, Any]:
     return {column: known[column] for column in ("source", "target", "features") if column in known}
 
 
-def test_what_is_known_is_known_after_any_number_of_runs(
-    old: Path, new: Path, tmp_path: Path
-) -> None:
+def test_symbols_stay_known_over_several_runs(old: Path, new: Path, tmp_path: Path) -> None:
     """Though neither file has it, and the files are read again by every command."""
     third = write(tmp_path / "third.tsv", reversals(60, 3).translate(str.maketrans("abcd", "ghab")))
     one, two = tmp_path / "one", tmp_path / "two"
@@ -177,7 +175,7 @@ def test_words_and_features_stay_where_they_can_be_written(tmp_path: Path) -> No
     assert found["start_from"]["target_symbols"]["dropped"] == 1
 
 
-def test_training_goes_on_where_it_was_and_not_from_the_beginning(tmp_path: Path) -> None:
+def test_training_continues_from_its_step_rather_than_the_beginning(tmp_path: Path) -> None:
     """With two symbols more, which a model has to learn that can reverse all others."""
     rng = np.random.default_rng(1)
     strings = ["".join(rng.choice([*"abcdefαβ"], size=rng.integers(2, 13))) for _ in range(400)]
@@ -197,7 +195,7 @@ def test_training_goes_on_where_it_was_and_not_from_the_beginning(tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["copy-queue", "reverse-stack"])
-def test_what_is_learned_is_not_unlearned_by_the_first_updates(name: str, tmp_path: Path) -> None:
+def test_first_updates_do_not_unlearn_a_checkpoint(name: str, tmp_path: Path) -> None:
     """With a curriculum, or without: the learning rate of the beginning would be too high."""
     settings = {"measure.strings": 30, "lengths.test": [65, 70]}
     found = stacktrans.train(from_=name, settings=settings, max_steps=3, out=tmp_path / "run")
@@ -205,7 +203,7 @@ def test_what_is_learned_is_not_unlearned_by_the_first_updates(name: str, tmp_pa
     assert found.summary.test.coarse >= 0.9
 
 
-def test_it_goes_on_bit_for_bit_without_the_checkpoint(
+def test_a_run_from_a_checkpoint_resumes_bit_for_bit_without_it(
     old: Path, new: Path, tmp_path: Path
 ) -> None:
     gone = tmp_path / "gone"
@@ -294,7 +292,9 @@ def test_settings_are_those_of_the_checkpoint_under_those_given(old: Path, new: 
     assert config.identity() != resolve(config=str(old / "config.yaml")).identity()
 
 
-def test_a_recipe_says_how_to_train_and_not_what(old: Path, new: Path, tmp_path: Path) -> None:
+def test_a_recipe_does_not_change_the_model_of_a_checkpoint(
+    old: Path, new: Path, tmp_path: Path
+) -> None:
     done = run("train", "--from", old, "--data", new, "--recipe", "default", "--dry-run")
     config = yaml.safe_load(done.stdout)
     assert config["recipe"] == "default"
@@ -322,7 +322,7 @@ def test_pairs_are_read_as_they_were(tmp_path: Path) -> None:
     assert (parameters["columns"], parameters["symbols"]) == ("source,target", "characters")
 
 
-def test_a_stream_goes_on_with_one_start_and_a_new_symbol(
+def test_a_stream_can_be_trained_further_with_a_new_symbol(
     tmp_path: Path, brief_streams: None
 ) -> None:
     stream = {"stream": {"sequences": 6, "steps": 10, "epochs": 2, "attempts": 2}}
@@ -342,7 +342,7 @@ def test_a_stream_goes_on_with_one_start_and_a_new_symbol(
     assert found.config.task.parameters["pattern"] == "a^n b^n c^n"
 
 
-def test_a_text_goes_on_with_the_words_that_it_knows(tmp_path: Path) -> None:
+def test_further_training_on_a_text_keeps_its_vocabulary(tmp_path: Path) -> None:
     first = write_text(tmp_path / "first")
     second = write_text(tmp_path / "second")
     (second / "train.txt").write_text("the owl sees a heron .\na grey heron sees the sea .\n" * 9)
@@ -387,7 +387,7 @@ def test_a_text_goes_on_with_the_words_that_it_knows(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_does_not_fit_a_checkpoint_is_said(
+def test_options_that_do_not_fit_a_checkpoint_are_refused(
     old: Path, tmp_path: Path, arguments: list[str], message: str
 ) -> None:
     given = [each.replace("OLD", str(old)) for each in arguments]
@@ -397,7 +397,7 @@ def test_what_does_not_fit_a_checkpoint_is_said(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_checkpoint_is_said(old: Path, tmp_path: Path) -> None:
+def test_a_path_that_is_no_checkpoint_is_an_error(old: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
 
     def said() -> str:
@@ -421,7 +421,7 @@ def test_what_is_no_checkpoint_is_said(old: Path, tmp_path: Path) -> None:
     assert "format 4; this stacktrans reads format 3" in said()
 
 
-def test_it_is_refused_in_python_as_by_the_command(old: Path, tmp_path: Path) -> None:
+def test_initial_weights_are_refused_in_python_as_by_the_command(old: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="recipe auto: a run that starts from a checkpoint"):
         stacktrans.train(from_=old, recipe="auto", out=tmp_path / "run")
     with pytest.raises(CheckpointError, match="no such checkpoint"):

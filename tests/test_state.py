@@ -123,7 +123,7 @@ def test_values_that_no_run_can_have_saved_are_named(
         (lambda state: state["attempt"]["average"]["model"].popitem(), "average.model: "),
     ],
 )
-def test_what_no_run_can_have_saved_is_named(
+def test_impossible_states_of_a_run_are_named(
     finished: dict[str, Path], forge: Callable[[State], Any], said: str
 ) -> None:
     assert said in forged(finished["strings"], forge)
@@ -161,13 +161,13 @@ def of_weight(state: State, change: Any) -> None:
         (lambda state: state["attempt"]["stopping"].pop("kept"), "stopping: 'kept'"),
     ],
 )
-def test_what_no_stream_can_have_saved_is_named(
+def test_impossible_states_of_a_stream_are_named(
     finished: dict[str, Path], forge: Callable[[State], Any], said: str
 ) -> None:
     assert said in forged(finished["stream"], forge)
 
 
-def test_what_runs_save_is_what_they_read(finished: dict[str, Path]) -> None:
+def test_saved_states_of_runs_are_read_back(finished: dict[str, Path]) -> None:
     for run in finished.values():
         before = checkpoint.load_training(run / "last")
         state = Trainer.resume(run, [], CPU).state

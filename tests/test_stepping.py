@@ -165,7 +165,7 @@ def test_long_memories_are_left_out_in_the_middle() -> None:
     assert len(lines) == 24
 
 
-def test_what_cannot_be_seen_does_not_reach_the_screen() -> None:
+def test_invisible_characters_do_not_reach_the_screen() -> None:
     trace = held_for_ever(3)
     steps = [replace(step, input="\x1b[2J", output="\x9b") for step in trace.steps]
     text = "".join(screen(replace(trace, steps=steps), CONFIG, 2, 80, 24))

@@ -24,7 +24,7 @@ from stacktrans.training.trainer import Trainer
     ("solved_accuracy", "found", "best_steps"),
     [(1, [0.9, 1, 0.999, 1, 1], [20, 40, 50]), (0.99, [0.9, 0.995, 0.985, 0.99, 0.991], [20])],
 )
-def test_it_stops_when_solved_twice_running(
+def test_training_stops_when_solved_twice_in_a_row(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     solved_accuracy: float,
@@ -46,7 +46,7 @@ def test_it_stops_when_solved_twice_running(
 
 
 @pytest.mark.parametrize(("solved_accuracy", "strings"), [(1, 100), (0.5, 900), (0.1, 1000)])
-def test_validation_goes_on_while_the_task_may_be_solved(
+def test_validation_continues_while_the_task_may_be_solved(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, solved_accuracy: float, strings: int
 ) -> None:
     monkeypatch.setattr(sources, "score", one_in_four_right)
@@ -64,7 +64,7 @@ def one_in_four_right(_: Any, __: Any, pairs: list[Pair]) -> Scores:
     )
 
 
-def test_a_run_that_is_stuck_on_longer_strings_starts_again(tmp_path: Path) -> None:
+def test_a_run_stuck_on_longer_strings_restarts(tmp_path: Path) -> None:
     changes = ("max_steps=27", "loss_every=1", "restart.after=10", "restart.loss=0.0001")
     # Three batches make the range whole; ten batches later it is not learned.
     summary = trainer_of(small_run(*changes, CURRICULUM % 100), tmp_path).run(ignore)
@@ -73,7 +73,7 @@ def test_a_run_that_is_stuck_on_longer_strings_starts_again(tmp_path: Path) -> N
     assert lengths == 2 * [3, *[5] * 12] + [3]
 
 
-def test_it_stops_at_convergence_of_the_perplexity(tmp_path: Path) -> None:
+def test_training_stops_at_convergence_of_the_perplexity(tmp_path: Path) -> None:
     config = small_run(
         "stop={converged: {patience: 3}}", "learning_rate=0.000001", "settle=null", "averaging=0"
     )
@@ -85,12 +85,12 @@ def test_it_stops_at_convergence_of_the_perplexity(tmp_path: Path) -> None:
     assert summary.best_step == 5 * (best + 1)
 
 
-def test_it_stops_at_its_time_limit(tmp_path: Path) -> None:
+def test_training_stops_at_its_time_limit(tmp_path: Path) -> None:
     summary = trainer_of(small_run("time_limit=0.001"), tmp_path).run(ignore)
     assert (summary.outcome, summary.steps) == ("time_limit", 1)
 
 
-def test_a_run_that_does_not_take_off_starts_again(tmp_path: Path) -> None:
+def test_a_run_whose_loss_does_not_fall_restarts(tmp_path: Path) -> None:
     config = small_run("max_steps=35", "restart.after=10", "restart.loss=0.0001")
     summary = trainer_of(config, tmp_path).run(ignore)
     assert summary.attempts == 4
@@ -100,7 +100,7 @@ def test_a_run_that_does_not_take_off_starts_again(tmp_path: Path) -> None:
     assert records_of(tmp_path / "one") == records_of(tmp_path)[:2]
 
 
-def test_a_loss_that_is_no_number_starts_again_or_is_told(tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_starts_a_new_attempt_or_ends_the_run(tmp_path: Path) -> None:
     for changes in (("restart.after=100",), ("restart=null",)):
         trainer = trainer_of(small_run("max_steps=12", *changes), tmp_path / changes[0])
         with torch.no_grad():
@@ -134,7 +134,9 @@ def test_a_solved_run_stays_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert Trainer.resume(tmp_path, [], CPU).run(ignore) == first
 
 
-def test_a_run_is_solved_as_often_as_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_is_solved_after_the_configured_number_of_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     coarse = iter([1.0, 1.0, 0.9, 1.0, 1.0, 1.0, 1.0])
 
     monkeypatch.setattr(Source, "accuracies", lambda *_: 2 * [Accuracy(next(coarse), 1.0, 20, 1.0)])

@@ -107,7 +107,7 @@ def test_a_machine_of_a_stream_is_a_checkpoint(saved: Path) -> None:
     assert run("verify", saved, "--count", "50", "--exhaustive", "50").returncode == 0
 
 
-def test_it_is_compared_with_as_many_strings_as_one_likes() -> None:
+def test_a_machine_is_compared_with_the_requested_number_of_strings() -> None:
     more = ("--strings", "20", "--lengths", "100:200", "--workers", "2")
     done = run("extract", "anbncn", *more, "--json")
     found = json.loads(done.stdout)["agreement"][-1]
@@ -115,7 +115,7 @@ def test_it_is_compared_with_as_many_strings_as_one_likes() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 30, 150, 600, 2000])
-def test_it_ends_in_time(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extraction_ends_in_time(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = itertools.count()  # the time, which goes on whenever it is asked for
     monkeypatch.setattr(network, "time", SimpleNamespace(monotonic=lambda: next(asked)))
     with contextlib.suppress(CannotExtract):
@@ -123,7 +123,7 @@ def test_it_ends_in_time(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert next(asked) < seconds + 50
 
 
-def test_it_is_said_that_there_was_no_time() -> None:
+def test_extraction_reports_a_lack_of_time() -> None:
     done = run("extract", "parenthesis-stack", "--time-limit", "0.001s")
     assert done.returncode == 1
     assert b"no machine found within 0.001 s" in done.stderr

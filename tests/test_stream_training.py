@@ -73,7 +73,7 @@ def test_an_epoch_is_its_sequences_in_pieces_that_grow_longer() -> None:
     )
 
 
-def test_streams_begin_anew_after_so_many_sequences_and_at_their_start(
+def test_streams_are_emptied_at_the_start_and_after_a_number_of_sequences(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pieces = streams_of(small_run()).pieces(1, 0)
@@ -98,7 +98,7 @@ def test_no_symbol_is_lost_between_pieces(monkeypatch: pytest.MonkeyPatch) -> No
     assert all(row[:end].all() for row, end in zip(mask, ends, strict=True))
 
 
-def test_what_a_stream_carries_is_used_in_the_next_piece(
+def test_the_state_of_a_stream_is_carried_to_the_next_piece(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StreamConfig, "EMPTY_AFTER", 1000)
@@ -156,7 +156,7 @@ def test_attempts_that_are_worse_than_the_mean_so_far_are_thrown_away(tmp_path: 
     assert trainer.state.progress.best[0] == -min(record["validation"] for record in records)
 
 
-def test_of_so_many_attempts_the_best_stays_if_the_last_fails(tmp_path: Path) -> None:
+def test_the_best_attempt_is_kept_if_the_last_fails(tmp_path: Path) -> None:
     config = small_run("restart={after: 8, loss: 1.0e-05}", stream="attempts: 2, epochs: 3")
     trainer = trainer_of(config, tmp_path)
     summary = trainer.run(ignore)
@@ -165,7 +165,7 @@ def test_of_so_many_attempts_the_best_stays_if_the_last_fails(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("stop_at", [1, 5, 12])
-def test_an_interrupted_run_goes_on_from_its_last_epoch_bit_for_bit(
+def test_an_interrupted_run_resumes_from_its_last_epoch_bit_for_bit(
     tmp_path: Path, stop_at: int
 ) -> None:
     config = small_run(stream="epochs: 3, attempts: 2")
@@ -185,7 +185,7 @@ def test_an_interrupted_run_goes_on_from_its_last_epoch_bit_for_bit(
         ("anbn", "stack", "memory stack can't be run piece by piece"),
     ],
 )
-def test_what_can_not_be_a_stream_is_named(
+def test_tasks_and_memories_without_streams_are_refused(
     tmp_path: Path, task: str, memory: str, why: str
 ) -> None:
     config = resolve(

@@ -211,7 +211,7 @@ def test_scored_is_what_can_be_known_and_the_symbol_that_follows() -> None:
     ]
 
 
-def test_what_can_not_be_known_after_a_sequence_is_not_scored() -> None:
+def test_unpredictable_symbols_of_a_stream_are_not_scored() -> None:
     task = task_of("memorization")
     layout = task.layout
     streams = [pairs_of(task, "12=", "2=")]
@@ -288,7 +288,7 @@ class Oracle:
         ("anbn", "ab", "b" * 50, "b" * 24, False),
     ],
 )
-def test_answers_end_as_the_task_says(
+def test_answers_end_where_the_layout_ends_them(
     name: str, prompt: str, then: str, answer: str, ended: bool
 ) -> None:
     task = task_of(name)

@@ -198,7 +198,7 @@ def test_counts(source: str, target: str, string: str, expected: str) -> None:
         ),
     ],
 )
-def test_what_is_not_a_source_is_refused(
+def test_strings_that_are_not_sources_are_refused(
     name: str, parameters: dict[str, Any], source: str
 ) -> None:
     with pytest.raises(NotASource, match="expected"):

@@ -47,7 +47,7 @@ def task_file(directory: Path, file: str, name: str) -> str:
         ({"solved": {"measure": "tset", "least": 1}}, "unknown measure 'tset'"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_named(
+def test_errors_in_a_sweep_file_are_named(
     tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
@@ -132,7 +132,7 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
         ),
     ],
 )
-def test_what_does_not_fit_the_rest_is_named_with_its_line(
+def test_contradictions_in_a_sweep_file_are_named_with_their_line(
     tmp_path: Path, changes: dict[str, Any], line: str, message: str
 ) -> None:
     path = sweep_file(tmp_path, **changes)
@@ -170,7 +170,7 @@ EVEN = {"generator": "bigram-flip", "parameters": {"symbols": 4}}
         (EVEN, {"lengths": [3, 3], "each": True}, "m: no length in 3:3 is a multiple of 2"),
     ],
 )
-def test_what_can_not_be_drawn_is_named_before_anything_is_run(
+def test_measures_that_cannot_be_drawn_are_named_before_any_run(
     tmp_path: Path, task: dict[str, Any], measure: dict[str, Any], message: str
 ) -> None:
     base = settings()
@@ -280,7 +280,7 @@ def test_a_task_of_the_grid_can_have_settings_of_its_own(tmp_path: Path) -> None
         ({"copy": {"training": {"batch_siz": 3}}}, {"task": ["copy"]}, "did you mean 'batch_size'"),
     ],
 )
-def test_what_is_wrong_with_the_settings_of_a_single_task_is_named_with_its_line(
+def test_errors_in_settings_by_task_are_named_with_their_line(
     tmp_path: Path, of_single: Any, grid: dict[str, Any], message: str
 ) -> None:
     condition = {"model": {"memory": "stack"}, "by_task": of_single}
@@ -344,7 +344,7 @@ def test_a_date_is_text(tmp_path: Path) -> None:
     assert read_plan(path).file.title == "2020-01-01"
 
 
-def test_runs_are_found_by_what_their_names_hold(tmp_path: Path) -> None:
+def test_runs_are_selected_by_parts_of_their_names(tmp_path: Path) -> None:
     model = {"model": {"memory": "stack"}}
     path = sweep_file(tmp_path, conditions={"[red]x[/red]": model, "two\nlines": model}, grid={})
     plan = read_plan(path)

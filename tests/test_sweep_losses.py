@@ -92,7 +92,7 @@ def without_measures(record: dict[str, Any]) -> dict[str, Any]:
     return {**record, "measured": record["measured"]["test"]}
 
 
-def test_an_interrupted_sweep_says_how_to_go_on(swept: Path, tmp_path: Path) -> None:
+def test_an_interrupted_sweep_prints_how_to_resume(swept: Path, tmp_path: Path) -> None:
     process = start("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", tmp_path)
     wait_until_at_work(process, tmp_path)
     process.send_signal(signal.SIGINT)
@@ -167,9 +167,7 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_table(
     assert len({record["identity"] for record in records(out)}) == 6
 
 
-def test_of_runs_beside_each_other_only_the_one_that_kills_its_process_fails(
-    swept: Path, tmp_path: Path
-) -> None:
+def test_only_the_run_that_kills_its_process_fails(swept: Path, tmp_path: Path) -> None:
     plan = read_plan(swept.parent / "small.yaml")
     store = SweepStore(tmp_path / "out", plan)
     jobs = [store.job(planned, "cpu") for planned in plan.runs]
@@ -186,7 +184,7 @@ class Deadly:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_sweep_that_is_terminated_says_how_to_go_on(swept: Path, tmp_path: Path) -> None:
+def test_a_terminated_sweep_prints_how_to_resume(swept: Path, tmp_path: Path) -> None:
     process = start("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", tmp_path)
     wait_until_at_work(process, tmp_path)
     process.terminate()

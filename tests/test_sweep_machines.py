@@ -63,6 +63,6 @@ def test_a_run_that_has_learned_nothing_has_no_machine(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["each", "depth", "hard", "seed"])
-def test_what_has_no_meaning_for_machines_is_refused(tmp_path: Path, key: str) -> None:
+def test_settings_without_meaning_for_machines_are_refused(tmp_path: Path, key: str) -> None:
     with pytest.raises(Exception, match=f"{key}: cannot be used with of: machine"):
         read_plan(sweep_file(tmp_path, measures={"kept": {**MACHINE, key: 1}}))

@@ -90,7 +90,7 @@ def cell(plan: Plan, condition: str, task: str = "copy") -> Cell:
     return next(found for found in cells if (found.condition, found.task) == (condition, task))
 
 
-def test_of_each_seed_the_winner_counts(tmp_path: Path) -> None:
+def test_the_winner_of_each_seed_counts(tmp_path: Path) -> None:
     found = cell(plan_of(tmp_path), "Queue")
     assert found.values == pytest.approx([0.75, 0.85, 0.95])
     assert found.figure == pytest.approx(0.85)
@@ -108,7 +108,7 @@ def test_a_winner_may_be_chosen_among_seeds_too(tmp_path: Path) -> None:
     assert found.values == pytest.approx([0.8, 0.9, 1.0])
 
 
-def test_of_equals_one_that_has_met_its_rule_wins(tmp_path: Path) -> None:
+def test_of_equal_runs_one_that_solved_the_task_wins(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, choose={"by": "test accuracy", "among": ["learning_rate", "seed"]})
     records = records_of(plan)
     for record in records.values():
@@ -139,7 +139,7 @@ def test_without_a_choice_every_run_counts(tmp_path: Path) -> None:
     assert sorted(found.values) == pytest.approx([0.15, 0.2, 0.25, 0.3, 0.35, 0.4])
 
 
-def test_what_was_not_run_is_not_guessed(tmp_path: Path) -> None:
+def test_missing_runs_have_no_figure(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     assert cell(plan, "Queue", "reverse").figure is None
     assert "| Queue | 80.0 → 85.0 ▲ | not run |" in markdown(plan, records_of(plan))
@@ -151,7 +151,7 @@ def test_differences_within_the_tolerance_are_not_marked(tmp_path: Path) -> None
     assert "| Stack | 10.0 / 20.0 / 30.0 → 25.0 | not run |" in markdown(plan, records_of(plan))
 
 
-def test_it_says_how_many_runs_are_solved_and_where_not_all_are(tmp_path: Path) -> None:
+def test_a_table_counts_solved_runs_and_lists_cells_with_unsolved_ones(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     said = markdown(plan, records_of(plan))
     assert (
@@ -162,7 +162,7 @@ def test_it_says_how_many_runs_are_solved_and_where_not_all_are(tmp_path: Path) 
     assert "Solved, " not in markdown(plan, {})
 
 
-def test_rows_of_a_single_column_say_how_many_runs_are_solved(tmp_path: Path) -> None:
+def test_rows_of_a_single_column_count_solved_runs(tmp_path: Path) -> None:
     conditions = {
         "Queue": {"task": "copy", "model": {"memory": "queue"}},
         "Stack": {"task": "copy", "model": {"memory": "stack"}},
@@ -183,7 +183,7 @@ def test_claims_hold_or_not_or_were_not_run(tmp_path: Path) -> None:
     assert held == [False, True, True, False, None]
 
 
-def test_runs_that_failed_are_counted_and_told(tmp_path: Path) -> None:
+def test_failed_runs_are_counted_and_listed(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     records = records_of(plan)
     identity = plan.runs[0].identity
@@ -214,7 +214,7 @@ def test_a_run_that_diverged_at_once_never_wins(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("percent", [99.9, 99.7, 0.7, 1.4, 2.8, 2.9])
-def test_per_cents_are_met_by_the_shares_that_they_are(tmp_path: Path, percent: float) -> None:
+def test_thresholds_in_per_cent_are_reached_by_exact_shares(tmp_path: Path, percent: float) -> None:
     parts = [{"condition": "Queue", "task": "copy", key: percent} for key in ("least", "most")]
     claims = [{"claim": "It is so.", "source": "section 1", "holds": parts}]
     solved = {"measure": "test", "least": percent}
@@ -237,14 +237,14 @@ def test_conditions_may_have_tasks_of_their_own(tmp_path: Path) -> None:
     assert "| Queue | not run |  |" in markdown(plan, {})
 
 
-def test_a_cell_of_failures_alone_says_so(tmp_path: Path) -> None:
+def test_a_cell_with_only_failed_runs_reads_failed(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     failed = {"error": "it blew up", "command": "", "seed": 1}
     records = {run.identity: {**failed, "identity": run.identity} for run in plan.runs[:1]}
     assert "| Queue | failed | not run |" in markdown(plan, records)
 
 
-def test_what_is_written_in_several_lines_is_one_row(tmp_path: Path) -> None:
+def test_text_in_several_lines_is_one_row(tmp_path: Path) -> None:
     claims = [{"claim": "It\ncopies |a|.\n", "source": "section 1", "holds": CLAIMS[:1]}]
     plan = plan_of(tmp_path, claims=claims)
     assert "| It copies \\|a\\|. | section 1 | did not hold |" in markdown(plan, records_of(plan))
@@ -268,7 +268,7 @@ def test_every_run_is_a_line_of_the_csv(tmp_path: Path) -> None:
     assert first["command"].startswith("stacktrans train --task copy ")
 
 
-def test_what_is_not_known_of_a_run_is_an_empty_cell_of_the_csv(tmp_path: Path) -> None:
+def test_unknown_values_are_empty_cells_in_csv(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     records = records_of(plan)
     for record in records.values():

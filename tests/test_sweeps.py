@@ -67,7 +67,7 @@ def test_a_command_means_its_run(tmp_path: Path, settings: Any, condition: Any) 
 
 @pytest.mark.parametrize("given", ["--set training.max_steps=50", "--set max_steps=50",
                                    "--max-steps 50", "--set seed=3"])  # fmt: skip
-def test_a_winner_s_command_has_its_own_limit(given: str) -> None:
+def test_the_command_of_a_winner_limits_its_steps(given: str) -> None:
     words = ["stacktrans", "train", "--task", "copy", "--memory", "stack", *given.split()]
     limited = single_run_command(words, "joint", 7)
     shown = run(*limited[1:], "--dry-run", "--json")
@@ -86,7 +86,7 @@ def test_a_folder_that_can_t_be_used_fails_its_run_alone(tmp_path: Path) -> None
     assert [record["seed"] for record in records(tmp_path / "out") if "error" not in record] == [2]
 
 
-def test_what_is_finished_is_not_run_again(swept: Path) -> None:
+def test_finished_runs_are_not_repeated(swept: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in swept.glob("runs/*/*.json*")}
     done = run("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", swept, "--json")
     assert b"6 runs, 6 of them done" in done.stderr
@@ -111,7 +111,9 @@ def test_another_measure_is_taken_of_finished_runs(swept: Path, tmp_path: Path) 
     assert ["long" in record["measured"] for record in records(out)] == [False] * 3 + [True] * 3
 
 
-def test_who_is_raced_identifies_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_candidates_of_a_race_are_part_of_its_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = sweep_file(tmp_path, conditions=RACED, grid={"seed": [1]})
     (both,) = read_plan(path).runs
     assert {"joint", "buffered"} <= both.configs.keys()
@@ -196,9 +198,7 @@ def test_a_wrong_file_runs_nothing(tmp_path: Path) -> None:
         (("--workers", "1", "--cluster", "tcp://127.0.0.1:1"), "--workers: cannot be used"),
     ],
 )
-def test_what_is_wrong_with_the_command_is_named(
-    tmp_path: Path, options: tuple[str, ...], message: str
-) -> None:
+def test_wrong_options_are_named(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
     path = sweep_file(tmp_path, profiles={"small": {"grid": {"seed": [1]}}})
     options = tuple(option.format(file=path) for option in options)
     done = run("sweep", path, "--out", tmp_path / "out", *options)

@@ -211,7 +211,7 @@ def test_inspect_follows_a_sentence(trained: Path) -> None:
           "task.parameters.unit=letters"], "unit is 'letters'; expected words or characters"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_refused(
+def test_contradictory_options_are_refused(
     trained: Path,
     folder: Path,
     tmp_path: Path,
@@ -327,7 +327,7 @@ def test_nothing_is_drawn_from_a_text() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 40])
-def test_each_symbol_of_a_text_is_said_once(count: int) -> None:
+def test_each_symbol_of_a_text_is_predicted_once(count: int) -> None:
     text = np.arange(30)
     pieces = list(pieces_of(text, count, 4))
     assert [piece.begins for piece in pieces] == [True] + [False] * (len(pieces) - 1)
@@ -356,7 +356,7 @@ def test_pieces_carry_on_what_one_sequence_does(folder: Path, tmp_path: Path, me
 
 
 @pytest.mark.parametrize("stop_at", [3, 30])
-def test_an_interrupted_run_goes_on_from_its_last_epoch_bit_for_bit(
+def test_an_interrupted_run_resumes_from_its_last_epoch_bit_for_bit(
     folder: Path, tmp_path: Path, stop_at: int
 ) -> None:
     config = small_run(folder, "loss_every=4")
@@ -369,7 +369,7 @@ def test_an_interrupted_run_goes_on_from_its_last_epoch_bit_for_bit(
     assert_same_run(tmp_path / "whole", tmp_path / "parted")
 
 
-def test_what_is_saved_within_an_epoch_is_said(
+def test_an_interrupt_within_an_epoch_resumes_from_its_start(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     on_batch = Attempt.train_on_batch
@@ -438,9 +438,7 @@ def test_a_sweep_of_texts_has_their_perplexities(folder: Path, tmp_path: Path) -
     }
 
 
-def test_what_a_text_does_not_have_is_named_before_anything_runs(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_sweep_measures_that_texts_do_not_have_are_refused(folder: Path, tmp_path: Path) -> None:
     path = sweep_of_texts(folder, tmp_path, right={"of": "coarse", "strings": "test"})
     done = invoke("sweep", path, "--workers", "1", "--out", tmp_path / "out")
     assert done.exit_code == 2

@@ -104,7 +104,7 @@ def test_definition_and_compiled_code_follow_the_equations(memory: str, kind: st
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("kind", ROUNDED)
 @pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
-def test_definition_and_compiled_code_round_alike(
+def test_definition_and_compiled_code_round_equally(
     memory: str, kind: str, dtype: torch.dtype
 ) -> None:
     for steps in (5, 30):

@@ -53,7 +53,7 @@ def test_a_configuration_repeats_its_run_exactly(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("memory", ["stack", "deque", "2*queue", "none"])
 @pytest.mark.parametrize("stop_at", [1, 13, 20, 25])
-def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path: Path, memory: str, stop_at: int) -> None:
+def test_an_interrupted_run_resumes_bit_for_bit(tmp_path: Path, memory: str, stop_at: int) -> None:
     changes = ("max_steps=40", "settle.loss=1.2", "restart.after=25", "restart.loss=0.01")
     config = small_run(*changes, memory=memory)
     trainer_of(config, tmp_path / "whole").run(ignore)
@@ -82,7 +82,7 @@ def test_a_checkpoint_is_not_read_while_another_process_may_replace_it(tmp_path:
 
 
 @pytest.mark.parametrize("restart_after", [20, 25, 100])
-def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, restart_after: int) -> None:
+def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path, restart_after: int) -> None:
     config = small_run("max_steps=40", f"restart.after={restart_after}", "restart.loss=0.01")
     trainer_of(config, tmp_path / "whole").run(ignore)
 
@@ -109,7 +109,7 @@ def test_a_finished_run_can_be_given_a_larger_budget(tmp_path: Path) -> None:
     assert records_of(tmp_path / "whole") == records_of(tmp_path / "parted")
 
 
-def test_a_run_writes_what_it_says(tmp_path: Path) -> None:
+def test_a_run_writes_its_metrics(tmp_path: Path) -> None:
     summary = trainer_of(small_run("max_steps=20"), tmp_path).run(ignore)
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "best",
@@ -150,7 +150,7 @@ def test_optimisers(name: str, kind: str) -> None:
     assert [group["lr"] for group in optimizer.param_groups] == [0.5]
 
 
-def test_what_was_read_is_learned_about_at_a_rate_of_its_own() -> None:
+def test_weights_of_reads_have_their_own_learning_rate() -> None:
     config = small_run("optimizer=sgd", "learning_rate=0.5", "read_rate=0.1")
     model = Transducer(config.model, 5, 5)
     before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
@@ -266,7 +266,7 @@ def measured(setting: str) -> tuple[Accuracy, Accuracy]:
 
 
 @pytest.mark.parametrize("kernel", ["fused", "torch"])
-def test_gate_noise_is_of_the_deviation_asked_for(kernel: str) -> None:
+def test_gate_noise_has_the_configured_deviation(kernel: str) -> None:
     config = small_run("gate_noise=0.25", f"kernel={kernel}")
     found: list[torch.Tensor] = []
     disturb = gate_noise(config, Moment(1, 0))

@@ -51,14 +51,14 @@ def test_a_right_model_is_tried_in_three_ways() -> None:
     assert found.count == every.count + drawn.count + long.count
 
 
-def test_of_same_length_tasks_all_sources_are_tried_and_no_others() -> None:
+def test_all_sources_of_a_synchronous_task_are_tried() -> None:
     every, *_ = verify(load("reversal-stack"), QUICK).stages
     # Of all strings of up to 4 symbols out of 3: 0#, 1#, and four of 4.
     assert (every.lengths, every.count, every.wrong) == (Lengths(1, 2), 6, 0)
 
 
 @pytest.mark.parametrize("name", ["reversal", "reversal-deletion", "agreement"])
-def test_what_cannot_be_known_does_not_count(name: str) -> None:
+def test_unpredictable_symbols_do_not_count(name: str) -> None:
     config = load_task(name)
     task = make_task(config.name, config.generator, config.parameters)
     for pair in itertools.islice(_all_pairs(task, 500), 100):
@@ -93,7 +93,7 @@ def soft(tmp_path: Path) -> str:
     return str(tmp_path / "soft")
 
 
-def test_what_is_wrong_on_long_strings_alone_is_found(soft: str) -> None:
+def test_errors_on_long_strings_only_are_found(soft: str) -> None:
     found = verify(load(soft), replace(QUICK, longest=200))
     assert [stage.wrong > 0 for stage in found.stages] == [False, False, True]
     assert found.counterexample is not None

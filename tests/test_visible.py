@@ -35,7 +35,7 @@ def harmless(text: str, keep: str = "\n") -> bool:
     return all(character.isprintable() or character in keep for character in text)
 
 
-def test_what_can_not_be_seen_is_escaped_as_in_a_string() -> None:
+def test_invisible_characters_are_escaped_as_in_a_string() -> None:
     shown = visible("a\x1b[0m\x9b\u2028\u202e\u200b\udc80\ufffe\r\n")
     assert shown == r"a\x1b[0m\x9b\u2028\u202e\u200b\udc80\ufffe\r\n"
     assert visible("À\u00a0東京 e\u0301\n", keep="\n") == "À\u00a0東京 e\u0301\n"

@@ -88,7 +88,7 @@ def test_a_checkpoint_that_lacks_a_setting_is_refused_with_its_name(tmp_path: Pa
         checkpoint.load(copied, CPU)
 
 
-def test_what_stands_in_the_code_of_a_generator_is_said(tmp_path: Path) -> None:
+def test_defaults_of_a_generator_are_written_out(tmp_path: Path) -> None:
     task = tmp_path / "mine.yaml"
     task.write_text(
         "name: mine\ngenerator: memorization\nlengths: {train: [1, 3], test: [4, 5]}\n"

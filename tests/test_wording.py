@@ -13,7 +13,7 @@ def test_names_are_listed_with_a_word_before_the_last(names: list[str], said: st
     assert listed(names, "or") == said
 
 
-def test_what_is_counted_is_one_or_several() -> None:
+def test_counted_nouns_are_singular_or_plural() -> None:
     assert counted(1, "rule") == "1 rule"
     assert counted(1200, "rule") == "1,200 rules"
     assert counted(0, "pair of states", "pairs of states") == "0 pairs of states"

@@ -23,7 +23,7 @@ parameters:
 
 
 @pytest.mark.parametrize("recipe", ["default", "stack", "papre"])
-def test_a_task_that_says_how_it_is_trained_is_refused_with_the_line(
+def test_training_settings_in_a_task_file_are_refused_with_their_line(
     tmp_path: Path, recipe: str
 ) -> None:
     path = tmp_path / "mine.yaml"
@@ -71,12 +71,12 @@ def test_wrong_settings_are_named(changes: dict[str, object], message: str) -> N
         copy_queue(**changes)
 
 
-def test_a_whole_task_without_a_name_is_told_so() -> None:
+def test_a_task_without_a_name_is_refused() -> None:
     with pytest.raises(UsageError, match="name is missing"):
         resolve(settings={**QUEUE, "task": {"generator": "copy"}})
 
 
-def test_a_missing_task_or_memory_is_asked_for() -> None:
+def test_a_missing_task_or_memory_is_named() -> None:
     with pytest.raises(UsageError, match="no task given"):
         resolve(settings=QUEUE)
     with pytest.raises(UsageError, match="no memory given"):
