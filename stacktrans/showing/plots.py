@@ -232,14 +232,13 @@ def draw_blocks(
     for block, middle, bottom in placed if len(placed) <= MAX_LABELS else ():
         label = symbol_text(block.symbol)
         if block.step and block.height >= LEGIBLE and len(label) <= LONGEST_LABEL:
-            axis.text(
-                *(middle, bottom + block.height / 2, label),
-                ha="center",
-                va="center",
-                fontsize=8 if len(label) == 1 else 6,
-                parse_math=False,
-                clip_on=True,
-            )
+            size = 8 if len(label) == 1 else 6
+            _write(axis, middle, bottom + block.height / 2, label, fontsize=size, clip_on=True)
+
+
+def _write(axis: "Axes", x: float, y: float, text: str, **style: Any) -> None:
+    """Write a text, centred by default, without mathematical markup."""
+    axis.text(x, y, text, **{"ha": "center", "va": "center", "parse_math": False, **style})
 
 
 def animate_trace(trace: Trace, config: RunConfig, path: Path) -> None:
@@ -332,19 +331,14 @@ class _Picture:
         axis.set_title(f"step {index + 1} of {len(self._steps)}", fontsize=9, loc="left")
         axis.axvspan(index - 0.45, index + 0.45, color=ACCENT, alpha=0.25)
         for height, name in ((1, "input"), (0, "output")):
-            axis.text(first - 0.8, height, name, ha="right", va="center", fontsize=9)
+            _write(axis, first - 0.8, height, name, ha="right", fontsize=9)
         for number, step in enumerate(shown, start=first):
             # Later outputs are not known yet.
             answer = output_text(step) if number <= index else ""
+            colour = "black" if number <= index else "0.6"
             for height, symbol in ((1, symbol_text(step.input)), (0, visible(answer))):
-                axis.text(
-                    *(number, height, symbol),
-                    ha="center",
-                    va="center",
-                    fontsize=11 if len(symbol) <= 1 else 7,
-                    color="black" if number <= index else "0.6",
-                    parse_math=False,
-                )
+                size = 11 if len(symbol) <= 1 else 7
+                _write(axis, number, height, symbol, fontsize=size, color=colour)
 
 
 def _draw_signals(axis: "Axes", step: TraceStep) -> None:
@@ -356,11 +350,7 @@ def _draw_signals(axis: "Axes", step: TraceStep) -> None:
     axis.set(xlim=(0, 1), ylim=(len(names) - 0.4, -0.6), xticks=[0, 0.5, 1])
     axis.spines[["top", "right"]].set_visible(False)
     for row, strength in enumerate(strengths if len(names) <= MAX_NUMBERED else ()):
-        inside = strength > 0.6
-        axis.text(
-            *(strength + (-0.03 if inside else 0.03), row, f"{strength:.2f}"),
-            ha="right" if inside else "left",
-            va="center",
-            fontsize=8,
-            color="white" if inside else "black",
-        )
+        inside = strength > 0.6  # the bar, which is dark
+        offset, side, colour = (-0.03, "right", "white") if inside else (0.03, "left", "black")
+        number = f"{strength:.2f}"
+        _write(axis, strength + offset, row, number, ha=side, fontsize=8, color=colour)

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
@@ -26,8 +27,14 @@ LARGEST = 16
 
 def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
     """A trace as a table with a row for each step; for actions, as table 3 of joulin2015."""
-    of_actions = make_memory(config.model).takes_actions
-    table = _action_table(trace) if of_actions else _strength_table(trace)
+    if make_memory(config.model).takes_actions:
+        following = [*(step.input for step in trace.steps[1:]), ""]
+        rows = [*map(_action_row, trace.steps, following)]
+    else:
+        rows = [*map(_strength_row, trace.steps)]
+    table = Table(*(column for column, _ in rows[0]))
+    for row in rows:
+        table.add_row(*(cell for _, cell in row))
     return Group(heading(model_line(config)), table, remark(verdict(trace)))
 
 
@@ -46,59 +53,51 @@ def verdict(trace: Trace) -> str:
     return f"answer: {trace.marked}  ({judgement})"
 
 
-def _strength_table(trace: Trace) -> Table:
-    first = trace.steps[0]
-    buffered = first.input_read is not None
-    table = Table(
-        "step",
-        Column("input", left=True),
-        Column("output", left=True),
-        Column("prob.", drop=2),
-        *(Column(name, drop=5) for name in first.signals),
-        *([Column("left", drop=1)] if buffered else []),
-        *([Column("read input", left=True, fold=GAP, drop=4)] if buffered else []),
-        *(Column(f"read {end}", left=True, fold=GAP, drop=3) for end in first.reads),
-        *(Column(name, drop=1) for name in first.tops),
-        *([Column("held", drop=1)] if buffered else []),
-        *([Column("write answer", left=True, fold=GAP, drop=4)] if buffered else []),
-    )
-    for step in trace.steps:
-        table.add_row(
-            step.step,
-            step.input,
-            output_text(step),
-            _probability(step),
-            *map(_shaded, step.signals.values()),
-            *([f"{step.input_left:.2f}", parts_text(step.input_read)] if buffered else []),
-            *map(parts_text, step.reads.values()),
-            *(_numbers(cells[0]) for cells in step.tops.values()),
-            *([f"{step.output_held:.2f}", parts_text(step.written)] if buffered else []),
-        )
-    return table
+Row = list[tuple[Column, object]]
+"""The cells of a step, each with its column."""
 
 
-def _action_table(trace: Trace) -> Table:
+def _strength_row(step: TraceStep) -> Row:
+    """The signals and reads of a step, and what its buffers contain."""
+    read = partial(Column, left=True, fold=GAP)
+    before, after = Row(), Row()
+    if step.input_read is not None:
+        before += [
+            (Column("left", drop=1), f"{step.input_left:.2f}"),
+            (read("read input", drop=4), parts_text(step.input_read)),
+        ]
+        after += [
+            (Column("held", drop=1), f"{step.output_held:.2f}"),
+            (read("write answer", drop=4), parts_text(step.written)),
+        ]
+    return [
+        (Column("step"), step.step),
+        (Column("input", left=True), step.input),
+        (Column("output", left=True), output_text(step)),
+        (Column("prob.", drop=2), _probability(step)),
+        *((Column(name, drop=5), _shaded(strength)) for name, strength in step.signals.items()),
+        *before,
+        *((read(f"read {end}", drop=3), parts_text(parts)) for end, parts in step.reads.items()),
+        *((Column(name, drop=1), _numbers(cells[0])) for name, cells in step.tops.items()),
+        *after,
+    ]
+
+
+def _action_row(step: TraceStep, following: str) -> Row:
     """The most probable action of each stack or list, and the values at its top or head."""
-    names = list(trace.steps[0].tops)
-    table = Table(
-        "step",
-        Column("symbol", left=True),
-        Column("next", left=True, drop=1),
-        Column("prediction", left=True),
-        Column("prob.", drop=len(names) + 2),
-        # The last are omitted first, and the first never.
+    # Of several stacks or lists, the last are omitted first, and the first never.
+    ranks = [None, *range(len(step.tops), 1, -1)]
+    return [
+        (Column("step"), step.step),
+        (Column("symbol", left=True), step.input),
+        (Column("next", left=True, drop=1), following),
+        (Column("prediction", left=True), output_text(step)),
+        (Column("prob.", drop=len(step.tops) + 2), _probability(step)),
         *(
-            Column(name, drop=len(names) + 1 - index if index else None)
-            for index, name in enumerate(names)
+            (Column(name, drop=rank), f"{best_action(step, name)} {_numbers(step.tops[name][0])}")
+            for name, rank in zip(step.tops, ranks, strict=False)
         ),
-    )
-    following = [*(step.input for step in trace.steps[1:]), ""]
-    for step, symbol in zip(trace.steps, following, strict=True):
-        actions = (f"{best_action(step, name)} {_numbers(step.tops[name][0])}" for name in names)
-        table.add_row(
-            step.step, step.input, symbol, output_text(step), _probability(step), *actions
-        )
-    return table
+    ]
 
 
 def best_action(step: TraceStep, name: str) -> str:

@@ -137,20 +137,20 @@ def _conditions(
 ) -> Iterator[tuple[str, str, list[PlannedRun]]]:
     """The label in the legend, the colour and the runs of each condition."""
     for index, condition in enumerate(store.plan.file.conditions):
-        own = [run for run in runs if run.condition == condition]
-        if own:
+        of_condition = [run for run in runs if run.condition == condition]
+        if of_condition:
             # A label that begins with an underscore would be left out of the legend.
-            yield f" {one_line(condition)}", f"C{index % 10}", own
+            yield f" {one_line(condition)}", f"C{index % 10}", of_condition
 
 
 def _curves(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun]) -> None:
-    for condition, colour, own in _conditions(store, runs):
-        for run in own:
+    for condition, colour, of_condition in _conditions(store, runs):
+        for run in of_condition:
             with undamaged(store.folder(run) / METRICS) as path:
                 records = list(json_lines(path)) if path.exists() else []
                 steps = [float(record["step"]) for record in records]
                 losses = [float(record["loss"]) for record in records]
-            label = condition if run is own[0] else None
+            label = condition if run is of_condition[0] else None
             axis.plot(steps, losses, color=colour, linewidth=0.8, alpha=0.7, label=label)
     axis.set(xlabel="batches", ylabel="loss (nats/symbol)", yscale="log")
 
@@ -164,10 +164,10 @@ def _by_length(store: SweepStore, run: PlannedRun, measure: str) -> dict[int, fl
 
 def _lengths(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun], measure: str) -> None:
     """Plot the mean accuracy of the runs of each condition by length."""
-    for condition, colour, own in _conditions(store, runs):
-        parts = [part for run in own if (part := _by_length(store, run, measure))]
-        lengths = sorted({length for part in parts for length in part})
-        shares = [[part[length] for part in parts if length in part] for length in lengths]
+    for condition, colour, of_condition in _conditions(store, runs):
+        curves = [_by_length(store, run, measure) for run in of_condition]
+        lengths = sorted({length for curve in curves for length in curve})
+        shares = [[curve[length] for curve in curves if length in curve] for length in lengths]
         means = [sum(values) / len(values) for values in shares]
         axis.plot(lengths, means, color=colour, label=condition)
     as_accuracy_by_length(axis, runs[0].config.task.ranges.train, "coarse accuracy")

@@ -474,10 +474,11 @@ def solved_summary(plan: Plan, cells: Sequence[Cell]) -> str:
         sentences[0] += f", {within}, all within {max(seconds):.0f}"
     # Which of the solved runs are discrete, too.
     for name, measure in plan.file.measures.items():
-        own = [cell for cell in cells if cell.measure == name and cell.solved]
+        solved_cells = [cell for cell in cells if cell.measure == name and cell.solved]
         of_machine = measure.of == "machine"
-        if own and (measure.hard or of_machine) and name != criterion.measure:
-            also, among = sum(cell.also for cell in own), sum(cell.solved or 0 for cell in own)
+        if solved_cells and (measure.hard or of_machine) and name != criterion.measure:
+            also = sum(cell.also for cell in solved_cells)
+            among = sum(cell.solved or 0 for cell in solved_cells)
             has = "a machine" if of_machine else f"{name} {bound}"
             share = f"{also} of {among} {_interval(also, among)}"
             sentences.append(f"Of the solved runs, {share} have {has}")
