@@ -49,11 +49,11 @@ class Alphabet:
     Args:
         symbols: the symbols, in the order of their ids.
         words: whether strings are words separated by spaces.
+        unknown: the id of all other symbols; None if these are errors.
     """
 
-    def __init__(self, symbols: Sequence[str], *, words: bool) -> None:
-        self.symbols = tuple(symbols)
-        self.words = words
+    def __init__(self, symbols: Sequence[str], *, words: bool, unknown: int | None = None) -> None:
+        self.symbols, self.words, self.unknown = tuple(symbols), words, unknown
         self._ids = {symbol: index for index, symbol in enumerate(self.symbols)}
 
     def __len__(self) -> int:
@@ -80,7 +80,9 @@ class Alphabet:
         return (" " if self.words else "").join(symbols)
 
     def encode(self, symbols: Sequence[str]) -> Ids:
-        """Ids of symbols; raises `UnknownSymbol`, with positions counted from 1."""
+        """Ids of symbols; may raise `UnknownSymbol`, with positions counted from 1."""
+        if self.unknown is not None:
+            return self.encode_known(symbols)
         try:
             return np.fromiter(map(self._ids.__getitem__, symbols), np.int64, len(symbols))
         except KeyError:
@@ -88,10 +90,9 @@ class Alphabet:
             raise UnknownSymbol(symbols[position], position + 1) from None
 
     def encode_known(self, symbols: Sequence[str]) -> Ids:
-        """Ids of symbols; `OUT_OF_VOCABULARY` for those outside the alphabet."""
-        return np.array(
-            [self._ids.get(symbol, OUT_OF_VOCABULARY) for symbol in symbols], dtype=np.int64
-        )
+        """Ids of symbols; for other ones `unknown`, or else `OUT_OF_VOCABULARY`."""
+        unknown = OUT_OF_VOCABULARY if self.unknown is None else self.unknown
+        return np.array([self._ids.get(symbol, unknown) for symbol in symbols], dtype=np.int64)
 
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
         """Symbols of ids; `UNSCORED_MARK` for `NO_OUTPUT` and `OUT_OF_VOCABULARY`."""

@@ -249,6 +249,8 @@ class SourceAlphabet(Alphabet):
         tokenizer: tokenization of the fields.
     """
 
+    unknown: int
+
     def __init__(
         self,
         symbols: Sequence[str],
@@ -256,12 +258,14 @@ class SourceAlphabet(Alphabet):
         columns: Sequence[str],
         tokenizer: Tokenizer,
     ) -> None:
-        own = [] if features is None else [*map(Feature, features), Feature(UNKNOWN_SYMBOL)]
-        super().__init__([*symbols, UNKNOWN_SYMBOL, *own], words=tokenizer.source == "words")
+        known = [*symbols, UNKNOWN_SYMBOL]
+        names = [] if features is None else [*features, UNKNOWN_SYMBOL]
+        words = tokenizer.source == "words"
+        super().__init__([*known, *map(Feature, names)], words=words, unknown=len(symbols))
         self.columns = [column for column in columns if column != "target"]
-        self.unknown, self.tokenizer = len(symbols), tokenizer
+        self.tokenizer = tokenizer
         self.string_ids = {symbol: index for index, symbol in enumerate(symbols)}
-        self.feature_ids = {str(each): len(symbols) + 1 + index for index, each in enumerate(own)}
+        self.feature_ids = {name: index for index, name in enumerate(names, start=len(known))}
 
     @property
     def unknown_feature(self) -> int:
@@ -321,14 +325,11 @@ class TargetAlphabet(Alphabet):
     """
 
     def __init__(self, symbols: Sequence[str], tokenizer: Tokenizer) -> None:
-        super().__init__(symbols, words=tokenizer.target == "words")
+        super().__init__(symbols, words=tokenizer.target == "words", unknown=OUT_OF_VOCABULARY)
         self.tokenizer = tokenizer
 
     def split(self, line: str) -> list[str]:
         return super().split(normalized(line, self.tokenizer.form))
-
-    def encode(self, symbols: Sequence[str]) -> Ids:
-        return self.encode_known(symbols)
 
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
         marks = {OUT_OF_VOCABULARY: UNKNOWN_SYMBOL, NO_OUTPUT: UNSCORED_MARK}

@@ -35,16 +35,11 @@ class Vocabulary(Alphabet):
     """
 
     def __init__(self, symbols: Sequence[str], unknown: str, *, words: bool) -> None:
-        super().__init__([END, unknown, *symbols], words=words)
-        self.unknown = 1
+        super().__init__([END, unknown, *symbols], words=words, unknown=1)
+        del self._ids[END]
 
     def roles(self) -> list[Role]:
         return [ENDING, ("unknown",), *super().roles()[2:]]
-
-    def encode(self, symbols: Sequence[str]) -> Ids:
-        """Ids of symbols; that of the unknown symbol for those outside the vocabulary."""
-        ids = [self._ids.get(symbol, self.unknown) or self.unknown for symbol in symbols]
-        return np.array(ids, dtype=np.int64)
 
 
 class Corpus(Task):
