@@ -1,8 +1,8 @@
-"""Write RESULTS.md from what the sweeps of `experiments/` have recorded.
+"""Write RESULTS.md from the records of the sweeps in `experiments/`.
 
     python experiments/results_page.py [--check]
 
-With --check nothing is written; it fails if the page is not what it should be.
+With --check nothing is written; the exit code is 1 if the page is out of date.
 """
 
 import argparse
@@ -18,19 +18,19 @@ HERE = Path(__file__).parent
 PAGE = HERE.parent / "RESULTS.md"
 HEADING = """# Results
 
-What came of everything that was run, beside what is published of it. Above each table stand what
-is measured, which figure stands for the runs of a cell, and what marks mean. Written by `python
-experiments/results_page.py` from the records in `experiments/results/`, where there is more of
-each: spreads, intervals, times to solve, and every run with the command that repeats it."""
+The results of all sweeps, beside the published figures. The text above each table says what is
+measured, which statistic of the runs a cell shows, and what the marks mean. Written by `python
+experiments/results_page.py` from the records in `experiments/results/`, which contain more: ranges,
+intervals, times to solve, and every run with the command that repeats it."""
 
 
 def page() -> str:
-    """What RESULTS.md should be."""
+    """The contents of RESULTS.md."""
     return "\n\n".join([HEADING, *(_section(path) for path in sorted(HERE.glob("*.yaml")))]) + "\n"
 
 
 def _section(path: Path) -> str:
-    """What was run of a sweep, at which scale, and what was not."""
+    """The section of a sweep, with each of its profiles."""
     parts = []
     for profile in [None, *read_layer(path).section("profiles").settings]:
         plan = read_plan(path, profile)
