@@ -108,6 +108,12 @@ class Machine(Signature):
             }
         return frozenset(components)
 
+    @property
+    def relevant_reads(self) -> list[int]:
+        """The ends of memories that some rule reads, once for each read."""
+        reads = enumerate(self.memories.reads, start=1)
+        return [end for component, end in reads if component in self.relevant]
+
     @functools.cached_property
     def _transitions(self) -> dict[tuple[int, ...], Transition | None]:
         return {}

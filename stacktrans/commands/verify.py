@@ -48,11 +48,11 @@ def verify(
 
     check_positive(**{"--exhaustive": exhaustive, "--count": count, "--longest": longest})
     loaded = options.load_model(checkpoint, device, hard, workers)
-    found = verification.verify(loaded, verification.Effort(exhaustive, count, longest, seed))
+    result = verification.verify(loaded, verification.Effort(exhaustive, count, longest, seed))
     if as_json:
         facts = {"checkpoint": checkpoint, "task": loaded.config.task.name, "seed": seed}
-        print_json({**facts, "hard": hard, **verification_json(found, loaded.machine)})
+        print_json({**facts, "hard": hard, **verification_json(result, loaded.machine)})
     else:
-        print_out(verification_view(found, loaded, checkpoint))
-    if not found.right:
+        print_out(verification_view(result, loaded, checkpoint))
+    if not result.right:
         raise typer.Exit(WRONG)

@@ -30,7 +30,7 @@ MOST_KNOWN = 2
 LAGS = f"lags more than {MOST_BLOCKS} steps behind another"
 OTHER_END = "is used at both ends, unlike the other"
 Operations = dict[int, tuple[list[int], list[tuple[int, Any]]]]
-"""Of each part, the sides that a step pops, and then its pushes: sides and cells."""
+"""By parts, the sides that a step pops, and its pushes after that: sides and cells."""
 Block = tuple[tuple[Hashable, ...], ...]
 """The cells that one step pushes to each part."""
 Blocks = tuple[Block, ...]
@@ -202,8 +202,8 @@ class Tape(Abstraction):
         self.pushed = set[Block]()
 
     def read(self, contents: Any, part: int, side: int, depth: int = 0) -> Hashable | None:
-        blocks, found = self._locate(contents, part, self._tops[part] ^ side, depth)
-        return None if found is None else blocks[found[0]][part][found[1]]
+        blocks, indices = self._locate(contents, part, self._tops[part] ^ side, depth)
+        return None if indices is None else blocks[indices[0]][part][indices[1]]
 
     def step(self, contents: Any, done: Operations, head: Hashable) -> tuple[Any, list[Edge]]:
         back: dict[int, tuple[Hashable, ...]] = {}
@@ -226,10 +226,10 @@ class Tape(Abstraction):
         return tuple(cells.get(part, ()) for part in self._parts)
 
     def _pop(self, contents: Any, part: int, end: int) -> Any:
-        blocks, found = self._locate(contents, part, end)
-        if found is None:
+        blocks, indices = self._locate(contents, part, end)
+        if indices is None:
             return contents
-        index, _ = found
+        index, _ = indices
         block = blocks[index]
         cells = block[part][:-1] if end == BACK else block[part][1:]
         changed = (*block[:part], cells, *block[part + 1 :])

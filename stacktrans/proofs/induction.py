@@ -1,7 +1,7 @@
 """Induction over the counts of a pattern such as a^n b^n: symbolic execution with acceleration.
 
 The machine reads a sequence whose counts are variables, any numbers from 1 on. Its stacks hold runs
-of one stack symbol each, whose lengths are linear expressions of the variables. If a cycle of steps
+of equal stack symbols, whose lengths are linear expressions of the variables. If a cycle of steps
 returns to the same state and only changes the length of the run on top, it is repeated as long as
 that run is long enough and symbols are left: all repetitions are taken in one step, an acceleration
 (Finkel and Leroux 2002, "How to compose Presburger-accelerations"). A comparison that depends on
@@ -178,7 +178,7 @@ class SymbolicStack:
 
     @property
     def growth(self) -> int | None:
-        """The change in height if everything that was done to the stack is repeated.
+        """The change in height if the operations on the stack are repeated.
 
         None if a repetition is not known to do the same: unless the contents are the first ones
         again, they may differ in the length of the topmost run alone, by a constant, and no cell
@@ -198,7 +198,7 @@ class SymbolicStack:
         return change.constant if same and enough and not change.terms else None
 
     def repeated(self, times: Linear) -> Runs:
-        """The contents after everything that was done to the stack was done so many times."""
+        """The contents after the operations on the stack are repeated so many times."""
         return _lengthened(self.before, times * self.growth) if self.growth else self.before
 
 
@@ -334,19 +334,15 @@ class InductionProver:
     def __init__(self, machine: Machine, segments: Sequence[Segment]) -> None:
         self._machine, self._segments = machine, segments
         memories = machine.memories
-        reads = [
-            end
-            for component, end in enumerate(memories.reads, start=1)
-            if component in machine.relevant
-        ]
         # The memories that rules depend on, and those that cells move from to one of them.
-        self._relevant = {end // 2 for end in reads}
+        self._relevant = {end // 2 for end in machine.relevant_reads}
         for _ in memories.moves:
             self._relevant |= {
                 taken // 2 for _, taken, put in memories.moves if put // 2 in self._relevant
             }
         moved = (end for _, *ends in memories.moves for end in ends)
-        used = (*reads, *(end for _, end in (*memories.pops, *memories.pushes)), *moved)
+        changed = (end for _, end in (*memories.pops, *memories.pushes))
+        used = (*machine.relevant_reads, *changed, *moved)
         if any(end % 2 and end // 2 in self._relevant for end in used):
             raise Unproved("the machine works at the bottom of a memory")
         self._proof = InductionOverCounts()
@@ -506,4 +502,4 @@ def shortest_wrong(machine: Machine, segments: Sequence[Segment], counts: Counts
         for cuts in itertools.combinations(range(1, total), len(counts) - 1)
     )
     tried = itertools.islice(smaller, MOST_TRIED)
-    return next((each for each in tried if is_wrong(machine, sequence(segments, each))), counts)
+    return next((of for of in tried if is_wrong(machine, sequence(segments, of))), counts)

@@ -91,7 +91,7 @@ class Bisimulation:
 
     Attributes:
         reference: the reference automaton of the task.
-        invariants: of each memory of the machine.
+        invariants: the invariant of each memory of the machine.
         symbol_classes: the source symbols, by their numbers, in classes.
         situations: number of situations of the inductive invariant.
         relation: states of the reference and of the machine that occur together.
@@ -160,7 +160,8 @@ def _by_induction(machine: Machine, task: Counting) -> InductionOverCounts | Cou
         return induction.InductionProver(machine, segments).prove()
     except induction.WrongOutput as wrong:
         *before, counts = wrong.sequences
-    steps = [step for each in (*before, counts) for step in induction.sequence(segments, each)]
+    sequences = (induction.sequence(segments, each) for each in (*before, counts))
+    steps = [*itertools.chain.from_iterable(sequences)]
     if not induction.is_wrong(machine, steps):
         raise Unproved("what sequences leave behind in memories is not known well enough")
     if before:
@@ -187,11 +188,10 @@ class _BisimulationProver:
         )
         self._product = product_of(machine, reference, self._symbols)
         self._not_last = set[tuple[abstractions.Block, int]]()
-        # Of each memory, the sides that some rule depends on.
+        # The sides of each memory that some rule reads.
         self._reads: list[list[int]] = [[] for _ in machine.stack_symbols]
-        for component, end in enumerate(machine.memories.reads, start=1):
-            if component in machine.relevant:
-                self._reads[end // 2].append(end % 2)
+        for end in machine.relevant_reads:
+            self._reads[end // 2].append(end % 2)
 
     def prove(self) -> Bisimulation | Counterexample:
         """See the function `prove`."""
@@ -241,9 +241,10 @@ class _BisimulationProver:
         """Weaken the invariant of a memory that does not satisfy it; raises `Unproved`."""
         number = refuted.part - 1
         if refuted.part == 0:  # the reference's: then a memory is not used in step with it
-            number = next((at for at, each in enumerate(invariants) if each in _TOPS), number)
+            on_tape = (index for index, invariant in enumerate(invariants) if invariant in _TOPS)
+            number = next(on_tape, number)
             if number < 0:
-                raise Unproved(f"the task's own memory {refuted.why}")
+                raise Unproved(f"the memory of the reference automaton {refuted.why}")
         if invariants[number] == Invariant.ARBITRARY:
             raise Unproved(f"{self._machine.memories.names[number]} {refuted.why}")
         ladder = [*Invariant]
@@ -271,7 +272,7 @@ class _BisimulationProver:
         written = [self._machine.target[symbol] if symbol >= 0 else "" for symbol in answer.target]
         if answer.failed or len(written) != len(target) or not answer.ended:
             return True
-        return any(right not in (None, own) for own, right in zip(written, target, strict=True))
+        return any(right not in (None, wrote) for right, wrote in zip(target, written, strict=True))
 
     def _shortest(self, wrong: Sequence[int]) -> tuple[int, ...]:
         """The shortest wrong source among `MOST_TRIED` shorter ones, or else the given one."""

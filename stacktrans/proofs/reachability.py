@@ -60,9 +60,7 @@ class Explorer:
         self.relation = set[tuple[Hashable, int]]()
         self._product = product
         self._abstractions = [*dict.fromkeys(abstractions.values())]
-        self._indices = {
-            part: self._abstractions.index(each) for part, each in abstractions.items()
-        }
+        self._indices = {part: self._abstractions.index(own) for part, own in abstractions.items()}
         self._pop_side = BOTTOM if product.reference.memory == QUEUE else TOP
         # The edges of each node, each with the symbols read since the node below was reached.
         self._edges: defaultdict[Node, dict[Any, Trail]] = defaultdict(dict)
@@ -113,11 +111,13 @@ class Explorer:
                 cell = self._read(situation, end // 2 + 1, end % 2, depth)
             reads.append(EMPTY if cell is None else cell)
         top = partial(self._read, situation, 0, self._pop_side)
-        for step in product.steps(situation.product, top if product.reference.memory else _nothing):
+        for step in product.steps(situation.product, top):
             transition = machine.transition((step.symbol, *reads, situation.state))
             self._take(situation, step, transition)
 
     def _read(self, situation: Situation, part: int, side: int, depth: int = 0) -> Any:
+        if part == 0 and self._product.reference.memory is None:
+            return None
         index = self._indices[part]
         return self._abstractions[index].read(situation.contents[index], part, side, depth)
 
@@ -175,10 +175,6 @@ class Explorer:
             below, before = next(iter(self._edges[index, node].items()))
             trail = before, trail
         return _flat(trail)
-
-
-def _nothing() -> None:
-    """The cell that is read without a memory."""
 
 
 def _flat(trail: Trail) -> list[int]:

@@ -1,4 +1,4 @@
-"""Reference automata: what a task requires, step by step, with a memory of their own.
+"""Reference automata: the sources and answers of a task, step by step, with a stack or queue.
 
 Each gives the symbols that can come next of a source, and the expected outputs. Machines are
 compared with them, so they are as short as the tasks themselves, and tests compare them with the
@@ -231,9 +231,11 @@ def _bracket_automaton(task: NextSymbol, pairs: Bracketing | None) -> BracketAut
     if pairs is None or not task.predict <= {*pairs.closing.values()}:
         return None
     numbers = {symbol: number for number, symbol in enumerate(task.source.symbols)}
-    # In order, so that the same one of several counterexamples is given each time.
+    # Sorted, so that of several counterexamples always the same one is found.
     closing = dict(sorted((numbers[one], numbers[other]) for one, other in pairs.closing.items()))
-    return BracketAutomaton(closing, pairs.inner, frozenset(numbers[each] for each in task.predict))
+    return BracketAutomaton(
+        closing, pairs.inner, frozenset(numbers[symbol] for symbol in task.predict)
+    )
 
 
 def symbol_classes(machine: Machine, reference: Reference) -> list[tuple[int, ...]]:

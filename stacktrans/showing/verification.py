@@ -37,20 +37,20 @@ _INVARIANTS = {
 _WRONG_IN_STREAM = "an answer is wrong where sequences follow one another"
 
 
-def verification_view(found: Verification, checkpoint: Checkpoint, name: str) -> RenderableType:
+def verification_view(result: Verification, checkpoint: Checkpoint, name: str) -> RenderableType:
     """The strings that a model was tried on, and the counterexample, or the proof of a machine."""
     table = Table(Column("strings", left=True), "lengths", "tried", "wrong")
-    for stage in found.stages:
+    for stage in result.stages:
         table.add_row(stage.strings, stage.lengths or "", stage.count, stage.wrong)
     proof, machine = {}, checkpoint.machine
-    if found.verdict and machine:
-        proof = verdict_json(found.verdict, machine)
-    if found.counterexample:
-        lines = _counterexample_lines(found.counterexample, checkpoint, name)
+    if result.verdict and machine:
+        proof = verdict_json(result.verdict, machine)
+    if result.counterexample:
+        lines = _counterexample_lines(result.counterexample, checkpoint, name)
     elif proof.get("proved"):
         lines = _proof_lines(proof)
     else:
-        lines = [f"right on all {found.count:,} strings, which proves nothing of others"]
+        lines = [f"right on all {result.count:,} strings, which proves nothing of others"]
         if "stream" in proof and machine:
             stream = (" " if machine.words[0] else "").join(proof["stream"])
             lines.append(f"wrong: {proof['reason']}, in {stream}")
@@ -78,14 +78,14 @@ def _counterexample_lines(wrong: Prediction, checkpoint: Checkpoint, name: str) 
     return lines
 
 
-def verification_json(found: Verification, machine: Machine | None) -> dict[str, Any]:
+def verification_json(result: Verification, machine: Machine | None) -> dict[str, Any]:
     """The results for `verify --json`; with the machine, if the model is one."""
-    wrong = found.counterexample
+    wrong = result.counterexample
     return {
-        "right": found.right,
-        "stages": [asdict(stage) for stage in found.stages],
+        "right": result.right,
+        "stages": [asdict(stage) for stage in result.stages],
         "counterexample": wrong and prediction_json(wrong),
-        "proof": found.verdict and machine and verdict_json(found.verdict, machine),
+        "proof": result.verdict and machine and verdict_json(result.verdict, machine),
     }
 
 
@@ -125,7 +125,7 @@ def _proof_lines(proof: Mapping[str, Any]) -> list[str]:
     if "induction" in proof:
         return [*lines, *_induction_lines(**proof["induction"])]
     memory, memories = proof["reference_memory"], proof["memories"]
-    count = sum(len(each["cells"]) for each in memories.values())
+    count = sum(len(entry["cells"]) for entry in memories.values())
     sizes = [
         counted(proof["state_pairs"], "pair of states", "pairs of states"),
         *([counted(count, "pair of stack symbols", "pairs of stack symbols")] if count else []),
@@ -133,13 +133,13 @@ def _proof_lines(proof: Mapping[str, Any]) -> list[str]:
     ]
     has = f"a {memory}" if memory else "no memory"
     lines.append(f"bisimulation with the reference automaton, which has {has}: {', '.join(sizes)}")
-    for name, each in memories.items():
+    for name, entry in memories.items():
         pairs = [
             f"{' '.join(symbols) or 'nothing'} for {' '.join(cell) or 'nothing'}"
-            for cell, symbols in each["cells"]
+            for cell, symbols in entry["cells"]
         ]
         cells = f": {_some(pairs)}" if pairs else ""
-        lines.append(f"{name}: {_INVARIANTS[each['invariant']]}{cells}")
+        lines.append(f"{name}: {_INVARIANTS[entry['invariant']]}{cells}")
     for state, others in proof["states"].items():
         lines.append(f"{state}: related to the reference's {_some(others)}")
     sizes = [str(len(symbols)) for symbols in proof["symbol_classes"] if len(symbols) > 2]
