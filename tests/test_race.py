@@ -153,7 +153,7 @@ def test_processes_leave_the_same_weights(tmp_path: Path) -> None:
     )
     assert told(alone) == told(together)
     for name in NAMES:
-        assert weights(alone.place(name)) == weights(together.place(name))
+        assert weights(alone.directory_of(name)) == weights(together.directory_of(name))
 
 
 @pytest.fixture(scope="module")

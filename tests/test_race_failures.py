@@ -220,7 +220,7 @@ def test_a_damaged_race_file_is_an_error(tmp_path: Path, content: str, message: 
 @pytest.mark.parametrize("missing", ["config.yaml", "last"])
 def test_a_run_that_is_missing_is_named(tmp_path: Path, missing: str) -> None:
     found = carried_on(begun(tmp_path / "run"), 1)
-    path = found.place("wide") / missing
+    path = found.directory_of("wide") / missing
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     done = run("train", "--resume", tmp_path / "run")
     assert done.returncode == 1
@@ -230,7 +230,7 @@ def test_a_run_that_is_missing_is_named(tmp_path: Path, missing: str) -> None:
 @pytest.mark.usefixtures("short_turns")
 def test_damage_to_a_run_ends_the_race_and_is_named(tmp_path: Path) -> None:
     found = carried_on(begun(tmp_path / "run"), 1)
-    path = found.place("wide") / "last" / "model.safetensors"
+    path = found.directory_of("wide") / "last" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-9])
     done = run("train", "--resume", tmp_path / "run", "--workers", "1")
     assert done.returncode == 1

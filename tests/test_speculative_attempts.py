@@ -15,6 +15,7 @@ from test_stream_training import small_run as stream_run
 from stacktrans.common.processes import Process, ThisProcess
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
+from stacktrans.training import requests
 from stacktrans.training.records import Summary
 from stacktrans.training.trainer import SpeculativeAttempts, Trainer, train_attempt
 
@@ -118,6 +119,26 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr("stacktrans.training.trainer.Process", here)
     monkeypatch.setattr("stacktrans.training.trainer.train_attempt", noted)
     return begun
+
+
+def test_attempts_are_trained_in_the_directory_that_a_run_gets(
+    tmp_path: Path, at_once: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    places, begin = list[Path](), SpeculativeAttempts._begin
+
+    def noted(self: SpeculativeAttempts, number: int) -> tuple[Process, Future[None]]:
+        places.append(self.directory)
+        return begin(self, number)
+
+    monkeypatch.setattr(SpeculativeAttempts, "_begin", noted)
+    path = tmp_path / "small.yaml"
+    path.write_text(soon_failed("workers=2", "max_steps=30").to_yaml())
+    trainer = requests.begin(requests.TrainRequest(config=path, out=tmp_path / "run"))
+    assert isinstance(trainer, Trainer)
+    trainer.run(ignore)
+    assert at_once
+    assert {*places} == {tmp_path / "run"}
 
 
 def test_an_attempt_that_was_killed_is_taken_over_as_far_as_it_was_saved(

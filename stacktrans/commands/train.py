@@ -182,7 +182,7 @@ def train(
         words=_words(ctx),
         prefix="--",
     )
-    _train(requests.begin(request, rehearsal=dry_run), None, dry_run, as_json)
+    _train(requests.begin(request, dry_run=dry_run), None, dry_run, as_json)
 
 
 def _names(listed: str | None) -> list[str]:

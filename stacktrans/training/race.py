@@ -1,7 +1,8 @@
 """A race: runs with different strategies get time slices until one has solved the task.
 
-Who is next depends on what the runs have achieved after so many batches, and not on how long that
-took; so a race that is interrupted and resumed comes to the same, however many processes there are.
+The order of time slices depends on what the runs have achieved after some batches, and not on the
+time that it took. So a race that is interrupted and resumed has the same result, with any number
+of processes.
 """
 
 import shutil
@@ -64,55 +65,49 @@ def next_round(
 ) -> list[str]:
     """Choose the runs that get a time slice in a round, the most promising first.
 
-    A run promises what it achieves on strings longer than those trained on, in tenths of them:
-    less of a difference may be chance, and what is right by chance is soon right more often than
-    what has learned nothing yet. Where that is the same its place among the strategies counts and,
-    once all have begun, what it achieves on training lengths, whichever says more for it: by the
-    one alone what learns slowly would hardly get a time slice, by the other what memorises would
-    get them all.
+    Runs are ranked by accuracy on strings longer than those trained on, in tenths: smaller
+    differences may be chance. Ties are broken by the order of strategies or, once all have begun,
+    by accuracy on training lengths, whichever ranks a run higher: by the former alone, slow
+    learners would hardly get a time slice; by the latter alone, memorization would get them all.
 
-    The most promising gets a time slice in each round, unless it has stalled, beside those that
-    will have had the fewest batches in the middle of that time slice, where each batch of the third
-    counts three times, of the fourth four times, and so on. So one after another begins, and the
-    second need not wait for the last. The first batches do not count until they have `BEGINNING`
-    symbols; and those of a run that has stalled count the more, the longer it has.
+    The leader gets a time slice in each round, unless it has stalled, and so do the runs with the
+    smallest cost: the batches up to the middle of their next time slice, times their rank. So runs
+    begin one after another, and the second need not wait for the last. Batches do not count until
+    they add up to `BEGINNING` symbols; those of a stalled run count the more, the longer it stalls.
 
     Args:
-        candidates: of all runs, by name, in the order of strategies.
-        width: how many have a time slice in a round.
-        sizes: symbols in a batch of each, where that is known.
+        candidates: all candidates by name, in the order of strategies.
+        width: number of runs that get a time slice in a round.
+        sizes: symbols in a batch of each run, where known.
     """
-    able = [name for name, each in candidates.items() if each.can_continue]
-    place = _places(candidates, able)
-    had = {
-        name: place[name] * _counted(candidates[name], sizes.get(name, BATCH_SYMBOLS))
+    able = [name for name, candidate in candidates.items() if candidate.can_continue]
+    ranks = _ranks(candidates, able)
+
+    def cost(name: str) -> float:
+        candidate = candidates[name]
+        counts = candidate.step * sizes.get(name, BATCH_SYMBOLS) >= BEGINNING
+        batches = (candidate.step if counts else 0) + TIME_SLICE / 2
+        return ranks[name] * batches * max(1, candidate.stalled / STALLED)
+
+    by_cost = sorted(able, key=cost)
+    leading = [name for name in by_cost if ranks[name] == 1 and candidates[name].stalled < STALLED]
+    leader = leading[:1]
+    return [*leader, *(name for name in by_cost if name not in leader)][:width]
+
+
+def _ranks(candidates: Candidates, able: Sequence[str]) -> dict[str, int]:
+    """The rank of each run by accuracy, from 1; two may have the same."""
+    tenths = {
+        name: [
+            round(10 * (share or 0.0)) for share in (candidates[name].test, candidates[name].train)
+        ]
         for name in able
     }
-    leading = [name for name in able if place[name] == 1 and candidates[name].stalled < STALLED]
-    first = sorted(leading, key=had.__getitem__)[:1]
-    others = sorted((name for name in able if name not in first), key=had.__getitem__)
-    return [*first, *others[: width - len(first)]]
-
-
-def _counted(candidate: Candidate, size: int) -> float:
-    """The batches that count as those of a run, to the middle of its next time slice."""
-    had = candidate.step if candidate.step * size >= BEGINNING else 0
-    return (had + TIME_SLICE / 2) * max(1, candidate.stalled / STALLED)
-
-
-def _places(candidates: Candidates, able: Sequence[str]) -> dict[str, int]:
-    """The place of each run by what it promises, from 1; two may have the same."""
-    reached = {name: _tenths(candidates[name]) for name in able}
-    ranked = sorted(able, key=lambda name: reached[name][0], reverse=True)
+    ranked = sorted(able, key=lambda name: tenths[name][0], reverse=True)
     orders = [ranked]
     if all(candidates[name].step for name in able):
-        orders.append(sorted(ranked, key=reached.__getitem__, reverse=True))
+        orders.append(sorted(ranked, key=tenths.__getitem__, reverse=True))
     return {name: 1 + min(order.index(name) for order in orders) for name in able}
-
-
-def _tenths(candidate: Candidate) -> tuple[int, ...]:
-    """What a run achieves on test lengths and on training lengths, in tenths."""
-    return tuple(round(10 * (share or 0.0)) for share in (candidate.test, candidate.train))
 
 
 _trainers: dict[Path, Trainer] = {}
@@ -131,19 +126,19 @@ def train_time_slice(
     """Train a run, in any process, until its time slice or the run ends or is unwanted; save it.
 
     Args:
-        directory: of the run, with what its time slices before have left.
-        config: of the run.
-        before: how it stands.
+        directory: directory of the run, with its last checkpoint.
+        config: configuration of the run.
+        before: its progress so far.
         size: batches of a time slice.
         device: where to compute.
-        data: the folder of pairs that all share, for `prepared`.
-        unwanted: whether it is to leave off, after one batch at least.
+        data: the folder of pairs that all processes share, for `make_source`.
+        unwanted: whether to stop, after one batch at least.
 
     Returns:
-        How it stands then.
+        Its progress after the time slice.
 
     Raises:
-        StacktransError: it can't be read or written, or the code of others has failed.
+        StacktransError: the run can't be read or written, or a plugin has failed.
     """
     records: list[Record] = []
 
@@ -152,10 +147,10 @@ def train_time_slice(
         return step >= before.step + size or (step > before.step and unwanted())
 
     try:
-        known = _trainers.pop(directory, None)
-        if known and known.state.step == before.step:
-            trainer = known
-        else:  # another process has had the last time slice with it
+        cached = _trainers.pop(directory, None)
+        if cached and cached.state.step == before.step:
+            trainer = cached
+        else:  # another process has trained the last time slice
             resumed = bool(before.step) or has_last(directory)
             trainer = Trainer(config, directory, find_device(device), resumed=resumed, data=data)
         trainer.run_until(is_over, records.append)
@@ -165,26 +160,27 @@ def train_time_slice(
             return before.model_copy(update={"failed": error.reason})
         if is_out_of_memory(error):
             return before.model_copy(update={"failed": "not enough memory"})
-        if said := plugin_error(error):  # which would be forgotten on the way to another process
-            raise StacktransError(said) from error
+        if message := plugin_error(error):  # which can't be told in another process
+            raise StacktransError(message) from error
         raise
     _trainers[directory] = trainer
     return candidate
 
 
 def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
-    """How a run stands after a time slice in which it had some records."""
+    """The progress of a run after a time slice, given the records of the time slice."""
     state, progress, attempt = trainer.state, trainer.state.progress, trainer.state.attempt
     now = (state.step, state.attempts.number)
-    measured = (each for each in records if (each.step, each.attempt) == now and merit(each))
-    record = next(measured, None) or _measured(trainer, attempt.average.model)
+    record = records[-1] if records else None
+    if record is None or (record.step, record.attempt) != now or not merit(record):
+        record = _measured(trainer, attempt.average.model)
     best = merit(record)
     kept = progress.best[-len(best) :]
     if len(kept) == len(best):
         best = dict(zip(best, kept, strict=True))
-    elif kept:  # by another rule than accuracy, which was not measured then
+    elif kept:  # by the training loss alone, when accuracy was not measured
         best = merit(_measured(trainer, state.load_best().model))
-    train, test = (each or record.development for each in (record.train, record.test))
+    train, test = record.train or record.development, record.test or record.development
     return Candidate(
         step=state.step,
         seconds=round(progress.seconds, 1),
@@ -197,10 +193,10 @@ def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
 
 
 def _measured(trainer: Trainer, model: Transducer) -> Record:
-    """A record of a model that was not measured in its time slice, however high its loss is."""
+    """A record with the measurements of a model, however high its loss is."""
     source, state, attempt = trainer.source, trainer.state, trainer.state.attempt
     loss = source.nats("100%") if attempt.losses.running is None else attempt.losses.running
-    # What follows the loss does not matter here.
+    # The values after the loss are not used.
     record = Record(
         state.step, state.attempts.number, state.progress.seconds, loss, 0.0, attempt.rate, None, {}
     )
@@ -214,23 +210,25 @@ def begin(
     command: Sequence[str],
     budget: float | None = None,
 ) -> dict[str, RunConfig]:
-    """Write down, in a directory that is free, who takes part in a race, and how long it takes.
-
-    Gives the configurations of the runs, each of which is for one process.
+    """Write the candidates and the budget of a race into a free directory.
 
     Args:
-        configs: by the names of strategies, in their order.
-        command: the words of a command that trains any of them alone, if its recipe is added.
-        budget: seconds; unless given, the time limit of each run, or else `BUDGET`.
+        directory: directory of the race.
+        configs: configurations by the names of strategies, in their order.
+        command: words of a command that trains any of them alone, if its recipe is added.
+        budget: seconds; by default, the time limit of the runs, or else `BUDGET`.
+
+    Returns:
+        The configurations of the runs, each of which is trained by one process.
     """
     limits = [run.training.time_limit or 0.0 for run in configs.values()]
     folder = directory / temporary_name(CANDIDATES)
     _remove(folder)
-    alone = {name: each.model_copy(update={"workers": 1}) for name, each in configs.items()}
-    for name, config in alone.items():
+    single = {name: config.model_copy(update={"workers": 1}) for name, config in configs.items()}
+    for name, config in single.items():
         (folder / name).mkdir(parents=True)
         write_atomically(folder / name / CONFIG, config.to_yaml())
-    task = next(iter(alone.values())).make_task()
+    task = next(iter(single.values())).make_task()
     if isinstance(task, Pairs):
         task.save_data(folder / DATA)
     state = RaceState(
@@ -240,19 +238,19 @@ def begin(
         sizes={name: size for name, run in configs.items() if (size := run.training.batch_symbols)},
     )
     state.save(directory)
-    # Last, so that it is a race when all is there.
+    # Last, so that the directory is a race once it is complete.
     folder.rename(directory / CANDIDATES)
-    return alone
+    return single
 
 
 class Race:
-    """Runs that take time slices in turn, each in a directory of its own within that of the race.
+    """A race of runs, each in a directory of its own within that of the race.
 
     Attributes:
-        directory: of the race, where its best run ends.
-        configs: of all runs, by name; those in the directory, if it is resumed.
-        notes: what is to be reported of the data before it begins, a sentence each.
-        state: how the race stands, once it is opened.
+        directory: directory of the race, to which its best run is moved.
+        configs: configurations by name; those in the directory, if the race is resumed.
+        notes: remarks on the data, to be shown before the race begins.
+        state: the state of the race, once it is opened.
         stop_requested: set to a signal's number, it ends `run` after the batch.
 
     Raises what `read_race` and `resolve` do.
@@ -270,14 +268,13 @@ class Race:
     ) -> None:
         self.directory, self.notes, self.stop_requested = directory, notes, 0
         self._given = configs
-        self._device, self._workers, self._decided = device, workers, False
-        self._left_off = dict[str, Candidate]()
-        # The pairs that all processes share, if there are any.
+        self._device, self._workers = device, workers
+        self._cut_short = dict[str, Candidate]()
         data = directory / CANDIDATES / DATA
         self._data = data if data.is_dir() else None
 
-    def place(self, name: str) -> Path:
-        """The directory of a run that takes part."""
+    def directory_of(self, name: str) -> Path:
+        """The directory of a candidate."""
         return self.directory / CANDIDATES / name
 
     @cached_property
@@ -285,7 +282,7 @@ class Race:
         if self._given:
             return self._given
         names = read_race(self.directory).candidates
-        return {name: resolve(config=str(self.place(name) / CONFIG)) for name in names}
+        return {name: resolve(config=str(self.directory_of(name) / CONFIG)) for name in names}
 
     @contextmanager
     def opened(self, budget: float | None = None) -> Iterator[None]:
@@ -293,7 +290,7 @@ class Race:
 
         Raises:
             StacktransError: another process has it, or its files can't be read.
-            UsageError: it has already taken longer than the new budget.
+            UsageError: the race has already taken longer than the new budget.
         """
         open_closed_streams()  # or the lock would take the number of one
         path = self.directory / CANDIDATES / LOCK
@@ -301,7 +298,7 @@ class Race:
             lock(stream, self.directory)
             remove_temporary_files(self.directory / RACE)
             self.state = state = read_race(self.directory)
-            self._check_places()
+            self._check_files()
             self._began = time.monotonic() - state.seconds
             if budget is not None:
                 if budget < state.seconds:
@@ -314,19 +311,21 @@ class Race:
             with self._in_place():
                 yield
 
-    def _check_places(self) -> None:
+    def _check_files(self) -> None:
         """Raise `CheckpointError` if a file of a run that may get another time slice is missing."""
-        for name, each in self.state.latest.items() if self.state.can_continue else ():
-            place = self.place(name)
-            if each.can_continue and not (place / CONFIG).is_file():
-                raise CheckpointError(f"{place / CONFIG}: missing; the race can't go on without it")
-            if each.can_continue and each.step and not has_last(place):
-                raise CheckpointError(f"{place / 'last'}: missing; the race can't go on without it")
+        for name, candidate in self.state.latest.items() if self.state.can_continue else ():
+            directory, missing = self.directory_of(name), None
+            if candidate.can_continue and candidate.step and not has_last(directory):
+                missing = directory / "last"
+            if candidate.can_continue and not (directory / CONFIG).is_file():
+                missing = directory / CONFIG
+            if missing:
+                raise CheckpointError(f"{missing}: missing; the race can't go on without it")
 
     def run(self, show: Callable[[], None]) -> None:
-        """Have all take time slices in turn until one has solved the task, or the time is over.
+        """Train the runs in time slices until one has solved the task, or the time is over.
 
-        One has at least a batch, however short the time is. `show` is called after each time slice.
+        However short the time is, one batch is trained. `show` is called after each time slice.
 
         Raises `StacktransError` if no run can be trained, or one can't be read or written.
         """
@@ -336,12 +335,12 @@ class Race:
             with Pool(count, self._is_over, here=count == 1) as pool:
                 while state.can_continue and (self._must_begin or not self._is_over()):
                     self._carry_out(pool, show)
-                while pool.at_work:  # which leaves off, if that is not wanted any more
+                while pool.at_work:  # on time slices that are cut short
                     self._gather(pool, show)
         finally:
-            _trainers.clear()  # others may change them from now on
-        if not (self._decided or self.stop_requested):  # the time is over: each has what it had
-            state.candidates, state.pending = state.latest | self._left_off, {}
+            _trainers.clear()  # their files may change from now on
+        if not (state.winner or self.stop_requested):  # the time is over
+            state.candidates, state.pending = state.latest | self._cut_short, {}
             state.winner = state.best if state.candidates[state.best].solved else None
         self._save()
         failed = {name: each.failed for name, each in state.candidates.items()}
@@ -352,7 +351,7 @@ class Race:
             )
 
     def raced(self, show: Callable[[], None]) -> Trainer:
-        """Race, and then give the `best_run`; raises `Interrupted` if a signal stops the race."""
+        """Run the race and return its `best_run`; raises `Interrupted` if a signal stops it."""
         with stopping(self):
             self.run(show)
         if self.stop_requested:
@@ -360,46 +359,47 @@ class Race:
         return self.best_run()
 
     def _is_over(self) -> bool:
-        """Whether nothing more is to be trained: the race is won, or stopped, or out of time."""
-        return self._decided or bool(self.stop_requested) or self.elapsed >= self.state.budget
+        """Whether the race is won, stopped, or out of time."""
+        stopped = bool(self.state.winner or self.stop_requested)
+        return stopped or self.elapsed >= self.state.budget
 
     @property
     def elapsed(self) -> float:
-        """Seconds that the race has taken until now."""
+        """Seconds that the race has taken so far."""
         return time.monotonic() - self._began
 
     @property
     def _must_begin(self) -> bool:
-        """Whether a run must be trained, however short the time is, so that there is a model."""
-        trained = any(each.step for each in (self.state.latest | self._left_off).values())
+        """Whether a batch must be trained even if the time is over, so that there is a model."""
+        latest = self.state.latest | self._cut_short
+        trained = any(candidate.step for candidate in latest.values())
         return not (trained or self.stop_requested)
 
     def _carry_out(self, pool: Pool, show: Callable[[], None]) -> None:
-        """Carry out a round, and note it when it is complete or nothing can change it any more."""
+        """Carry out a round until it is complete or won."""
         state = self.state
         names = next_round(state.candidates, WIDTH, state.sizes)
-        while not self._decided and not all(map(state.pending.get, names)):
+        while not all(map(state.pending.get, names)):
             self._employ(pool, names)
             if not pool.at_work:
                 return
             self._gather(pool, show)
-            self._decided = _winner(names, state.pending) is not None
         state.rounds, state.winner = state.rounds + 1, _winner(names, state.pending)
         for name in filter(state.pending.get, names):
             state.candidates[name] = state.pending[name].pop(0)
         self._save()
 
     def _gather(self, pool: Pool, show: Callable[[], None]) -> None:
-        """Note the time slices that are done next, or left off."""
-        for name, found in pool.finished():
+        """Note the results of the time slices that end next, or are cut short."""
+        for name, result in pool.finished():
             before = self.state.latest[name]
-            if found == KILLED:
-                found = before.model_copy(update={"failed": KILLED})
-            if found.can_continue and found.step < before.step + TIME_SLICE:
-                self._left_off[name] = found
+            if result == KILLED:
+                result = before.model_copy(update={"failed": KILLED})
+            if result.can_continue and result.step < before.step + TIME_SLICE:
+                self._cut_short[name] = result
             else:
-                self._left_off.pop(name, None)
-                self.state.pending.setdefault(name, []).append(found)
+                self._cut_short.pop(name, None)
+                self.state.pending.setdefault(name, []).append(result)
                 self._save()
             show()
 
@@ -420,10 +420,8 @@ class Race:
             pool.submit({name: self._time_slice(name, latest[name]) for name in todo})
 
     def _time_slice(self, name: str, before: Candidate) -> Callable[..., Candidate]:
-        place, config = self.place(name), self.configs[name]
-        return partial(
-            train_time_slice, place, config, before, TIME_SLICE, self._device, self._data
-        )
+        run = self.directory_of(name), self.configs[name], before
+        return partial(train_time_slice, *run, TIME_SLICE, self._device, self._data)
 
     def _save(self) -> None:
         self.state.seconds = self.elapsed
@@ -432,42 +430,39 @@ class Race:
 
     @property
     def outcome(self) -> str | None:
-        """The budget that has ended the best run; None if a rule has."""
+        """The budget that has ended the best run; None if a rule has ended it."""
         ended = self.state.candidates[self.state.best].ended
         return ended or "budget" if ended in (None, *BUDGETS) else None
 
     def best_run(self) -> Trainer:
-        """The best run, taken to the race's own directory, to be run until it has its summary.
+        """Copy the best run to the directory of the race, and return its trainer, to be finished.
 
-        What a rule has ended is still made certain; all else ends as it is.
+        If a rule has ended the run, it is still rounded.
         """
         state, name = self.state, self.state.best
-        place = self.place(name)
-        _remove(self.directory / SUMMARY)  # of the run that was the best before
-        for path in sorted(place.iterdir()) if place.is_dir() else ():
-            there = self.directory / path.name
-            _remove(there)
-            if path.is_dir():
-                shutil.copytree(path, there)
-            else:
-                shutil.copy2(path, there)
+        best = self.directory_of(name)
+        _remove(self.directory / SUMMARY)  # of an earlier best run
+        if best.is_dir():
+            for path in best.iterdir():
+                _remove(self.directory / path.name)
+            shutil.copytree(best, self.directory, dirs_exist_ok=True)
         last = last_checkpoint(self.directory)
         config, device = read_config(last), find_device(self._device)
         trainer = Trainer(config, self.directory, device, resumed=True, data=self._data)
         trainer.outcome, trainer.source.threads = self.outcome, self._workers
-        # It may have been left off in a time slice that does not count.
+        # It may have been cut short in a time slice that does not count.
         steps = None if state.winner else max(1, trainer.state.step)
         trainer.state.command = shell_text(single_run_command(state.command, name, steps))
         return trainer
 
     def close(self, keep: bool = True) -> None:
-        """Remove the runs that took part; unless they are to be kept, and may go on."""
+        """Remove the directories of the candidates, unless they are kept and may continue."""
         if not (keep and self.state.can_continue):
             _remove(self.directory / CANDIDATES)
 
 
 def _winner(names: Sequence[str], pending: Mapping[str, Sequence[Candidate]]) -> str | None:
-    """The best run that has solved the task in a round; None if no run has, or one is not done."""
+    """The best run that solved the task in a round; None if none did, or a result is missing."""
     if not all(map(pending.get, names)):
         return None
     solved = [name for name in names if pending[name][0].solved]

@@ -1,4 +1,4 @@
-"""What can be asked for in training, by the command or in Python, and how a run begins or resumes.
+"""Requests to train, by the command or in Python, and how runs and races begin or resume.
 
 Nothing here imports torch before the settings are known to fit together.
 """
@@ -35,23 +35,23 @@ class TrainRequest:
     """A run, or a race of strategies, that is to be trained.
 
     Attributes:
-        task: name of a task, or its file.
-        text: instead of a task, a folder with a text.
-        data: instead of a task, a file of pairs.
-        reading: how `data` is read: further parameters of `Pairs`; None for those not given.
-        from_: the checkpoint to start from.
+        task: name or file of a task.
+        text: folder with a text, instead of a task.
+        data: file of pairs, instead of a task.
+        reading: further parameters of `Pairs` for reading `data`; None for the defaults.
+        from_: checkpoint to start from.
         config: file of settings.
-        options: values by the names of `OPTIONS`; None for those not given.
+        options: values by the names of `OPTIONS`; None for the defaults.
         assignments: further settings as `key=value`.
-        recipe: its name; a race unless given.
-        strategies: those to race; all that fit unless given.
+        recipe: name of a recipe; a race by default.
+        strategies: strategies to race; by default, all that fit.
         budget: seconds of a race.
-        out: the directory; one in checkpoints/ unless given.
+        out: directory; by default, one in checkpoints/.
         device: where to compute.
-        command: what the summary of a run gives as the command that trained it.
-        words: those of a command that trains any run of a race alone, if its recipe is added; made
-            from the settings unless given.
-        prefix: of the names of options in messages.
+        command: the command that trained the run, for its summary.
+        words: words of a command that trains any run of a race alone, if its recipe is added; by
+            default, made from the settings.
+        prefix: prefix of the names of options in messages.
     """
 
     task: NameOrPath | None = None
@@ -74,21 +74,23 @@ class TrainRequest:
 
     def configs(self) -> dict[str, RunConfig]:
         """The configurations by recipe, several for a race; raises as `candidate_configs` does."""
-        return candidate_configs(self.recipe, self.strategies, self.budget, **self._asked(OPTIONS))
+        return candidate_configs(
+            self.recipe, self.strategies, self.budget, **self._requested(OPTIONS)
+        )
 
     def words_of_race(self) -> Sequence[str]:
         """The words of a command that trains any run of a race alone."""
         if self.words is not None:
             return self.words
         deciding = [name for name in OPTIONS if name != "workers"]
-        return training_command(requested_layers(None, self._asked(deciding)))
+        return training_command(requested_layers(None, self._requested(deciding)))
 
-    def _asked(self, names: Sequence[str] | Mapping[str, str]) -> Requested:
-        """What is asked for beside the recipe, with the options of some names."""
+    def _requested(self, names: Sequence[str] | Mapping[str, str]) -> Requested:
+        """The arguments of `resolve` besides the recipe, with only the named options."""
         base, options, reading = None, list[SettingsLayer](), self.reading
         if self.from_ is not None:
-            config, base, first = self._starting_point(self.from_)
-            options = [first]
+            config, base, start_from = self._starting_point(self.from_)
+            options = [start_from]
             reading = reading if self.data is None else inherited_reading(config.task, reading)
         pairs = task_from_files(self.task or self.text, self.data, reading, self.prefix)
         given = {**self.options, "text": self.text and find_texts(self.text), "data": pairs}
@@ -103,28 +105,28 @@ class TrainRequest:
         }
 
     def _starting_point(self, name: NameOrPath) -> tuple[RunConfig, SettingsLayer, SettingsLayer]:
-        """A checkpoint's configuration, what a run takes over of it, and the setting that names it.
+        """A checkpoint's configuration, the layer that a run inherits, and that which names it.
 
         Raises:
-            CheckpointError: there is none, or it is damaged.
-            UsageError: a race is asked for.
+            CheckpointError: there is no checkpoint, or it is damaged.
+            UsageError: a race is requested.
         """
         if self.options.get("memory") == AUTO:
             expected = "expected that of the checkpoint, or none"
             raise UsageError(f"memory {AUTO}: {NOT_RACED}; {expected}")
-        place = checkpoint.locate(os.fspath(name))
-        config = checkpoint.read_config(place)
-        base = inherited_layer(config, str(place / checkpoint.CONFIG), self.recipe)
-        from stacktrans.training.initial_weights import checksum_of  # waits for torch
+        directory = checkpoint.locate(os.fspath(name))
+        config = checkpoint.read_config(directory)
+        base = inherited_layer(config, str(directory / checkpoint.CONFIG), self.recipe)
+        from stacktrans.training.initial_weights import checksum_of  # loads torch
 
-        named = {"checkpoint": os.fspath(name), "sha256": checksum_of(place)}
-        return config, base, SettingsLayer(os.fspath(name), {"start_from": named})
+        start_from = {"checkpoint": os.fspath(name), "sha256": checksum_of(directory)}
+        return config, base, SettingsLayer(os.fspath(name), {"start_from": start_from})
 
 
-def begin(request: TrainRequest, rehearsal: bool = False) -> "Trainer | Race":
+def begin(request: TrainRequest, dry_run: bool = False) -> "Trainer | Race":
     """A new run or race, with a directory of its own.
 
-    With `rehearsal`, it is only checked whether it could be run; nothing is made or written.
+    With `dry_run`, only check that it could be run, and write nothing.
 
     Raises:
         CheckpointError: the checkpoint to start from is missing or damaged.
@@ -135,26 +137,26 @@ def begin(request: TrainRequest, rehearsal: bool = False) -> "Trainer | Race":
     from stacktrans.training.trainer import Trainer
 
     if len(configs) > 1:
-        return begin_race(configs, request, rehearsal)
+        return begin_race(configs, request, dry_run)
     (config,) = configs.values()
     if request.out is not None:
         check_free(request.out)
-    # Nothing is written before everything that was asked for is known to exist.
+    # Nothing is written before all that was requested is known to exist.
     trainer = Trainer(config, Path(), find_device(request.device), request.command)
-    if not rehearsal:
+    if not dry_run:
         trainer.directory = claim(request.out, config.title)
     return trainer
 
 
 def begin_race(
-    configs: Mapping[str, RunConfig], request: TrainRequest, rehearsal: bool = False
+    configs: Mapping[str, RunConfig], request: TrainRequest, dry_run: bool = False
 ) -> "Race":
     """A new race of strategies.
 
     Args:
-        configs: of the strategies, by name.
-        request: what else is asked for.
-        rehearsal: as of `begin`.
+        configs: configurations of the strategies by name.
+        request: the request with everything else.
+        dry_run: only check that the race could be run.
 
     Raises:
         UsageError: something is missing, or does not fit.
@@ -168,7 +170,7 @@ def begin_race(
     device = find_device(request.device)
     sources = [make_source(config, device) for config in configs.values()]
     directory, words = Path(), request.words_of_race()
-    if not rehearsal:
+    if not dry_run:
         directory = claim(request.out, title_of(configs))
         configs = race.begin(directory, configs, words, request.budget)
     workers = request.options.get("workers") or cores()

@@ -79,7 +79,6 @@ class Trainer:
         self.directory, self.stop_requested = directory, 0
         self.outcome: str | None = None
         self.state = SavedRun(source, device, command, attempt, initialize)
-        self._speculative = SpeculativeAttempts(self.config, directory, device)
         if resumed:
             self.state.load(directory)
 
@@ -115,7 +114,7 @@ class Trainer:
             # Last, so that a directory is a run's as soon as there is more in it.
             state.write(checkpoint.CONFIG, self.config.to_yaml())
             outcome = state.progress.outcome or self.outcome
-            with self._speculative:
+            with self._next_attempts() as self._speculative:
                 while not (outcome or self.stop_requested or self.budget_spent()):
                     with self._timed():
                         if state.progress.ended is None:
@@ -134,13 +133,16 @@ class Trainer:
         self, is_over: Callable[[], bool], report: Callable[[Record], None] = lambda _: None
     ) -> None:
         """Train until `is_over` or a rule or a budget ends the training, and save the run."""
-        self._report, state = report, self.state
+        self._report, state, self._speculative = report, self.state, self._next_attempts()
         with state.opened(self.directory):
             while not (state.progress.ended or self.budget_spent() or is_over()):
                 with self._timed():
                     self._advance()
             self._check_weights()
             state.save_last()
+
+    def _next_attempts(self) -> "SpeculativeAttempts":
+        return SpeculativeAttempts(self.config, self.directory, self.state.device)
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
@@ -319,8 +321,9 @@ class SpeculativeAttempts:
         self.config, self.directory, self.device = config, directory, device
         self.running: dict[int, tuple[Process, Future[None]]] = {}
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self.stop()  # the remains of a run that was killed cannot be used
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.stop()
