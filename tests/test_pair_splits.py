@@ -1,4 +1,4 @@
-"""Pairs in files kept apart into sets, and what is odd about them."""
+"""Splits of pairs in files into sets, and the warnings about them."""
 
 import subprocess
 import sys
@@ -24,8 +24,8 @@ def test_the_longest_tenth_and_a_random_tenth_are_kept_apart(tmp_path: Path) -> 
     assert [pair.length for pair in learned(path, split=3).data.sets[DEV]] == dev
     assert [pair.length for pair in learned(path, split=4).data.sets[DEV]] != dev
     assert found.notes[1:] == [
-        f"{path}: 4 of 40 pairs, the longest, are kept apart as the test set (lengths 37:40)",
-        f"{path}: 4 of 40 pairs, at random (seed 3), are kept apart as the development set "
+        f"{path}: 4 of 40 pairs, the longest, are held out as the test set (lengths 37:40)",
+        f"{path}: 4 of 40 pairs, at random (seed 3), are held out as the development set "
         f"(lengths {min(dev)}:{max(dev)})",
     ]
     other = write(tmp_path / "b.tsv", "a\tb\n")
@@ -76,7 +76,7 @@ def test_sources_with_equal_ids_stay_in_one_part_of_a_split(tmp_path: Path) -> N
     path = write(tmp_path / "a.tsv", lines_of([*pairs, *longest]))
     found = learned(path).data
     assert len(found.sets[TEST]) == 3
-    assert f"1 source has more than one answer ({path}:21 and {path}:23)" in found.notes
+    assert f"1 source has more than one target ({path}:21 and {path}:23)" in found.notes
     featured = write(
         tmp_path / "b.tsv",
         lines_of([("ab" * size, f"V;PST{end}", "x") for size in range(1, 9) for end in ("", ";")]),
@@ -103,12 +103,12 @@ def test_oddities_are_counted_and_named(tmp_path: Path) -> None:
     notes = learned(train, dev=dev, test=test).data.notes
     assert notes[1:] == [
         f"2 pairs repeat an earlier one of the training set ({train}:4, {train}:6)",
-        "1 of 2 sources of the development set is in the training set, too, so that accuracy on "
-        f"it tells less ({dev}:1)",
-        f"1 of 3 sources of the test set is in the training set, too, so that accuracy on it "
-        f"tells less ({test}:2)",
+        "1 of 2 sources of the development set is in the training set, too, which inflates "
+        f"accuracy on it ({dev}:1)",
+        "1 of 3 sources of the test set is in the training set, too, which inflates accuracy on it "
+        f"({test}:2)",
         f"2 of 3 sources of the test set are in the development set, too ({test}:1, {test}:2)",
-        f"2 sources have more than one answer ({train}:1 and {train}:5; {dev}:2 and {test}:1)",
+        f"2 sources have more than one target ({train}:1 and {train}:5; {dev}:2 and {test}:1)",
         "1 of 2 targets of the development set has symbols that no target to train on has, and "
         f"counts as wrong ({dev}:2)",
         "2 of 3 targets of the test set have symbols that no target to train on has, and count as "

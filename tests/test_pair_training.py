@@ -86,7 +86,7 @@ def test_a_stack_learns_to_reverse_from_a_file(tmp_path: Path) -> None:
     )
     assert summary["reported_on"].startswith(f"the test set, {test}, which decides nothing")
     said = done.stderr.decode()
-    assert f"{path}: 60 of 600 pairs, at random (seed 1), are kept apart as" in said
+    assert f"{path}: 60 of 600 pairs, at random (seed 1), are held out as" in said
     assert "development coarse 1.00" in said
     answered = run("transduce", tmp_path / "run", stdin=b"abcdabcdabcd\n")
     assert answered.stdout == b"dcbadcbadcba\n"
@@ -111,7 +111,7 @@ def test_pairs_come_through_a_pipe(tmp_path: Path, train: Path) -> None:
     text = train.read_bytes()
     done = run(*TRAIN, "--data", "-", *arguments, "--out", tmp_path / "piped", stdin=text)
     assert done.returncode == 0, done.stderr
-    assert b"standard input: 20 of 200 pairs, the longest, are kept apart" in done.stderr
+    assert b"standard input: 20 of 200 pairs, the longest, are held out" in done.stderr
     run(*TRAIN, "--data", train, *arguments, "--out", tmp_path / "read")
     assert_same_run(tmp_path / "piped", tmp_path / "read")
     again = ["train", "--resume", str(tmp_path / "piped"), "--max-steps", "25"]
@@ -346,7 +346,7 @@ def test_models_of_files_are_measured_on_what_was_kept_apart(tmp_path: Path, tra
     assert [each["strings"] for each in json.loads(longer.stdout)["results"]][-1] == "test"
     none = run("eval", tmp_path / "run", "--lengths", "50:60")
     assert (none.returncode, none.stdout) == (1, b"")
-    assert "no pair that is kept apart has a length in 50:60" in none.stderr.decode()
+    assert "no held-out pair has a length in 50:60" in none.stderr.decode()
     assert run("eval", tmp_path / "run", "--each").returncode == 2
     text = b"abcx\txcba\n" * 3
     own = run("eval", tmp_path / "run", "--data", "-", "--json", stdin=text)
@@ -416,7 +416,7 @@ def test_python_trains_on_files(tmp_path: Path, train: Path) -> None:
     )
     assert done.summary.development
     assert done.summary.development.count == 20
-    assert any("kept apart as the test set" in note for note in done.summary.notes)
+    assert any("held out as the test set" in note for note in done.summary.notes)
     evaluation = done.model.evaluate()
     assert (evaluation.count, evaluation.lengths) == (20, done.config.task.ranges.test)
     with pytest.raises(UsageError, match=r"dev .*: needs data"):

@@ -1,4 +1,4 @@
-"""Pairs of strings in files: how they are read, kept apart and scored."""
+"""Pairs of strings in files: how they are read, split and scored."""
 
 import gzip
 import os
@@ -208,8 +208,8 @@ def test_only_ordinary_spaces_separate_words(tmp_path: Path) -> None:
         ),
         (b'{"source": "a\\tb", "target": "b"}\n', r":1: a string with '\\t' in it"),
         (b'{"source": "a", "target": "\\ud800"}\n', r":1: a string with '\\ud800' in it"),
-        (b"a\tb\nc\td\n", "too few different sources to keep some apart; expected at least 3"),
-        (b"a\tb\n" * 50, "too few different sources to keep some apart; expected at least 3"),
+        (b"a\tb\nc\td\n", "too few distinct sources to hold some out; expected at least 3"),
+        (b"a\tb\n" * 50, "too few distinct sources to hold some out; expected at least 3"),
     ],
 )
 def test_nothing_is_trained_on_a_file_with_a_bad_line(

@@ -269,7 +269,7 @@ def test_lengths_are_spread_over_all_that_there_are(notation: str, possible: lis
 
 def test_lengths_have_no_other_law() -> None:
     task = made("majority")
-    with pytest.raises(NoSuchLaw, match="expected lengths that are spread uniformly"):
+    with pytest.raises(NoSuchLaw, match="expected uniform lengths"):
         task.sample(np.random.default_rng(2), Lengths(3, 20), 1, NormalLengths(9, 1))
 
 

@@ -137,7 +137,7 @@ def _scores_of_sets(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[
         if chosen
     ]
     if not results:
-        raise NoSuchLength(f"no pair that is kept apart has a length in {request.bounds[0]}")
+        raise NoSuchLength(f"no held-out pair has a length in {request.bounds[0]}")
     return results
 
 

@@ -46,7 +46,7 @@ class Computed(Task):
         self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
     ) -> list[Pair]:
         if law not in ("uniform", "task"):
-            raise NoSuchLaw("expected lengths that are spread uniformly")
+            raise NoSuchLaw("expected uniform lengths")
         possible = [*filter(self.has_length, range(lengths.shortest, lengths.longest + 1))]
         if not possible:
             raise NoSuchLength(f"no source has a length in {lengths}")

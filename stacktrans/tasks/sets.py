@@ -178,14 +178,14 @@ def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> li
         if len(taken) == len(rows):
             need = 1 + (request.test is None) + (request.dev is None)
             raise UsageError(
-                f"{name}: too few different sources to keep some apart; expected at least {need}, "
+                f"{name}: too few distinct sources to hold some out; expected at least {need}, "
                 "or files of their own for what is not trained on"
             )
         lines.parts[taken] = part
         how = "the longest" if part == TEST else f"at random (seed {request.split})"
         lengths = f"{sizes[taken].min()}:{sizes[taken].max()}"
         notes.append(
-            f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, are kept apart as the "
+            f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, are held out as the "
             f"{SET_NAMES[part]} set (lengths {lengths})"
         )
     return notes
@@ -254,7 +254,7 @@ def oddities(lines: PairLines, keys: Keys) -> Iterator[str]:
             seen = rows[np.isin(keys.source[rows], keys.source[lines.parts == other])]
             if len(seen):
                 verb = "is" if len(seen) == 1 else "are"
-                inflated = ", so that accuracy on it tells less" if other == TRAIN else ""
+                inflated = ", which inflates accuracy on it" if other == TRAIN else ""
                 yield (
                     f"{len(seen):,} of {len(rows):,} sources of the {SET_NAMES[part]} set {verb} "
                     f"in the {SET_NAMES[other]} set, too{inflated} ({lines.locations(seen)})"
@@ -264,7 +264,7 @@ def oddities(lines: PairLines, keys: Keys) -> Iterator[str]:
         pairs = "; ".join(" and ".join(map(lines.location, rows)) for rows in examples)
         more = "; ..." if several > len(examples) else ""
         many = counted(several, "source has", "sources have")
-        yield f"{many} more than one answer ({pairs}{more})"
+        yield f"{many} more than one target ({pairs}{more})"
 
 
 def unknown_targets(lines: PairLines, targets: Ragged) -> Iterator[str]:
@@ -380,7 +380,7 @@ class PairSet(Sequence[Pair]):
             begin, end = (np.searchsorted(sizes, drawn, side) for side in ("left", "right"))
             indices = rng.integers(begin, end)
         else:
-            raise NoSuchLaw("pairs in files have the lengths that they have")
+            raise NoSuchLaw("the lengths of pairs in files follow no given distribution")
         return [self[index] for index in possible[indices].tolist()]
 
 
