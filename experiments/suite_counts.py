@@ -8,7 +8,7 @@ import numpy as np
 
 from stacktrans.tasks.alphabets import LETTERS, Alphabet, meaningless_symbols
 from stacktrans.tasks.computed import Computed, Symbols, drawn_from, expect
-from stacktrans.tasks.streams import blocks_of
+from stacktrans.tasks.streams import parse_pattern
 
 
 class Majority(Computed):
@@ -218,8 +218,8 @@ class Counted(Computed):
     name = "counted"
 
     def __init__(self, source: str, target: str) -> None:
-        self.counts = blocks_of(source)
-        self.runs = blocks_of(f"{source} {target}")[len(self.counts) :]
+        self.counts = parse_pattern(source)
+        self.runs = parse_pattern(f"{source} {target}")[len(self.counts) :]
         for block in self.counts:
             if block.introduces is None:
                 raise ValueError(f"source '{source}': '{block.symbol}' has no count of its own")
@@ -243,4 +243,4 @@ class Counted(Computed):
         runs = [(symbol, len([*run])) for symbol, run in itertools.groupby(source)]
         expect([symbol for symbol, _ in runs] == [*self.source.symbols], "a run of each symbol")
         counts = {str(block.introduces): n for block, (_, n) in zip(self.counts, runs, strict=True)}
-        return "".join(block.symbol * block.times(counts) for block in self.runs)
+        return "".join(block.symbol * block.length(counts) for block in self.runs)

@@ -186,16 +186,16 @@ PATTERNS = {
 
 
 def written(task: Counting, counts: Sequence[int]) -> list[str]:
-    names = [block.introduces for block in task.blocks if block.introduces]
+    names = [block.introduces for block in task.runs if block.introduces]
     values = dict(zip(names, counts, strict=True))
-    return [symbol for block in task.blocks for symbol in block.symbol * block.times(values)]
+    return [symbol for block in task.runs for symbol in block.symbol * block.length(values)]
 
 
 @cache
 def rows(wanted: str) -> list[list[tuple[str, str]]]:
     """Prompts and answers in a row: long ones alone, short ones after one another."""
     task = pattern(wanted)
-    count = len([block for block in task.blocks if block.introduces])
+    count = len([block for block in task.runs if block.introduces])
     found = []
     for most, length in ((9 if count == 1 else 5, 1), (4 if count == 1 else 2, 3)):
         each = [*itertools.product(range(1, most + 1), repeat=count)]

@@ -242,10 +242,10 @@ class Segment(NamedTuple):
 
 def segments_of(task: Counting) -> list[Segment]:
     """The segments of a pattern's sequences; raises `Unproved` if a length is not linear."""
-    names = [block.introduces for block in task.blocks if block.introduces]
-    known = 1 + max(index for index, block in enumerate(task.blocks) if block.introduces)
+    names = [block.introduces for block in task.runs if block.introduces]
+    known = 1 + max(index for index, block in enumerate(task.runs) if block.introduces)
     segments = []
-    for index, block in enumerate(task.blocks):
+    for index, block in enumerate(task.runs):
         length = Linear()
         for term in block.terms:
             factor = math.prod(part for part in term if isinstance(part, int))
@@ -253,7 +253,7 @@ def segments_of(task: Counting) -> list[Segment]:
             if len(counts) > 1:
                 raise Unproved("only lengths that are sums of counts are followed")
             length += variable(counts[0]) * factor if counts else factor
-        outputs = (index, (index + 1) % len(task.blocks)) if index >= known else (None, None)
+        outputs = (index, (index + 1) % len(task.runs)) if index >= known else (None, None)
         segments.append(Segment(index, length, *outputs))
     return segments
 

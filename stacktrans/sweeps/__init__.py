@@ -1,1 +1,1 @@
-"""Sweeps: many runs from one file, recorded, and laid beside published figures."""
+"""Sweeps: many runs from one file, in parallel, and their results beside published figures."""

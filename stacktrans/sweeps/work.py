@@ -113,22 +113,30 @@ def parsed_record(content: str | bytes) -> Record | None:
 
 
 class _Measured(BaseModel, strict=True):
+    """A value of a measure in a record."""
+
     value: float
     measure: dict[str, Any] = {}
     coarse: dict[Annotated[str, Field(pattern=r"^[0-9]{1,18}$")], float] = {}
 
 
 class _RunRecord(BaseModel, strict=True):
+    """The common fields of records."""
+
     identity: str
     command: str
     seed: int
 
 
 class _Failed(_RunRecord):
+    """The schema of a record of a failed run."""
+
     error: str
 
 
 class _Finished(_RunRecord):
+    """The schema of a record of a finished run."""
+
     outcome: str
     seconds: float
     batches: float

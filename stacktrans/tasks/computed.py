@@ -25,7 +25,7 @@ WAIT = "#"
 
 
 class Computed(Task):
-    """A task that draws a source of a given length, and computes its target symbol by symbol.
+    """A task that draws a source of a given length as symbols, and computes its target.
 
     Lengths are uniform over those that exist.
     """

@@ -145,7 +145,7 @@ def read_sentences(path: str | Path, alphabet: Alphabet) -> list[Symbols]:
 def vocabulary_of(
     corpus: Corpus, sentences: Sequence[Symbols], kept: Sequence[str] = ()
 ) -> list[str]:
-    """The vocabulary of a training text: the symbols kept from another model, then the frequent."""
+    """The vocabulary of a training text: symbols kept from another model, then frequent ones."""
     counts = Counter(symbol for sentence in sentences for symbol in sentence)
     marks, split = corpus.vocabulary.symbols[:2], corpus.vocabulary.split
     ordered = sorted(counts.keys() - set(marks), key=lambda symbol: (-counts[symbol], symbol))

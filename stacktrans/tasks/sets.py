@@ -141,7 +141,7 @@ def check_sizes(lines: PairLines, column: str, sizes: Ids) -> None:
 
 
 def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> list[str]:
-    """Move pairs of the training set to each set without a file: a tenth of the distinct sources.
+    """Move about a tenth of the pairs from the training set to each set without a file.
 
     The test set gets the longest sources, the development set random ones. Lines with equal sources
     stay together.
@@ -200,7 +200,7 @@ def _numbered_by_first_appearance(keys: Ids) -> Ids:
     return numbers[group]
 
 
-def odd_first_lines(lines: PairLines, columns: Mapping[str, SymbolColumn]) -> Iterator[str]:
+def header_warnings(lines: PairLines, columns: Mapping[str, SymbolColumn]) -> Iterator[str]:
     """A warning for each file whose first line shares almost no symbols with the others."""
     for file in lines.names:
         rows = lines.files == file
@@ -219,7 +219,7 @@ def odd_first_lines(lines: PairLines, columns: Mapping[str, SymbolColumn]) -> It
             yield f"{line}: {why}; is it a header?"
 
 
-def mixed_forms(lines: PairLines, request: PairFiles) -> Iterator[str]:
+def normalization_warnings(lines: PairLines, request: PairFiles) -> Iterator[str]:
     """A warning if some strings are decomposed in Unicode and others composed."""
     if request.normalize is not None:
         return
@@ -242,7 +242,7 @@ def mixed_forms(lines: PairLines, request: PairFiles) -> Iterator[str]:
         )
 
 
-def oddities(lines: PairLines, keys: Keys) -> Iterator[str]:
+def pair_warnings(lines: PairLines, keys: Keys) -> Iterator[str]:
     """Warnings of repeated pairs, sources in several sets, and sources with several targets."""
     training = np.flatnonzero(lines.parts == TRAIN)
     if len(again := _again(keys.pair[training])):
@@ -267,7 +267,7 @@ def oddities(lines: PairLines, keys: Keys) -> Iterator[str]:
         yield f"{many} more than one target ({pairs}{more})"
 
 
-def unknown_targets(lines: PairLines, targets: Ragged) -> Iterator[str]:
+def unknown_target_warnings(lines: PairLines, targets: Ragged) -> Iterator[str]:
     """A warning for each set with targets that the target alphabet does not cover.
 
     Args:
@@ -457,7 +457,7 @@ def _read_sets(request: PairFiles) -> PairSets:
     request = request._replace(separator=separator)
     tokenizer, unit_notes = _detect_tokenizer(lines, request)
     request = request._replace(columns=",".join(lines.columns), symbols=tokenizer.units)
-    form_notes = [*mixed_forms(lines, request)]
+    form_notes = [*normalization_warnings(lines, request)]
     columns = {  # the fields of each column are deleted as soon as they are encoded
         name: SymbolColumn.of(lines.strings.pop(name), name, tokenizer) for name in lines.columns
     }
@@ -470,8 +470,8 @@ def _read_sets(request: PairFiles) -> PairSets:
     format_note = f"{lines.names[TRAIN]}: columns {request.columns}; symbols are {tokenizer.units}"
     if tokenizer.features:
         format_note += f"; features are separated by {separator}"
-    notes = [format_note, *lines.notes, *unit_notes, *form_notes, *odd_first_lines(lines, columns)]
-    notes += [*hold_out(lines, keys, sizes, request), *oddities(lines, keys)]
+    notes = [format_note, *lines.notes, *unit_notes, *form_notes, *header_warnings(lines, columns)]
+    notes += [*hold_out(lines, keys, sizes, request), *pair_warnings(lines, keys)]
 
     masks = [lines.parts == part for part in (TRAIN, DEV, TEST)]
     symbols = {
@@ -487,7 +487,7 @@ def _read_sets(request: PairFiles) -> PairSets:
         name: column.as_ids(*(target if name == "target" else source).ids_of(name))
         for name, column in columns.items()
     }
-    notes += unknown_targets(lines, ids["target"])
+    notes += unknown_target_warnings(lines, ids["target"])
     sources, targets = ids["source"], ids["target"]
     if tokenizer.features:
         sources = concatenate_pairwise(ids["features"], sources)

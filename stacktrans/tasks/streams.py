@@ -18,8 +18,8 @@ from stacktrans.tasks.alphabets import DIGITS, Alphabet, Ids, meaningless_symbol
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, NotASource, Task, draw_lengths
 from stacktrans.tasks.layout import Layout, Pair
 
-_BLOCK = re.compile(r"(\S)(?:\^(?:([a-z0-9]+)|\(([a-z0-9+]+)\)))?")
-LONGEST_RUN = 100
+_RUN = re.compile(r"(\S)(?:\^(?:([a-z0-9]+)|\(([a-z0-9+]+)\)))?")
+MAX_RUN_NOTATION = 100
 """The most characters of the notation of a run."""
 
 _PROBLEM = re.compile(r"(0|1[01]*)\+(0|1[01]*)=")
@@ -38,7 +38,7 @@ class SymbolRun(NamedTuple):
     terms: tuple[tuple[int | str, ...], ...]
     introduces: str | None
 
-    def times(self, counts: Mapping[str, int]) -> int:
+    def length(self, counts: Mapping[str, int]) -> int:
         """The length of the run."""
         return sum(
             math.prod(counts[factor] if isinstance(factor, str) else factor for factor in term)
@@ -46,7 +46,7 @@ class SymbolRun(NamedTuple):
         )
 
 
-def blocks_of(pattern: str) -> list[SymbolRun]:
+def parse_pattern(pattern: str) -> list[SymbolRun]:
     """Parse the runs of a pattern; raises `ValueError`.
 
     A run is a symbol, perhaps with a length: `a^n`, `a^2n`, `a^(n+m)`, `a^nm`. A count stands alone
@@ -54,25 +54,25 @@ def blocks_of(pattern: str) -> list[SymbolRun]:
     """
     is_text = isinstance(pattern, str) and bool(pattern.split())
     check_parameter(is_text, "pattern", pattern, "one like 'a^n b^n'")
-    blocks: list[SymbolRun] = []
+    runs: list[SymbolRun] = []
     known: set[str] = set()
     for written in pattern.split():
-        block = _block(pattern, written, known)
-        if block.symbol in {earlier.symbol for earlier in blocks}:
-            raise ValueError(f"pattern '{pattern}': '{block.symbol}' has two runs")
-        blocks.append(block)
-        known |= {block.introduces} if block.introduces else set()
+        run = _parse_run(pattern, written, known)
+        if run.symbol in {earlier.symbol for earlier in runs}:
+            raise ValueError(f"pattern '{pattern}': '{run.symbol}' has two runs")
+        runs.append(run)
+        known |= {run.introduces} if run.introduces else set()
     if not known:
         raise ValueError(f"pattern '{pattern}': there is nothing to count")
-    return blocks
+    return runs
 
 
-def _block(pattern: str, written: str, known: set[str]) -> SymbolRun:
-    match = _BLOCK.fullmatch(written)
-    if not match or len(written) > LONGEST_RUN:
+def _parse_run(pattern: str, written: str, known: set[str]) -> SymbolRun:
+    match = _RUN.fullmatch(written)
+    if not match or len(written) > MAX_RUN_NOTATION:
         raise ValueError(
             f"pattern {shown(pattern)}: can't read {shown(written)}; expected one like 'a^n' "
-            f"of at most {LONGEST_RUN} characters"
+            f"of at most {MAX_RUN_NOTATION} characters"
         )
     symbol, product, total = match.groups()
     terms = tuple(
@@ -132,19 +132,19 @@ class Counting(StreamTask):
     and the size is their sum.
 
     Args:
-        pattern: runs of symbols with their lengths, such as a^n b^m c^(2n+m); see `blocks_of`.
+        pattern: runs of symbols with their lengths, such as a^n b^m c^(2n+m); see `parse_pattern`.
     """
 
     def __init__(self, pattern: str) -> None:
-        self.blocks = blocks_of(pattern)
-        self.source = self.target = Alphabet([block.symbol for block in self.blocks], words=False)
-        self._counts = [block.introduces for block in self.blocks if block.introduces]
-        last = max(index for index, block in enumerate(self.blocks) if block.introduces)
-        if last + 1 == len(self.blocks):
+        self.runs = parse_pattern(pattern)
+        self.source = self.target = Alphabet([run.symbol for run in self.runs], words=False)
+        self._counts = [run.introduces for run in self.runs if run.introduces]
+        last = max(index for index, run in enumerate(self.runs) if run.introduces)
+        if last + 1 == len(self.runs):
             raise ValueError(f"pattern '{pattern}': nothing of it can be known beforehand")
-        self._before, self._turning_symbol = self.blocks[: last + 1], self.blocks[last + 1].symbol
-        runs = [f"({re.escape(block.symbol)}+)" for block in self._before]
-        self._runs = re.compile("".join(runs) + re.escape(self._turning_symbol))
+        self._before, self._turning_symbol = self.runs[: last + 1], self.runs[last + 1].symbol
+        groups = [f"({re.escape(run.symbol)}+)" for run in self._before]
+        self._prompt = re.compile("".join(groups) + re.escape(self._turning_symbol))
         self._pattern = pattern
         self.smallest = len(self._counts)
         self.layout = Layout.stream(len(self.source), follow=0)
@@ -158,14 +158,14 @@ class Counting(StreamTask):
 
     def _written(self, counts: Mapping[str, int]) -> list[str]:
         """The sequence of some counts; raises `NoSuchLength` if it is too long for any model."""
-        times = [block.times(counts) for block in self.blocks]
-        if sum(times) > LONGEST:
+        lengths = [run.length(counts) for run in self.runs]
+        if sum(lengths) > LONGEST:
             raise NoSuchLength(
                 f"{self._pattern} has more than {LONGEST} symbols where its counts are "
                 f"{', '.join(f'{name} = {count}' for name, count in counts.items())}"
             )
-        runs = zip(self.blocks, times, strict=True)
-        return [symbol for block, count in runs for symbol in block.symbol * count]
+        runs = zip(self.runs, lengths, strict=True)
+        return [symbol for run, length in runs for symbol in run.symbol * length]
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
@@ -187,9 +187,9 @@ class Counting(StreamTask):
 
     def _counted(self, symbols: Sequence[str]) -> dict[str, int] | None:
         """The counts of a prompt, or of a longer prefix of a sequence; None for other strings."""
-        runs = self._runs.match("".join(symbols))
-        named = zip(self._before, runs.groups() if runs else (), strict=False)
-        return {block.introduces: len(run) for block, run in named if block.introduces} or None
+        match = self._prompt.match("".join(symbols))
+        strings = zip(self._before, match.groups() if match else (), strict=False)
+        return {run.introduces: len(string) for run, string in strings if run.introduces} or None
 
 
 class Memorization(StreamTask):
