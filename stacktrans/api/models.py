@@ -1,4 +1,4 @@
-"""Trained models: answers, accuracy, perplexity and traces."""
+"""Trained models: their answers, accuracy, perplexity and traces."""
 
 import os
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class Answer:
 
 
 class Evaluation:
-    """Accuracy on some strings.
+    """The accuracies of a model on a set of strings.
 
     Attributes:
         lengths: shortest and longest source, in symbols.
@@ -92,7 +92,7 @@ class Evaluation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trace(inference.Trace):
-    """The steps of a model over a source.
+    """The trace of a model over a source.
 
     Attributes:
         config: of the model's run.

@@ -1,4 +1,4 @@
-"""Tasks: random strings and exact answers."""
+"""Tasks: random pairs of strings and exact answers."""
 
 import os
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class StringPair(NamedTuple):
 
 
 class TaskStrings:
-    """A task; `task` returns it.
+    """A task as a sampler of string pairs and a solver; `task` returns it.
 
     Attributes:
         config: the settings in its file.

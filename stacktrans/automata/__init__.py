@@ -1,1 +1,1 @@
-"""Machines: what hard models are, as rules over states, symbols and what is read."""
+"""Machines: deterministic automata with memories, given by rules."""

@@ -51,7 +51,7 @@ FORMAT = 1
 
 
 class Transition(NamedTuple):
-    """What a machine does in a step.
+    """A transition of a machine: memory operations, output and next state.
 
     Attributes:
         signals: those of the rule that applies.
@@ -358,7 +358,7 @@ def read_machine(path: Path) -> Machine:
 
 
 class Row(deque[int]):
-    """The stack symbols of a memory, the bottom first; sides are `TOP` and `BOTTOM`."""
+    """The contents of a memory as stack symbols, bottom first; its sides are `TOP` and `BOTTOM`."""
 
     def peek(self, side: int, depth: int) -> int:
         """The stack symbol so deep under a side, from 0; `EMPTY` if there is none."""
@@ -447,7 +447,7 @@ class Configurations:
 
 
 class Runner:
-    """A machine as a model that the decoder runs: each output has the probability 1.
+    """A machine as a model for the decoder, which gives each output the probability 1.
 
     Args:
         machine: the machine.

@@ -1,4 +1,4 @@
-"""Rules of machines, and the symbols, stack symbols and states that they are about.
+"""Rules of machines, and the alphabets, stack symbols and states that they refer to.
 
 A rule depends on an observation, whose components are the input (component 0), the stack symbol
 that is read at each end of a memory (the next components), and the state (the last). The entries
@@ -27,7 +27,7 @@ CONSTANT = -1
 
 
 class Family(NamedTuple):
-    """Inputs, outputs, stack symbols or states that differ only in their symbol.
+    """A family of inputs, outputs, stack symbols or states that differ only in their symbol.
 
     Attributes:
         name: what they are called.
@@ -40,7 +40,7 @@ class Family(NamedTuple):
 
 @dataclass(frozen=True)
 class SymbolTable:
-    """The inputs, outputs, states, or stack symbols of a memory, numbered family by family."""
+    """A numbering of inputs, outputs, states or stack symbols, family by family."""
 
     families: tuple[Family, ...]
 
@@ -82,7 +82,7 @@ class SymbolTable:
 
 
 class Term(NamedTuple):
-    """An entry of a table, as a function of an observation.
+    """A term of a rule: an entry of a symbol table as a function of an observation.
 
     Attributes:
         component: of the observation, whose symbol the entry has; `CONSTANT` for a given entry.
@@ -94,7 +94,7 @@ class Term(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """What is done for some observations.
+    """A rule: the transition for a set of observations.
 
     Attributes:
         when: for each component, the entries that it may be; None for any.
@@ -124,7 +124,7 @@ class Rule(NamedTuple):
 
 
 class Buffers(NamedTuple):
-    """An input buffer that is read from, and an output buffer that is written to.
+    """The input buffer and the output buffer of a machine.
 
     Attributes:
         steps_per_symbol: steps for each symbol of the input.
@@ -139,7 +139,7 @@ class Buffers(NamedTuple):
 
 @dataclass(frozen=True)
 class Signature:
-    """The alphabets, states and memories of a machine: all that its rules are about.
+    """The signature of a machine: its alphabets, states and memories.
 
     Attributes:
         task: the name of its task.

@@ -1,4 +1,4 @@
-"""Rules in words: "reading a symbol: push it"; "stack has a symbol: pop, write what is read"."""
+"""The wording of rules, such as "reading a symbol: push it"."""
 
 from __future__ import annotations
 

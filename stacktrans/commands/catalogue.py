@@ -1,4 +1,4 @@
-"""The contents of lists; meanings are read from docstrings and shipped files."""
+"""The entries of `list`, whose meanings come from docstrings and shipped files."""
 
 import contextlib
 import inspect
@@ -49,7 +49,7 @@ LISTED_AS_ONE = {
 
 @dataclass(frozen=True)
 class Entry:
-    """An entry of a list.
+    """An entry of a list: a name, its meaning and its columns.
 
     Attributes:
         name: its name.

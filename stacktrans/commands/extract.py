@@ -1,4 +1,4 @@
-"""The command `extract`: the machine that a hard model is."""
+"""The command `extract`: extract a machine from a hard model."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

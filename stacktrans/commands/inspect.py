@@ -1,4 +1,4 @@
-"""The command `inspect`: the steps of a model over one string, also interactively."""
+"""The command `inspect`: trace a model over a string, also interactively."""
 
 import contextlib
 import os

@@ -1,4 +1,4 @@
-"""The command `train`."""
+"""The command `train`: train a model, or race several strategies."""
 
 import contextlib
 import gc

@@ -1,4 +1,4 @@
-"""The command `verify`: tests of a model against exact answers, and proofs of machines."""
+"""The command `verify`: test a model against exact answers, and prove machines correct."""
 
 from typing import Annotated
 

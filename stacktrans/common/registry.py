@@ -53,7 +53,7 @@ class UnknownName(UsageError, ValueError):
 
 
 class Plugin(NamedTuple):
-    """A plugin file.
+    """A plugin file and the classes that it defines.
 
     Attributes:
         name: the path as it was given.
@@ -69,7 +69,7 @@ _plugins: dict[str, Plugin] = {}
 
 
 class Registry:
-    """The classes of one kind, by name.
+    """A registry of classes by name, such as the controllers.
 
     Args:
         kind: such as "memory".

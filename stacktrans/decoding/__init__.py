@@ -1,1 +1,1 @@
-"""How whatever can be run answers: the protocol of models, the decoder and beam search."""
+"""Decoding: the protocol of models, greedy decoding and beam search."""

@@ -114,7 +114,7 @@ class Outputs(NamedTuple):
 
 
 class DecodingStep(NamedTuple):
-    """One step of B of the strings that are decoded.
+    """A decoding step of B strings, as observers see it.
 
     Attributes:
         items: [B] the indices of the strings.
@@ -136,7 +136,7 @@ Observer = Callable[[DecodingStep], None]
 
 
 class _Feedback(NamedTuple):
-    """How outputs become inputs.
+    """The feedback of outputs as inputs.
 
     Attributes:
         first_target: the input id of output 0.
@@ -226,7 +226,7 @@ def advance_in_chunks(
 
 
 class _Batch:
-    """Strings that are decoded side by side, with the outputs so far.
+    """A batch of strings that are decoded in parallel, with their outputs so far.
 
     Args:
         indices: of the strings among all that are decoded.
@@ -434,7 +434,7 @@ def _decode_buffered(model: Model, batch: _Batch) -> None:
 
 
 class _OutputBuffers:
-    """The output buffers of B strings, each symbol of which is a weighted sum of logits.
+    """The output buffers of B strings, in which each symbol is a weighted sum of logits.
 
     Args:
         buffers: of the model that writes.

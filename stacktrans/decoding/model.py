@@ -20,7 +20,7 @@ Numbers = npt.NDArray[Any]
 
 
 class SoftInput(NamedTuple):
-    """What B strings read from an input buffer: a weighted mean of two consecutive symbols each.
+    """The reads of B strings from an input buffer: weighted means of two consecutive symbols.
 
     Attributes:
         ids: [B] the first symbols.

@@ -1,1 +1,1 @@
-"""From a network to a machine: what a hard model does, as a table of rules."""
+"""Extraction of machines from hard models, by partition refinement."""

@@ -162,7 +162,7 @@ def _stack_symbols(classes: Classes, symbols: dict[int, int]) -> SymbolTable:
 
 @dataclass
 class _Action:
-    """A part of what steps do: a signal, the output, a pushed stack symbol or the next state.
+    """A component of transitions: a signal, the output, a pushed stack symbol or the next state.
 
     Attributes:
         values: [N] what is done; `NOTHING` where it is irrelevant or unknown.

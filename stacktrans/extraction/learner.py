@@ -57,7 +57,7 @@ SEED = 1 << 20
 
 
 class Agreement(NamedTuple):
-    """Agreement of a machine with its network.
+    """The agreement of a machine with its network on a set of strings.
 
     Attributes:
         what: on which strings.
@@ -72,7 +72,7 @@ class Agreement(NamedTuple):
 
 @dataclass(frozen=True)
 class Extraction:
-    """A machine, and how it was learned.
+    """The result of extraction: a machine, and statistics of how it was learned.
 
     Attributes:
         machine: the best hypothesis.
@@ -173,7 +173,7 @@ def _shortest(checkpoint: Checkpoint, queries: Sequence[Query], known: str | Non
 
 
 class Learner:
-    """A learner of the machine of a model.
+    """An automata learner: refines a partition until machine and network agree.
 
     Args:
         checkpoint: of the model.

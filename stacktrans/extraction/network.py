@@ -34,7 +34,7 @@ UNDECIDED = 0.1
 
 
 class CannotExtract(StacktransError):
-    """A model is no machine, or none was found; the message gives the reason."""
+    """No machine could be extracted from a model; the message gives the reason."""
 
 
 class OutOfTime(CannotExtract):
@@ -42,7 +42,7 @@ class OutOfTime(CannotExtract):
 
 
 class Deadline:
-    """A time limit.
+    """A time limit for learning.
 
     Args:
         seconds: from now.
@@ -106,7 +106,7 @@ class Vectors:
 
 
 class Outcome(NamedTuple):
-    """The outcome of N steps of a network.
+    """The outcomes of N steps of a network: signals, outputs and next states.
 
     Attributes:
         signals: [N, signals] 0 or 1.
@@ -124,7 +124,7 @@ class Outcome(NamedTuple):
 
 
 class Network:
-    """A discrete model as a transition function.
+    """A discrete network as a transition function of state, input and reads.
 
     A state has all that the next step depends on but for the memory: nothing of units without
     recurrence, and only the cells of such an LSTM.
@@ -248,7 +248,7 @@ class Network:
 
 
 class RecordedSteps(NamedTuple):
-    """N different steps of a network, with numbers of vectors.
+    """The N different recorded steps of a network, with vectors by number.
 
     Attributes:
         states: [N] before each.

@@ -198,7 +198,7 @@ class Classes:
 
 
 class Groups(NamedTuple):
-    """Groups of equivalent steps.
+    """A partition of the recorded steps into groups of equivalent ones.
 
     Attributes:
         firsts: the first step of each.
@@ -231,7 +231,7 @@ class Groups(NamedTuple):
 
 
 class Partition:
-    """The classes of all that was recorded of a network, and the steps that they make equivalent.
+    """Partitions of states, inputs and pushed vectors, and the groups of steps that they induce.
 
     The actions of a step are numbered by columns: signals, the output, what each push pushes, and
     the next state.

@@ -1,4 +1,4 @@
-"""Strings that network and machine answer: all short ones of a task, and random ones.
+"""Queries: short and random strings of a task that network and machine answer.
 
 Of a stream they are rows of sequences, one after another: the first is alone, and later ones stand
 in ever longer rows, since what a sequence leaves behind can spoil the next.
@@ -35,7 +35,7 @@ LONGEST_ROW = 8
 
 
 class Query(NamedTuple):
-    """A string that network and machine answer.
+    """A query: a string that network and machine answer.
 
     Attributes:
         ids: the source; of a stream, all that is read.

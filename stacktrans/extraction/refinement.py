@@ -1,4 +1,4 @@
-"""Partition refinement: classes are split until equivalent steps do the same.
+"""Partition refinement: classes are split until equivalent steps have equal outcomes.
 
 At first all states are in one class, all inputs of a section of strings, and all vectors in a
 memory, and nothing that is read is relevant. As in the minimisation of automata (Hopcroft 1971;
@@ -51,7 +51,7 @@ MARGIN = 150
 
 
 class Conflict(NamedTuple):
-    """Equivalent steps with different values of an action.
+    """A conflict: equivalent steps with different values of an action.
 
     Attributes:
         rows: [n] the steps.
@@ -79,7 +79,7 @@ class Conflict(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """A cause of a conflict.
+    """The cause of a conflict: the component in which its steps differ.
 
     Attributes:
         component: which makes the difference.
@@ -93,7 +93,7 @@ class Cause(NamedTuple):
 
 
 class Experiments:
-    """Experiments with a network: single steps from observations that were made up.
+    """Experiments: single steps of a network on recombined observations.
 
     Args:
         recorder: of the steps.
@@ -211,7 +211,7 @@ class Experiments:
 
 
 class Refinement:
-    """A refinement of the partition of all that was recorded.
+    """The refinement of a partition until it is consistent with all recorded steps.
 
     Args:
         recorder: of the steps; at its network's deadline the refinement ends.

@@ -34,7 +34,7 @@ MAX_WORDS = 1_000_000
 
 
 class DepthTable:
-    """A grammar's derivations by depth and source length.
+    """A table of a grammar's derivations by depth and source length, for uniform sampling.
 
     Args:
         root: the start symbol.

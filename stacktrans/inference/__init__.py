@@ -1,1 +1,1 @@
-"""What a trained model does: answers, accuracy, perplexity and traces."""
+"""Inference with trained models: answers, accuracy, perplexity, traces and verification."""

@@ -30,7 +30,7 @@ SMALLEST = 0.005
 
 @dataclass(frozen=True)
 class ReadShare:
-    """The share of a row in what is read from a memory.
+    """The share of a row in a vector read from a memory.
 
     Attributes:
         symbol: the input of the step that pushed the row.
@@ -78,7 +78,7 @@ class CellRow:
 
 @dataclass(frozen=True)
 class TraceStep:
-    """One step of a transducer.
+    """A step of a trace: input, output, signals, reads and memory contents.
 
     Attributes:
         step: number of the step, from 1.
@@ -131,7 +131,7 @@ class TraceStep:
 
 @dataclass(frozen=True)
 class Trace:
-    """The run of a transducer on one source.
+    """A trace: all steps of a transducer on one source.
 
     Attributes:
         source: as it is written.
@@ -235,7 +235,7 @@ def of_stacks(whole: Trace, numbers: Sequence[int]) -> Trace:
 
 
 class ModelStep(NamedTuple):
-    """The numbers of one step of a model.
+    """The numerical values of one step of a model, before symbols are named.
 
     Attributes:
         logits: [outputs].

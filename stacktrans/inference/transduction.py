@@ -91,7 +91,7 @@ class AnsweredLine:
 
 
 class AnswerOptions(NamedTuple):
-    """Options of decoding and of written answers.
+    """Options of decoding and of the format of answers.
 
     Attributes:
         max_length: maximum number of symbols of an answer; None for the layout's limit.
@@ -111,7 +111,7 @@ _DEFAULTS = AnswerOptions()
 
 
 class AnsweredLines(NamedTuple):
-    """The answers to a batch of consecutive lines, all of which have one.
+    """The answers to a batch of consecutive valid lines.
 
     Attributes:
         number: number of the first line, from 1.

@@ -1,4 +1,4 @@
-"""What the compiled steps of a batch take: checked sizes, weights in panels, and room to work in.
+"""Arguments of compiled steps for a batch: checked sizes, weights in panels, and work arrays.
 
 A step multiplies B rows, B being the batch, by each weight. Libraries for linear algebra copy such
 operands into the order their inner loop wants at every call; here the weight is put into that order
@@ -294,7 +294,7 @@ def _stacked(layers: list[Array], heads: Array) -> Weights:
 
 
 class Given(NamedTuple):
-    """The arguments of a whole batch, of which each part takes its own items.
+    """The arguments of a batch, which is split into parts for several threads.
 
     Attributes are as in `Forward` and `Backward`, except for
 
@@ -325,7 +325,7 @@ def forward_part(
 
 
 class Grads(NamedTuple):
-    """Gradients from outside (`hidden` to `reads`), and those that the backward pass sets.
+    """Gradients with respect to outputs (`hidden` to `reads`), and those that are computed.
 
     Attributes are as in `Backward`.
     """

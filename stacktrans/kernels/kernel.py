@@ -37,7 +37,7 @@ def select_items(array: Array, items: Array) -> Array:
 
 
 class Store(Protocol):
-    """The memory of a batch: the arrays that compiled code works on."""
+    """The arrays of a memory for a batch, on which compiled code works."""
 
     def forward(self, part: slice, indices: slice) -> Any:
         """The arrays of the forward pass for a part of the batch and its steps among the N."""
@@ -63,7 +63,7 @@ class Store(Protocol):
 
 
 class Room(NamedTuple):
-    """The sizes that a memory is allocated for.
+    """The sizes for which the arrays of a memory are allocated.
 
     Attributes:
         batch: number of strings B.

@@ -1,4 +1,4 @@
-"""The parts of a step that do not depend on the memory: inputs, signals, values, gradients."""
+"""The memory-independent part of a step: inputs, signals, values and their gradients."""
 
 import math
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ class Weights(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """The inputs that the steps read.
+    """The inputs of all steps: ids, and their contributions to the gates.
 
     Attributes:
         starts: [B + 1] the index at which the inputs of each item start, and M.

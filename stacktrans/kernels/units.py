@@ -20,7 +20,7 @@ from stacktrans.kernels.elementwise import sigmoid, tanh
 
 
 class UnitType(NamedTuple):
-    """What the surrounding code needs to know about a type of recurrent unit.
+    """A type of recurrent unit: its numbers of gates, states and saved values.
 
     Attributes:
         number: its number in compiled code.

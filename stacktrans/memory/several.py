@@ -35,7 +35,7 @@ class States(MemoryState):
 
 
 class Several(Memory[States]):
-    """Memories side by side.
+    """Several memories as one, which concatenates their signals, values and reads.
 
     Attributes:
         part_names: the names of the memories.

@@ -101,7 +101,7 @@ class LinearLayer(Layer, Linear):
 
 
 class RecurrentLayer(Layer):
-    """One layer of recurrent units."""
+    """A layer of recurrent units with gates."""
 
     input_weight: nn.Parameter
     bias: Tensor
@@ -179,7 +179,7 @@ class SimpleLayer(RecurrentLayer):
 
 
 class RNNLayer(SimpleLayer, RNN):
-    """A layer of simple recurrent units."""
+    """A layer of simple recurrent units (Elman) with tanh."""
 
     nonlinearity = staticmethod(torch.tanh)
 

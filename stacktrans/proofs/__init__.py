@@ -1,1 +1,1 @@
-"""Proofs that a machine answers every string of its task rightly, however long."""
+"""Proofs that a machine is right on all strings of its task."""

@@ -25,11 +25,11 @@ Top = Callable[[], Hashable | None]
 
 
 class Unproved(Exception):
-    """There is neither a proof nor a counterexample; the message gives the reason."""
+    """The prover found neither a proof nor a counterexample; the message gives the reason."""
 
 
 class ProductStep(NamedTuple):
-    """A step that both automata can take.
+    """A step of the product: a step of the machine with one of the reference.
 
     Attributes:
         symbol: the input of the machine.

@@ -1,1 +1,1 @@
-"""Settings of a run: types, files, recipes, and how a configuration is put together."""
+"""Settings of a run: types, files, recipes, and their merging into a configuration."""

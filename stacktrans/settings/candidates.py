@@ -1,4 +1,4 @@
-"""Who takes part in a race: the strategies that are for a task, and fit what else is asked for."""
+"""The candidates of a race: strategies that suit the task and the other settings."""
 
 import hashlib
 import math

@@ -33,7 +33,7 @@ class TaskLengths(Section):
 
 
 class TaskLaws(Section):
-    """Distributions of lengths, one for each range."""
+    """The distributions of training and test lengths."""
 
     train: LengthLaw
     """over the training range."""
@@ -50,7 +50,7 @@ def path_parameters(generator: object) -> tuple[str, ...]:
 
 
 class TaskConfig(Section):
-    """The task that is learned."""
+    """The task: its generator, parameters, alphabets and lengths."""
 
     name: Annotated[str, Field(pattern=r"^[\w.+-]+$")]
     """its name on the command line."""
@@ -110,7 +110,7 @@ NOT_RACED = "a run that starts from a checkpoint is not raced"
 
 
 class CarriedConfig(Section):
-    """How the symbols of a run compare with those of the checkpoint that it starts from."""
+    """The symbols of a run that its initial checkpoint has, lacks, or has in addition."""
 
     carried_over: Annotated[int, Field(ge=0)]
     """number of symbols that both have."""

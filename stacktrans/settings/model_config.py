@@ -127,7 +127,7 @@ BUFFER_SIGNALS = ("input read", "output write")
 
 
 class BuffersConfig(Section):
-    """An input buffer and an output buffer.
+    """The input buffer and the output buffer of a model (hao2018, section 3.2).
 
     The controller computes a strength for each (hao2018, section 3.2).
     """
@@ -142,7 +142,7 @@ class BuffersConfig(Section):
 
 
 class ScaleConfig(Section):
-    """Factors on initial weights."""
+    """Scale factors of initial weights."""
 
     signals: Scale = 1.0
     """factor on the weights of the signals, W_u and W_d."""

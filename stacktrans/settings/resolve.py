@@ -1,4 +1,4 @@
-"""How the configuration of a run is put together.
+"""Resolution of settings: recipe, task, files and options merged into a configuration.
 
 Its layers, from the lowest to the highest: the recipe, published settings of the task, a
 configuration file, options, and assignments `key=value`.

@@ -1,4 +1,4 @@
-"""Types of settings: their paths, their values in words, and pydantic's errors in plain words."""
+"""The schema of settings: paths, descriptions of types, and readable validation errors."""
 
 import dataclasses
 import functools
@@ -178,7 +178,7 @@ def _bounds(number: type, metadata: Sequence[Any]) -> str:
 
 
 class Problem(NamedTuple):
-    """What is wrong with a setting: its path and a message."""
+    """An error in a setting: its path and a message."""
 
     path: KeyPath
     message: str

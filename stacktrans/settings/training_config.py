@@ -1,4 +1,4 @@
-"""The settings of training: their types, their defaults and what they mean."""
+"""The settings of training: types, defaults and meanings."""
 
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
@@ -25,7 +25,7 @@ from stacktrans.tasks.layout import Layout
 
 
 class ExamplesConfig(Section):
-    """Examples that are drawn once and used again (hao2018, section 5)."""
+    """A fixed set of examples that is reused in every epoch (hao2018, section 5)."""
 
     train: Strings
     """examples to train on, in another order in each epoch."""
@@ -68,7 +68,7 @@ class StreamConfig(Section):
 
 
 class DataConfig(OneOf):
-    """What is trained on, if not strings that are new in each batch."""
+    """The training data, if not new strings in each batch."""
 
     examples: ExamplesConfig | None = None
     """sets of examples that are used again in each epoch: how many to train on, to measure after
@@ -78,7 +78,7 @@ class DataConfig(OneOf):
 
 
 class ClipConfig(OneOf):
-    """How large gradients are cut down."""
+    """Gradient clipping."""
 
     norm: Positive | None = None
     """largest norm of the gradient."""
@@ -87,7 +87,7 @@ class ClipConfig(OneOf):
 
 
 class CurriculumConfig(Section):
-    """Short strings first: a memory is learned sooner where its uses lie close together."""
+    """The curriculum: short strings come first, on which the use of a memory is learned sooner."""
 
     share: Annotated[float, Field(gt=0, le=1)]
     """share of the range of training lengths, from the shortest up, at the beginning."""
@@ -100,7 +100,7 @@ class CurriculumConfig(Section):
 
 
 class SettleConfig(Section):
-    """What happens, once, when a run has learned its task except for the last mistakes."""
+    """Settling: the change of settings, once, when a run has nearly learned its task."""
 
     loss: Loss
     """the run settles when the mean of recent losses (as of training.curriculum), on the whole
@@ -114,7 +114,7 @@ class SettleConfig(Section):
 
 
 class RestartConfig(Section):
-    """When a run starts again from other weights, and from which."""
+    """Restarts: the conditions under which a run begins again from other weights."""
 
     after: Count | None = None
     """restart if, this many batches after an attempt began or strings grew longer, the mean of
@@ -135,7 +135,7 @@ class RestartConfig(Section):
 
 
 class MeasureConfig(Section):
-    """When a run is measured, and on how many strings."""
+    """Measurements: their frequency and numbers of strings."""
 
     loss_every: Count = 100
     """batches between two records of loss and perplexity."""
@@ -151,7 +151,7 @@ class MeasureConfig(Section):
 
 
 class SolvedConfig(Section):
-    """The run ends when the task is solved."""
+    """Stopping when the task is solved."""
 
     accuracy: Annotated[float, Field(gt=0, le=1)] = 1.0
     """coarse accuracy on validation strings at which the task counts as solved."""
@@ -164,14 +164,14 @@ class SolvedConfig(Section):
 
 
 class ConvergedConfig(Section):
-    """The run ends when the training perplexity no longer improves."""
+    """Stopping when the training perplexity no longer improves."""
 
     patience: Count = 50
     """records in a row without improvement."""
 
 
 class DevelopmentConfig(Section):
-    """The run ends when accuracy on the development set no longer improves.
+    """Stopping when accuracy on the development set no longer improves.
 
     With pairs in files, it also ends when all of the set is right in as many measurements in a row
     as with `solved`; and with `solved`, also when accuracy no longer improves.
@@ -186,7 +186,7 @@ class DevelopmentConfig(Section):
 
 
 class StopConfig(OneOf):
-    """The rule by which a run ends."""
+    """The stopping rule of a run."""
 
     solved: SolvedConfig | None = None
     """when the task is solved, several times in a row."""
@@ -198,7 +198,7 @@ class StopConfig(OneOf):
 
 
 class RoundingConfig(NamedTuple):
-    """Fine-tuning that makes a model certain of what it does (joulin2015, section 3.3)."""
+    """Rounding: fine-tuning that makes signals discrete (joulin2015, section 3.3)."""
 
     factor: float
     """factor on the weights that make the signals, again and again."""
@@ -231,7 +231,7 @@ ROUNDINGS = {
 
 
 class TrainingConfig(Section):
-    """How a transducer is trained."""
+    """All settings of training."""
 
     optimizer: Literal["rmsprop", "adam", "sgd"] = "rmsprop"
     """update rule; "sgd" has no state."""

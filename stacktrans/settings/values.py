@@ -112,7 +112,7 @@ class OneOf(Section):
 
 
 class PartConfig(Section):
-    """Settings of a part of a model that is chosen by name; the name decides which there are."""
+    """Settings of a memory or a controller, whose name determines the schema."""
 
     REGISTRY: ClassVar[Registry]
     CONFIG_CLASSES: ClassVar[dict[str, Any]] = {}

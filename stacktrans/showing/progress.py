@@ -1,4 +1,4 @@
-"""Consoles that write nothing that can't be seen, and work shown in them as it goes."""
+"""Consoles that escape unprintable characters, and live progress displays."""
 
 import io
 import os
@@ -21,7 +21,7 @@ _HTML = '<pre style="line-height: normal; overflow-x: auto; white-space: pre">{c
 
 
 class VisibleConsole(Console):
-    """A console that escapes what it is given to write, but for its own line ends.
+    """A console that escapes all unprintable characters except its own line ends.
 
     Where NO_COLOR is set, it writes without colours and without bold letters.
     """
@@ -55,7 +55,7 @@ def as_html(*renderables: RenderableType) -> str:
 
 
 class ProgressDisplay(ABC):
-    """A display, to be entered during the work: lines that stay, and a live part.
+    """A progress display: permanent lines, and a live part below them.
 
     Its console writes to an `OptionalStream`: the work continues if that can no longer be written.
 

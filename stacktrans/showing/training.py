@@ -1,4 +1,4 @@
-"""Training as it goes, alone or in a race, how it ended, and what to try after that."""
+"""The progress and results of training, alone or in a race, with suggestions."""
 
 import math
 import re
@@ -196,7 +196,7 @@ def _remedies(measured: Mapping[str, Accuracy], config: RunConfig) -> Iterator[s
 
 
 class TrainingDisplay(ProgressDisplay):
-    """Shows a run as it goes.
+    """The progress display of a run.
 
     In a terminal each measurement of accuracy is a row of a table, and a live line below shows the
     last batches; elsewhere there are plain lines.
@@ -324,7 +324,7 @@ class TrainingDisplay(ProgressDisplay):
 
 
 class LanguageDisplay(TrainingDisplay):
-    """Shows a run on a text as it goes."""
+    """The progress display of a run on a text."""
 
     def _is_due(self, record: Record) -> bool:
         return True  # there are few, and an epoch may take minutes

@@ -1,4 +1,4 @@
-"""The folder of a sweep: its runs, their records and the tables; and carrying out the runs."""
+"""The directory of a sweep: runs, records and tables; and the execution of runs."""
 
 import contextlib
 import json
@@ -35,7 +35,7 @@ RUNS = "runs"
 
 
 class SweepStore:
-    """The folder of a sweep, with the records of all finished and failed runs.
+    """The directory of a sweep, with the records of all finished and failed runs.
 
     Attributes:
         records: the records by the identities of their runs.

@@ -1,4 +1,4 @@
-"""Tasks whose sources are random strings, and whose targets are computed from them."""
+"""Tasks whose targets are computed from random sources."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,1 +1,1 @@
-"""How a transducer is trained."""
+"""Training: data, attempts, stopping rules, rounding, and races of strategies."""

@@ -54,7 +54,7 @@ SGD = _without_compiler(torch.optim.SGD)
 
 
 class Objective(NamedTuple):
-    """The losses of a batch.
+    """The terms of the loss of a batch.
 
     Attributes:
         minimised: [] loss that is minimised, with its gradients.
@@ -387,7 +387,7 @@ def gate_noise(config: RunConfig, moment: Moment) -> GateNoise:
 
 
 class Attempt:
-    """A model, trained from its initial weights on.
+    """An attempt: a model in training, with its optimizer and curriculum.
 
     Args:
         source: the data.

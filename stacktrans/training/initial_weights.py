@@ -1,4 +1,4 @@
-"""The first weights of a run: carried over from a checkpoint, or with one meaning in and out."""
+"""Initial weights: carried over from a checkpoint, or shared by inputs and outputs."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ SCALE = 0.3
 
 
 class SharedIds(NamedTuple):
-    """The ids of the symbols that two models know, of all that they read or say.
+    """The ids of input and output symbols that two models share.
 
     Attributes:
         trained: [n] in the trained one.

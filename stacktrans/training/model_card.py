@@ -1,4 +1,4 @@
-"""A trained model's card, in Markdown: what it does, how it was made, and how good it is."""
+"""Model cards in Markdown: task, training and accuracy of a model."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -33,7 +33,7 @@ RULES = {
 
 @dataclass
 class Accuracy:
-    """Accuracy on one range of lengths, on `count` strings."""
+    """The accuracies on `count` strings of a range of lengths."""
 
     coarse: float
     fine: float
@@ -107,7 +107,7 @@ def merit(record: Record) -> dict[str, float]:
 
 @dataclass(kw_only=True)
 class Summary:
-    """How a run ended.
+    """The summary of a run: how it ended, and its final measurements.
 
     Attributes:
         outcome: the one of `RULES` that ended it; `rule` is its meaning.

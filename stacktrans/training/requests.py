@@ -32,7 +32,7 @@ NameOrPath = str | os.PathLike[str]
 
 @dataclass(frozen=True, kw_only=True)
 class TrainRequest:
-    """A run, or a race of strategies, that is to be trained.
+    """A request to train a run, or a race of strategies.
 
     Attributes:
         task: name or file of a task.

@@ -1,4 +1,4 @@
-"""The directory of a run or race: whether it is free, made for one run, and held by one process."""
+"""The directory of a run or a race: creation, and locking by one process."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ from stacktrans.training.records import METRICS
 
 
 class TrainingError(StacktransError):
-    """Training can't continue."""
+    """Training cannot continue."""
 
 
 def check_free(directory: Path) -> None:

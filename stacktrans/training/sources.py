@@ -46,7 +46,7 @@ UnrolledBatch = tuple[Batch, Unrolled]
 
 
 class Moment(NamedTuple):
-    """A point of a run.
+    """A point in a run, at which data are drawn.
 
     Attributes:
         attempt: number of the attempt, from 1.
@@ -220,7 +220,7 @@ class Source(StatefulPart, ABC):
 
 
 class Strings(Source):
-    """A source of new strings for each batch, measured on others."""
+    """A source of new strings for each batch and each measurement."""
 
     def __init__(self, config: RunConfig, task: Task) -> None:
         super().__init__(config, task)
@@ -260,7 +260,7 @@ class Strings(Source):
 
 
 class Examples(Strings):
-    """Sets that are drawn once: for training, in a new order each epoch, development and test.
+    """A source of fixed training, development and test sets; training is reordered in each epoch.
 
     See hao2018, section 5. An epoch has `epoch` batches, the last of which may be smaller.
     """
@@ -313,7 +313,7 @@ class Examples(Strings):
 
 
 class Files(Strings):
-    """Pairs in files: batches are drawn from the training set, the other sets measure.
+    """A source of pairs in files: batches from the training set, measured on the other sets.
 
     Symbols that are rare in the training set are sometimes replaced by an unknown one, so that the
     model learns to do without them. The test set is used for the summary alone.

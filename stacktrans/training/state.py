@@ -1,4 +1,4 @@
-"""What a run remembers besides its weights, and how that is checked when it is read."""
+"""The state of a run apart from its weights, and its validation when it is loaded."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, get_origin, get_type_hints

@@ -32,7 +32,7 @@ MAX_LISTED = 3
 
 
 class Shown(NamedTuple):
-    """A model on a page.
+    """A model and its trace on a page.
 
     Attributes:
         name: its name.
