@@ -35,7 +35,7 @@ def test_the_longest_tenth_and_a_random_tenth_are_kept_apart(tmp_path: Path) -> 
 
 def test_one_source_with_most_of_the_lines_leaves_too_few(tmp_path: Path) -> None:
     text = lines_of([("abc", "a"), *[("abcd", f"{n:b}") for n in range(90)]])
-    with pytest.raises(UsageError, match=r"a\.tsv: too few different sources"):
+    with pytest.raises(UsageError, match=r"a\.tsv: too few distinct sources"):
         learned(write(tmp_path / "a.tsv", text))
 
 
