@@ -165,7 +165,7 @@ def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> No
         (["--task", "bigram-flip", "--memory", "queue", "--set", "task.lengths.test=[9, 9]"], "9:"),
         (["--task", "copy", "--memory", "queue", "--device", "abacus"], "device abacus"),
         (["--task", "copy", "--memory", "queue", "--out", "."], ".: something is there"),
-        (["--text", "absent", "--memory", "none"], "absent: expected a folder"),
+        (["--text", "absent", "--memory", "none"], "absent: expected a directory"),
         (["--resume", "absent"], "absent: no run to resume here"),
         (["--resume", "absent", "--task", "copy"], "only --max-steps, --time-limit"),
     ],

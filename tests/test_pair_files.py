@@ -233,7 +233,7 @@ def test_files_are_unpacked_within_bounds(tmp_path: Path, monkeypatch: pytest.Mo
     fits, bomb = (gzip.compress(b"a\tb\n" * (size << 18), mtime=0) for size in (3, 4))
     (tmp_path / "fits.tsv.gz").write_bytes(fits)
     (tmp_path / "bomb.tsv.gz").write_bytes(bomb)
-    with pytest.raises(UsageError, match="too few different sources"):
+    with pytest.raises(UsageError, match="too few distinct sources"):
         learned(tmp_path / "fits.tsv.gz")
     for command in ("train", "eval reverse-stack"):
         done = run(*command.split(), "--data", tmp_path / "bomb.tsv.gz")

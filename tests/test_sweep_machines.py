@@ -44,8 +44,8 @@ def test_a_measure_that_is_added_later_needs_no_training(tmp_path: Path) -> None
     out = tmp_path / "out"
     store = SweepStore(out, plan_of_brackets(tmp_path, "near"))
     (run,) = store.plan.runs
-    shutil.copytree(BRACKETS, store.folder(run))
-    (store.folder(run) / "metrics.jsonl").touch()
+    shutil.copytree(BRACKETS, store.run_directory(run))
+    (store.run_directory(run) / "metrics.jsonl").touch()
     before = done(store)
     later = SweepStore(out, plan_of_brackets(tmp_path, "near", "kept"))
     after = done(later)

@@ -274,7 +274,7 @@ def test_the_penn_treebank_s_files_are_found_by_their_names(tmp_path: Path) -> N
     (tmp_path / "ptb" / "ptb.valid.txt").unlink()
     with pytest.raises(UsageError, match=r"valid\.txt: No such file"):
         find_texts(tmp_path / "ptb")
-    with pytest.raises(UsageError, match="expected a folder"):
+    with pytest.raises(UsageError, match="expected a directory"):
         find_texts(tmp_path / "absent")
 
 

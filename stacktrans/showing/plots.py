@@ -59,7 +59,7 @@ ACCENT = "#00695c"
 
 
 def check_plot(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
-    """Raise `UsageError` for an unknown format, or a missing folder."""
+    """Raise `UsageError` for an unknown format, or a missing directory."""
     check_file_path(path, *suffixes)
     check_matplotlib()
 

@@ -82,7 +82,7 @@ class SweepDisplay(ProgressDisplay):
         for condition in file.conditions:
             if runs := [run for run in self.runs if run.condition == condition]:
                 done = sum(self.store.done(run) for run in runs)
-                running = sum((self.store.folder(run) / RUNNING).exists() for run in runs)
+                running = sum((self.store.run_directory(run) / RUNNING).exists() for run in runs)
                 failed = sum("error" in records.get(run.identity, {}) for run in runs)
                 values = [v for cell in cells if cell.condition == condition for v in cell.values]
                 best = number(best_of(values), 3) if values else ""
@@ -113,7 +113,7 @@ def draw(store: SweepStore) -> None:
     taken: set[Path] = set()
     for task in dict.fromkeys(run.config.task.name for run in store.plan.runs):
         runs = [run for run in store.plan.runs if run.config.task.name == task]
-        if any((store.folder(run) / METRICS).exists() for run in runs):
+        if any((store.run_directory(run) / METRICS).exists() for run in runs):
             with chart(_path(store, f"{task}-loss", taken), task, "small") as axis:
                 _curves(axis, store, runs)
         for measure in store.plan.file.measures:
@@ -146,7 +146,7 @@ def _conditions(
 def _curves(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun]) -> None:
     for condition, colour, of_condition in _conditions(store, runs):
         for run in of_condition:
-            with undamaged(store.folder(run) / METRICS) as path:
+            with undamaged(store.run_directory(run) / METRICS) as path:
                 records = list(json_lines(path)) if path.exists() else []
                 steps = [float(record["step"]) for record in records]
                 losses = [float(record["loss"]) for record in records]

@@ -251,7 +251,7 @@ class PlannedRun:
 
     @property
     def directory(self) -> str:
-        """The name of its folder."""
+        """The name of its directory."""
         return f"{title_of(self.configs)}-{self.identity}"
 
     @property

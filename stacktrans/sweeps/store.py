@@ -41,8 +41,8 @@ class SweepStore:
         records: the records by the identities of their runs.
 
     Raises:
-        UsageError: the folder can't be made.
-        StacktransError: the folder has damaged records, or is not one of a sweep.
+        UsageError: the directory can't be made.
+        StacktransError: the directory has damaged records, or is not one of a sweep.
     """
 
     def __init__(self, directory: Path, plan: Plan) -> None:
@@ -77,7 +77,7 @@ class SweepStore:
         self.records = merged
 
     def _stored_records(self) -> Iterator[tuple[str, Record]]:
-        """The origin and content of records: of an earlier sweep, then of the folders of runs."""
+        """The origins and contents of records: those of an earlier sweep, then those of runs."""
         path, runs = self.directory / RESULTS, self.directory / RUNS
         lines = read_bytes(path).splitlines() if path.exists() else []
         for number, line in enumerate(lines, start=1):
@@ -90,11 +90,11 @@ class SweepStore:
                 raise StacktransError(message)
             yield f"{path}:{number}", record
         for run in self.plan.runs:
-            if record := read_record(self.folder(run)):
-                yield str(self.folder(run) / RECORD), record
+            if record := read_record(self.run_directory(run)):
+                yield str(self.run_directory(run) / RECORD), record
 
-    def folder(self, run: PlannedRun) -> Path:
-        """The folder of a run."""
+    def run_directory(self, run: PlannedRun) -> Path:
+        """The directory of a run."""
         return self.directory / RUNS / run.directory
 
     def done(self, run: PlannedRun) -> bool:
@@ -113,8 +113,8 @@ class SweepStore:
 
     def job(self, run: PlannedRun, device: str) -> Job:
         """The job of a worker for a run."""
-        folder, measures = self.folder(run).resolve(), self.plan.file.measures
-        return Job(run, folder, measures, device, plugins=plugin_files())
+        directory, measures = self.run_directory(run).resolve(), self.plan.file.measures
+        return Job(run, directory, measures, device, plugins=plugin_files())
 
     def write(self) -> None:
         """Write records and tables; records of runs that are no longer planned are kept."""
@@ -148,7 +148,7 @@ def carry_out(
     """Carry out the missing runs, and write the results of all.
 
     Args:
-        store: the folder of the sweep.
+        store: the directory of the sweep.
         runs: the requested runs.
         show: called with each run that ends, and its record.
         workers: number of parallel runs on this machine; None for its number of cores.

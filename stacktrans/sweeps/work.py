@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 LOCK = ".lock"
 RECORD = "record.json"
 RUNNING = "running"
-"""A file in a run's folder while a worker is busy with it."""
+"""A file in a run's directory while a worker is busy with it."""
 
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A run for a worker, which needs access to the folder and the plugin files.
+    """A run for a worker, which needs access to the directory and the plugin files.
 
     Attributes:
         run: the run.
-        directory: the folder of the run.
+        directory: the directory of the run.
         measures: what is measured, by name.
         device: the device of the run.
         wait: whether to wait for another sweep that works on the run, instead of giving up.
@@ -71,7 +71,7 @@ def work(job: Job) -> Record | None:
 
 
 def _work_alone(job: Job) -> Record:
-    """Carry out a job whose folder is locked."""
+    """Carry out a job whose directory is locked."""
     earlier = read_record(job.directory)
     if earlier and is_complete(earlier, job.measures):
         return earlier
@@ -80,7 +80,7 @@ def _work_alone(job: Job) -> Record:
     try:
         return _record(job, earlier or {})
     except Exception as error:  # of any kind: the other runs continue
-        with contextlib.suppress(OSError):  # of a folder that was removed
+        with contextlib.suppress(OSError):  # of a directory that was removed
             (job.directory / "error.txt").write_text(traceback.format_exc())
         return failure(job, str(error) or type(error).__name__)
     finally:
@@ -94,7 +94,7 @@ def failure(job: Job, reason: str) -> Record:
 
 
 def read_record(directory: Path) -> Record | None:
-    """The record in a run's folder; None if there is none, or it is damaged."""
+    """The record in a run's directory; None if there is none, or it is damaged."""
     try:
         return parsed_record(read_bytes(directory / RECORD, MOST_BYTES))
     except UsageError:

@@ -107,23 +107,25 @@ class Corpus(Task):
         raise NotASource("a sentence can continue in many ways")
 
 
-def find_texts(folder: Path) -> dict[str, str]:
+def find_texts(directory: Path) -> dict[str, str]:
     """The paths of the three parts of a text: train.txt, or such as ptb.train.txt, and so on.
 
     Raises `UsageError` if a part is missing or ambiguous.
     """
-    if not folder.is_dir():
-        raise UsageError(f"{folder}: expected a folder with train.txt, valid.txt and test.txt")
+    if not directory.is_dir():
+        raise UsageError(
+            f"{directory}: expected a directory with train.txt, valid.txt and test.txt"
+        )
     paths = {}
     for part in PARTS:
-        exact = folder / f"{part}.txt"
-        files = [exact] if exact.is_file() else sorted(folder.glob(f"*.{part}.txt"))
+        exact = directory / f"{part}.txt"
+        files = [exact] if exact.is_file() else sorted(directory.glob(f"*.{part}.txt"))
         if not files:
             raise UsageError(f"{exact}: No such file (nor one whose name ends with .{part}.txt)")
         if len(files) > 1:
             names = ", ".join(path.name for path in files)
             raise UsageError(
-                f"{folder}: {names} could each be the text to {part}; name one {exact}"
+                f"{directory}: {names} could each be the text to {part}; name one {exact}"
             )
         paths[part] = str(files[0])
     return paths

@@ -127,13 +127,13 @@ class Pairs(Task):
                 name = SET_NAMES[PARTS.index(part)]
                 raise UsageError(f"{file}: not the {name} pairs that this model began with")
 
-    def save_data(self, folder: Path) -> None:
-        """Write the contents of the files to a new folder, for `use_data` in other processes."""
-        save_sets(self.data, folder)
+    def save_data(self, directory: Path) -> None:
+        """Write the contents of the files to a new directory, for `use_data` in other processes."""
+        save_sets(self.data, directory)
 
-    def use_data(self, folder: Path) -> None:
-        """Read the pairs from a folder instead of the files."""
-        self.data = load_sets(folder, self.request, self.known or {})
+    def use_data(self, directory: Path) -> None:
+        """Read the pairs from a directory instead of the files."""
+        self.data = load_sets(directory, self.request, self.known or {})
 
     def check_files(self) -> None:
         """Raise `UsageError` if a file, other than a pipe, has changed or is missing."""

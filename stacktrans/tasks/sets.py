@@ -407,28 +407,28 @@ ARRAYS = ("source-ids", "source-starts", "sizes", "target-ids", "target-starts")
 """The arrays of a set, each of which `save_sets` writes to a file."""
 
 
-def save_sets(contents: PairSets, folder: Path) -> None:
-    """Write ids and notes to a new folder, from which processes can map them into memory."""
-    folder.mkdir()
+def save_sets(contents: PairSets, directory: Path) -> None:
+    """Write ids and notes to a new directory, from which processes can map them into memory."""
+    directory.mkdir()
     for part, pairs in zip(PARTS, contents.sets, strict=True):
         sources, targets = pairs.sources, pairs.targets
         arrays = sources.values, sources.starts, pairs.sizes, targets.values, targets.starts
         for name, array in zip(ARRAYS, arrays, strict=True):
-            np.save(folder / f"{part}-{name}.npy", array)
-    (folder / NOTES).write_text(json.dumps(contents.notes))
+            np.save(directory / f"{part}-{name}.npy", array)
+    (directory / NOTES).write_text(json.dumps(contents.notes))
 
 
-def load_sets(folder: Path, request: PairFiles, known: Mapping[str, Any]) -> PairSets:
+def load_sets(directory: Path, request: PairFiles, known: Mapping[str, Any]) -> PairSets:
     """Memory-map the files of `save_sets`; raises `CheckpointError` if they are damaged."""
     sets = []
     try:
-        notes = json.loads((folder / NOTES).read_text())
+        notes = json.loads((directory / NOTES).read_text())
         for part in PARTS:
-            files = [folder / f"{part}-{name}.npy" for name in ARRAYS]
+            files = [directory / f"{part}-{name}.npy" for name in ARRAYS]
             ids, starts, sizes, *targets = (np.asarray(np.load(file, "r")) for file in files)
             sets.append(PairSet(Ragged(ids, starts), sizes, Ragged(*targets)))
     except (OSError, ValueError, EOFError) as error:
-        raise CheckpointError(f"{folder}: damaged ({error})") from error
+        raise CheckpointError(f"{directory}: damaged ({error})") from error
     return PairSets(request, known, notes, sets)
 
 

@@ -47,9 +47,9 @@ class Shown(NamedTuple):
 
 def page_of(models: Sequence[Shown]) -> str:
     """The self-contained HTML of a page that steps through models side by side."""
-    folder = files(__package__)
+    directory = files(__package__)
     page, script, *styles = (
-        (folder / name).read_text(encoding="utf-8")
+        (directory / name).read_text(encoding="utf-8")
         for name in ("page.html", "page.js", "page.css", "model.css")
     )
     style = "".join(styles)
