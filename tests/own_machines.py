@@ -171,6 +171,39 @@ def flipping(task: Task) -> Machine:
     )  # fmt: skip
 
 
+def marked_late(task: Task, copied: bool) -> Machine:
+    """Copies with a queue; another one gets marks of one sort early, and of another sort late.
+
+    Where a late mark is in front, the symbol is copied, or else the first symbol is written.
+    """
+    machine, size, early, late = rearranging(task, QUEUE), len(task.source), 4, 9
+    memories = Ends(
+        ("symbols", "marks"), ((0, 1), (2, 3)), ((1, 0), (3, 2)), (1, 3),
+        ("pop", "push", "out", "in"),
+    )  # fmt: skip
+    source, full = range(2, 2 + size), range(1, 1 + size)
+    after, none = [1, *range(2 + size, 2 + 2 * size)], (None, None)
+    rules = [rule(when([0], None, None, None), (0, 0, 0, 0), None, none)]
+    for number in range(late + 1):
+        mark = 1 if number < early else 2 if number == late else None
+        pushed = Term(SYMBOL, 1), None if mark is None else Term(CONSTANT, mark)
+        signals, following = (0, 1, 0, int(mark is not None)), min(number + 1, late)
+        places = when(source, None, None, [number])
+        rules.append(rule(places, signals, None, pushed, Term(CONSTANT, following)))
+    output = Term(1, 0) if copied else Term(CONSTANT, 0)
+    rules += [
+        rule(when(after, full, [2], None), (1, 0, 1, 0), output, none),
+        rule(when(after, full, None, None), (1, 0, 1, 0), Term(1, 0), none),
+        rule(when(after, [0], None, None), (0, 0, 0, 0), Term(CONSTANT, size), none),
+    ]
+    marks = SymbolTable((Family("empty"), Family("early"), Family("late")))
+    states = SymbolTable(tuple(Family(f"{number} read") for number in range(late + 1)))
+    return replace(
+        machine, memories=memories, stack_symbols=(*machine.stack_symbols, marks), states=states,
+        rules=tuple(rules),
+    )  # fmt: skip
+
+
 def wrong_when_deep(task: Task, depth: int) -> Machine:
     """Reverses two symbols, but says the first instead of any that lies so deep or deeper."""
     machine, symbols = rearranging(task, STACK), Family("symbol", (0, 1))

@@ -21,6 +21,7 @@ from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Te
 from stacktrans.decoding.decoder import decode
 from stacktrans.inference.trace import trace
 from stacktrans.model.checkpoint import load, save_machine
+from stacktrans.proofs.abstractions import Restart
 from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Bisimulation, Counterexample, Invariant, prove
 from stacktrans.proofs.references import STACK as STACK_REFERENCE
@@ -228,6 +229,19 @@ def test_errors_at_a_great_depth_are_found() -> None:
     kept = [own for own in deep.rules if own.output is None or own.output.component != -1]
     end = deep.rules[-1]
     assert proof_of(replace(deep, rules=(*kept, end)), task)
+
+
+def test_a_queue_is_not_taken_for_empty_where_a_cell_comes_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task, restarts = TASKS["copy"], list[Restart]()
+    monkeypatch.setattr(Restart, "__init__", lambda self: restarts.append(self))
+    assert proof_of(own_machines.marked_late(task, copied=True), task)
+    assert restarts
+    wrong = own_machines.marked_late(task, copied=False)
+    assert is_wrong(Runner(wrong), task, [1] * 14)
+    with pytest.raises(Unproved):
+        prove(wrong, task)
 
 
 def test_a_reason_is_given_if_there_is_no_proof() -> None:
