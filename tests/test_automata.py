@@ -77,3 +77,22 @@ def test_machines_of_other_tasks_are_not_equivalent() -> None:
     reverse = rearranging(REVERSE, own_machines.STACK)
     assert not reverse.equivalent(own_machines.odd(PARITY))
     assert not reverse.equivalent(replace(reverse, rules=()))
+
+
+def test_transitions_between_merged_states_are_kept() -> None:
+    machine = own_machines.buffered_odd(PARITY)
+    copies = SymbolTable((*machine.states.families, *machine.states.families))
+    rules = [
+        rule._replace(
+            when=(
+                *rule.when[:-1],
+                rule.when[-1] and frozenset(number + first for number in rule.when[-1]),
+            ),
+            next_state=Term(CONSTANT, (rule.next_state.entry + 4 - first) % 8),
+        )
+        for rule in machine.rules
+        for first in (0, 4)
+    ]
+    several = replace(machine, states=copies, rules=tuple(rules))
+    assert several.minimize().states.size == 4
+    assert several.minimize().equivalent(machine)

@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -185,41 +185,38 @@ class Machine(Signature):
         States that cannot be reached are dropped. Rules are compared as they are written, so that
         states may remain whose rules differ but do the same; states with symbols are left alone.
         """
-        symbols = [family.symbols for family in self.states.families]
-        components = [rule.next_state.component for rule in self.rules]
-        if any(own is not None for own in symbols) or {*components} - {CONSTANT}:
+        symbols = {family.symbols for family in self.states.families}
+        components = {rule.next_state.component for rule in self.rules}
+        if symbols != {None} or components - {CONSTANT}:
             return self
         reachable, edges = {START}, self.edges()
         for _ in range(self.states.size):
             reachable |= {target for source, target in edges if source in reachable}
-        order, blocks = sorted(reachable), [0] * self.states.size
-        while True:
-            known: dict[Any, int] = {}
-            refined = [0] * self.states.size
-            for state in order:
-                behaviour = blocks[state], tuple(self._rules_in(state, blocks))
-                refined[state] = known.setdefault(behaviour, len(known))
-            if refined == blocks:
-                break
-            blocks = refined
-        firsts = {blocks[state]: state for state in reversed(order)}
+        refined = dict.fromkeys(sorted(reachable), 0)
+        blocks: dict[int, int] = {}
+        while refined != blocks:
+            blocks, known = refined, dict[Any, int]()
+            behaviours = {state: self._rules_in(state, blocks) for state in blocks}
+            refined = {
+                state: known.setdefault((blocks[state], *behaviour), len(known))
+                for state, behaviour in behaviours.items()
+            }
+        firsts = {block: state for state, block in reversed(blocks.items())}
         families = tuple(self.states.families[firsts[block]] for block in sorted(firsts))
-        rules = [
-            rule._replace(
-                when=(*rule.when[:-1], sources),
-                next_state=Term(CONSTANT, blocks[rule.next_state.entry]),
+        rules = list[Rule]()
+        for rule in self.rules:
+            states = rule.when[-1]
+            sources = states and frozenset(
+                block for block, first in firsts.items() if first in states
             )
-            for rule in self.rules
-            if (sources := _blocks_of(rule.when[-1], firsts)) is None or sources
-        ]
+            if sources is None or sources:
+                rules.append(_between_blocks(rule, (sources,), blocks))
         return replace(self, states=SymbolTable(families), rules=tuple(rules))
 
-    def _rules_in(self, state: int, blocks: Sequence[int]) -> Iterator[Rule]:
-        """The rules that apply in a state, which lead to blocks of states."""
-        for rule in self.rules:
-            if rule.when[-1] is None or state in rule.when[-1]:
-                target = Term(CONSTANT, blocks[rule.next_state.entry])
-                yield rule._replace(when=rule.when[:-1], next_state=target)
+    def _rules_in(self, state: int, blocks: Mapping[int, int]) -> list[Rule]:
+        """The rules that apply in a state, as they lead to blocks of states."""
+        rules = (rule for rule in self.rules if rule.when[-1] is None or state in rule.when[-1])
+        return [_between_blocks(rule, (), blocks) for rule in rules]
 
     def equivalent(self, other: Machine) -> bool:
         """Whether the finite controls of two machines are bisimilar (Hopcroft & Karp 1971).
@@ -327,11 +324,12 @@ def _read_rule(parts: dict[str, Any], sizes: list[int]) -> Rule:
     return rule
 
 
-def _blocks_of(states: frozenset[int] | None, firsts: dict[int, int]) -> frozenset[int] | None:
-    """The blocks whose first states are among some states; None of all."""
-    if states is None:
-        return None
-    return frozenset(block for block, state in firsts.items() if state in states)
+def _between_blocks(
+    rule: Rule, sources: tuple[frozenset[int] | None, ...], blocks: Mapping[int, int]
+) -> Rule:
+    """A rule that applies in some blocks of states, if given, and leads to a block."""
+    target = Term(CONSTANT, blocks[rule.next_state.entry])
+    return rule._replace(when=(*rule.when[:-1], *sources), next_state=target)
 
 
 def _escaped(text: str) -> str:
@@ -404,7 +402,7 @@ class Configuration:
         ]
 
     def copy(self) -> Configuration:
-        """The same configuration, for a run of its own."""
+        """A copy, which can be advanced independently."""
         other = Configuration(self._machine, [*map(Row, self.contents)], self.state)
         other.last, other.stuck = self.last, self.stuck
         return other

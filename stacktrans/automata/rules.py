@@ -71,10 +71,10 @@ class SymbolTable:
 
     @classmethod
     def from_json(cls, families: list[Any], symbols: int) -> SymbolTable:
-        """The table of `as_json` over so many symbols; raises `ValueError` and the like."""
+        """The table that `as_json` gives; raises `ValueError` and the like if it is none."""
         read = []
-        for name, own in families:
-            numbers = None if own is None else tuple(in_ranges(own, symbols))
+        for name, members in families:
+            numbers = None if members is None else tuple(in_ranges(members, symbols))
             check(numbers is None or len({*numbers}) == len(numbers))
             read.append(Family(str(name), numbers))
         check(bool(read))
@@ -214,13 +214,13 @@ class Signature:
 
 def ranges(numbers: Iterable[int]) -> list[list[int]]:
     """Ranges of consecutive numbers, both ends included."""
-    found: list[list[int]] = []
+    result: list[list[int]] = []
     for number in numbers:
-        if found and found[-1][1] == number - 1:
-            found[-1][1] = number
+        if result and result[-1][1] == number - 1:
+            result[-1][1] = number
         else:
-            found.append([number, number])
-    return found
+            result.append([number, number])
+    return result
 
 
 def in_ranges(ranges: list[Any], limit: int) -> Iterator[int]:

@@ -1,4 +1,4 @@
-"""The command `extract`: extract a machine from a hard model."""
+"""The command `extract`: the machine of a discrete model."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ from stacktrans.common.files import check_directory_path, check_file_path, write
 from stacktrans.common.messages import print_message
 
 WORTH_SAYING = 0.05
-"""The share of undecided signals that is worth a note."""
+"""The share of undecided signals that is reported."""
 
 if TYPE_CHECKING:
     from stacktrans.extraction.learner import Extraction
@@ -33,17 +33,16 @@ def extract(
     workers: options.Workers = 1,
     as_json: options.Json = False,
 ) -> None:
-    """Extract the machine that a model is when its signals are made 0 or 1.
+    """Extract the machine of a model whose signals are rounded to 0 or 1.
 
-    Its rules are learned from what the model does with strings of its task: in
-    each state, reading each symbol, and seeing what is at the ends of its memories:
-    what it pops, pushes and answers, and which state comes next. Symbols that are
-    treated alike share a rule. Then model and machine answer strings that nothing was
-    learned from; how often they agree is printed, and the shortest string at which
-    they do not.
+    Its rules are learned from the steps of the model on strings of its task: what it
+    pops, pushes and writes, and which state comes next, by the state, the input, and
+    what is at the ends of its memories. Equivalent symbols share a rule. Then model
+    and machine answer strings that were not used for learning; how often they agree
+    is printed, and the shortest string at which they do not.
 
     A machine that is saved is a checkpoint: transduce, eval and inspect take it. The
-    exit code is 1 if no machine is found, and the message says why.
+    exit code is 1 if no machine is found, and the message gives the reason.
 
         stacktrans extract parenthesis-stack
         stacktrans extract xor-buffered --out xor-machine

@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,12 +45,26 @@ def build_hypothesis(checkpoint: Checkpoint, partition: Partition) -> Machine:
     Its states and stack symbols are the classes of states and pushed vectors. Those that nothing
     distinguishes any more are merged first.
     """
-    machine = _without_rules(checkpoint, partition)
-    return replace(machine, rules=tuple(_RuleLearner(partition, machine).learn()))
+    names = _named(checkpoint, partition)
+    return replace(names.machine, rules=tuple(_RuleLearner(partition, names).learn()))
 
 
-def _without_rules(checkpoint: Checkpoint, partition: Partition) -> Machine:
-    """Merge and name classes, and relabel them with the numbers of their entries."""
+class _Naming(NamedTuple):
+    """The entries that classes become.
+
+    Attributes:
+        machine: the machine, without rules.
+        stack_symbols: of each memory, the stack symbol of each class of its vectors.
+        states: the state of each class of states; the first is the initial one.
+    """
+
+    machine: Machine
+    stack_symbols: list[Ids]
+    states: Ids
+
+
+def _named(checkpoint: Checkpoint, partition: Partition) -> _Naming:
+    """Name all classes, merging those that nothing distinguishes."""
     task, layout = checkpoint.task, checkpoint.layout
     symbols = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
     index = {symbol: number for number, symbol in enumerate(symbols)}
@@ -63,20 +78,24 @@ def _without_rules(checkpoint: Checkpoint, partition: Partition) -> Machine:
     if 1 < len(labels := partition.states.labels) <= MOST_COMPARED:
         partition.merge(partition.states, itertools.combinations(labels, 2))
     tables: list[SymbolTable] = []
+    numbers: list[Ids] = []
     for memory, classes in enumerate(partition.stack_symbols):
         if (alphabet := partition.ends.alphabets[memory]) != memory:
-            tables.append(tables[alphabet])
+            table, of_classes = tables[alphabet], numbers[alphabet]
         elif partition.memory_relevant(memory):
             known = _symbols_of_classes(partition, memory, inputs, outputs)
             partition.merge(classes, _candidate_pairs(classes, known))
             known = _symbols_of_classes(partition, memory, inputs, outputs)
-            tables.append(_stack_symbols(classes, known))
+            table, of_classes = _stack_symbols(classes, known)
         else:
-            tables.append(SymbolTable((Family("empty"),)))
+            table, of_classes = SymbolTable((Family("empty"),)), np.zeros(classes.count, np.int64)
+        tables.append(table)
+        numbers.append(of_classes)
     first = int(partition.states.of[0])
     order = [first, *(label for label in partition.states.labels if label != first)]
-    partition.states.relabel(order)
-    return Machine(
+    of_states = np.zeros(partition.states.count, np.int64)
+    of_states[order] = np.arange(len(order))
+    machine = Machine(
         **checkpoint.machine_attributes,
         symbols=symbols,
         inputs=inputs,
@@ -85,6 +104,7 @@ def _without_rules(checkpoint: Checkpoint, partition: Partition) -> Machine:
         states=SymbolTable(tuple(Family(f"q{number}") for number in range(len(order)))),
         rules=(),
     )
+    return _Naming(machine, numbers, of_states)
 
 
 def _candidate_pairs(classes: Classes, symbols: dict[int, int]) -> Iterator[tuple[int, int]]:
@@ -128,20 +148,20 @@ def _symbols_of_classes(
         if alphabets[read_of] == memory and partition.relevant[1 + end]:
             symbols = _entry_symbols(outputs)[steps.outputs[rows]]
             read.append(np.column_stack([classes.of[numbers[rows]], symbols]))
-    found: dict[int, int] = {}
+    chosen: dict[int, int] = {}
     for votes in (np.concatenate(pushed), np.concatenate(read)):
         for label in classes.labels:
-            own = votes[votes[:, 0] == label, 1]
-            if label != EMPTY and label not in found and len(own):
-                counts = np.bincount(own + 1)
+            symbols = votes[votes[:, 0] == label, 1]
+            if label != EMPTY and label not in chosen and len(symbols):
+                counts = np.bincount(symbols + 1)
                 best = int(counts.argmax())
-                if best and counts[best] >= MOSTLY * len(own):
-                    found[label] = best - 1
-    return found
+                if best and counts[best] >= MOSTLY * len(symbols):
+                    chosen[label] = best - 1
+    return chosen
 
 
-def _stack_symbols(classes: Classes, symbols: dict[int, int]) -> SymbolTable:
-    """Name classes as stack symbols, the most frequent of a symbol in the first family."""
+def _stack_symbols(classes: Classes, symbols: dict[int, int]) -> tuple[SymbolTable, Ids]:
+    """Families of stack symbols, the most frequent of a symbol first, and those of classes."""
     sizes = np.bincount(classes.of, minlength=classes.count)
     members: list[dict[int, int]] = []
     for label in sorted(symbols, key=lambda label: -sizes[label]):
@@ -156,8 +176,10 @@ def _stack_symbols(classes: Classes, symbols: dict[int, int]) -> SymbolTable:
         order += [family[symbol] for symbol in sorted(family)]
     marks = [label for label in classes.labels if label != EMPTY and label not in symbols]
     families += [Family(f"mark {number}") for number in range(1, len(marks) + 1)]
-    classes.relabel([*order, *marks])
-    return SymbolTable(tuple(families))
+    order += marks
+    numbers = np.zeros(classes.count, np.int64)
+    numbers[order] = np.arange(len(order))
+    return SymbolTable(tuple(families)), numbers
 
 
 @dataclass
@@ -177,22 +199,23 @@ class _Action:
     needed: bool = True
 
 
-def _actions(partition: Partition, machine: Machine) -> list[_Action]:
+def _actions(partition: Partition, names: _Naming) -> list[_Action]:
     """All actions: signals, the output, pushed stack symbols and the next state."""
-    actions = list[_Action]()
+    machine, actions = names.machine, list[_Action]()
     for column in range(partition.output + 1):
         values, output = partition.usual_values(column), column == partition.output
         actions.append(_Action(values, values, machine.outputs if output else None, not output))
-    tables = [
-        *(machine.stack_symbols[memory] for memory in partition.push_memories),
-        machine.states,
+    entries = [
+        (names.stack_symbols[memory], machine.stack_symbols[memory])
+        for memory in partition.push_memories
     ]
-    columns = zip(partition.results, tables, strict=True)
-    for column, ((classes, vectors), table) in enumerate(columns, partition.output + 1):
+    entries.append((names.states, machine.states))
+    columns = zip(partition.results, entries, strict=True)
+    for column, ((classes, vectors), (numbers, table)) in enumerate(columns, partition.output + 1):
         values = likely = np.full(len(vectors), NOTHING)
         if column in partition.later:
             known = partition.usual_values(column) != NOTHING
-            likely = np.where(vectors == NOTHING, NOTHING, classes.of[vectors])
+            likely = np.where(vectors == NOTHING, NOTHING, numbers[classes.of[vectors]])
             values = np.where(known, likely, NOTHING)
         actions.append(_Action(values, likely, table))
     return actions
@@ -220,7 +243,7 @@ class _RuleLearner:
 
     Args:
         partition: of the steps; after its deadline sorts are not split any further.
-        machine: its machine without rules.
+        names: the entries that its classes become.
 
     Attributes:
         tables: of the components of observations.
@@ -232,17 +255,19 @@ class _RuleLearner:
         push_signals: the signal of each push.
     """
 
-    def __init__(self, partition: Partition, machine: Machine) -> None:
+    def __init__(self, partition: Partition, names: _Naming) -> None:
         self.deadline, steps = partition.deadline, partition.steps
         reads = [
-            partition.stack_symbols[memory].of[steps.reads[:, end]] * partition.relevant[1 + end]
+            names.stack_symbols[memory][partition.stack_symbols[memory].of[steps.reads[:, end]]]
+            * partition.relevant[1 + end]
             for end, memory in enumerate(partition.read_memories)
         ]
-        actions = _actions(partition, machine)
+        states = names.states[partition.states.of[steps.states]]
+        actions = _actions(partition, names)
         columns = [column for action in actions for column in (action.values, action.likely)]
-        table = np.column_stack([steps.inputs, *reads, partition.states.of[steps.states], *columns])
+        table = np.column_stack([steps.inputs, *reads, states, *columns])
         table, self.counts = np.unique(table, axis=0, return_counts=True)
-        self.tables = machine.components
+        self.tables = names.machine.components
         self.observations, done = np.split(table, [len(self.tables)], axis=1)
         self.actions = [
             replace(action, values=values, likely=likely)

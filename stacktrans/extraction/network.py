@@ -182,8 +182,8 @@ class Network:
         soft: Array = sigmoid(sums)
         if self.model.memory.takes_actions:
             signals = len(self.ends.signal_names)
-            own = sums[:, :signals].reshape(len(sums), self.model.memory.count, -1)
-            powers = np.exp(own - own.max(axis=2, keepdims=True))
+            actions = sums[:, :signals].reshape(len(sums), self.model.memory.count, -1)
+            powers = np.exp(actions - actions.max(axis=2, keepdims=True))
             soft[:, :signals] = (powers / powers.sum(axis=2, keepdims=True)).reshape(len(sums), -1)
         return soft
 
@@ -227,10 +227,18 @@ class Network:
         return Outcome(
             state.signals.astype(np.int8),
             logits,
-            state.run.values.copy(),
+            self._pushed(hidden),
             state.units.transpose(2, 0, 1, 3)[:, self._kept],
             (np.minimum(soft, 1 - soft) > UNDECIDED).sum(axis=1),
         )
+
+    def _pushed(self, hidden: Array) -> Array:
+        """The vectors of pushes, [N, pushes, m], from the outputs of the controller [N, H]."""
+        weights, first = self.model.weights, self.model.weights.signals
+        with np.errstate(all="ignore"):
+            sums = hidden @ weights.heads[first:].T + weights.bias[first:]
+            vectors: Array = np.tanh(sums) if weights.architecture.tanh_values else sigmoid(sums)
+        return vectors.reshape(len(hidden), self.model.memory.pushes, len(self.empty))
 
     def effective(self, signals: Array, reads: Ids) -> Ids:
         """[N, signals] signals; `NOTHING` for the pop of an empty memory.

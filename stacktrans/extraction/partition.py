@@ -185,12 +185,6 @@ class Classes:
             current[merged] = [self.merged[label] for label in current[merged].tolist()]
         return current
 
-    def relabel(self, order: list[int]) -> None:
-        """Number the classes that have members anew, in some order; others become class 0."""
-        labels = np.zeros(self.count, np.int64)
-        labels[order] = np.arange(len(order))
-        self.of = labels[self.of]
-
     def finally_split(self, one: int, other: int) -> bool:
         """Whether two classes come from different parts of a final split."""
         pairs = ((part_of.get(one), part_of.get(other)) for part_of in self._final_splits)

@@ -19,7 +19,7 @@ WIDE = 0.58
 """The width of a character, by its font size."""
 INK, SOFT, FILL, SPOT, PAPER = "#1f2933", "#7b8794", "#e3f4f2", "#0b7a75", "#ffffff"
 MOST_RULES = 60
-"""How many rules are written out."""
+"""The most rules that are written out."""
 
 
 def machine_line(machine: Machine) -> str:
