@@ -96,8 +96,7 @@ class Machine(Signature):
         """The components of observations that some rule depends on."""
         components = set[int]()
         for rule in self.rules:
-            terms = (rule.output, *rule.pushed, rule.next_state)
-            components |= {term.component for term in terms if term}
+            components |= {term.component for term, _ in self.terms(rule)}
             components |= {component for *pair, _ in rule.equal for component in pair}
             components |= {
                 component

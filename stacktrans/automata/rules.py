@@ -203,13 +203,17 @@ class Signature:
             check(term is not None or not rule.signals[signal])
         for one, other, _ in rule.equal:
             check(0 <= one < components and 0 <= other < components)
-        pushed = [self.stack_symbols[end // 2] for _, end in memories.pushes]
-        terms = (rule.output, *rule.pushed, rule.next_state)
-        for term, table in zip(terms, (self.outputs, *pushed, self.states), strict=True):
-            if term is not None:
-                size = table.size if term.component == CONSTANT else len(table.families)
-                check(CONSTANT <= term.component < components and 0 <= term.entry < size)
+        for term, table in self.terms(rule):
+            size = table.size if term.component == CONSTANT else len(table.families)
+            check(CONSTANT <= term.component < components and 0 <= term.entry < size)
         return rule
+
+    def terms(self, rule: Rule) -> list[tuple[Term, SymbolTable]]:
+        """The terms of a rule, each with the table of its entries."""
+        pushed = (self.stack_symbols[end // 2] for _, end in self.memories.pushes)
+        terms = (rule.output, *rule.pushed, rule.next_state)
+        pairs = zip(terms, (self.outputs, *pushed, self.states), strict=True)
+        return [(term, table) for term, table in pairs if term is not None]
 
 
 def ranges(numbers: Iterable[int]) -> list[list[int]]:

@@ -272,13 +272,9 @@ def _constant_symbols(machine: Machine) -> Iterator[int | None]:
         constants += [(machine.inputs, machine.no_input), (machine.outputs, 0)]
     constants += [(table, EMPTY) for table in machine.stack_symbols]
     constants.append((machine.states, START))
-    pushed = (machine.stack_symbols[end // 2] for _, end in machine.memories.pushes)
-    written = (machine.outputs, machine.states, *pushed)
     for rule in machine.rules:
-        terms = zip(written, (rule.output, rule.next_state, *rule.pushed), strict=True)
-        constants += [
-            (table, term.entry) for table, term in terms if term and term.component == CONSTANT
-        ]
+        terms = machine.terms(rule)
+        constants += [(table, term.entry) for term, table in terms if term.component == CONSTANT]
     yield from (table.entries[number][1] for table, number in constants)
     if any(rule.equal for rule in machine.rules):
         yield from range(len(machine.symbols))
