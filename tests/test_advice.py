@@ -12,7 +12,7 @@ from test_pairs import lines_of, write
 from test_race import candidates
 
 from stacktrans.settings.config import RunConfig, TaskLengths
-from stacktrans.showing.training import worth_a_try
+from stacktrans.showing.training import advice
 from stacktrans.tasks.base import Lengths
 from stacktrans.training.race_state import RaceState
 
@@ -35,7 +35,7 @@ def said(config: RunConfig, shares: dict[str, float], goes_on: bool = True) -> l
     measured: dict[str, Any] = {"train": None, "development": None, "test": None}
     measured |= {part: replace(ACCURACY, coarse=each, count=200) for part, each in shares.items()}
     summary = replace(SUMMARY, outcome="budget" if goes_on else "max_steps", **measured)
-    return worth_a_try(state, summary, config, ["wide"], ["stacktrans", "train", "--resume", "x"])
+    return advice(state, summary, config, ["wide"], ["stacktrans", "train", "--resume", "x"])
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ def _words(ctx: typer.Context) -> list[str]:
 def _race(race: "Race", budget: float | None, as_json: bool) -> None:
     """Race, and then finish the run that has come furthest."""
     from stacktrans.settings.candidates import not_raced
-    from stacktrans.showing.training import RaceDisplay, worth_a_try
+    from stacktrans.showing.training import RaceDisplay, advice
 
     with race.opened(budget):
         display = RaceDisplay(progress_console(), race)
@@ -260,7 +260,7 @@ def _race(race: "Race", budget: float | None, as_json: bool) -> None:
             given = "--memory" in race.state.command
             memory = config.model.memory.name if given else None
             others = not_raced(config.task, race.state.candidates, memory)
-            print_message(*worth_a_try(race.state, summary, config, others, again))
+            print_message(*advice(race.state, summary, config, others, again))
         race.close()
 
 

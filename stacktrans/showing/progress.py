@@ -14,16 +14,16 @@ from rich.segment import Segment
 from stacktrans.common.visible import visible
 
 SECONDS_BETWEEN = 2.0
-"""The least time between two refreshes of the live part."""
+"""Least number of seconds between two refreshes of the live part."""
 HTML_WIDTH = 240
-"""Characters across a notebook."""
+"""Width of a notebook in characters."""
 _HTML = '<pre style="line-height: normal; overflow-x: auto; white-space: pre">{code}</pre>'
 
 
 class VisibleConsole(Console):
     """A console that escapes all unprintable characters except its own line ends.
 
-    Where NO_COLOR is set, it writes without colours and without bold letters.
+    If NO_COLOR is set, it writes without colours and bold letters.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -44,8 +44,8 @@ class VisibleConsole(Console):
 
 
 def as_html(*renderables: RenderableType) -> str:
-    """Tables and text as HTML that needs nothing else; what is in it can't be markup."""
-    # In a notebook, a console of its own accord displays what is printed: it would be there twice.
+    """Tables and text as self-contained HTML, without markup from the text."""
+    # In a notebook, a console also displays what is printed, which would then be there twice.
     console = VisibleConsole(
         file=io.StringIO(), record=True, width=HTML_WIDTH, force_terminal=True, force_jupyter=False
     )
@@ -60,7 +60,7 @@ class ProgressDisplay(ABC):
     Its console writes to an `OptionalStream`: the work continues if that can no longer be written.
 
     Attributes:
-        live: the part that is written over again and again; None where that can't be.
+        live: the live part, which is overwritten; None where the console can't overwrite.
     """
 
     def __init__(self, console: Console, transient: bool) -> None:
@@ -84,17 +84,17 @@ class ProgressDisplay(ABC):
         if self.live:
             self.live.stop()
 
-    def _say(self, text: str) -> None:
-        """Write a line that stays; below the live part, no word or number of it is cut."""
+    def _write(self, text: str) -> None:
+        """Write a permanent line, uncut unless there is a live part."""
         self.console.print(visible(text), soft_wrap=not self.live, highlight=False)
 
     def _print(self, *lines: RenderableType) -> None:
-        """Write lines that stay, above the live part."""
-        self._refresh(at_once=True)  # or else what was live before would be written once more
+        """Print permanent lines above the live part."""
+        self._refresh(at_once=True)  # or the old live part would be printed once more
         self.console.print(Group(*lines))
 
     def _refresh(self, at_once: bool = False) -> None:
-        """Write the live part again; not if that was done just now, unless `at_once`."""
+        """Refresh the live part; not if that was done just now, unless `at_once`."""
         now = time.monotonic()
         if self.live and (at_once or now - self._written >= SECONDS_BETWEEN):
             self._written = now

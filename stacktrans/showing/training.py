@@ -33,22 +33,22 @@ STRINGS = {
     "test": "test lengths",
     "train": "training lengths",
 }
-"""The strings that runs are compared on, by their names in `Candidate.best`."""
+"""The strings that runs are compared on, by their keys in `Candidate.best`."""
 UNKNOWN = "–"
-"""What stands for a number that was not measured."""
+"""Placeholder of a number that was not measured."""
 
 LONGER = 4
-"""How many times as long a race may try."""
+"""Factor on the budget in advice to race for longer."""
 LEARNED = 0.9
-"""A run that is right on so many strings of a kind has learned them."""
+"""Share of strings that a run must answer right to have learned them."""
 
 RECORDS_KEPT = 12
-"""The records that a run's speed is measured over."""
+"""Number of records that the speed of a run is measured over."""
 _NUMBERED = re.compile(r"^(\S+) [0-9]+$")
-"""An action of one of several stacks or lists."""
+"""The action of one of several stacks or lists."""
 SCORES = ("coarse", "fine", "symbols")
 Measured = tuple[str, str, Accuracy | None]
-"""What was measured, over columns and in a line, and how good it is, if it was."""
+"""Name of the measured strings over columns, their name in a line, and the accuracy on them."""
 
 
 class RaceDisplay(ProgressDisplay):
@@ -60,23 +60,23 @@ class RaceDisplay(ProgressDisplay):
 
     def _open(self) -> None:
         state = self._race.state
-        self._say(
+        self._write(
             f"{len(state.candidates)} strategies take turns in time slices, until one has solved "
             f"the task or for {state.budget:.0f} s; in {self._race.directory}"
         )
         for note in self._race.notes:
-            self._say(note)
-        self._say("accuracies are those of each run's best weights so far")
+            self._write(note)
+        self._write("accuracies are those of each run's best weights so far")
 
     def show(self) -> None:
-        """Show how the runs stand after one more time slice."""
+        """Show the progress of the runs after a time slice."""
         candidates = self._race.state.latest
         if self.live:
             self._refresh()
         else:
             for name, candidate in candidates.items():
                 if self._shown.get(name) != candidate:
-                    self._say(_line(name, candidate))
+                    self._write(_line(name, candidate))
         self._shown = candidates
 
     def _now(self) -> RenderableType:
@@ -85,7 +85,7 @@ class RaceDisplay(ProgressDisplay):
         return Group(table, remark(f"{self._race.elapsed:.0f} of {state.budget:.0f} s"))
 
     def _close(self) -> None:
-        # How a race has ended is in the summary.
+        # The end of a race is shown in the summary.
         if self.live and self._race.stop_requested:
             self._print(self._now())
 
@@ -100,8 +100,8 @@ def _line(name: str, candidate: Candidate) -> str:
 
 
 def _compared(*best: Mapping[str, float]) -> list[str]:
-    """The strings that some runs are compared on, those that count most last."""
-    return [*dict.fromkeys(name for each in best for name in each if name in STRINGS)][::-1]
+    """The strings that runs are compared on, in ascending order of importance."""
+    return [*dict.fromkeys(name for merit in best for name in merit if name in STRINGS)][::-1]
 
 
 def _state(candidate: Candidate) -> str:
@@ -109,8 +109,8 @@ def _state(candidate: Candidate) -> str:
 
 
 def race_table(candidates: Mapping[str, Candidate]) -> Table:
-    """How strategies stand, those with the best first."""
-    names = _compared(*(each.best for each in candidates.values()))
+    """A table of the progress of candidates, the best first."""
+    names = _compared(*(candidate.best for candidate in candidates.values()))
     table = Table(
         Column("strategy", left=True),
         Column("batches", drop=5),
@@ -121,16 +121,17 @@ def race_table(candidates: Mapping[str, Candidate]) -> Table:
         Column("ended", left=True, fold=" "),
     )
     ranked = sorted(candidates.items(), key=lambda item: item[1].merit, reverse=True)
-    for name, each in ranked:
-        loss = UNKNOWN if each.loss is None else f"{each.loss:.4f}"
-        found = (each.best.get(part) for part in ([*names, "fine"] if names else []))
-        accuracies = (UNKNOWN if share is None else f"{share:.2f}" for share in found)
-        table.add_row(name, each.step, f"{each.seconds:.0f}", loss, *accuracies, _state(each))
+    for name, candidate in ranked:
+        loss = UNKNOWN if candidate.loss is None else f"{candidate.loss:.4f}"
+        shares = (candidate.best.get(part) for part in ([*names, "fine"] if names else []))
+        accuracies = (UNKNOWN if share is None else f"{share:.2f}" for share in shares)
+        cells = f"{candidate.seconds:.0f}", loss, *accuracies, _state(candidate)
+        table.add_row(name, candidate.step, *cells)
     return table
 
 
 def candidates_table(configs: Mapping[str, RunConfig]) -> Table:
-    """Who is raced: the idea of each, and its memory."""
+    """A table of the candidates of a race: the memory and the idea of each."""
     table = Table(
         Column("strategy", left=True),
         Column("memory", left=True),
@@ -141,33 +142,34 @@ def candidates_table(configs: Mapping[str, RunConfig]) -> Table:
     return table
 
 
-def worth_a_try(
+def advice(
     state: RaceState,
     summary: Summary,
     config: RunConfig,
     others: Sequence[str],
     resume_command: Sequence[str],
 ) -> list[str]:
-    """How far a race has come, and what to try, a line each.
+    """Lines on how far an unsolved race has come, and on what to try next.
 
     Args:
-        state: of the race.
-        summary: of its best run, with the accuracies that are shown to the user.
-        config: of this run.
+        state: state of the race.
+        summary: summary of its best run, with the accuracies that are shown to the user.
+        config: configuration of this run.
         others: strategies for its task that were not raced.
-        resume_command: the words of the command that goes on with it.
+        resume_command: words of the command that resumes the race.
     """
     parts, solved = ("train", "development", "test"), config.training.solved
-    measured = {part: each for part in parts if (each := getattr(summary, part))}
+    measured = {part: accuracy for part in parts if (accuracy := getattr(summary, part))}
     right = listed(
-        f"{round(each.coarse * each.count):,} of {each.count:,} strings ({part})"
-        for part, each in measured.items()
+        f"{round(accuracy.coarse * accuracy.count):,} of {accuracy.count:,} strings ({part})"
+        for part, accuracy in measured.items()
     )
-    all_right = min((each.coarse for each in measured.values()), default=0.0) >= solved.accuracy
-    said = f"not solved; {state.best} has come furthest"
-    said += f": it is right on {right}" if right else ""
-    said += f", but not yet in {solved.times} measurements in a row" if all_right else ""
-    tips = [f"{said}. Worth a try:"]
+    least = min((accuracy.coarse for accuracy in measured.values()), default=0.0)
+    all_right = least >= solved.accuracy
+    result = f"not solved; {state.best} has come furthest"
+    result += f": it is right on {right}" if right else ""
+    result += f", but not yet in {solved.times} measurements in a row" if all_right else ""
+    tips = [f"{result}. Worth a try:"]
     if state.can_continue:
         budget = f"{max(1, round(LONGER * state.budget))}s"
         tips.append(f"  longer: {shell_text([*resume_command, '--budget', budget])}")
@@ -181,8 +183,8 @@ def worth_a_try(
 
 
 def _remedies(measured: Mapping[str, Accuracy], config: RunConfig) -> Iterator[str]:
-    """What may help with the first of the measured strings that are not learned, if any are not."""
-    missed = next((part for part, each in measured.items() if each.coarse < LEARNED), None)
+    """Advice for the first of the measured strings that are not learned, if there are any."""
+    missed = next((part for part, score in measured.items() if score.coarse < LEARNED), None)
     if missed is None:
         return
     shortest, longest = config.task.ranges.train
@@ -198,8 +200,8 @@ def _remedies(measured: Mapping[str, Accuracy], config: RunConfig) -> Iterator[s
 class TrainingDisplay(ProgressDisplay):
     """The progress display of a run.
 
-    In a terminal each measurement of accuracy is a row of a table, and a live line below shows the
-    last batches; elsewhere there are plain lines.
+    In a terminal, each measurement of accuracy is a row of a table, and a live line below shows the
+    last batches; elsewhere, records are plain lines.
     """
 
     def __init__(
@@ -218,14 +220,14 @@ class TrainingDisplay(ProgressDisplay):
         super().__init__(console, transient=True)
 
     def _open(self) -> None:
-        self._say(self.heading)
+        self._write(self.heading)
         for note in self.notes:
-            self._say(note)
-        self._say(f"stopping is decided by: {decided_by(self.config)}")
-        self._say(f"accuracies are measured on: {reported_on(self.config)}")
+            self._write(note)
+        self._write(f"stopping is decided by: {decided_by(self.config)}")
+        self._write(f"accuracies are measured on: {reported_on(self.config)}")
 
     def show(self, record: Record) -> None:
-        """Show one more record."""
+        """Show a record."""
         if self.live and not self._head and (head := self._new_head(record)):
             self._print(*head)
         self.records.append(record)
@@ -236,7 +238,7 @@ class TrainingDisplay(ProgressDisplay):
         if self.live:
             self._print_row(record)
         else:
-            self._say(self._line(record))
+            self._write(self._line(record))
 
     def _is_due(self, record: Record) -> bool:
         """Whether a record has a line of its own."""
@@ -244,7 +246,7 @@ class TrainingDisplay(ProgressDisplay):
         return bool(record.test or record.development) or record.step - self.printed >= every
 
     def _print_row(self, record: Record) -> None:
-        """Write a row that stays, below new headings if it does not fit the last."""
+        """Print a row permanently, below new headings if it does not fit the last."""
         self._print(*self._new_head(record), *self._row(record))
 
     def _row(self, record: Record) -> list[Text]:
@@ -260,7 +262,7 @@ class TrainingDisplay(ProgressDisplay):
         return new
 
     def _now(self) -> RenderableType:
-        """The last record, if it has no row that stays."""
+        """The row of the last record, unless it was printed permanently."""
         if not self.records or self.records[-1].step <= self.printed:
             return Text("")
         return Group(*self._row(self.records[-1]))
@@ -270,14 +272,14 @@ class TrainingDisplay(ProgressDisplay):
             self._print_row(self.records[-1])
 
     def _speed(self, record: Record) -> str:
-        """Batches a second over the last few records: the current speed."""
+        """The present speed: batches a second over the last few records."""
         first = next((other for other in self.records if other.step < record.step), None)
         steps = record.step - (first.step if first else 0)
         seconds = record.seconds - (first.seconds if first else 0.0)
         return f"{steps / seconds:.1f}" if seconds else ""
 
     def _quantities(self, record: Record) -> Iterator[tuple[Column, str, str]]:
-        """The columns of a record's row, the cell in each, and how a plain line says it."""
+        """The columns of a record's row, their cells, and the format of these in a plain line."""
         yield Column("batch", least=7), str(record.step), "batch {}"
         yield (
             Column("attempt", drop=4),
@@ -288,15 +290,15 @@ class TrainingDisplay(ProgressDisplay):
         yield Column("nats/symbol", "loss"), f"{record.loss:.4f}", "loss {} nats/symbol"
         yield Column("perplexity", drop=2), f"{record.perplexity:.3f}", "perplexity {}"
         yield Column("batches/s", drop=5), self._speed(record), "{} batches/s"
-        for place, (group, _, accuracy) in enumerate(self._measured(record)):
+        for index, (group, _, accuracy) in enumerate(self._measured(record)):
             for name, cell in zip(SCORES, _accuracies(accuracy), strict=True):
                 drop = 7 if name == "symbols" else None
-                yield Column(name, group, drop=drop if place else 6), cell, ""
+                yield Column(name, group, drop=drop if index else 6), cell, ""
 
     def _measured(self, record: Record) -> tuple[Measured, ...]:
-        """The two accuracies of a record, the first of which can be left out of a narrow table."""
+        """The two accuracies of a record; the first can be left out of a narrow table."""
         if self.config.has_pair_files:
-            # What generalises is seen by the longest.
+            # The longest strings show generalization.
             longest = ("its longest tenth", "its longest tenth", record.longest)
             return longest, ("development set", "development", record.development)
         ranges, test = self.config.task.ranges, record.test
@@ -305,8 +307,8 @@ class TrainingDisplay(ProgressDisplay):
         return first, (f"validation {ranges.test}", "validation", test)
 
     def _line(self, record: Record) -> str:
-        """A record in a plain line."""
-        parts = [said.format(cell) for _, cell, said in self._quantities(record) if said and cell]
+        """A record as a plain line."""
+        parts = [text.format(cell) for _, cell, text in self._quantities(record) if text and cell]
         for _, name, accuracy in self._measured(record):
             if accuracy:
                 parts.append("{} coarse {} fine {} symbols {}".format(name, *_accuracies(accuracy)))
@@ -344,14 +346,14 @@ class LanguageDisplay(TrainingDisplay):
 
 
 def _accuracies(accuracy: Accuracy | None) -> list[str]:
-    """Coarse, fine and symbol accuracy, each in a cell."""
+    """The cells of coarse, fine and symbol accuracy."""
     if accuracy is None:
         return ["", "", ""]
     return [f"{accuracy.coarse:.2f}", f"{accuracy.fine:.2f}", f"{accuracy.symbols:.3f}"]
 
 
 def mean_signals(record: Record) -> dict[str, float]:
-    """The mean of each signal; of several stacks or lists, of the same action."""
+    """The mean of each signal, and over several stacks or lists, of each action."""
     by_action: dict[str, list[float]] = {}
     for name, mean in record.signals.items():
         by_action.setdefault(_NUMBERED.sub(r"\1", name), []).append(mean)
@@ -359,10 +361,10 @@ def mean_signals(record: Record) -> dict[str, float]:
 
 
 def summary_view(summary: Summary, config: RunConfig, directory: str) -> RenderableType:
-    """How a run ended, and its accuracy, or the perplexities of its texts."""
+    """The outcome of a run, and its accuracies, or the perplexities of its texts."""
     attempts = f", {summary.attempts} attempts" if summary.attempts > 1 else ""
     raced = summary.race["strategies"].items() if summary.race else ()
-    candidates = {name: Candidate(**each) for name, each in raced}
+    candidates = {name: Candidate(**progress) for name, progress in raced}
     race = f"; the race took {summary.race['seconds']:.0f}" if summary.race else ""
     ended = f"{summary.outcome}: {summary.rule}, after {summary.steps} batches{attempts}"
     return Group(
@@ -382,12 +384,12 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
 
 def _accuracy_table(summary: Summary, config: RunConfig) -> Table:
     ranges = config.task.ranges
-    own = (
+    development = (
         "" if config.has_pair_files else str(ranges.train)
-    )  # of files the development set has its own
+    )  # whose lengths differ for files
     rows = {
         "train": (str(ranges.train), summary.train),
-        "development": (own, summary.development),
+        "development": (development, summary.development),
         "test": (str(ranges.test), summary.test),
         "test, hard": (str(ranges.test), summary.hard),
     } | {

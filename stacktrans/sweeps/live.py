@@ -38,7 +38,7 @@ class SweepDisplay(ProgressDisplay):
             self.live.auto_refresh, self.live.refresh_per_second = True, 1 / SECONDS_BETWEEN
 
     def _open(self) -> None:
-        self._say(f"{len(self.runs)} runs, {self.before} of them done, in {self.store.directory}")
+        self._write(f"{len(self.runs)} runs, {self.before} of them done, in {self.store.directory}")
 
     def _close(self) -> None:
         """Nothing to write at the end."""
@@ -55,7 +55,7 @@ class SweepDisplay(ProgressDisplay):
             values = (f"{name} {number(part['value'], 3)}" for name, part in measured)
             result = record.get("error") or ", ".join([record["outcome"], *values])
             line = f"[{ended}/{len(self.runs)}] {run.name}: {result}; left: {self._left()}"
-            self._say(one_line(line))
+            self._write(one_line(line))
 
     def _left(self) -> str:
         if all(run.identity in self.store.records for run in self.runs):

@@ -26,12 +26,12 @@ FREE = {
     "model.controller.state_gradient",
     "model.memory.capacity",
 }
-"""Settings that may be others in a model with the weights of a trained one: it has the same shape
-and computes the same. So may the numbers of its buffers, if it has any."""
+"""Settings that need not agree with those of a trained model to take over its weights, since they
+affect neither their shapes nor their meaning; nor need the settings of its buffers."""
 BUFFERS = "model.buffers"
 
 FirstWeights = Callable[[Transducer], None]
-"""Gives a model the weights that it begins with."""
+"""A function that gives a model its initial weights."""
 SCALE = 0.3
 """Standard deviation of the weights, times the length of an embedding over its expected length."""
 
@@ -40,9 +40,9 @@ class SharedIds(NamedTuple):
     """The ids of input and output symbols that two models share.
 
     Attributes:
-        trained: [n] in the trained one.
-        other: [n] in the other.
-        counts: how many ids of any symbols the trained one has, and the other.
+        trained: [n] ids in the trained model.
+        other: [n] ids in the other model.
+        counts: number of all ids of the trained model, and of the other.
     """
 
     trained: Tensor
@@ -51,20 +51,20 @@ class SharedIds(NamedTuple):
 
     @classmethod
     def of(cls, trained: Sequence[Role], other: Sequence[Role]) -> "SharedIds":
-        """Those of what each id of the two stands for."""
-        known = {role: index for index, role in enumerate(trained)}
-        both = [(known[role], index) for index, role in enumerate(other) if role in known]
-        places = torch.tensor(both, dtype=torch.int64).view(-1, 2)
-        return cls(places[:, 0], places[:, 1], (len(trained), len(other)))
+        """The shared ids, given the role of each id of the two models."""
+        id_of = {role: index for index, role in enumerate(trained)}
+        shared = [(id_of[role], index) for index, role in enumerate(other) if role in id_of]
+        ids = torch.tensor(shared, dtype=torch.int64).view(-1, 2)
+        return cls(ids[:, 0], ids[:, 1], (len(trained), len(other)))
 
     @property
     def are_the_same(self) -> bool:
-        """Whether each id stands for the same in both."""
+        """Whether the two models have the same ids for the same symbols."""
         first, second = self.counts
         return first == second == len(self.other) and torch.equal(self.trained, self.other)
 
     def along(self, size: int) -> tuple[Tensor, Tensor]:
-        """Places on an axis of so many in the trained model: of these ids, and of all after ids."""
+        """Indices of the ids, and of all after them, on an axis of a given trained size."""
         further = torch.arange(size - self.counts[0])
         parts = zip((self.trained, self.other), self.counts, strict=True)
         trained, other = (torch.cat([ids, count + further]) for ids, count in parts)
@@ -72,12 +72,12 @@ class SharedIds(NamedTuple):
 
 
 def check_compatible(config: ModelConfig, trained: ModelConfig, name: str) -> None:
-    """Raise `UsageError` if a model can't have the weights of a trained one.
+    """Raise `UsageError` if a model can't take over the weights of a trained one.
 
     Args:
-        config: of the model.
-        trained: of the trained one.
-        name: of its checkpoint, for messages.
+        config: configuration of the model.
+        trained: configuration of the trained model.
+        name: name of its checkpoint, for messages.
     """
     theirs = dict(_deciding(trained.model_dump()))
     problems = [
@@ -90,7 +90,7 @@ def check_compatible(config: ModelConfig, trained: ModelConfig, name: str) -> No
 
 
 def _deciding(settings: Settings, section: str = "model") -> Iterator[tuple[str, Any]]:
-    """The settings of a model that decide what its weights are, by their paths."""
+    """The settings that affect the shapes or the meaning of a model's weights, by path."""
     for key, value in settings.items():
         path = f"{section}.{key}"
         if path == BUFFERS:
@@ -102,37 +102,37 @@ def _deciding(settings: Settings, section: str = "model") -> Iterator[tuple[str,
 
 
 Axes = dict[str, list[SharedIds]]
-"""Of each weight by its name, for each axis the ids whose places it begins with, if any."""
+"""For each axis of each weight, by the name of the weight, the ids that index it; or none."""
 _NO_IDS = SharedIds.of((), ())
 
 
 @torch.no_grad()
 def carry_over(trained: Transducer, axes: Axes, model: Transducer) -> None:
-    """Give a model the weights of a trained one; those of ids that only it has stay as they are.
+    """Give a model the weights of a trained one, except for those of ids that only it has.
 
     Args:
-        trained: alike, but for its ids.
-        axes: of its weights.
-        model: the one that is changed.
+        trained: a model of the same shape, but for its ids.
+        axes: the ids on the axes of its weights.
+        model: the model that is changed.
     """
-    known = trained.state_dict()
+    weights = trained.state_dict()
     for name, weight in model.state_dict().items():
-        places = [ids.along(size) for size, ids in zip(known[name].shape, axes[name], strict=True)]
-        there, here = (np.ix_(*(each[which].numpy() for each in places)) for which in (0, 1))
-        weight[here] = known[name][there].to(weight)
+        sizes = zip(weights[name].shape, axes[name], strict=True)
+        ids = [shared.along(size) for size, shared in sizes]
+        there, here = (np.ix_(*(pair[which].numpy() for pair in ids)) for which in (0, 1))
+        weight[here] = weights[name][there].to(weight)
 
 
 def axes_of(trained: Transducer, inputs: SharedIds, outputs: SharedIds) -> Axes:
-    """Which axes of a trained model's weights have places for ids, found by adding an id.
+    """Determine which axes of a trained model's weights are indexed by ids, by adding an id.
 
     Args:
-        trained: the model.
+        trained: the trained model.
         inputs: the input ids that it shares with another model.
         outputs: the output ids that it shares with another model.
 
     Raises:
-        UsageError: it can't be known what of a weight belongs to which id; of the parts of this
-            package it always is.
+        UsageError: the axes of a weight of a plugin can't be determined.
     """
 
     def shapes(more_inputs: int, more_outputs: int) -> dict[str, torch.Size]:
@@ -164,78 +164,79 @@ def checksum_of(name: str | Path) -> str:
 def weights_from_checkpoint(
     config: RunConfig, start_from: StartFromConfig, task: Task
 ) -> tuple[FirstWeights, StartFromConfig]:
-    """The first weights of a run that starts from a checkpoint, and what became of the symbols.
+    """The initial weights of a run that starts from a checkpoint, and counts of its symbols.
 
     Args:
-        config: of the run.
+        config: configuration of the run.
         start_from: the checkpoint.
-        task: of the run, with all symbols that its model knows.
+        task: task of the run, with all symbols that its model knows.
 
     Raises:
         CheckpointError: there is no checkpoint, or it is damaged.
-        UsageError: it has other weights by now, or the run can't start from it.
+        UsageError: its weights have changed, or the run can't start from it.
     """
     name = start_from.checkpoint
-    found = checkpoint.load(name, torch.device("cpu"))
-    found.model.sharpen(1 / found.model.sharpness)  # signals of 0 or 1 would not learn any more
+    trained = checkpoint.load(name, torch.device("cpu"))
+    trained.model.sharpen(1 / trained.model.sharpness)  # signals of 0 or 1 have no gradients
     if checksum_of(name) != start_from.sha256:
         raise UsageError(
             f"{name}: its weights are not those that the run started from (SHA-256 "
             f"{start_from.sha256})"
         )
-    theirs, ours = (each.task.make().layout.kind for each in (found.config, config))
+    theirs, ours = (run.task.make().layout.kind for run in (trained.config, config))
     if theirs != ours:
         of = f"the model in {name} is for tasks of the kind '{theirs}'"
         raise UsageError(f"task {config.task.name}: is of the kind '{ours}'; {of}")
-    check_compatible(config.model, found.config.model, name)
-    trained = found.layout.roles(found.task.source, found.task.target)
-    known = task.layout.roles(task.source, task.target)
-    axes = axes_of(found.model, *map(SharedIds.of, trained, known))
+    check_compatible(config.model, trained.config.model, name)
+    trained_roles = trained.layout.roles(trained.task.source, trained.task.target)
+    roles = task.layout.roles(task.source, task.target)
+    axes = axes_of(trained.model, *map(SharedIds.of, trained_roles, roles))
     counts = {
-        "source_symbols": _carried(found.task.source, task.source),
-        "target_symbols": _carried(found.task.target, task.target),
+        "source_symbols": _carried(trained.task.source, task.source),
+        "target_symbols": _carried(trained.task.target, task.target),
     }
-    return partial(carry_over, found.model, axes), start_from.model_copy(update=counts)
+    return partial(carry_over, trained.model, axes), start_from.model_copy(update=counts)
 
 
 def _carried(trained: Alphabet, other: Alphabet) -> CarriedConfig:
-    """What becomes of the symbols, marks apart, of an alphabet that a trained model knows."""
+    """Count the symbols, without marks, that are carried over, new and dropped."""
     before, now = (
-        {role for role in each.roles() if role[0] in (SYMBOL, FEATURE)} for each in (trained, other)
+        {role for role in alphabet.roles() if role[0] in (SYMBOL, FEATURE)}
+        for alphabet in (trained, other)
     )
-    both, new, dropped = (len(each) for each in (before & now, now - before, before - now))
-    return CarriedConfig(carried_over=both, new=new, dropped=dropped)
+    return CarriedConfig(
+        carried_over=len(before & now), new=len(now - before), dropped=len(before - now)
+    )
 
 
 @torch.no_grad()
 def tie_initial_weights(model: Transducer, inputs: Sequence[Role], outputs: Sequence[Role]) -> None:
-    """Have the output weights of symbols that are read as well start as their embeddings.
+    """Initialize the output weights of symbols from the embeddings of the same input symbols.
 
-    They go through one random matrix, so that the sizes may differ. With weights that have nothing
-    to do with each other, what comes through a memory is to be mapped symbol by symbol, which is
-    slow where there are many; with these, one mapping is right for all. It is the tying of input
-    and output embeddings (Press and Wolf 2017, "Using the Output Embedding to Improve Language
-    Models"), but only to begin with.
+    The embeddings are multiplied by one random matrix, so that the sizes may differ. With unrelated
+    weights, vectors that come through a memory have to be mapped symbol by symbol, which is slow to
+    learn for many symbols; with these, one mapping is right for all. It is weight tying (Press and
+    Wolf 2017, "Using the Output Embedding to Improve Language Models"), but only initially.
 
     Args:
-        model: has just been drawn, and is changed; without embeddings it stays as it is.
-        inputs: what each input id stands for.
-        outputs: what each output id stands for.
+        model: a newly drawn model; without embeddings it is not changed.
+        inputs: role of each input id.
+        outputs: role of each output id.
     """
     if model.embedding is None:
         return
     pairs = torch.tensor([*_pairs(inputs, outputs)], dtype=torch.int64).view(-1, 2)
-    said, read = pairs[:, 0], pairs[:, 1]
+    output_ids, input_ids = pairs[:, 0], pairs[:, 1]
     embeddings, weights = model.embedding.weight, model.classifier.weight
     through = torch.randn(embeddings.shape[1], weights.shape[1]) / embeddings.shape[1] ** 0.5
-    weights[said] = SCALE * embeddings[read] @ through.to(weights)
+    weights[output_ids] = SCALE * embeddings[input_ids] @ through.to(weights)
 
 
 def _pairs(inputs: Sequence[Role], outputs: Sequence[Role]) -> Iterator[tuple[int, int]]:
-    """The output id and the input id of each symbol that can both be read and be written."""
-    places = {role: index for index, role in enumerate(inputs)}
-    for index, role in enumerate(outputs):
-        # In a joint sequence, what a source consists of is told apart from what a target does.
-        place = places.get(("source", *role), places.get(role))
-        if role[0] == SYMBOL and place is not None:
-            yield index, place
+    """The output id and the input id of each symbol that is both read and written."""
+    id_of = {role: index for index, role in enumerate(inputs)}
+    for output_id, role in enumerate(outputs):
+        # In a joint sequence, symbols of the source and of the target have different ids.
+        input_id = id_of.get(("source", *role), id_of.get(role))
+        if role[0] == SYMBOL and input_id is not None:
+            yield output_id, input_id

@@ -15,7 +15,7 @@ from stacktrans.settings.resolve import strategies
 from stacktrans.tasks.base import Lengths
 
 LONGEST_EXAMPLE = 100
-"""Symbols of a source that is shown."""
+"""Largest number of symbols of the source in an example."""
 _PLAIN = re.compile(r"'?[A-Za-z0-9+= ]+'?")
 _MARKUP = re.compile(r"([\\`*_\[<|&])")
 
@@ -29,14 +29,15 @@ def model_card(
     evaluations: Sequence[Mapping[str, Any]] = (),
     licence: str | None = None,
 ) -> str:
-    """The card of a model.
+    """The model card of a checkpoint.
 
     Args:
-        summary: how its run ended, as `summary.json` has it.
-        directory: of the model in the examples.
-        source: of the example, as it is written; a sample of the task unless given.
-        evaluations: other measurements of its accuracy, as `eval --json` has them.
-        licence: under which the model is passed on; nothing is said of it if there is none.
+        checkpoint: the trained model.
+        summary: summary of its run, as in `summary.json`.
+        directory: directory of the model in the example commands.
+        source: source of the example, as text; by default, a sample of the task.
+        evaluations: other measurements of its accuracy, as in `eval --json`.
+        licence: licence of the model; left out if there is none.
     """
     config = checkpoint.config
     count = sum(weight.size for weight in checkpoint.weights.values())
@@ -56,22 +57,22 @@ def model_card(
 
 
 def _use(checkpoint: Checkpoint, directory: str, source: str | None) -> Iterator[str]:
-    """Commands to try, and what the first of them answers."""
+    """Example commands, and the answer of `transduce`."""
     yield f"$ stacktrans eval {directory}"
-    written = checkpoint.task.source
-    symbols = _sample(checkpoint) if source is None else written.split(source)
+    alphabet = checkpoint.task.source
+    symbols = _sample(checkpoint) if source is None else alphabet.split(source)
     if not 0 < len(symbols) <= LONGEST_EXAMPLE:
         return
-    (answer,) = decode(checkpoint.predictor, checkpoint.layout, [written.encode(symbols)])
-    source = shell_text([written.join(symbols)])
-    say = "echo" if _PLAIN.fullmatch(source) else "printf '%s\\n'"
-    yield f"$ {say} {source} | stacktrans transduce {directory}"
+    (answer,) = decode(checkpoint.predictor, checkpoint.layout, [alphabet.encode(symbols)])
+    source = shell_text([alphabet.join(symbols)])
+    command = "echo" if _PLAIN.fullmatch(source) else "printf '%s\\n'"
+    yield f"$ {command} {source} | stacktrans transduce {directory}"
     yield checkpoint.task.target.join(checkpoint.task.target.decode(answer.target))
     yield f"$ stacktrans inspect {directory} {'-- ' if source[0] == '-' else ''}{source}"
 
 
 def _sample(checkpoint: Checkpoint) -> list[str]:
-    """The symbols of a short source that is as those trained on; none of what is in files."""
+    """The symbols of a short training source; none for pairs in files."""
     task = checkpoint.config.task
     if task.lengths is None or checkpoint.config.has_pair_files:
         return []
@@ -86,7 +87,7 @@ def _training(config: RunConfig, summary: Mapping[str, Any]) -> str:
     if race:
         how = "It won" if race["winner"] else "It came furthest in"
         won = f" {how} a race of {len(race['strategies'])} strategies."
-    said = [
+    items = [
         f"Lengths of sources: {lengths.train}" if lengths else "",
         *(_text(note) for note in summary.get("notes", ())),
         f"Seed: {summary['seed']}",
@@ -95,17 +96,17 @@ def _training(config: RunConfig, summary: Mapping[str, Any]) -> str:
         f"{_text(summary['rule'])}",
         f"Versions: stacktrans {_text(summary['version'])}, torch {_text(summary['torch'])}",
     ]
-    return "\n".join(f"- {part}" for part in said if part)
+    return "\n".join(f"- {part}" for part in items if part)
 
 
 def _accuracies(
     checkpoint: Checkpoint, summary: Mapping[str, Any], evaluations: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """The lines of a table; one of perplexities for a model of a text."""
+    """The lines of a table of accuracies, or of perplexities for a text."""
     if summary.get("texts"):
         yield from ("| text | symbols | perplexity |", "|---|---|---|")
-        for name, found in summary["texts"].items():
-            yield f"| {_text(name)} | {found['symbols']} | {found['perplexity']:.2f} |"
+        for name, text in summary["texts"].items():
+            yield f"| {_text(name)} | {text['symbols']} | {text['perplexity']:.2f} |"
         return
     yield "Coarse: the share of strings that are right from first to last symbol. Fine: the mean"
     yield "share of a string before its first error. Symbols: the share of scored symbols."
@@ -115,31 +116,31 @@ def _accuracies(
     ranges = checkpoint.config.task.ranges
     config = checkpoint.config
     for part, lengths in (("train", ranges.train), ("test", ranges.test)):
-        if found := summary.get(part):
+        if accuracy := summary.get(part):
             own = "training set" if part == "train" else "test set"
             of_a_set = config.has_pair_files or (part == "train" and config.training.examples)
             which = own if of_a_set else "new at the end of the run"
-            yield _row(f"{which}, lengths {lengths}", found)
-    if found := summary.get("hard"):
-        yield _row(f"these once more, hard, lengths {ranges.test}", found)
+            yield _row(f"{which}, lengths {lengths}", accuracy)
+    if accuracy := summary.get("hard"):
+        yield _row(f"these once more, hard, lengths {ranges.test}", accuracy)
     for evaluation in evaluations:
         hard = ", hard" if evaluation.get("hard") else ""
-        for found in evaluation["results"]:
-            lengths = Lengths(*found["lengths"])
-            yield _row(f"`eval --seed {evaluation['seed']}`, lengths {lengths}{hard}", found)
+        for accuracy in evaluation["results"]:
+            lengths = Lengths(*accuracy["lengths"])
+            yield _row(f"`eval --seed {evaluation['seed']}`, lengths {lengths}{hard}", accuracy)
 
 
-def _row(strings: str, found: Mapping[str, Any]) -> str:
-    symbols = f"{found['symbols']:.4f}" if "symbols" in found else ""
-    coarse, fine = (f"{found[measure]:.3f}" for measure in ("coarse", "fine"))
-    return f"| {strings} | {found['count']} | {coarse} | {fine} | {symbols} |"
+def _row(strings: str, accuracy: Mapping[str, Any]) -> str:
+    symbols = f"{accuracy['symbols']:.4f}" if "symbols" in accuracy else ""
+    coarse, fine = (f"{accuracy[measure]:.3f}" for measure in ("coarse", "fine"))
+    return f"| {strings} | {accuracy['count']} | {coarse} | {fine} | {symbols} |"
 
 
 def _console(*lines: str) -> str:
-    """Lines of a terminal, as they are."""
+    """A code block with the lines of a terminal."""
     return "\n".join(["```console", *map(visible, lines), "```"])
 
 
 def _text(words: str) -> str:
-    """Words that mean nothing to Markdown."""
+    """Text with Markdown's markup escaped."""
     return _MARKUP.sub(r"\\\1", visible(words))

@@ -18,7 +18,7 @@ METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
 
 BUDGETS = {"max_steps", "time_limit", "budget"}
-"""Outcomes after which there may be more to train; the others are rules that a run has met."""
+"""Outcomes after which there may be more to train; all others are stopping rules."""
 RULES = {
     "solved": "validation coarse accuracy reached its target the required number of times in a row",
     "converged": "the training perplexity stopped improving",
@@ -54,20 +54,21 @@ class Record:
     Attributes:
         step: batches trained on since the run began.
         attempt: number of the attempt, from 1.
-        seconds: time trained since the run began.
-        loss: mean nats a scored symbol since the record before; `perplexity` is its exponential.
+        seconds: training time since the run began.
+        loss: mean nats a scored symbol since the last record; `perplexity` is its exponential.
         lengths: shortest and longest source that is trained on next; None on a text.
         signals: mean strength of each signal over the last batch.
-        train: accuracy on training lengths, where it was measured; so are `test`, on lengths of the
-            test range, and `development`, on the development set. Of pairs in files all are of
-            the development set: `train` the part as long as what is trained on, `test` the longer
-            part, or its longest tenth once all lengths are trained on.
-        validation: of a stream, mean nats a scored symbol on validation strings, or on the
+        train: accuracy on training lengths, where it was measured. For pairs in files, on the
+            development strings as long as those that are trained on.
+        test: accuracy on lengths of the test range. For pairs in files, on the longer development
+            strings, or on their longest tenth once all lengths are trained on.
+        development: accuracy on the development set.
+        validation: mean nats a scored symbol on the validation strings of a stream, or on the
             validation text.
-        longest: accuracy on the longest tenth of a development set of pairs in files, whatever
-            the lengths that are trained on; None if all are equally long.
-        discreteness: 1 if all signals of the last batch are 0 or 1; 0 if all are one half, or if
-            they are not known.
+        longest: accuracy on the longest tenth of a development set of pairs in files, with any
+            training lengths; None if all are equally long.
+        discreteness: 1 if all signals of the last batch are 0 or 1; 0 if all are one half, or
+            unknown.
     """
 
     step: int
@@ -87,7 +88,7 @@ class Record:
 
 
 def merit(record: Record) -> dict[str, float]:
-    """The quantities that weights, and so runs, are compared by; empty if none was measured.
+    """The quantities that weights, and runs, are compared by; empty if none was measured.
 
     The greater the better, and the first that differs decides: coarse accuracy on the development
     set, or on test lengths where strings are drawn; on its longest tenth, or on training lengths;
@@ -110,26 +111,27 @@ class Summary:
     """The summary of a run: how it ended, and its final measurements.
 
     Attributes:
-        outcome: the one of `RULES` that ended it; `rule` is its meaning.
-        decided_by: what the run went by when it stopped.
-        reported_on: what the accuracies here are measured on, which decided nothing.
-        steps: batches trained on, all attempts together.
+        outcome: the key of `RULES` that ended it; `rule` is its meaning.
+        decided_by: description of what decided when the run stopped.
+        reported_on: description of what the accuracies are measured on, which decided nothing.
+        steps: batches of all attempts.
         attempts: number of attempts.
-        seconds: time trained.
-        best_step: the batch after which the kept weights were taken.
-        train: accuracy of the kept weights on training lengths, or on the training set; so are
-            `test` and `development`. None on a text.
-        hard: as `test`, with signals made 0 or 1; None if the run was not rounded.
-        without: accuracy on some strings of `test` without each of the parts that a model may lose,
-            by their names; see `model.ablation.ablate`.
-        race: of the race of strategies that the run has come from, the winner's name, the seconds
-            and how all of them stood, by name; see `Candidate`. None if there was none.
+        seconds: training time.
+        best_step: the batch after which the best weights were taken.
+        train: accuracy of the best weights on training lengths, or on the training set; None for a
+            text.
+        test: accuracy on lengths of the test range, or on the test set.
+        development: accuracy on the development set.
+        hard: accuracy on the strings of `test` with hard signals; None if the run was not rounded.
+        without: accuracy on some strings of `test` without a part of the model, by its name; see
+            `model.ablation.ablate`.
+        race: the winner, the seconds and the candidates, by name, of the race that the run comes
+            from; see `race_state.Candidate`. None if there was none.
         texts: perplexity of the validation and the test text, if they are learned.
-        start_from: the checkpoint that the run started from, and what became of its symbols; see
-            `settings.config.StartFromConfig`. None if it started from new weights.
-        notes: what was said before the run: of this, of what was found in the files of pairs, and
-            of what of them was kept apart.
-        version: of stacktrans; `torch` is that of torch.
+        start_from: the checkpoint that the run started from, and counts of its symbols; see
+            `settings.config.StartFromConfig`. None for new weights.
+        notes: remarks made before the run, on `start_from` and on the files of pairs.
+        version: version of stacktrans; `torch` is that of torch.
     """
 
     outcome: str
@@ -157,7 +159,7 @@ class Summary:
 
     @property
     def hard_use(self) -> str | None:
-        """What becomes of a model that can do anything when its signals are made 0 or 1."""
+        """The effect of hard signals on a model that solves any strings, in words."""
         if self.hard is None or self.test is None or self.test.coarse == 0:
             return None
         if self.hard.coarse == 1:
@@ -168,17 +170,19 @@ class Summary:
         return f"worse than soft, {hard} instead of {soft}; it needs signals between 0 and 1"
 
 
-def achieved(found: Record | Summary) -> dict[str, Any]:
-    """What weights achieve, of what was measured of them."""
+def achieved(measured: Record | Summary) -> dict[str, Any]:
+    """The measurements in a record or summary, as JSON."""
     parts = ("train", "test", "development")
-    measured = {part: asdict(each) for part in parts if (each := getattr(found, part))}
-    if isinstance(found, Summary):
-        return measured | {part: asdict(text) for part, text in found.texts.items()}
-    return measured | ({} if found.validation is None else {"validation": found.validation})
+    accuracies = {part: asdict(accuracy) for part in parts if (accuracy := getattr(measured, part))}
+    if isinstance(measured, Summary):
+        return accuracies | {part: asdict(text) for part, text in measured.texts.items()}
+    if measured.validation is None:
+        return accuracies
+    return accuracies | {"validation": measured.validation}
 
 
 def started_from(start_from: StartFromConfig) -> str:
-    """Which checkpoint a run has started from, and what became of its symbols, in words."""
+    """The checkpoint that a run starts from, and counts of its symbols, in words."""
     source, target = start_from.source_symbols, start_from.target_symbols
     became = (
         f"symbols: {source}" if source == target else f"of sources: {source}; of targets: {target}"
@@ -187,9 +191,9 @@ def started_from(start_from: StartFromConfig) -> str:
 
 
 def decided_by(config: RunConfig) -> str:
-    """What a run goes by when it stops, and when it keeps weights as its best, in words.
+    """A description of what decides when a run stops, and which weights are best.
 
-    Never on the same draws as `reported_on`: each `randomness.Purpose` has its own.
+    The strings are never those of `reported_on`: each `randomness.Purpose` has its own draws.
     """
     by, strings = _ended_by(config), config.training.measure.strings
     if not config.is_rounded:
@@ -222,7 +226,7 @@ def _ended_by(config: RunConfig) -> str:
 
 
 def reported_on(config: RunConfig) -> str:
-    """What the accuracies in a run's summary are measured on, in words."""
+    """A description of what the accuracies in a run's summary are measured on."""
     if config.task.lengths is None:
         return "the test text, which decides nothing, and the validation text"
     test, examples = config.task.lengths.test, config.training.examples
@@ -236,7 +240,7 @@ def reported_on(config: RunConfig) -> str:
 
 
 def _set_of(config: RunConfig, part: str) -> str:
-    """What a set of pairs is, in words."""
+    """A description of a set of pairs."""
     files = config.task.parameters
     called = f"the {SET_NAMES[PARTS.index(part)]} set"
     if files[part] is not None:
