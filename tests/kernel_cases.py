@@ -221,7 +221,7 @@ class Case:
             signals = functional.linear(below, signal_weight, signal_bias)
             values = torch.tanh(functional.linear(below, value_weight, value_bias))
             signals = memory.signals(signals)
-            signals = memory.discretise(signals) if hard else signals
+            signals = memory.discretize(signals) if hard else signals
             held, reads = memory.step(held, signals, values.view(batch, memory.pushes, size))
             read = reads.flatten(1)
             out.append((below, signals, read))

@@ -200,7 +200,7 @@ def test_certain_actions_are_those_of_a_list_that_loses_nothing(actions: list[st
 def test_hard_signals_take_the_most_probable_action_of_each(name: str) -> None:
     memory = ACTION_MEMORIES[name](3, 1, True)
     sums, _ = program(memory, 1, 5)
-    hard = memory.discretise(probabilities(memory, sums)[0]).view(5, 3, -1)
+    hard = memory.discretize(probabilities(memory, sums)[0]).view(5, 3, -1)
     assert torch.equal(hard.argmax(dim=2), sums.view(5, 3, -1).argmax(dim=2))
     assert hard.sum() == 15
     assert set(hard.unique().tolist()) == {0, 1}

@@ -1,4 +1,4 @@
-"""Operations on machines: minimisation, equivalence and answers."""
+"""Operations on machines: minimization, equivalence and answers."""
 
 import itertools
 import random

@@ -86,7 +86,7 @@ def test_an_attempt_that_is_wrong_when_hard_gives_way_to_the_next(
     assert 30 < summary.steps <= 48
 
 
-def test_a_run_without_restarts_keeps_a_model_that_is_wrong_when_discretised(
+def test_a_run_without_restarts_keeps_a_model_that_is_wrong_when_discretized(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     have_right(monkeypatch, hard=[0.5])
@@ -184,7 +184,7 @@ def test_a_run_starts_from_the_weights_before_rounding(
     assert_same_weights(begun, kept_in(tmp_path))
 
 
-def test_models_that_are_not_rounded_are_not_measured_discretised(tmp_path: Path) -> None:
+def test_models_that_are_not_rounded_are_not_measured_discretized(tmp_path: Path) -> None:
     assert trainer_of(counter("rounding=null", "max_steps=5"), tmp_path).run(ignore).hard is None
 
 

@@ -72,7 +72,7 @@ def sources(layout: Layout, count: int = 30) -> list[Ids]:
 def to_numpy(model: Transducer, hard: bool = False) -> NumpyModel:
     found = model.to_numpy()
     assert found
-    return found.discretised(hard)
+    return found.discretized(hard)
 
 
 def alike(found: Sequence[Answer], expected: Sequence[Answer]) -> None:

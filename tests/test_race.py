@@ -100,7 +100,7 @@ def test_a_stalled_leader_gets_no_more_time_slices_than_others() -> None:
 
 def test_before_any_is_right_on_longer_strings_the_order_of_strategies_counts() -> None:
     found = {name: Candidate(step=400, loss=1.0) for name in "abc"}
-    # It memorises.
+    # It memorizes.
     found["c"] = Candidate(step=400, train=0.9, loss=0.1)
     found["d"] = Candidate()
     assert next_round(found, width=2) == ["a", "d"]

@@ -117,7 +117,7 @@ class Predictor(Model, Protocol):
     def hard(self) -> bool:
         """Whether signals are rounded to 0 or 1."""
 
-    def discretised(self, hard: bool = True) -> Self:
+    def discretized(self, hard: bool = True) -> Self:
         """The same weights with signals rounded to 0 or 1, or continuous."""
 
     def pushed_vectors(self, state: Any) -> Numbers:

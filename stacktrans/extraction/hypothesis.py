@@ -7,7 +7,7 @@ else of the outputs that are written when it is read.
 
 Entries of a family begin as one sort. Steps that are equivalent up to sorts should do the same,
 which may be to write or push the symbol that is read. Where they do not, the entries that deviate
-become a sort of their own, or a rule compares two symbols. In the end rules are generalised as far
+become a sort of their own, or a rule compares two symbols. In the end rules are generalized as far
 as all recorded steps allow.
 """
 
@@ -286,7 +286,7 @@ class _RuleLearner:
             groups = self._groups()
             if self.deadline.over() or not self._split_sorts(groups):
                 break
-        return [*_Generalisation(self, groups).rules()]
+        return [*_Generalization(self, groups).rules()]
 
     def _equal(self, one: int, other: int, rows: Ids | slice) -> Mask:
         """[n] whether two components have the same symbol, in some steps or in all."""
@@ -402,8 +402,8 @@ class _RuleLearner:
         return None
 
 
-class _Generalisation:
-    """A generalisation of groups of steps to rules.
+class _Generalization:
+    """A generalization of groups of steps to rules.
 
     Args:
         learner: of the groups.
@@ -423,7 +423,7 @@ class _Generalisation:
             if self._covered[index]:
                 continue
             when: list[set[int] | None] = [{part} for part in self._groups[index].key]
-            matching, terms = self._generalise(when, index)
+            matching, terms = self._generalize(when, index)
             self._covered |= matching
             rows = np.concatenate([group.rows for group in self._matched(matching)])
             chosen = [
@@ -441,7 +441,7 @@ class _Generalisation:
         best = max(candidates, key=lambda candidate: int(candidate[1].sum()), default=None)
         return best and best[0]
 
-    def _generalise(self, when: list[set[int] | None], index: int) -> tuple[Mask, list[Terms]]:
+    def _generalize(self, when: list[set[int] | None], index: int) -> tuple[Mask, list[Terms]]:
         """Drop and widen the conditions of a rule as far as possible, beginning with one group.
 
         Args:

@@ -116,7 +116,7 @@ def compare(
         NoSuchLength: the task has no string of such a length.
     """
     check_lengths(checkpoint, lengths)
-    network, wrong = checkpoint.predictor.discretised(), list[Query]()
+    network, wrong = checkpoint.predictor.discretized(), list[Query]()
     for first in range(0, count, BLOCK):
         size = min(BLOCK, count - first)
         queries = random_queries(checkpoint, lengths, size, SEED + first, "uniform")
@@ -147,11 +147,11 @@ def without_needless_memories(
     """
     firsts = range(0, len(queries), ABLATION_BLOCK)
     parts = [queries[first : first + ABLATION_BLOCK] for first in firsts]
-    right = [answers_of(checkpoint, checkpoint.predictor.discretised(), part) for part in parts]
+    right = [answers_of(checkpoint, checkpoint.predictor.discretized(), part) for part in parts]
     for memory in sorted(set(ends.alphabets), reverse=True):
         pushes = [signal for signal, end in ends.pushes if ends.alphabets[end // 2] == memory]
         ablated = ablate_signals(checkpoint, pushes)
-        model = ablated.predictor.discretised()
+        model = ablated.predictor.discretized()
         if all(
             None not in answers and answers_of(ablated, model, part) == answers
             for part, answers in zip(parts, right, strict=True)
@@ -192,7 +192,7 @@ class Learner:
     ) -> None:
         self._checkpoint, self._log = checkpoint, log
         self._deadline = Deadline(seconds)
-        self._hard = checkpoint.predictor.discretised()
+        self._hard = checkpoint.predictor.discretized()
         self._short = short_queries(checkpoint)
         ranges = checkpoint.config.task.ranges
         self._ranges = (ranges.train, ranges.test)

@@ -160,7 +160,7 @@ class Network:
             expected = "expected stacks, queues, deques and lists, without a capacity"
             raise CannotExtract(f"memory {name} cannot be part of a machine; {expected}")
         self.ends, self.layout = ends, checkpoint.layout
-        self.model = replace(predictor.discretised(), threads=1)
+        self.model = replace(predictor.discretized(), threads=1)
         self.no_input = len(self.model.weights.projected) - 1
         self.start = self.model.weights.initial[:, :, 0][self._kept]
         empty = self.model.weights.architecture.memory.nothing

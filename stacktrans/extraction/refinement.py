@@ -1,7 +1,7 @@
 """Partition refinement: classes are split until equivalent steps have equal outcomes.
 
 At first all states are in one class, all inputs of a section of strings, and all vectors in a
-memory, and nothing that is read is relevant. As in the minimisation of automata (Hopcroft 1971;
+memory, and nothing that is read is relevant. As in the minimization of automata (Hopcroft 1971;
 Paige & Tarjan 1987), a class is split if its members lead to different actions or classes; steps
 that are equivalent but do different things are a conflict. Its cause is found by experiments, which
 observed runs of a black box do not allow: one component of a step is replaced by that of another

@@ -58,7 +58,7 @@ class Scores:
         fine: [n] share of the scored symbols, `</s>` included, before the first error.
         right: [n] number of scored symbols that are right.
         scored: [n] number of scored symbols.
-        differing: [n] number of scored symbols at which a discretised model differs from its soft
+        differing: [n] number of scored symbols at which a discretized model differs from its soft
             one; zeros for other models, and unless requested.
         predictions: [n] `Prediction`s of the answers that the model decodes by itself; None unless
             requested.
@@ -108,7 +108,7 @@ class Scores:
 
     @property
     def differing_share(self) -> float:
-        """Share of all scored symbols at which the discretised model differs from the soft one."""
+        """Share of all scored symbols at which the discretized model differs from the soft one."""
         return float(self.differing.sum() / max(self.scored.sum(), 1))
 
     @property
@@ -156,7 +156,7 @@ def score(
         model: what answers.
         layout: of the task.
         pairs: sources and targets.
-        beside_soft: whether a discretised model is compared with its soft one, which doubles the
+        beside_soft: whether a discretized model is compared with its soft one, which doubles the
             time.
 
     Raises:
@@ -174,7 +174,7 @@ def score(
     outputs = predict(model, inputs, masks, log_probs=False).symbols.values
     soft = outputs
     if beside_soft and model.hard:
-        soft = predict(model.discretised(hard=False), inputs, masks, log_probs=False).symbols.values
+        soft = predict(model.discretized(hard=False), inputs, masks, log_probs=False).symbols.values
     targets = [target[mask] for _, target, mask in examples]
     correct = outputs == np.concatenate([*targets, np.empty(0, np.int64)])
     different = outputs != soft

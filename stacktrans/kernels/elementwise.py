@@ -1,7 +1,7 @@
 """Elementwise functions and sums over arrays, in the precision of their arguments.
 
-Each loop writes to one array, since only such loops are vectorised. A call of the C library takes
-11 ns an element and keeps the loop around it from being vectorised. Therefore float32 is computed
+Each loop writes to one array, since only such loops are vectorized. A call of the C library takes
+11 ns an element and keeps the loop around it from being vectorized. Therefore float32 is computed
 by a polynomial, and float64, which only checks of gradients need, by the C library.
 """
 

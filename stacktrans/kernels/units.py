@@ -9,7 +9,7 @@ step. Rows of `outer` and `inner` may be longer than H.
 
 Arrays are passed whole and indexed where they are used: numba counts references to every view
 of an array, which takes longer than the arithmetic of a small layer. Each innermost loop writes to
-one array, since only such are vectorised.
+one array, since only such are vectorized.
 """
 
 from typing import NamedTuple

@@ -133,7 +133,7 @@ class Memory(ABC, Generic[State]):
         """Signals in [0, 1], by the controller's sums [B, len(signal_names)]."""
         return torch.sigmoid(sums)
 
-    def discretise(self, signals: Tensor) -> Tensor:
+    def discretize(self, signals: Tensor) -> Tensor:
         """Signals [B, len(signal_names)] rounded to 0 or 1."""
         return torch.round(signals)
 

@@ -82,9 +82,9 @@ class Several(Memory[States]):
         split = zip(self.parts, self._split(sums), strict=True)
         return torch.cat([part.signals(part_sums) for part, part_sums in split], dim=1)
 
-    def discretise(self, signals: Tensor) -> Tensor:
+    def discretize(self, signals: Tensor) -> Tensor:
         split = zip(self.parts, self._split(signals), strict=True)
-        return torch.cat([part.discretise(part_signals) for part, part_signals in split], dim=1)
+        return torch.cat([part.discretize(part_signals) for part, part_signals in split], dim=1)
 
     def _split(self, numbers: Tensor) -> Sequence[Tensor]:
         """The columns of each part, of [B, signals]."""

@@ -313,7 +313,7 @@ class Operation(nn.Module):
         sums, count = self.signals(hidden), len(self.memory.signal_names)
         signals, of_buffers = self.memory.signals(sums[:, :count]), torch.sigmoid(sums[:, count:])
         if hard:
-            signals, of_buffers = self.memory.discretise(signals), of_buffers.round()
+            signals, of_buffers = self.memory.discretize(signals), of_buffers.round()
         state, reads = self.memory.step(state, signals, self.pushed(hidden))
         expected = (len(hidden), self.memory.reads, self.value_size)
         if reads.shape != expected:

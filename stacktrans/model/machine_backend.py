@@ -48,7 +48,7 @@ class MachineModel(Runner):
         super().__init__(machine)
         self.config, self.memory = config, make_memory(config)
 
-    def discretised(self, hard: bool = True) -> Self:
+    def discretized(self, hard: bool = True) -> Self:
         """The model itself, as a machine is discrete."""
         return self
 

@@ -233,8 +233,8 @@ class NumpyModel:
         memory = type(self.memory)
         return memory.snapshot_of is not Memory.snapshot_of or memory.snapshot is Memory.snapshot
 
-    def discretised(self, hard: bool = True) -> NumpyModel:
-        """See `Predictor.discretised`."""
+    def discretized(self, hard: bool = True) -> NumpyModel:
+        """See `Predictor.discretized`."""
         architecture = self.weights.architecture._replace(hard=hard)
         return replace(self, weights=replace(self.weights, architecture=architecture))
 

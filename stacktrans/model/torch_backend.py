@@ -73,8 +73,8 @@ class TorchModel:
         """See `Model.buffers`."""
         return self.config.buffers
 
-    def discretised(self, hard: bool = True) -> Self:
-        """See `Predictor.discretised`."""
+    def discretized(self, hard: bool = True) -> Self:
+        """See `Predictor.discretized`."""
         return type(self)(self.model, hard)
 
     @contextmanager

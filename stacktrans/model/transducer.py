@@ -51,7 +51,7 @@ class Transducer(nn.Module):
     Attributes:
         embedding: learned vectors of ids; None where x_t are one-hot vectors.
         operation: None for a model with neither signals nor buffers.
-        hard: whether signals are rounded by `Memory.discretise`, which stops gradients.
+        hard: whether signals are rounded by `Memory.discretize`, which stops gradients.
         sharpness: the factor by which `sharpen` has multiplied the signals' weights.
     """
 

@@ -29,7 +29,7 @@ class TaskLengths(Section):
     train: Range
     """lengths of training strings."""
     test: Range
-    """lengths of the strings that generalisation is measured on."""
+    """lengths of the strings that generalization is measured on."""
 
 
 class TaskLaws(Section):

@@ -192,9 +192,9 @@ def _remedies(measured: Mapping[str, Accuracy], config: RunConfig) -> Iterator[s
         shorter = "shorter strings to begin with, or " if 1 < shortest < longest else ""
         yield f"  {shorter}a larger --hidden and --memory-size"
     elif missed == "test" and config.task.ranges.test.longest > longest:
-        yield "  a wider range of training lengths: it does not generalise to longer strings"
+        yield "  a wider range of training lengths: it does not generalize to longer strings"
     else:
-        yield "  more strings to train on: it does not generalise to others"
+        yield "  more strings to train on: it does not generalize to others"
 
 
 class TrainingDisplay(ProgressDisplay):

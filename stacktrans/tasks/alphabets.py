@@ -102,7 +102,7 @@ class Alphabet:
 
 
 class Characters:
-    """A vectorised codec between text and ids, for an alphabet of characters.
+    """A vectorized codec between text and ids, for an alphabet of characters.
 
     Args:
         alphabet: the symbols.

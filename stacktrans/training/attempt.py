@@ -57,13 +57,13 @@ class Objective(NamedTuple):
     """The terms of the loss of a batch.
 
     Attributes:
-        minimised: [] loss that is minimised, with its gradients.
+        minimized: [] loss that is minimized, with its gradients.
         loss: [] cross-entropy in nats, summed over all scored symbols.
         scored: number of scored symbols; 1 if there are none.
         signals: [steps, signals] of all steps of all strings.
     """
 
-    minimised: Tensor
+    minimized: Tensor
     loss: Tensor
     scored: int
     signals: Tensor
@@ -88,12 +88,12 @@ def objective(
     steps = torch.arange(unrolled.signals.shape[1]) < lengths
     signals = unrolled.signals[steps.to(device)]
     units = {"symbol": scored, "string": len(batch.lengths), "batch": 1}
-    minimised = loss / units[training.loss_per]
+    minimized = loss / units[training.loss_per]
     if settled and training.settle and training.settle.sharpening:
-        minimised = minimised + training.settle.sharpening * indecision(signals)
+        minimized = minimized + training.settle.sharpening * indecision(signals)
     if config.model.buffers:
-        minimised = minimised + buffer_penalty(signals[:, -len(BUFFER_SIGNALS) :])
-    return Objective(minimised, loss.detach(), scored, signals)
+        minimized = minimized + buffer_penalty(signals[:, -len(BUFFER_SIGNALS) :])
+    return Objective(minimized, loss.detach(), scored, signals)
 
 
 def make_optimizer(
@@ -481,13 +481,13 @@ class Attempt:
         noise = gate_noise(self._config, moment)
         batch, unrolled = self.source.unroll(self.model, moment, noise)
         losses = objective(self.model, self._config, batch, unrolled, settled)
-        minimised = losses.minimised
+        minimized = losses.minimized
         if self._prediction and not settled:
             cost = self._prediction(self.model, batch, unrolled)
-            minimised = minimised + self._training.source_loss * cost
+            minimized = minimized + self._training.source_loss * cost
         self.signals = losses.signals.detach()
         self.optimizer.zero_grad()
-        minimised.backward()
+        minimized.backward()
         finite = self._update()
         self.losses.add(float(losses.loss) / losses.scored if finite else math.nan)
         self.multiply_rate(self.curriculum.follow(self.losses))

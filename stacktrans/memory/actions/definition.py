@@ -87,7 +87,7 @@ class ActionMemory(Memory[State]):
         """Probabilities of the actions: a softmax for each stack or list."""
         return torch.softmax(self._by_copy(sums), dim=2).flatten(1)
 
-    def discretise(self, signals: Tensor) -> Tensor:
+    def discretize(self, signals: Tensor) -> Tensor:
         """One-hot vectors of the most probable action of each stack or list."""
         best = self._by_copy(signals).argmax(dim=2)
         one_hot: Tensor = functional.one_hot(best, len(self.actions))

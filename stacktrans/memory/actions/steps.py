@@ -2,7 +2,7 @@
 
 A step sets each cell of a row to the weighted mean of the cell before it, itself and the cell
 after it. All three are read from one padded row, which begins with the vector pushed and ends with
-empty cells. So a step is one loop that vectorises, whatever the size m of a cell; the backward pass
+empty cells. So a step is one loop that vectorizes, whatever the size m of a cell; the backward pass
 is this loop with the weights of the first and the last cell exchanged.
 """
 
