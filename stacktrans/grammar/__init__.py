@@ -14,6 +14,7 @@ Probabilities are logarithms throughout, so that long sentences do not underflow
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
+from numpy.random import Generator
 
 from stacktrans.common.errors import abridged
 from stacktrans.grammar.depth import DepthTable
@@ -75,7 +76,7 @@ class Grammar:
         """[longest + 1] whether any source has n words; raises `GrammarError` beyond the limit."""
         return np.isfinite(self._inside.of_lengths(self._form.root, longest))
 
-    def sample(self, generator: np.random.Generator, length: int) -> tuple[list[str], list[str]]:
+    def sample(self, rng: Generator, length: int) -> tuple[list[str], list[str]]:
         """Draw a derivation with a source of a given length; returns source and target.
 
         Takes exactly 2 * length - 1 numbers from the generator.
@@ -85,7 +86,7 @@ class Grammar:
         """
         if length < 1 or not self.has_lengths(length)[length]:
             raise GrammarError(f"no sentence of the grammar has {length} source words")
-        return self._inside.draw(generator, length)
+        return self._inside.draw(rng, length)
 
     def check_same_length(self) -> None:
         """Raise `GrammarError` unless both sides of each alternative have equally many words."""

@@ -9,6 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
+from numpy.random import Generator
 
 from stacktrans.common.reading import DEEPEST
 from stacktrans.grammar.inside import target_of
@@ -59,7 +60,7 @@ class DepthTable:
         return self._table(depth, longest).of_nonterminals[self._root, depth]
 
     def sample(
-        self, generator: np.random.Generator, depth: int, length: int, longest: int
+        self, rng: Generator, depth: int, length: int, longest: int
     ) -> tuple[list[str], list[str]]:
         """Draw a uniform derivation of a source length up to a depth; returns source and target.
 
@@ -67,7 +68,7 @@ class DepthTable:
         """
         if not self.counts(depth, longest).get(length):
             raise GrammarError(f"no derivation of depth {depth} has {length} source words")
-        return self._table(depth, longest).draw(generator, self._root, depth, length)
+        return self._table(depth, longest).draw(rng, self._root, depth, length)
 
     def _levels_to(self, depth: int) -> list[Level]:
         """The bounds of the nonterminals that derivations need at each depth, from 0 to a depth."""
@@ -201,10 +202,10 @@ class _CountTable:
         return total
 
     def draw(
-        self, generator: np.random.Generator, name: str, depth: int, length: int
+        self, rng: Generator, name: str, depth: int, length: int
     ) -> tuple[list[str], list[str]]:
         """Draw a uniform derivation of a source length; returns source and target."""
-        rule = self._draw_rule(generator, name, depth, length)
+        rule = self._draw_rule(rng, name, depth, length)
         source, derivation = [], [rule]
         # Rules with the index of the next part, the depth of parts, and the remaining words.
         pending = [(rule, 0, depth - 1, length)]
@@ -214,8 +215,8 @@ class _CountTable:
                 index += 1
                 if isinstance(part, Nonterminal):
                     rest = _shape(rule.source[index:])
-                    size = self._draw_size(generator, part.name, rest, depth, words)
-                    inner = self._draw_rule(generator, part.name, depth, size)
+                    size = self._draw_size(rng, part.name, rest, depth, words)
+                    inner = self._draw_rule(rng, part.name, depth, size)
                     derivation.append(inner)
                     pending += [(rule, index, depth, words - size), (inner, 0, depth - 1, size)]
                     break
@@ -223,28 +224,24 @@ class _CountTable:
                 words -= 1
         return source, target_of(derivation)
 
-    def _draw_rule(
-        self, generator: np.random.Generator, name: str, depth: int, length: int
-    ) -> Alternative:
+    def _draw_rule(self, rng: Generator, name: str, depth: int, length: int) -> Alternative:
         rules = self._rules[name]
         counts = [self._of_shape(_shape(rule.source), depth - 1).get(length, 0) for rule in rules]
-        return rules[_draw_index(generator, counts)]
+        return rules[_draw_index(rng, counts)]
 
-    def _draw_size(
-        self, generator: np.random.Generator, name: str, after: Shape, depth: int, words: int
-    ) -> int:
+    def _draw_size(self, rng: Generator, name: str, after: Shape, depth: int, words: int) -> int:
         """Draw how many of the remaining words of a rule its next nonterminal derives."""
         rest = self._of_shape(after, depth)
         if len(rest) == 1:
-            generator.random()  # as much as a draw takes
+            rng.random()  # as much as a draw takes
             return words - next(iter(rest))
         sizes = sorted(self.of_nonterminals[name, depth].items())
         counts = [count * rest.get(words - size, 0) for size, count in sizes]
-        return sizes[_draw_index(generator, counts)][0]
+        return sizes[_draw_index(rng, counts)][0]
 
 
-def _draw_index(generator: np.random.Generator, counts: Sequence[int]) -> int:
+def _draw_index(rng: Generator, counts: Sequence[int]) -> int:
     """Draw an index in proportion to counts, which may exceed the range of floats."""
     total = sum(counts)
     shares = np.array([count / total for count in counts])
-    return int(generator.choice(len(counts), p=shares / shares.sum()))
+    return int(rng.choice(len(counts), p=shares / shares.sum()))

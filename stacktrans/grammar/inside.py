@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
 from stacktrans.grammar.rules import (
@@ -236,12 +237,12 @@ class InsideTable:
             self._kept[symbol, length] = cumulative
         return cumulative
 
-    def draw(self, generator: np.random.Generator, length: int) -> tuple[list[str], list[str]]:
+    def draw(self, rng: Generator, length: int) -> tuple[list[str], list[str]]:
         """Draw a derivation of a possible source length; returns source and target."""
         lexical, binary, kept = self._form.lexical, self._form.binary, self._kept
         derivation: list[Lexical | Binary] = []
         pending = [(self._form.root, length)]
-        for uniform in generator.random(2 * length - 1).tolist():
+        for uniform in rng.random(2 * length - 1).tolist():
             goal = pending.pop()
             cumulative = kept.get(goal) or self._choices(*goal)
             # Scaled by the sum, which may differ from 1 by rounding.

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.randomness import Purpose
-from stacktrans.common.randomness import generator as generator_of
+from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import DEEPEST, LONGEST
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNSCORED_MARK, Alphabet, Ids
 from stacktrans.tasks.layout import Layout, OutputBound, Pair
@@ -202,9 +202,7 @@ class Task(ABC):
         return pair._replace(scored=known if pair.scored is None else pair.scored & known)
 
     @abstractmethod
-    def sample(
-        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
-    ) -> list[Pair]:
+    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
         """Draw `count` pairs whose source lengths lie within a range and follow a distribution.
 
         Raises:
@@ -235,7 +233,7 @@ def held_out_pairs(task: Task, lengths: Lengths) -> list[Pair]:
 
 
 def draw_lengths(
-    generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw, step: int = 1
+    rng: Generator, lengths: Lengths, count: int, law: LengthLaw, step: int = 1
 ) -> Ids:
     """Draw lengths that are multiples of `step`; raises `NoSuchLength` and `NoSuchLaw`."""
     smallest, largest = -(-lengths.shortest // step), lengths.longest // step
@@ -244,24 +242,19 @@ def draw_lengths(
     if isinstance(law, DepthLimit):
         raise NoSuchLaw("a depth is for tasks with a grammar")
     if isinstance(law, NormalLengths):
-        drawn = generator.normal(law.mean, law.deviation, size=count).astype(np.int64)
+        drawn = rng.normal(law.mean, law.deviation, size=count).astype(np.int64)
         return np.clip(drawn // step, smallest, largest) * step
     # The task's own distribution of lengths is the uniform one.
-    drawn = generator.integers(smallest, largest, size=count, endpoint=True)
+    drawn = rng.integers(smallest, largest, size=count, endpoint=True)
     return drawn * step
 
 
 def draw_strings(
-    generator: np.random.Generator,
-    symbols: int,
-    lengths: Lengths,
-    count: int,
-    law: LengthLaw,
-    step: int = 1,
+    rng: Generator, symbols: int, lengths: Lengths, count: int, law: LengthLaw, step: int = 1
 ) -> list[Ids]:
     """Draw uniform random strings of ids below `symbols`; `draw_lengths` draws their lengths."""
-    drawn = draw_lengths(generator, lengths, count, law, step)
-    strings = generator.integers(symbols, size=int(drawn.sum()))
+    drawn = draw_lengths(rng, lengths, count, law, step)
+    strings = rng.integers(symbols, size=int(drawn.sum()))
     return np.split(strings, np.cumsum(drawn)[:-1])
 
 
@@ -274,5 +267,5 @@ def draw_pairs(
 ) -> Iterator[Pair]:
     """Draw reproducible pairs of a task, such as for a file; raises as `Task.sample` does."""
     for start in range(0, count, PAIRS_PER_DRAW):
-        generator = generator_of(seed, Purpose.GENERATION, start)
-        yield from task.sample(generator, lengths, PAIRS_PER_DRAW, law)[: count - start]
+        rng = generator(seed, Purpose.GENERATION, start)
+        yield from task.sample(rng, lengths, PAIRS_PER_DRAW, law)[: count - start]

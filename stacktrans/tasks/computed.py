@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import ClassVar
 
 import numpy as np
+from numpy.random import Generator
 
 from stacktrans.common.errors import check_parameter
 from stacktrans.tasks.alphabets import DIGITS, PRINTABLE, Alphabet, Ids, meaningless_symbols
@@ -35,23 +36,21 @@ class Computed(Task):
         return True
 
     @abstractmethod
-    def draw(self, generator: np.random.Generator, length: int) -> Symbols:
+    def draw(self, rng: Generator, length: int) -> Symbols:
         """Draw a source of a length that exists."""
 
     @abstractmethod
     def solve(self, source: Symbols) -> Symbols:
         """The target of a source over the alphabet; raises `NotASource` where there is none."""
 
-    def sample(
-        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
-    ) -> list[Pair]:
+    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
         if law not in ("uniform", "task"):
             raise NoSuchLaw("expected uniform lengths")
         possible = [*filter(self.has_length, range(lengths.shortest, lengths.longest + 1))]
         if not possible:
             raise NoSuchLength(f"no source has a length in {lengths}")
-        drawn = generator.choice(possible, size=count).tolist()
-        sources = (self.draw(generator, length) for length in drawn)
+        drawn = rng.choice(possible, size=count).tolist()
+        sources = (self.draw(rng, length) for length in drawn)
         return [
             Pair(self.source.encode(source), self.target.encode(self.solve(source)))
             for source in sources
@@ -68,9 +67,9 @@ def expect(right: bool, expected: str) -> None:
         raise NotASource(f"expected {expected}")
 
 
-def drawn_from(generator: np.random.Generator, symbols: Symbols, length: int) -> list[str]:
+def drawn_from(rng: Generator, symbols: Symbols, length: int) -> list[str]:
     """Draw a uniform random string over some symbols."""
-    return [symbols[index] for index in generator.integers(len(symbols), size=length)]
+    return [symbols[index] for index in rng.integers(len(symbols), size=length)]
 
 
 class Transformation(Task):
@@ -93,11 +92,9 @@ class Transformation(Task):
     def transform(self, source: Ids) -> Ids:
         """The target of a source whose length is a multiple of `multiple_of`."""
 
-    def sample(
-        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
-    ) -> list[Pair]:
+    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
         size = len(self.source)
-        sources = draw_strings(generator, size, lengths, count, law, self.multiple_of)
+        sources = draw_strings(rng, size, lengths, count, law, self.multiple_of)
         return [Pair(source, self.transform(source)) for source in sources]
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
@@ -193,10 +190,8 @@ class WaitingReversal(Task):
             is_prefix = is_prefix and marks <= read
             yield not is_prefix or 0 < marks <= answered
 
-    def sample(
-        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
-    ) -> list[Pair]:
-        strings = draw_strings(generator, self._wait, lengths, count, law)
+    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
+        strings = draw_strings(rng, self._wait, lengths, count, law)
         return [self._pair_of(string) for string in strings]
 
     def _pair_of(self, string: Ids) -> Pair:

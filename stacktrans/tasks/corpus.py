@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+from numpy.random import Generator
 
 from stacktrans.common.errors import StacktransError, UsageError, check_parameter
 from stacktrans.common.reading import decode_line, read_content, split_words
@@ -98,9 +99,7 @@ class Corpus(Task):
             )
         return file
 
-    def sample(
-        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
-    ) -> list[Pair]:
+    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
         raise UsageError("a text is read from files; none of it is drawn")
 
     def answer(self, source: Sequence[str]) -> list[str | None]:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
 
 from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.grammar.inside import Floats
@@ -51,18 +52,16 @@ class Grammatical(Task):
         self.source = _alphabet(self.grammar.source_words, characters)
         self.target = _alphabet(self.grammar.target_words, characters)
 
-    def sample(
-        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
-    ) -> list[Pair]:
+    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
         weights = self._weights(lengths.longest, law)[lengths.shortest :]
         if not weights.any():
             raise NoSuchLength(f"no sentence of the grammar has a length in {lengths}")
         possible = np.arange(lengths.shortest, lengths.longest + 1)
-        drawn = generator.choice(possible, size=count, p=weights / weights.sum()).tolist()
+        drawn = rng.choice(possible, size=count, p=weights / weights.sum()).tolist()
         if not isinstance(law, DepthLimit):
-            return [self._pair_of(*self.grammar.sample(generator, length)) for length in drawn]
+            return [self._pair_of(*self.grammar.sample(rng, length)) for length in drawn]
         depth, draw = law.depth, self.grammar.depths.sample
-        return [self._pair_of(*draw(generator, depth, n, lengths.longest)) for n in drawn]
+        return [self._pair_of(*draw(rng, depth, n, lengths.longest)) for n in drawn]
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
         try:
@@ -140,14 +139,12 @@ class NextSymbol(Grammatical):
         ids = self.source.encode(source)
         return self.pair(ids[:-1], ids[1:])
 
-    def sample(
-        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
-    ) -> list[Pair]:
+    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
         # The source of a sentence of one symbol would be empty.
         if lengths.longest < 2:
             raise NoSuchLength(f"no length in {lengths} is more than 1")
         longer = lengths._replace(shortest=max(lengths.shortest, 2))
-        return super().sample(generator, longer, count, law)
+        return super().sample(rng, longer, count, law)
 
     def scored(self, source: Iterable[str]) -> Iterator[bool]:
         words, read = itertools.tee(source)

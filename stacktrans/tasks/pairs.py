@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numpy as np
+from numpy.random import Generator
 
 from stacktrans.common.errors import UsageError, check_parameter
 from stacktrans.common.reading import LONGEST, PACKED, STDIN, is_stream, name_of, read_content
@@ -153,10 +153,8 @@ class Pairs(Task):
     def pair(self, source: Ids, target: Ids) -> Pair:
         return Pair(source, target, None, int((source <= self.source.unknown).sum()))
 
-    def sample(
-        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
-    ) -> list[Pair]:
-        return self.data.sets[TRAIN].draw(generator, lengths, count, law)
+    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
+        return self.data.sets[TRAIN].draw(rng, lengths, count, law)
 
     def held_out(self) -> dict[str, Sequence[Pair]]:
         return {SET_NAMES[part]: self.data.sets[part] for part in (DEV, TEST)}

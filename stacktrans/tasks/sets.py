@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self, overload
 
 import numpy as np
 import numpy.typing as npt
+from numpy.random import Generator
 
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError, shown
 from stacktrans.common.ragged import Ragged, concatenate_pairwise, row_starts
@@ -354,9 +355,7 @@ class PairSet(Sequence[Pair]):
         begin = np.searchsorted(self._ordered, lengths.shortest, "left")
         return self._order[begin : np.searchsorted(self._ordered, lengths.longest, "right")]
 
-    def draw(
-        self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
-    ) -> list[Pair]:
+    def draw(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
         """Draw pairs of a range of lengths, with replacement.
 
         Args:

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 
 from stacktrans.common.errors import check_parameter, shown
 from stacktrans.common.reading import LONGEST
@@ -102,7 +103,7 @@ class StreamTask(Task):
     smallest = 1
 
     @abstractmethod
-    def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
+    def draw(self, rng: Generator, size: int) -> tuple[list[str], list[str]]:
         """Draw the prompt and the answer of a sequence of size n."""
 
     @abstractmethod
@@ -112,14 +113,12 @@ class StreamTask(Task):
     def pair(self, source: Ids, target: Ids) -> Pair:
         return Pair(source, target, size=self.size_of(self.source.decode(source)))
 
-    def sample(
-        self, generator: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
-    ) -> list[Pair]:
+    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
         shortest = max(lengths.shortest, self.smallest)
-        sizes = draw_lengths(generator, Lengths(shortest, lengths.longest), count, law)
+        sizes = draw_lengths(rng, Lengths(shortest, lengths.longest), count, law)
         pairs = []
         for size in map(int, sizes):
-            prompt, answer = self.draw(generator, size)
+            prompt, answer = self.draw(rng, size)
             pairs.append(Pair(self.source.encode(prompt), self.target.encode(answer), size=size))
         return pairs
 
@@ -149,8 +148,8 @@ class Counting(StreamTask):
         self.smallest = len(self._counts)
         self.layout = Layout.stream(len(self.source), follow=0)
 
-    def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
-        cuts = generator.choice(size - 1, size=len(self._counts) - 1, replace=False) + 1
+    def draw(self, rng: Generator, size: int) -> tuple[list[str], list[str]]:
+        cuts = rng.choice(size - 1, size=len(self._counts) - 1, replace=False) + 1
         counts = np.diff([0, *sorted(cuts.tolist()), size]).tolist()
         symbols = self._written(dict(zip(self._counts, counts, strict=True)))
         known = symbols.index(self._turning_symbol) + 1
@@ -204,8 +203,8 @@ class Memorization(StreamTask):
         self.source = self.target = meaningless_symbols(symbols, DIGITS[1:], ["="])
         self.layout = Layout.stream(len(self.source))
 
-    def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
-        drawn = generator.integers(len(self.source) - 1, size=size)
+    def draw(self, rng: Generator, size: int) -> tuple[list[str], list[str]]:
+        drawn = rng.integers(len(self.source) - 1, size=size)
         string = self.source.decode(drawn)
         return [*string, "="], string[::-1]
 
@@ -230,10 +229,10 @@ class Addition(StreamTask):
         self.source = self.target = Alphabet(["0", "1", "+", "=", "."], words=False)
         self.layout = Layout.stream(len(self.source), last=self.source.symbols.index("."))
 
-    def draw(self, generator: np.random.Generator, size: int) -> tuple[list[str], list[str]]:
-        length = int(generator.integers(size, endpoint=True))
+    def draw(self, rng: Generator, size: int) -> tuple[list[str], list[str]]:
+        length = int(rng.integers(size, endpoint=True))
         first, second = (
-            int("1" + "".join(map(str, generator.integers(2, size=digits - 1))), 2) if digits else 0
+            int("1" + "".join(map(str, rng.integers(2, size=digits - 1))), 2) if digits else 0
             for digits in (length, size - length)
         )
         return [*f"{first:b}+{second:b}="], _sum(first, second)
