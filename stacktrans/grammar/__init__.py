@@ -23,6 +23,7 @@ from stacktrans.grammar.rules import (
     Bracketing,
     GrammarError,
     Nonterminal,
+    Sentence,
     bracketing,
     check_rules,
     following,
@@ -76,7 +77,7 @@ class Grammar:
         """[longest + 1] whether any source has n words; raises `GrammarError` beyond the limit."""
         return np.isfinite(self._inside.of_lengths(self._form.root, longest))
 
-    def sample(self, rng: Generator, length: int) -> tuple[list[str], list[str]]:
+    def sample(self, rng: Generator, length: int) -> Sentence:
         """Draw a derivation with a source of a given length; returns source and target.
 
         Takes exactly 2 * length - 1 numbers from the generator.

@@ -13,7 +13,7 @@ from numpy.random import Generator
 
 from stacktrans.common.reading import DEEPEST
 from stacktrans.grammar.inside import target_of
-from stacktrans.grammar.rules import Alternative, GrammarError, Nonterminal, Part, Rules
+from stacktrans.grammar.rules import Alternative, GrammarError, Nonterminal, Part, Rules, Sentence
 
 Counts = Mapping[int, int]
 """The number of derivations of each source length."""
@@ -59,9 +59,7 @@ class DepthTable:
         """The number of derivations up to a depth by source length; raises `GrammarError`."""
         return self._table(depth, longest).of_nonterminals[self._root, depth]
 
-    def sample(
-        self, rng: Generator, depth: int, length: int, longest: int
-    ) -> tuple[list[str], list[str]]:
+    def sample(self, rng: Generator, depth: int, length: int, longest: int) -> Sentence:
         """Draw a uniform derivation of a source length up to a depth; returns source and target.
 
         Raises `GrammarError` if there is none, or if there are too many to count.
@@ -201,9 +199,7 @@ class _CountTable:
                 total[length + more] += count * others
         return total
 
-    def draw(
-        self, rng: Generator, name: str, depth: int, length: int
-    ) -> tuple[list[str], list[str]]:
+    def draw(self, rng: Generator, name: str, depth: int, length: int) -> Sentence:
         """Draw a uniform derivation of a source length; returns source and target."""
         rule = self._draw_rule(rng, name, depth, length)
         source, derivation = [], [rule]

@@ -18,6 +18,7 @@ from stacktrans.grammar.rules import (
     Nonterminal,
     Part,
     Rules,
+    Sentence,
     Template,
     unit_links,
 )
@@ -237,7 +238,7 @@ class InsideTable:
             self._kept[symbol, length] = cumulative
         return cumulative
 
-    def draw(self, rng: Generator, length: int) -> tuple[list[str], list[str]]:
+    def draw(self, rng: Generator, length: int) -> Sentence:
         """Draw a derivation of a possible source length; returns source and target."""
         lexical, binary, kept = self._form.lexical, self._form.binary, self._kept
         derivation: list[Lexical | Binary] = []

@@ -53,6 +53,9 @@ class Nonterminal:
 Part = str | Nonterminal
 """An item of the right-hand side of a source: a terminal or a nonterminal."""
 
+Sentence = tuple[list[str], list[str]]
+"""The source and the target of a derivation."""
+
 Template = tuple[str | int, ...]
 """The right-hand side of a target: i refers to the i-th nonterminal of the source, from 0."""
 

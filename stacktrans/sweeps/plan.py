@@ -216,6 +216,8 @@ class SweepFile(Section):
         return self
 
 
+Layers = Sequence[SettingsLayer]
+"""The settings of a sweep's file, and of a profile."""
 KeyPath = tuple[str | int, ...]
 """Keys and indices of a value in a file."""
 Reference = tuple[str, KeyPath, str | None, Collection[str | None]]
@@ -301,9 +303,7 @@ def read_plan(path: Path, profile: str | None = None) -> Plan:
     return Plan(path, profile, file, runs)
 
 
-def _runs_of(
-    path: Path, condition: str, file: SweepFile, layers: Sequence[SettingsLayer]
-) -> list[PlannedRun]:
+def _runs_of(path: Path, condition: str, file: SweepFile, layers: Layers) -> list[PlannedRun]:
     shared = [layer.section("settings") for layer in layers]
     shared += [layer.section("conditions", condition) for layer in layers]
     axes = [_axis(key, values, layers) for key, values in file.grid.items()]
@@ -331,20 +331,18 @@ def _parts_for_task(layer: SettingsLayer, task: str | None) -> list[SettingsLaye
     return [general, layer.section(BY_TASK, task)] if task else [general]
 
 
-def _axis(
-    key: str, values: Sequence[Any], layers: Sequence[SettingsLayer]
-) -> list[tuple[Any, SettingsLayer]]:
+def _axis(key: str, values: Sequence[Any], layers: Layers) -> list[tuple[Any, SettingsLayer]]:
     """The values along an axis of the grid, each with its settings."""
     origin = nearest_location(layers, ("grid", key))
     path = setting_path(key, RunConfig, origin)
     return [(value, SettingsLayer(origin, nested(path, value))) for value in values]
 
 
-def _error_at(layers: Sequence[SettingsLayer], path: KeyPath, problem: str) -> UsageError:
+def _error_at(layers: Layers, path: KeyPath, problem: str) -> UsageError:
     return UsageError(f"{nearest_location(layers, path)}: {problem}")
 
 
-def check_names(file: SweepFile, layers: Sequence[SettingsLayer]) -> None:
+def check_names(file: SweepFile, layers: Layers) -> None:
     """Raise `UsageError` for a reference to an unknown measure, condition, axis or task."""
     tasks = _swept_tasks(layers)
     for kind, path, name, known in (*_references(file, tasks), *_single_tasks(file, tasks, layers)):
@@ -381,7 +379,7 @@ def _references(file: SweepFile, tasks: Collection[str | None]) -> Iterator[Refe
 
 
 def _single_tasks(
-    file: SweepFile, tasks: Collection[str | None], layers: Sequence[SettingsLayer]
+    file: SweepFile, tasks: Collection[str | None], layers: Layers
 ) -> Iterator[Reference]:
     """The references to tasks that have settings of their own."""
     known = [task for task in tasks if task is not None]
@@ -391,7 +389,7 @@ def _single_tasks(
                 yield "task", (*path, BY_TASK, task), str(task), known
 
 
-def _swept_tasks(layers: Sequence[SettingsLayer]) -> list[str | None]:
+def _swept_tasks(layers: Layers) -> list[str | None]:
     """The name of each task of the grid, as `swept_task`; with those that a profile removes.
 
     Published figures and claims may refer to removed tasks.
@@ -411,7 +409,7 @@ def swept_task(value: Any) -> str | None:
     return value.get("name") if isinstance(value, dict) else load_task(str(value)).name
 
 
-def check_axes(file: SweepFile, layers: Sequence[SettingsLayer]) -> None:
+def check_axes(file: SweepFile, layers: Layers) -> None:
     """Raise `UsageError` if a setting has two axes, or both an axis and a value in a condition."""
     axes: dict[str, str] = {}
     for key, values in file.grid.items():
@@ -447,9 +445,7 @@ def _is_change(value: Any) -> bool:
     return isinstance(value, dict) and not defines_task(value)
 
 
-def check_runs(
-    file: SweepFile, runs: Sequence[PlannedRun], layers: Sequence[SettingsLayer]
-) -> None:
+def check_runs(file: SweepFile, runs: Sequence[PlannedRun], layers: Layers) -> None:
     """Raise `UsageError` if two tasks have one name, or a run can't be measured as requested."""
     values: dict[str, Any] = {}
     distinct: dict[str, PlannedRun] = {}

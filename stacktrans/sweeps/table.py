@@ -25,6 +25,8 @@ from stacktrans.training.records import BUDGETS
 
 Records = Mapping[str, Record]
 """Records by the identities of their runs."""
+CellKey = tuple[str, str, str]
+"""The condition, the task and the measure of a cell."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,7 @@ def cells_of(plan: Plan, records: Records) -> list[Cell]:
     ]
 
 
-def _cell(
-    file: SweepFile, key: tuple[str, str, str], runs: Sequence[PlannedRun], records: Records
-) -> Cell:
+def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Records) -> Cell:
     """The cell of a condition, a task and a measure."""
     *_, measure = key
     criterion = file.solved
@@ -168,9 +168,7 @@ def merit(choose: Choice, record: Record) -> list[float]:
     return [*(float(record["accuracy"][part][name]) for name in names), stopped]
 
 
-def _published(
-    file: SweepFile, key: tuple[str, str, str], measured: float | None
-) -> list[dict[str, Any]]:
+def _published(file: SweepFile, key: CellKey, measured: float | None) -> list[dict[str, Any]]:
     """The published figures of a cell, as shares, and whether the measured one differs from them.
 
     The difference is "over", "under", or empty within the tolerance; None without a measured one.
@@ -202,7 +200,7 @@ def claim_holds(plan: Plan, claim: Claim, cells: Sequence[Cell]) -> bool | None:
 
 
 def _part_holds(
-    file: SweepFile, part: ClaimPart, figures: Mapping[tuple[str, str, str], float | None]
+    file: SweepFile, part: ClaimPart, figures: Mapping[CellKey, float | None]
 ) -> bool | None:
     measure = part.measure or next(iter(file.measures))
     figure = figures.get((part.condition, part.task, measure))
