@@ -210,9 +210,7 @@ def _linked(
             f"source {shown(' '.join(source))} and target {shown(' '.join(target))} do not link "
             "the same nonterminals; expected the same names with the same indices"
         )
-    parts = [
-        Nonterminal(token.partition(":")[0]) if token in positions else token for token in source
-    ]
+    parts = (Nonterminal(each.partition(":")[0]) if each in positions else each for each in source)
     return tuple(parts), tuple(positions.get(token, token) for token in target)
 
 

@@ -172,10 +172,8 @@ class Task(ABC):
 
     def known_symbols(self) -> frozenset[tuple[str, str]]:
         """The symbols and features in the alphabets, as pairs of column and symbol."""
-        columns = {SYMBOL: "source", FEATURE: "features"}
-        sources = [
-            (columns[role[0]], role[1]) for role in self.source.roles() if role[0] in columns
-        ]
+        names = {SYMBOL: "source", FEATURE: "features"}
+        sources = [(names[role[0]], role[1]) for role in self.source.roles() if role[0] in names]
         targets = [("target", role[1]) for role in self.target.roles() if role[0] == SYMBOL]
         return frozenset(sources + targets)
 

@@ -99,10 +99,8 @@ class Transformation(Task):
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         ids = self.source.encode(source)
-        if len(ids) % self.multiple_of:
-            raise NotASource(
-                f"the source has {len(ids)} symbols; expected a multiple of {self.multiple_of}"
-            )
+        divisible = len(ids) % self.multiple_of == 0
+        expect(divisible, f"a multiple of {self.multiple_of} symbols; found {len(ids)}")
         return [*self.target.decode(self.transform(ids))]
 
 
@@ -204,9 +202,7 @@ class WaitingReversal(Task):
         ids = self.source.encode(source)
         half = len(ids) // 2
         pair = self._pair_of(ids[:half])
-        if (ids[:half] == self._wait).any() or not np.array_equal(pair.source, ids):
-            raise NotASource(
-                f"expected a string without {WAIT} and then as many {WAIT} as it is long"
-            )
+        is_source = not (ids[:half] == self._wait).any() and np.array_equal(pair.source, ids)
+        expect(is_source, f"a string without {WAIT} and then as many {WAIT} as it is long")
         symbols = zip(self.target.decode(pair.target), self.scored(source), strict=True)
         return [symbol if scored else None for symbol, scored in symbols]

@@ -112,9 +112,7 @@ def find_texts(directory: Path) -> dict[str, str]:
     Raises `UsageError` if a part is missing or ambiguous.
     """
     if not directory.is_dir():
-        raise UsageError(
-            f"{directory}: expected a directory with train.txt, valid.txt and test.txt"
-        )
+        raise UsageError(f"{directory}: expected a directory with train.txt, valid.txt, test.txt")
     paths = {}
     for part in PARTS:
         exact = directory / f"{part}.txt"

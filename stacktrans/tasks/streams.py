@@ -17,6 +17,7 @@ from stacktrans.common.errors import check_parameter, shown
 from stacktrans.common.reading import LONGEST
 from stacktrans.tasks.alphabets import DIGITS, Alphabet, Ids, meaningless_symbols
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, NotASource, Task, draw_lengths
+from stacktrans.tasks.computed import expect
 from stacktrans.tasks.layout import Layout, Pair
 
 _RUN = re.compile(r"(\S)(?:\^(?:([a-z0-9]+)|\(([a-z0-9+]+)\)))?")
@@ -173,11 +174,9 @@ class Counting(StreamTask):
             symbols = self._written(counts) if counts else []
         except NoSuchLength as error:
             raise NotASource(str(error)) from error
-        if not counts or list(source) != symbols[: len(source)]:
-            raise NotASource(
-                f"expected the beginning of {self._pattern}, as far as its first "
-                f"{self._turning_symbol} or further"
-            )
+        is_prefix = bool(counts) and list(source) == symbols[: len(source)]
+        turning = f"its first {self._turning_symbol}"
+        expect(is_prefix, f"the beginning of {self._pattern}, as far as {turning} or further")
         return [*symbols[len(source) :]]
 
     def size_of(self, prompt: Sequence[str]) -> int:
@@ -211,8 +210,7 @@ class Memorization(StreamTask):
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
         *string, last = source or [""]
-        if last != "=" or "=" in string or not string:
-            raise NotASource("expected a string and then =")
+        expect(last == "=" and "=" not in string and bool(string), "a string and then =")
         return [*string[::-1]]
 
     def size_of(self, prompt: Sequence[str]) -> int:
