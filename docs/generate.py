@@ -65,9 +65,8 @@ def _option_row(parameter: Any, context: Any) -> str | None:
     if record is None:
         return None
     name, meaning = (part.replace("|", "\\|") for part in record)
-    name = re.sub(
-        r" <[^|]+>$", lambda match: f" {_PLACEHOLDERS.get(match[0].strip(), '')}".rstrip(), name
-    )
+    placeholders = {} if parameter.param_type_name == "argument" else _PLACEHOLDERS
+    name = re.sub(r" (<[^|]+>)$", lambda match: f" {placeholders.get(match[1], '')}", name).rstrip()
     return f"| `{name}` | {re.sub(_BRACKETS, _IN_PARENTHESES, meaning)} |"
 
 
