@@ -28,17 +28,17 @@ class ExamplesConfig(Section):
     """A fixed set of examples that is reused in every epoch (hao2018, section 5)."""
 
     train: Strings
-    """examples to train on, in another order in each epoch."""
+    """training examples, in a new order in each epoch."""
     development: Strings
-    """examples as long as those trained on, measured after each epoch."""
+    """development examples, with training lengths, measured after each epoch."""
     test: Strings
-    """examples as long as the test range, measured at the end."""
+    """test examples, with lengths of the test range, measured at the end."""
     epochs: Count
-    """most epochs."""
+    """largest number of epochs."""
 
 
 class StreamConfig(Section):
-    """An unsegmented stream, cut into pieces for truncated backpropagation (joulin2015, section 4).
+    """Truncated backpropagation over an unsegmented stream (joulin2015, section 4).
 
     `batch_size` streams are read side by side, and each carries its state from piece to piece.
     After each epoch the loss is measured on validation strings of the training lengths, or on the
@@ -47,22 +47,22 @@ class StreamConfig(Section):
     """
 
     RATE_DECAY: ClassVar[float] = 0.5
-    """What the learning rate is multiplied with."""
+    """Factor on the learning rate after an epoch without improvement."""
     LEAST_RATE: ClassVar[float] = 1e-5
-    """An attempt ends when its learning rate falls under this."""
+    """Learning rate under which an attempt ends."""
     JUDGED_AFTER: ClassVar[int] = 20
-    """Epochs after which an attempt whose loss is above the mean of those so far is thrown away."""
+    """Epochs after which an attempt ends if its loss is above the mean of the attempts so far."""
     EMPTY_AFTER: ClassVar[int] = 1000
-    """Sequences of a stream after which its memory is emptied; that of a text is once an epoch."""
+    """Sequences of a stream after which its memory is emptied; on a text, it is once an epoch."""
     FIRST_LONGEST: ClassVar[int] = 3
-    """The longest sequence of the first epoch; it grows by one an epoch."""
+    """Largest length of sequences in the first epoch; it grows by one with each epoch."""
 
     steps: Size
-    """steps in a piece, through which gradients flow back."""
+    """steps of a piece, through which gradients are propagated back."""
     sequences: Strings | None
     """sequences in an epoch, of all streams together; null for the whole of a text."""
     epochs: Count
-    """most epochs of an attempt."""
+    """largest number of epochs of an attempt."""
     attempts: Count = 1
     """number of attempts from different weights; the best is kept."""
 
@@ -71,8 +71,8 @@ class DataConfig(OneOf):
     """The training data, if not new strings in each batch."""
 
     examples: ExamplesConfig | None = None
-    """sets of examples that are used again in each epoch: how many to train on, to measure after
-    each epoch and, as long as the test range, at the end; and how many epochs at most."""
+    """sets of examples that are used again in each epoch: their sizes, and the largest number of
+    epochs."""
     stream: StreamConfig | None = None
     """an unsegmented stream, for tasks that are one, and for texts."""
 
@@ -90,42 +90,42 @@ class CurriculumConfig(Section):
     """The curriculum: short strings come first, on which the use of a memory is learned sooner."""
 
     share: Annotated[float, Field(gt=0, le=1)]
-    """share of the range of training lengths, from the shortest up, at the beginning."""
+    """initial share of the range of training lengths, from the shortest on."""
     growth: Annotated[Number, Field(gt=1)]
-    """factor on the share whenever the mean of recent losses falls under `loss`, until the range
-    is whole."""
+    """factor on the share whenever the running mean of losses falls under `loss`, until all
+    lengths are trained on."""
     loss: Loss
-    """see growth. Losses are nats a symbol, or such as 15% of what guessing by how frequent symbols
-    are costs, and so the same for few symbols and for many."""
+    """see growth. Losses are in nats a symbol, or relative to that of guessing by symbol
+    frequencies, such as 15%, which is as strict for few symbols as for many."""
 
 
 class SettleConfig(Section):
     """Settling: the change of settings, once, when a run has nearly learned its task."""
 
     loss: Loss
-    """the run settles when the mean of recent losses (as of training.curriculum), on the whole
-    range of lengths, is under this."""
+    """the run settles when the running mean of losses (see training.curriculum), on all lengths, is
+    under this."""
     rate: Positive = 1.0
-    """factor on the learning rate from then on."""
+    """factor on the learning rate after settling."""
     sharpening: NotNegative = 0.0
-    """weight in the loss, from then on, of the mean of s (1 - s) over all strengths s, which drives
-    them to 0 and 1. A strength of 0.002 is as good as 0 on short strings, but adds up on long
-    ones."""
+    """weight in the loss, after settling, of the mean of s (1 - s) over all strengths s, which
+    drives them to 0 and 1. A strength of 0.002 is as good as 0 on short strings, but adds up on
+    long ones."""
 
 
 class RestartConfig(Section):
     """Restarts: the conditions under which a run begins again from other weights."""
 
     after: Count | None = None
-    """restart if, this many batches after an attempt began or strings grew longer, the mean of
-    recent losses is not under `loss`; null for never."""
+    """restart if, this many batches after an attempt began or strings grew longer, the running mean
+    of losses is not under `loss`; null for never."""
     loss: Loss = 1.0
-    """mean of recent losses (as of training.curriculum) of a run that has taken off."""
+    """running mean of losses (see training.curriculum) of a run that has taken off."""
     give_up_after: Count | None = None
     """restart if, this many batches after an attempt began, no rule has ended the run; null for
     never."""
     attempts: list[Settings] = Field(default_factory=list)
-    """changes to `model.initialization`, one after another for each restart."""
+    """changes to `model.initialization` that attempts take in turn, after one without changes."""
 
     @model_validator(mode="after")
     def _starts_again(self) -> Self:
@@ -142,11 +142,11 @@ class MeasureConfig(Section):
     accuracy_every: Count = 1000
     """batches between two measurements of accuracy."""
     accuracy_loss: Loss | None = None
-    """accuracy is measured only while the mean of recent losses (as of training.curriculum) is
-    under this, and at the end; null for always, as with pairs in files."""
+    """accuracy is measured only while the running mean of losses (see training.curriculum) is under
+    this, and at the end; null for always, as with pairs in files."""
     strings: Strings = 1000
-    """strings as long as the test range in a measurement of accuracy; on training lengths at most
-    100 are measured, if only the others decide. Of a larger development set of pairs in files, so
+    """strings of the test range in a measurement of accuracy. Of training lengths, at most 100 are
+    measured if they do not decide when to stop. Of a larger development set of pairs in files, this
     many are measured, the same every time."""
 
 
@@ -156,11 +156,11 @@ class SolvedConfig(Section):
     accuracy: Annotated[float, Field(gt=0, le=1)] = 1.0
     """coarse accuracy on validation strings at which the task counts as solved."""
     ranges: Literal["test", "both"] = "test"
-    """lengths of the validation strings that count: "test", or "both" ranges; of pairs in files,
-    all of the development set counts."""
+    """lengths of the validation strings that count: "test", or "both" ranges; for pairs in files,
+    the whole development set counts."""
     times: Count = 2
     """measurements in a row in which the task has to be solved. The more, the longer the run trains
-    at the rate that it has settled at."""
+    with the learning rate after settling."""
 
 
 class ConvergedConfig(Section):
@@ -173,16 +173,16 @@ class ConvergedConfig(Section):
 class DevelopmentConfig(Section):
     """Stopping when accuracy on the development set no longer improves.
 
-    With pairs in files, it also ends when all of the set is right in as many measurements in a row
-    as with `solved`; and with `solved`, also when accuracy no longer improves.
+    With pairs in files, it also ends when the task is solved, by the defaults of `solved`; and with
+    `solved`, it also ends when accuracy no longer improves.
     """
 
     PATIENCE: ClassVar[int] = 50
-    """Measurements of pairs in files that are no better, after which a run ends with `solved`."""
+    """Patience for pairs in files with `solved`."""
 
     patience: Count = 5
-    """epochs in a row in which the share of correct symbols has not risen; of pairs in files,
-    measurements in a row in which coarse accuracy, or else fine, has not."""
+    """epochs in a row without an increase in symbol accuracy; for pairs in files, measurements in a
+    row without an increase in coarse accuracy or, where that is equal, in fine accuracy."""
 
 
 class StopConfig(OneOf):
@@ -201,21 +201,21 @@ class RoundingConfig(NamedTuple):
     """Rounding: fine-tuning that makes signals discrete (joulin2015, section 3.3)."""
 
     factor: float
-    """factor on the weights that make the signals, again and again."""
+    """factor on the weights of the signals in each round."""
     batches: int
-    """batches trained on after each time."""
+    """batches of a round."""
     indecision: float
-    """ends when the mean of s (1 - s) over all signals s is under this."""
+    """mean of s (1 - s) over all signals s under which the fine-tuning ends."""
     most: int
-    """most times."""
+    """largest number of rounds."""
     rate: float = 1.0
-    """factor on the learning rate each time."""
+    """factor on the learning rate in each round."""
     best: bool = False
-    """whether to keep the weights, of those after each time, that are right most often (the last of
-    these), and not those at the end."""
+    """whether to keep the most accurate weights of all rounds (the last of these), instead of those
+    of the last round."""
     lossless: bool = False
-    """whether the result is kept only if it is no worse without being hard, and a run that is wrong
-    when hard ends as well as another."""
+    """whether the result is kept only if it is no worse with soft signals, and a run that is wrong
+    when hard is not restarted."""
 
 
 ROUNDINGS = {
@@ -227,7 +227,7 @@ ROUNDINGS = {
         factor=1.05, batches=100, indecision=1e-6, most=20, rate=0.97, best=True
     ),
 }
-"""The ways to round, by their names."""
+"""The kinds of rounding by name."""
 
 
 class TrainingConfig(Section):
@@ -238,56 +238,56 @@ class TrainingConfig(Section):
     learning_rate: Positive = 0.002
     """initial learning rate."""
     read_rate: Positive = 1.0
-    """share of the learning rate for the weights by which a controller sees what was read. An
+    """factor on the learning rate of the weights by which a controller sees the vectors read. An
     optimizer that moves all weights equally far moves the sum of many reads too far."""
     weight_decay: NotNegative = 0.0
-    """this times the weights is added to the gradient."""
+    """L2 regularization: this factor times the weights is added to the gradient."""
     batch_size: Size | Symbols = 10
-    """strings in a batch; of a stream, pieces of it. Or as many strings as have about so many
-    symbols to read, such as 500 symbols: the more, the shorter they are. There are
-    at least as many as the alphabet has, up to 2000."""
+    """strings in a batch; for streams, pieces. Or the approximate number of symbols to read in a
+    batch, such as 500 symbols, which is raised to the number of symbols in the alphabet, up to
+    2000."""
     loss_per: Literal["symbol", "string", "batch"] = "symbol"
-    """unit that the loss is a mean over: scored symbols; strings, whose loss is the sum over their
-    symbols; or batches, whose loss is the sum."""
+    """the loss is the mean over scored symbols; the mean over strings, of the sums over their
+    symbols; or the sum over the batch."""
     source_loss: NotNegative = 0.0
-    """weight in the loss, until the run settles, of what it costs to predict each next symbol of a
-    source, in nats a symbol. By a source that repeats itself a memory is learned sooner than by an
-    answer that says little."""
+    """weight in the loss, until the run settles, of the cross-entropy of each next symbol of a
+    source, in nats a symbol. From a source that repeats itself, a memory is learned faster than
+    from an answer of few symbols."""
     gradient_clip: ClipConfig | None = None
     """bound on gradients; null for none."""
     data: DataConfig | None = None
-    """what is trained on; null for new strings in each batch, or for pairs in files."""
+    """training data; null for new strings in each batch, or for pairs in files."""
     sequences: Size = 1
-    """for new strings of a stream: how many make a piece, which begins with an empty memory."""
+    """for new strings of a stream: sequences in a piece, which begins with an empty memory."""
     length_law: LengthLaw | None = None
     """distribution of training lengths; null for the task's own."""
     curriculum: CurriculumConfig | None = None
-    """how training lengths grow; null for the whole range from the first batch."""
+    """how training lengths grow; null for all lengths from the first batch on."""
     settle: SettleConfig | None = None
-    """what happens once the loss is low; null for nothing."""
+    """changes once the loss is low; null for none."""
     gate_noise: NotNegative = 0.0
-    """standard deviation of normal noise that is added in training to the sums under the
+    """standard deviation of normal noise that is added in training to the inputs of the
     controller's gates. A gate that has to be right in spite of it is nearly 0 or 1, and so keeps a
     count for any length."""
     averaging: Fraction = 0.0
     """decay of the moving average of the weights, which is evaluated and kept; 0 for the weights
     themselves."""
     restart: RestartConfig | None = None
-    """when a run starts again from other weights; null for never."""
+    """when a run begins another attempt; null for never."""
     measure: MeasureConfig = MeasureConfig()
-    """when the run is measured, and on what."""
+    """when the run is measured, and on how many strings."""
     stop: StopConfig | None = None
-    """rule that ends the run; null where epochs or a budget end it."""
+    """rule that ends the run; null if epochs or a budget end it."""
     rounding: Literal["quick", "lossless", "published", "slow", "thorough"] | None = None
-    """fine-tuning, when a rule has ended the run, until the model uses its memory discretely;
-    stacks or lists that it does not need are left out; null for none. The result is kept if it is
-    no worse on validation strings of both ranges, soft and hard. A run that may restart does so if
-    the task is not solved in hard mode; not if it is lossless, which makes a model discrete that
-    can be, and leaves others as they are."""
+    """fine-tuning, when a rule has ended the run, until the model uses its memory discretely, and
+    pruning of stacks or lists that it does not need; null for none. The result is kept if it is no
+    worse on validation strings of both ranges, with soft and hard signals. If the hard model does
+    not solve the task, the run begins another attempt if it may; not with lossless rounding, which
+    leaves models unchanged that can't be made discrete without loss."""
     max_steps: Count | None = None
-    """most batches; null for no limit."""
+    """largest number of batches; null for no limit."""
     time_limit: Positive | None = None
-    """most seconds of training; null for no limit."""
+    """largest number of seconds of training; null for no limit."""
 
     @model_validator(mode="after")
     def _data_and_stop_agree(self) -> Self:
@@ -303,13 +303,13 @@ class TrainingConfig(Section):
         return self
 
     def misfits(self, layout: Layout) -> Iterator[tuple[str, str]]:
-        """The settings that make no sense with a layout, and what of a task with it is wrong."""
+        """The settings that are not valid with a layout, and the reasons."""
         if self.source_loss and layout.kind != "pairs":
             yield "source_loss", NOT_PAIRS
 
     @property
     def batch_symbols(self) -> int | None:
-        """Symbols to read in a batch, if that is what its size is given by."""
+        """Symbols to read in a batch, if its size is given in symbols."""
         size = self.batch_size
         return int(size.split()[0]) if isinstance(size, str) else None
 
@@ -317,20 +317,20 @@ class TrainingConfig(Section):
     def batch_strings(self) -> int:
         """Strings in a batch; raises `TypeError` if its size is given in symbols."""
         if isinstance(self.batch_size, str):
-            raise TypeError("a batch has so many symbols, and not strings")
+            raise TypeError("the size of a batch is given in symbols, not in strings")
         return self.batch_size
 
     @property
     def examples(self) -> ExamplesConfig | None:
-        """Sets of examples, if these are trained on."""
+        """The settings of sets of examples, if these are the training data."""
         return self.data.examples if self.data else None
 
     @property
     def stream(self) -> StreamConfig | None:
-        """The stream that is trained on, if it is one."""
+        """The settings of a stream, if that is the training data."""
         return self.data.stream if self.data else None
 
     @property
     def solved(self) -> SolvedConfig:
-        """When the task counts as solved, be it a rule that ends the run or not."""
+        """When the task counts as solved, whether or not that ends the run."""
         return (self.stop and self.stop.solved) or SolvedConfig()
