@@ -100,6 +100,7 @@ def test_a_missing_task_or_memory_is_named() -> None:
         ("task: copy\nmodel: queue\n", r":2: model"),
         ("task: copy\ntraining:\nmodel: {memory: queue}\n", r":2: training"),
         ("task: copy\nrecipe: [a]\nmodel: {memory: queue}\n", r":2: recipe"),
+        ("task: copy\nrecipe: papre\nmodel: {memory: queue}\n", r":2: unknown recipe 'papre'"),
     ],
 )
 def test_wrong_files_are_named_with_the_line(tmp_path: Path, text: str, message: str) -> None:

@@ -152,7 +152,7 @@ def resolved(layers: Sequence[SettingsLayer]) -> RunConfig:
     first, *changes = task_layers(layers)
     # The task may be another than that of the complete configuration.
     has_own_task = complete is not None and first.origin == complete.origin
-    recipes = [] if has_own_task else _recipes_below(requested, [first, *changes])
+    recipes = [] if has_own_task else _recipes_below(layers, requested, [first, *changes])
     of_recipes = [layer.section("task") for layer in recipes if "task" in layer.settings]
     of_task = [first, *of_recipes, *changes]
     initial = _initial_task(layers, first) if requested.get("start_from") else None
@@ -242,7 +242,9 @@ def without_unfit_settings(model: Settings, requested: Sequence[Settings]) -> Se
     return fitting
 
 
-def _recipes_below(requested: Settings, of_task: Sequence[SettingsLayer]) -> list[SettingsLayer]:
+def _recipes_below(
+    layers: Sequence[SettingsLayer], requested: Settings, of_task: Sequence[SettingsLayer]
+) -> list[SettingsLayer]:
     """The layers of the recipe, below the requested ones.
 
     They are its settings in general, for the tasks of a paper, and for this task, each followed by
@@ -250,7 +252,8 @@ def _recipes_below(requested: Settings, of_task: Sequence[SettingsLayer]) -> lis
     """
     name, known = str(requested.get("recipe", DEFAULT_RECIPE)), packaged.recipe_names()
     if name not in (*known, *strategies()):
-        raise UsageError(unknown_name("recipe", name, [AUTO, *known, *strategies()]))
+        message = unknown_name("recipe", name, [AUTO, *known, *strategies()])
+        raise UsageError(f"{nearest_location(layers, ('recipe',))}: {message}")
     memory = part_settings(requested.get("model", {}).get("memory"))
     if memory is None or (isinstance(memory, dict) and "name" not in memory):
         raise UsageError(f"no memory given; expected one of {', '.join(MEMORIES.installed())}")
@@ -259,16 +262,16 @@ def _recipes_below(requested: Settings, of_task: Sequence[SettingsLayer]) -> lis
         name, paper = DEFAULT_RECIPE, strategy.paper
     folder = packaged.recipes()
     files = dict.fromkeys([folder / f"{name}.yaml", folder / paper / f"{name}.yaml"])
-    layers = [read_layer(path) for path in files if path.is_file()]
-    layers += [layer.section("recipes", name) for layer in of_task]
+    recipe = [read_layer(path) for path in files if path.is_file()]
+    recipe += [layer.section("recipes", name) for layer in of_task]
     parts = {
         "by_memory": MEMORIES.canonical(part_name(memory)),
         "by_generator": str(merge_layers(of_task).get("generator")),
     }
-    usual = merge_layers(_with_special_cases(layers, parts))
+    usual = merge_layers(_with_special_cases(recipe, parts))
     model = merged_settings(usual, {"model": requested["model"]})["model"]
     parts["by_controller"] = part_name(model["controller"])
-    return _with_special_cases(layers, parts)
+    return _with_special_cases(recipe, parts)
 
 
 def _with_special_cases(
