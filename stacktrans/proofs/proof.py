@@ -132,11 +132,8 @@ def prove(machine: Machine, task: Task) -> Proof | Counterexample:
     Raises:
         Unproved: there is neither a proof nor a counterexample.
     """
-    fits = (machine.source, machine.target, machine.layout) == (
-        task.source.symbols,
-        task.target.symbols,
-        task.layout,
-    )
+    required = task.source.symbols, task.target.symbols, task.layout
+    fits = (machine.source, machine.target, machine.layout) == required
     if isinstance(task, Counting) and type(task) is Counting:
         if not fits or machine.buffers:
             raise Unproved(_DIFFERENT)

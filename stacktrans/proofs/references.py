@@ -287,9 +287,7 @@ def _signature(machine: Machine, symbol: int) -> tuple[object, ...]:
         return [number for number, (_, of) in enumerate(table.entries) if of == symbol]
 
     tables = (*machine.components, machine.outputs, *machine.stack_symbols)
-    families = [
-        tuple(table.entries[number][0] for number in occurrences(table)) for table in tables
-    ]
+    families = [tuple(family for family, of in table.entries if of == symbol) for table in tables]
     components = [*map(occurrences, machine.components)]
     applies = [
         tuple(allowed is None or number in allowed for number in numbers)
