@@ -187,7 +187,7 @@ class _Action:
     """A component of transitions: a signal, the output, a pushed stack symbol or the next state.
 
     Attributes:
-        values: [N] what is done; `NOTHING` where it is irrelevant or unknown.
+        values: [N] the actions; `NOTHING` where it is irrelevant or unknown.
         likely: [N] the same, guesses included.
         table: of the values; None for signals.
         needed: whether a machine needs a value even where it is irrelevant.
@@ -249,7 +249,7 @@ class _RuleLearner:
         tables: of the components of observations.
         observations: [N, components] of the different steps.
         counts: [N] how often each step was recorded.
-        actions: what is done in each step.
+        actions: the actions of each step.
         sorts: for each component, the sort of each entry.
         pairs: components whose symbols are compared.
         push_signals: the signal of each push.

@@ -43,7 +43,7 @@ def rules_table(machine: Machine) -> Table:
         "rule",
         *([Column("state", left=True, fold=" or ")] if several else []),
         Column("when", left=True, fold=", "),
-        Column("what is done", left=True, fold=", "),
+        Column("action", left=True, fold=", "),
     )
     for number, rule in enumerate(machine.rules, start=1):
         state = [state_names(machine, rule)] if several else []
@@ -78,7 +78,7 @@ def card(extraction: Extraction, source: str) -> str:
 
 Extracted from `{source}` by `stacktrans extract`: {machine_line(machine)}.
 
-| rule | when | what is done |
+| rule | when | action |
 |---|---|---|
 {rules}
 
@@ -219,7 +219,7 @@ def _label(x: float, y: float, label: str) -> str:
 def _rules(rules: Sequence[tuple[int, str, str]], at: tuple[int, int, int]) -> Iterator[str]:
     left, middle, top = at
     yield _text(left + 44, top - 4, "when", colour=SOFT)
-    yield _text(middle, top - 4, "what is done", colour=SOFT)
+    yield _text(middle, top - 4, "action", colour=SOFT)
     for row, (number, when, done) in enumerate(rules, start=1):
         y = top + LINE * row
         yield _text(left + 28, y, str(number), colour=SPOT, anchor="end", weight="bold")
