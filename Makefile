@@ -1,4 +1,4 @@
-# Everything runs in .venv, which is made from the project's own files.
+# All targets run in .venv, which is created from pyproject.toml and constraints.txt.
 PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/installed
