@@ -157,15 +157,20 @@ class Tokenizer(NamedTuple):
     form: str | None
 
     @classmethod
-    def of(cls, units: str, features: bool, separator: str, form: str | None) -> "Tokenizer":
+    def of(
+        cls, units: str | None, features: bool, separator: str | None, form: str | None
+    ) -> "Tokenizer":
         """Check the parameters of a task of files, of any type; raises `ValueError`.
 
         Args:
-            units: one of `UNITS`, or those of sources and of targets with a comma.
+            units: one of `UNITS`, or those of sources and of targets with a comma; None for the
+                first.
             features: as the attribute.
-            separator: as the attribute.
+            separator: as the attribute; None for the first of `SEPARATORS`.
             form: as the attribute.
         """
+        units = UNITS[0] if units is None else units
+        separator = SEPARATORS[0] if separator is None else separator
         given = units.split(",") if isinstance(units, str) else []
         known = 1 <= len(given) <= 2 and {*given} <= {*UNITS}
         check_parameter(known, "symbols", units, " or ".join(UNITS))

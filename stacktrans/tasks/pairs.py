@@ -18,14 +18,7 @@ from stacktrans.common.errors import UsageError, check_parameter
 from stacktrans.common.reading import LONGEST, PACKED, STDIN, is_stream, name_of, read_content
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
-from stacktrans.tasks.columns import (
-    SEPARATORS,
-    UNITS,
-    SourceAlphabet,
-    TargetAlphabet,
-    Tokenizer,
-    columns_of,
-)
+from stacktrans.tasks.columns import SourceAlphabet, TargetAlphabet, Tokenizer, columns_of
 from stacktrans.tasks.layout import OutputBound, Pair
 from stacktrans.tasks.lines import DEV, PARTS, SET_NAMES, TEST, TRAIN, PairFiles, check_file
 from stacktrans.tasks.sets import PairSets, load_sets, read_sets, save_sets
@@ -86,9 +79,7 @@ class Pairs(Task):
         )
         self._split = split
         self.known, self.sampled = known, known is not None
-        units = UNITS[0] if symbols is None else symbols
-        separator = SEPARATORS[0] if separator is None else separator
-        tokenizer = Tokenizer.of(units, "features" in self.columns, separator, normalize)
+        tokenizer = Tokenizer.of(symbols, "features" in self.columns, separator, normalize)
         read = _known_symbols(known, tokenizer)
         self.source = SourceAlphabet(read["source"], read.get("features"), self.columns, tokenizer)
         self.target = TargetAlphabet(read["target"], tokenizer)

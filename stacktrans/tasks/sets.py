@@ -21,7 +21,6 @@ from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import MAX_SYMBOLS, OUT_OF_VOCABULARY, Ids, Mask
 from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import (
-    SEPARATORS,
     UNITS,
     SourceAlphabet,
     TargetAlphabet,
@@ -522,8 +521,8 @@ def _detect_tokenizer(lines: PairLines, request: PairFiles) -> tuple[Tokenizer, 
         # A column of single characters, whose unit is unknown, has the unit of the other.
         source, target = detected["source"], detected["target"]
         units = f"{source or target or UNITS[0]},{target or source or UNITS[0]}"
-    separator, features = request.separator or SEPARATORS[0], "features" in lines.columns
-    return Tokenizer.of(units, features, separator, request.normalize), notes
+    features = "features" in lines.columns
+    return Tokenizer.of(units, features, request.separator, request.normalize), notes
 
 
 def _known_symbols(column: SymbolColumn, request: PairFiles) -> list[str]:
