@@ -208,7 +208,7 @@ def test_inspect_follows_a_sentence(trained: Path) -> None:
         (["inspect", "{run}"], "draws no strings"),
         (["generate", "--task", "text"], "draws no strings"),
         (["train", "--text", "{folder}", "--memory", "stack-rnn", "--out", "new", "--set",
-          "task.parameters.unit=letters"], "unit is 'letters'; expected words or characters"),
+          "task.parameters.unit=letters"], "unit is 'letters'; expected characters or words"),
     ],
 )  # fmt: skip
 def test_contradictory_options_are_refused(

@@ -14,12 +14,12 @@ from stacktrans.common.errors import StacktransError, UsageError, check_paramete
 from stacktrans.common.reading import decode_line, read_content, split_words
 from stacktrans.tasks.alphabets import Alphabet, Ids, Role
 from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
+from stacktrans.tasks.columns import UNITS
 from stacktrans.tasks.layout import ENDING, Layout, Pair
 from stacktrans.tasks.lines import read_numbered
 
 END = "</s>"
 """The symbol that ends every sentence, and is predicted as any other."""
-UNITS = ("words", "characters")
 PARTS = ("train", "valid", "test")
 Symbols = list[str]
 
