@@ -17,10 +17,10 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.units import Units
 from stacktrans.model.weights import weight_shapes
 
-SHUT = -1e30
+BLOCKED = -1e30
 """The bias of a blocked gate or signal: far below the sums of other actions, which are large after
 signals were rounded."""
-KEEPING = {"lstm": "forget", "gru": "update"}
+KEEP_GATES = {"lstm": "forget", "gru": "update"}
 """The gates that keep a state, by their controllers."""
 PARTS = ("memory", "pushes", "pops", "state")
 """The parts that can be ablated."""
@@ -80,7 +80,7 @@ def ablate_signals(checkpoint: Checkpoint, signals: Sequence[int]) -> Checkpoint
     """
     ablated, weights = _copy_with_biases(checkpoint)
     weights["operation.signals.weight"][[*signals]] = 0
-    weights["operation.signals.bias"][[*signals]] = SHUT
+    weights["operation.signals.bias"][[*signals]] = BLOCKED
     return ablated
 
 
@@ -119,10 +119,10 @@ def _cut_state(checkpoint: Checkpoint, weights: Weights) -> None:
     for layer in range(model.units.layers):
         prefix = f"controller.layers.{layer}."
         weights[f"{prefix}hidden_weight"][:] = 0
-        if keeping := KEEPING.get(model.controller.name):
-            first = gates.index(keeping) * size
+        if keep_gate := KEEP_GATES.get(model.controller.name):
+            first = gates.index(keep_gate) * size
             rows = slice(first, first + size)
-            weights[f"{prefix}bias"][rows] = SHUT
+            weights[f"{prefix}bias"][rows] = BLOCKED
             for name in ("input_weight", "below_weight"):
                 weights[f"{prefix}{name}"][rows] = 0
 

@@ -51,11 +51,12 @@ from stacktrans.model.weights import (
     serialize,
     set_weights,
     shapes_of,
+    signal_names,
     weight_shapes,
 )
 from stacktrans.settings.config import FORMAT, RunConfig
 from stacktrans.settings.layers import read_layer
-from stacktrans.settings.model_config import BUFFER_SIGNALS, ModelConfig
+from stacktrans.settings.model_config import ModelConfig
 from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.base import Task
@@ -171,8 +172,7 @@ class Checkpoint:
     @property
     def signal_names(self) -> tuple[str, ...]:
         """Names of the signals of memory and buffers."""
-        of_buffers = BUFFER_SIGNALS if self.config.model.buffers else ()
-        return (*self.memory.signal_names, *of_buffers)
+        return signal_names(self.memory, self.config.model)
 
     @property
     def machine_attributes(self) -> dict[str, Any]:

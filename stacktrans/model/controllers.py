@@ -16,8 +16,8 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.memory import Memory, MemoryState
 from stacktrans.model.units import GRU, LSTM, RNN, Linear, Sigmoid, Units
-from stacktrans.model.weights import operation_maps
-from stacktrans.settings.model_config import BUFFER_SIGNALS, InitializationConfig, ModelConfig
+from stacktrans.model.weights import operation_maps, signal_names
+from stacktrans.settings.model_config import InitializationConfig, ModelConfig
 
 ControllerState = tuple[Tensor, ...]
 GateNoise = Callable[[Tensor], Tensor]
@@ -269,7 +269,7 @@ class Operation(nn.Module):
     def __init__(self, memory: Memory[Any], hidden_size: int, config: ModelConfig) -> None:
         super().__init__()
         self.memory = memory
-        self.signal_names = (*memory.signal_names, *(BUFFER_SIGNALS if config.buffers else ()))
+        self.signal_names = signal_names(memory, config)
         self.squash = torch.sigmoid if config.value_nonlinearity == "sigmoid" else torch.tanh
         maps, biases = operation_maps(memory, hidden_size, config), config.controller.biases
         pushed = maps.get("operation.values")

@@ -62,21 +62,22 @@ class Transducer(nn.Module):
         self.kernel = config.kernel
         self.hard, self.sharpness = False, 1.0
         maps, biases = linear_maps(config, inputs, outputs), config.controller.biases
-        shown, embedding = maps.get("output.0"), maps.get("embedding")
-        self.embedding = nn.Embedding(*embedding) if embedding else None
+        output_sizes, embedding_sizes = maps.get("output.0"), maps.get("embedding")
+        self.embedding = nn.Embedding(*embedding_sizes) if embedding_sizes else None
         self.memory = memory = make_memory(config)
         self.read_size = memory.reads * config.memory_size
-        size, _ = shown or maps["classifier"]
-        operated = memory.signal_names or config.buffers
-        self.operation = Operation(memory, size, config) if operated else None
-        self.controller = Controller(config, (embedding or (inputs, inputs))[1], self.read_size)
-        self.output = (
-            nn.Sequential(nn.Linear(*shown, biases), nn.Tanh()) if shown else nn.Identity()
-        )
+        size, _ = output_sizes or maps["classifier"]
+        _, embedding_size = embedding_sizes or (inputs, inputs)
+        has_signals = memory.signal_names or config.buffers
+        self.operation = Operation(memory, size, config) if has_signals else None
+        self.controller = Controller(config, embedding_size, self.read_size)
+        self.output: nn.Module = nn.Identity()
+        if output_sizes:
+            self.output = nn.Sequential(nn.Linear(*output_sizes, biases), nn.Tanh())
         self.classifier = nn.Linear(*maps["classifier"], biases)
         if initial.weights == "normal":
             # All linear maps of the controller's output are drawn as rows of one matrix.
-            parts = filter(None, (self.operation, self.output if shown else self.classifier))
+            parts = filter(None, (self.operation, self.output if output_sizes else self.classifier))
             modules = nn.ModuleList(parts).modules()
             heads = [module for module in modules if isinstance(module, nn.Linear)]
             rows = sum(len(head.weight) for head in heads)

@@ -31,11 +31,16 @@ _DTYPES = {"F64", "F32", "F16", "BF16"}
 _METADATA = "__metadata__"
 
 
+def signal_names(memory: Memory[Any], config: ModelConfig) -> tuple[str, ...]:
+    """The names of the signals of a memory, then of those of the buffers of a model."""
+    return (*memory.signal_names, *(BUFFER_SIGNALS if config.buffers else ()))
+
+
 def operation_maps(
     memory: Memory[Any], hidden_size: int, config: ModelConfig
 ) -> dict[str, tuple[int, int]]:
     """Input and output sizes of the linear maps to all signals and to the vectors pushed."""
-    signals = len(memory.signal_names) + (len(BUFFER_SIGNALS) if config.buffers else 0)
+    signals = len(signal_names(memory, config))
     pushed = memory.pushes * config.memory_size
     maps = {"operation.signals": (hidden_size, signals), "operation.values": (hidden_size, pushed)}
     return {name: sizes for name, sizes in maps.items() if signals and sizes[1]}
