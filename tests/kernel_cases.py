@@ -29,7 +29,7 @@ from stacktrans.memory import (
     StrengthMemory,
 )
 from stacktrans.model.controllers import RecurrentLayer
-from stacktrans.model.numpy_backend import InferenceWeights, NumpyState, run_steps
+from stacktrans.model.numpy_backend import InferenceWeights, NumpyState
 from stacktrans.settings.model_config import RecurrentConfig
 from stacktrans.settings.resolve import resolve
 
@@ -285,7 +285,7 @@ def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Na
     inputs = np.arange(batch * steps).reshape(batch, steps)
     hidden, signals, reads = [], [], []
     for part in np.split(inputs, np.cumsum(pieces)[:-1], axis=1):
-        hidden.append(np.array(run_steps(weights, state, part)))
+        hidden.append(np.array(state.advance(part)))
         signals.append(np.array(state.signals))
         reads.append(np.array(state.read))
     found = {

@@ -12,7 +12,7 @@ from torch import Tensor
 from stacktrans.decoding.model import Numbers
 from stacktrans.kernels.autograd import fused_sequence
 from stacktrans.memory import ActionStack
-from stacktrans.model.numpy_backend import NumpyState, run_steps
+from stacktrans.model.numpy_backend import NumpyState
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.alphabets import Ids
@@ -98,9 +98,7 @@ def test_weights_of_other_sizes(memory: Any, name: str) -> None:
 
 def running(case: Case) -> None:
     weights = case.run_weights()
-    run_steps(
-        weights, NumpyState.initial(weights, SHAPE.batch, 2), np.zeros((SHAPE.batch, 2), np.int64)
-    )
+    NumpyState.initial(weights, SHAPE.batch, 2).advance(np.zeros((SHAPE.batch, 2), np.int64))
 
 
 @pytest.mark.parametrize(("lengths", "ids"), [([2, 3], 5), ([3, 2], 4), ([3, -2], 1)])

@@ -43,7 +43,7 @@ from stacktrans.memory import Memory
 from stacktrans.memory.actions.cells import Cells, CellsBackward
 from stacktrans.memory.strengths import kernel
 from stacktrans.model import definition
-from stacktrans.model.numpy_backend import NumpyState, run_steps
+from stacktrans.model.numpy_backend import NumpyState
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
@@ -458,11 +458,11 @@ def test_strings_that_are_chosen_go_on(memory: str | Memory[Any]) -> None:
     for chosen in ([2, 0, 0, 1], [1, 0, 1]):
         items, weights = np.array(chosen), case.run_weights()
         state, whole = NumpyState.initial(weights, 3, 8), NumpyState.initial(weights, len(items), 8)
-        run_steps(weights, state, before)
-        run_steps(weights, whole, before[items])
+        state.advance(before)
+        whole.advance(before[items])
         state = state.select(items)
         for step in after[items].T[:, :, None]:
-            found, expected = run_steps(weights, state, step), run_steps(weights, whole, step)
+            found, expected = state.advance(step), whole.advance(step)
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
             np.testing.assert_allclose(state.signals, whole.signals, rtol=0, atol=1e-12)
             np.testing.assert_allclose(state.read, whole.read, rtol=0, atol=1e-12)

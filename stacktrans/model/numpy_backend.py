@@ -85,28 +85,31 @@ class NumpyState:
     """The state of a transducer after some steps of B strings.
 
     Attributes:
-        sizes: of all arrays in a run.
+        weights: of the model.
         units: [L, states, B, H] the state of the units.
         read: [B, reads * m] what was read last.
         store: the memory.
         room: the number of steps that the memory has room for.
         used: the number of these that were taken.
+        sizes: of all arrays in a run.
         signals: [B, signals] of the last step.
         memory: the arrays of the memory.
         run: the arguments of a single step, which are reused; None before the first.
     """
 
-    sizes: Sizes
+    weights: InferenceWeights
     units: Array
     read: Array
     store: Store
     room: int
     used: int = 0
+    sizes: Sizes = field(init=False)
     signals: Array = field(init=False)
     memory: Any = field(init=False)
     run: Forward | None = None
 
     def __post_init__(self) -> None:
+        self.sizes = self.weights.sizes._replace(batch=len(self.read))
         CompiledFunction.expect(self.sizes.batch * self.room)
         self.signals = np.zeros((self.sizes.batch, self.sizes.signals), self.sizes.dtype)
         self._set_memory()
@@ -116,7 +119,7 @@ class NumpyState:
         """The state of B strings before the first step, with room for some steps."""
         sizes = weights.sizes._replace(batch=batch)
         units = np.repeat(weights.initial, batch, axis=2)
-        return cls(sizes, units, sizes.nothing_read(), sizes.store(steps), steps)
+        return cls(weights, units, sizes.nothing_read(), sizes.store(steps), steps)
 
     def _set_memory(self) -> None:
         everything = slice(0, self.sizes.batch)
@@ -134,60 +137,57 @@ class NumpyState:
     def select(self, items: Array) -> NumpyState:
         """The states of some strings, by their indices, which may repeat."""
         store = self.store.after(self.used).select(items).with_room(self.room - self.used)
-        sizes = self.sizes._replace(batch=len(items))
         units = np.ascontiguousarray(self.units[:, :, items])  # as compiled code requires
-        return NumpyState(sizes, units, self.read[items], store, self.room - self.used)
+        return NumpyState(self.weights, units, self.read[items], store, self.room - self.used)
 
+    def advance(self, ids: Array) -> Array:
+        """Take a step for each of the ids [B, T], and return the controller's outputs, [B, T, H].
 
-def run_steps(weights: InferenceWeights, state: NumpyState, ids: Array) -> Array:
-    """Advance a state by ids [B, T], and return the controller's outputs, [B, T, H].
+        Raises:
+            IndexError: an id is out of range.
+            ValueError: the ids are not of B strings.
+        """
+        weights, sizes, (batch, steps) = self.weights, self.sizes, ids.shape
+        if batch != sizes.batch:
+            raise ValueError(f"inputs of {batch} strings for a run over {sizes.batch}")
+        check_ids(ids, weights.inputs)
+        if steps == 1:
+            return self.step(ids[:, 0], weights.projected)[:, None]
+        self.make_room(steps)
+        starts, trace = np.arange(batch + 1) * steps, sizes.new_trace(batch * steps, saved=1)
+        inputs = _inputs(sizes, starts, ids, weights.projected)
+        given = Given(weights.panels, starts, inputs, self.store, trace)
+        for first in range(0, batch, STRINGS_AT_ONCE):
+            part = slice(first, min(first + STRINGS_AT_ONCE, batch))
+            units = self.units[:, :, part].copy()
+            forward_part(sizes, part, given, weights.bias, units, self.read[part], self.used)
+            self.units[:, :, part] = units
+        self.used += steps
+        self.signals = trace.signals.reshape(batch, steps, -1)[:, -1]
+        return trace.hidden[:, -1].reshape(batch, steps, -1)
 
-    Raises:
-        IndexError: an id is out of range.
-        ValueError: the ids are not of B strings.
-    """
-    sizes, (batch, steps) = state.sizes, ids.shape
-    if batch != sizes.batch:
-        raise ValueError(f"inputs of {batch} strings for a run over {sizes.batch}")
-    check_ids(ids, weights.inputs)
-    if steps == 1:
-        return _step(weights, state, ids[:, 0], weights.projected)[:, None]
-    state.make_room(steps)
-    starts, trace = np.arange(batch + 1) * steps, sizes.new_trace(batch * steps, saved=1)
-    inputs = _inputs(sizes, starts, ids, weights.projected)
-    given = Given(weights.panels, starts, inputs, state.store, trace)
-    for first in range(0, batch, STRINGS_AT_ONCE):
-        part = slice(first, min(first + STRINGS_AT_ONCE, batch))
-        units = state.units[:, :, part].copy()
-        forward_part(sizes, part, given, weights.bias, units, state.read[part], state.used)
-        state.units[:, :, part] = units
-    state.used += steps
-    state.signals = trace.signals.reshape(batch, steps, -1)[:, -1]
-    return trace.hidden[:, -1].reshape(batch, steps, -1)
+    def step(self, ids: Array, projected: Array) -> Array:
+        """Take a step, and return the controller's outputs, [B, H].
 
-
-def _step(weights: InferenceWeights, state: NumpyState, ids: Array, projected: Array) -> Array:
-    """Advance a state by one step, and return the controller's outputs, [B, H].
-
-    `ids` [B] are the rows of `projected`, [ids, L * gates * H], that the strings read.
-    """
-    sizes, batch = state.sizes, len(ids)
-    state.make_room(1)
-    run = state.run
-    if run is None:
-        starts, trace = np.arange(batch + 1), sizes.new_trace(batch, saved=1)
-        inputs = _inputs(sizes, starts, ids, projected)
-        run = state.run = sizes.run(
-            weights.panels, weights.bias, starts, inputs, state.units, state.read, trace
-        )
-    else:
-        run.inputs.ids[:] = ids
-        if projected is not weights.projected:
-            run.inputs.projected[:] = projected.reshape(run.inputs.projected.shape)
-    forward(run, state.memory, sizes.architecture.memory.signals, state.used)
-    state.used += 1
-    state.signals = run.trace.signals
-    return run.trace.hidden[:, -1]
+        `ids` [B] are the rows of `projected`, [ids, L * gates * H], that the strings read.
+        """
+        weights, sizes, batch = self.weights, self.sizes, len(ids)
+        self.make_room(1)
+        run = self.run
+        if run is None:
+            starts, trace = np.arange(batch + 1), sizes.new_trace(batch, saved=1)
+            inputs = _inputs(sizes, starts, ids, projected)
+            run = self.run = sizes.run(
+                weights.panels, weights.bias, starts, inputs, self.units, self.read, trace
+            )
+        else:
+            run.inputs.ids[:] = ids
+            if projected is not weights.projected:
+                run.inputs.projected[:] = projected.reshape(run.inputs.projected.shape)
+        forward(run, self.memory, sizes.architecture.memory.signals, self.used)
+        self.used += 1
+        self.signals = run.trace.signals
+        return run.trace.hidden[:, -1]
 
 
 def _inputs(sizes: Sizes, starts: Array, ids: Array, projected: Array) -> Inputs:
@@ -251,8 +251,8 @@ class NumpyModel:
             first, second = projected.take(ids.ids, axis=0), projected.take(ids.next_ids, axis=0)
             with np.errstate(all="ignore"):
                 mean = first + ids.next_share[:, None].astype(first.dtype) * (second - first)
-            return self.read_out(_step(self.weights, state, np.arange(len(mean)), mean))
-        hidden = run_steps(self.weights, state, ids)
+            return self.read_out(state.step(np.arange(len(mean)), mean))
+        hidden = state.advance(ids)
         hidden = hidden.reshape(-1, hidden.shape[2]) if requested is None else hidden[requested]
         return self.read_out(hidden)
 
