@@ -96,11 +96,8 @@ class Rows(NamedTuple):
         """See `Store`."""
         rows = self.forward(part, indices)
         return RowsBackward(
-            rows.ends,
             # Copies, since the backward pass takes the memory apart, and may run twice.
-            rows.strength.copy(),
-            rows.links.copy(),
-            *rows[3:6],
+            rows._replace(strength=rows.strength.copy(), links=rows.links.copy()),
             np.zeros(rows.strength.shape, rows.strength.dtype),
             np.zeros(rows.values.shape, rows.values.dtype),
         )
@@ -132,18 +129,13 @@ class Rows(NamedTuple):
 class RowsBackward(NamedTuple):
     """The rows of a memory going backwards, down to the empty memory.
 
-    Attributes are those of `Rows`, which are changed in place, and
-
+    Attributes:
+        rows: changed in place.
         grad_strength: [B, rows + 1] zeros; the gradients of strengths.
         grad_values: [B, rows, m] zeros; become the gradients of the values.
     """
 
-    ends: EndArrays
-    strength: Array
-    links: Array
-    values: Array
-    end_row: Array
-    boundary_strength: Array
+    rows: Rows
     grad_strength: Array
     grad_values: Array
 
@@ -311,10 +303,11 @@ def _pop_backward(
     memory: RowsBackward, step: BatchStep, pop: int, signals: Array, grad_signals: Array
 ) -> None:
     """Undo a pop, and set the gradient of its signal."""
-    strength, links, indices, number = memory.strength, memory.links, step.indices, step.number
-    end_row, boundary_strength = memory.end_row, memory.boundary_strength
+    rows = memory.rows
+    strength, links, indices, number = rows.strength, rows.links, step.indices, step.number
+    end_row, boundary_strength = rows.end_row, rows.boundary_strength
     grad_strength = memory.grad_strength
-    signal, end = memory.ends.pops[pop]
+    signal, end = rows.ends.pops[pop]
     for item in range(indices.shape[0]):
         first, boundary = end_row[item, number, pop], links[item, end, 0]
         row = first
@@ -341,7 +334,8 @@ def _pop_backward(
 @compiled
 def _clear_empty(memory: RowsBackward, step: BatchStep, ring: int) -> None:
     """Set the gradients of rows to 0 that the step before pushed on a ring with strength 0."""
-    strength, grad_strength, pushes = memory.strength, memory.grad_strength, memory.ends.pushes
+    rows = memory.rows
+    strength, grad_strength, pushes = rows.strength, memory.grad_strength, rows.ends.pushes
     first = (step.number - 1) * pushes.shape[0] + 1
     for push in range(pushes.shape[0]):
         if pushes[push, 1] // 2 == ring:
@@ -373,14 +367,15 @@ def _push_backward(
     grad_pushed: Array,
 ) -> None:
     """Undo a push, and set the gradients of its signal and vector."""
+    rows = memory.rows
     links, values, grad_strength, grad_values = (
-        memory.links,
-        memory.values,
+        rows.links,
+        rows.values,
         memory.grad_strength,
         memory.grad_values,
     )
-    signal, end = memory.ends.pushes[push]
-    row = step.number * memory.ends.pushes.shape[0] + push + 1
+    signal, end = rows.ends.pushes[push]
+    row = step.number * rows.ends.pushes.shape[0] + push + 1
     for item in range(step.indices.shape[0]):
         grad_signals[item, signal] = grad_strength[item, row]
         links[item, end, 0] = links[item, end, row]
@@ -422,9 +417,10 @@ def _product(item: int, grad_reads: Array, read: int, values: Array, row: int) -
 @compiled
 def _read_backward(memory: RowsBackward, step: BatchStep, read: int, grad_reads: Array) -> None:
     """Add the gradients of strengths and values, by the gradient of what was read at an end."""
-    strength, links, values = memory.strength, memory.links, memory.values
+    rows = memory.rows
+    strength, links, values = rows.strength, rows.links, rows.values
     grad_strength, grad_values = memory.grad_strength, memory.grad_values
-    pushes, end = memory.ends.pushes, memory.ends.reads[read]
+    pushes, end = rows.ends.pushes, rows.ends.reads[read]
     size, one = values.shape[2], strength.dtype.type(1)
     new = step.number * pushes.shape[0] + 1
     for item in range(step.indices.shape[0]):
@@ -480,7 +476,8 @@ def step_backward(
     grad_values: Array,
 ) -> None:
     """Backpropagate through a step, and undo it."""
-    pops, pushes, reads = memory.ends.pops, memory.ends.pushes, memory.ends.reads
+    ends = memory.rows.ends
+    pops, pushes, reads = ends.pops, ends.pushes, ends.reads
     for read in range(reads.shape[0]):
         _read_backward(memory, step, read, grad_reads)
     for push in range(pushes.shape[0] - 1, -1, -1):
