@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from stacktrans.common.ends import Ends, side_by_side
 from stacktrans.common.registry import MEMORIES, LazyModule
 from stacktrans.memory.base import Memory, MemorySnapshot, MemoryState
-from stacktrans.memory.strengths.kernel import StrengthKernel, snapshot_of
+from stacktrans.memory.strengths.kernel import Rows, StrengthKernel
 
 if TYPE_CHECKING:
     import torch
@@ -122,8 +122,8 @@ class Several(Memory[States]):
         labelled = zip(self.labels, parts, strict=True)
         return {f"{label} {name}": part[name] for label, part in labelled for name in part}
 
-    def snapshot_of(self, store: Any, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
-        return snapshot_of(store, steps, self.push_names, self.labels if contents else ())
+    def snapshot_of(self, store: Rows, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
+        return store.snapshot(steps, self.push_names, self.labels if contents else ())
 
     def compiled(self) -> Kernel | None:
         """One kernel for all memories, if each is compiled and has rows with strengths."""

@@ -165,6 +165,20 @@ class Cells(NamedTuple):
         saved = np.empty((len(self.used), int(starts[-1])), self.cells.dtype)
         return self._replace(saved=saved, saved_starts=starts)
 
+    def all_cells(self) -> Iterator[CellContents]:
+        """The cells of each stack or list of the first string of a batch."""
+        size, used = self.values.shape[2], self.used[0]
+        for k in range(self.spec.copies):
+            near, *right = (
+                self.cells[0, row, k, : used[row] * size].reshape(-1, size)
+                for row in range(len(used))
+            )
+            if right:
+                head = self.head[:1, k * size : (k + 1) * size]
+                yield CellContents(np.concatenate([near[::-1], head, *right]), len(near))
+            else:
+                yield CellContents(near[::-1].copy())
+
 
 class CellsBackward(NamedTuple):
     """The cells of a memory going backwards, down to those before the first step.
@@ -179,18 +193,3 @@ class CellsBackward(NamedTuple):
     cells: Cells
     grad_cells: Array
     grad_head: Array
-
-
-def cell_contents(memory: Cells) -> Iterator[CellContents]:
-    """The cells of each stack or list of the first string of a batch."""
-    size, used = memory.values.shape[2], memory.used[0]
-    for k in range(memory.spec.copies):
-        near, *right = (
-            memory.cells[0, row, k, : used[row] * size].reshape(-1, size)
-            for row in range(len(used))
-        )
-        if right:
-            head = memory.head[:1, k * size : (k + 1) * size]
-            yield CellContents(np.concatenate([near[::-1], head, *right]), len(near))
-        else:
-            yield CellContents(near[::-1].copy())

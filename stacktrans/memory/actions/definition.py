@@ -119,10 +119,8 @@ class ActionMemory(Memory[State]):
         return state, self.read(state).flatten(1, 2)
 
     def snapshot_of(self, store: Any, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
-        from stacktrans.memory.actions.cells import cell_contents  # not needed by all commands
-
         read_cells = reads.reshape(self.count, self.depth, -1).copy()
-        return self._snapshot(read_cells, cell_contents(store) if contents else ())
+        return self._snapshot(read_cells, store.all_cells() if contents else ())
 
     def snapshot(self, state: State) -> MemorySnapshot:
         return self._snapshot(self.read(state)[0], self.all_cells(state))

@@ -24,12 +24,12 @@ code (`stacktrans.memory.strengths.kernel`) compares the same sums.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from stacktrans.common.ends import BOTTOM, TOP, Ends
 from stacktrans.common.registry import LazyModule
 from stacktrans.memory.base import Memory, MemorySnapshot, MemoryState, RowContents
-from stacktrans.memory.strengths.kernel import StrengthKernel, snapshot_of
+from stacktrans.memory.strengths.kernel import Rows, StrengthKernel
 
 if TYPE_CHECKING:
     import torch
@@ -101,8 +101,8 @@ class StrengthMemory(Memory[Strengths]):
         below = reversed(pushed) if BOTTOM in ends else ()
         return [*below, *(pushed if TOP in ends else ())]
 
-    def snapshot_of(self, store: Any, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
-        return snapshot_of(store, steps, self.push_names, (self.name,) if contents else ())
+    def snapshot_of(self, store: Rows, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
+        return store.snapshot(steps, self.push_names, (self.name,) if contents else ())
 
     def snapshot(self, state: Strengths) -> MemorySnapshot:
         weights = self.read_weights(state)[0]

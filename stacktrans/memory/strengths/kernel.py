@@ -125,6 +125,35 @@ class Rows(NamedTuple):
         strength, links, values = (select_items(array, items) for array in self[1:4])
         return self._replace(strength=strength, links=links, values=values)
 
+    def snapshot(self, steps: int, reads: Sequence[str], rings: Sequence[str]) -> MemorySnapshot:
+        """The contents of the first memory of a batch after some steps, whose rows never moved.
+
+        Args:
+            steps: the number of steps.
+            reads: the names of the reads.
+            rings: the names of the rings; empty to leave out their rows.
+        """
+        strength, links = self.strength[0], self.links[0]
+        pushes, one = len(self.ends.pushes), strength.dtype.type(1)
+        total_strength, by_ring, read_weights = 0.0, [], {}
+        for ring in range(len(links) // 2):
+            by_ring.append(np.array([*_inward(links[2 * ring + BOTTOM])], np.int64))
+            total_strength += sum(strength[by_ring[-1]].tolist())
+        for name, end in zip(reads, self.ends.reads.tolist(), strict=True):
+            read_weights[name] = np.zeros(steps, strength.dtype)
+            total = strength.dtype.type(0)
+            for row in _inward(links[end]):
+                if total >= one:
+                    break
+                read_weights[name][(row - 1) // pushes] += min(strength[row], one - total)
+                total += strength[row]
+        named = zip(rings, by_ring, strict=False)
+        return MemorySnapshot(
+            total_strength=total_strength,
+            read_weights=read_weights,
+            rows={name: RowContents((ring - 1) // pushes, strength[ring]) for name, ring in named},
+        )
+
 
 class RowsBackward(NamedTuple):
     """The rows of a memory going backwards, down to the empty memory.
@@ -201,39 +230,6 @@ def move_rows(rows: Rows, to: Rows) -> None:
                     to.values[item, count - 1, i] = rows.values[item, row - 1, i]
                 push_row(to.links, item, top, count)
                 row = rows.links[item, bottom, row]
-
-
-def snapshot_of(
-    rows: Rows, steps: int, reads: Sequence[str], rings: Sequence[str]
-) -> MemorySnapshot:
-    """The contents of the first memory of a batch after some steps, none of whose rows was moved.
-
-    Args:
-        rows: of the batch.
-        steps: the number of steps.
-        reads: the names of the reads.
-        rings: the names of the rings; empty to leave out their rows.
-    """
-    strength, links = rows.strength[0], rows.links[0]
-    pushes, one = len(rows.ends.pushes), strength.dtype.type(1)
-    total_strength, by_ring, read_weights = 0.0, [], {}
-    for ring in range(len(links) // 2):
-        by_ring.append(np.array([*_inward(links[2 * ring + BOTTOM])], np.int64))
-        total_strength += sum(strength[by_ring[-1]].tolist())
-    for name, end in zip(reads, rows.ends.reads.tolist(), strict=True):
-        read_weights[name] = np.zeros(steps, strength.dtype)
-        total = strength.dtype.type(0)
-        for row in _inward(links[end]):
-            if total >= one:
-                break
-            read_weights[name][(row - 1) // pushes] += min(strength[row], one - total)
-            total += strength[row]
-    named = zip(rings, by_ring, strict=False)
-    return MemorySnapshot(
-        total_strength=total_strength,
-        read_weights=read_weights,
-        rows={name: RowContents((ring - 1) // pushes, strength[ring]) for name, ring in named},
-    )
 
 
 def _inward(links: Array) -> Iterator[int]:
@@ -368,12 +364,8 @@ def _push_backward(
 ) -> None:
     """Undo a push, and set the gradients of its signal and vector."""
     rows = memory.rows
-    links, values, grad_strength, grad_values = (
-        rows.links,
-        rows.values,
-        memory.grad_strength,
-        memory.grad_values,
-    )
+    links, values = rows.links, rows.values
+    grad_strength, grad_values = memory.grad_strength, memory.grad_values
     signal, end = rows.ends.pushes[push]
     row = step.number * rows.ends.pushes.shape[0] + push + 1
     for item in range(step.indices.shape[0]):
