@@ -1,3 +1,3 @@
-"""Modules that all packages use: errors, registries, files, and text for terminals."""
+"""Utilities of all packages: errors, registries, files, ragged arrays, and escaping of text."""
 
 __version__ = "0.1.0"

@@ -50,7 +50,7 @@ def build_hypothesis(checkpoint: Checkpoint, partition: Partition) -> Machine:
 
 
 class _Naming(NamedTuple):
-    """The entries that classes become.
+    """A machine without rules, and the stack symbol or state of each class.
 
     Attributes:
         machine: the machine, without rules.
@@ -239,7 +239,7 @@ class _Group:
 
 
 class _RuleLearner:
-    """A learner of the rules of a partition.
+    """A learner of rules that generalize the groups of a partition.
 
     Args:
         partition: of the steps; after its deadline sorts are not split any further.

@@ -325,7 +325,7 @@ def forward_part(
 
 
 class Grads(NamedTuple):
-    """Gradients with respect to outputs (`hidden` to `reads`), and those that are computed.
+    """Gradients of the outputs (`hidden` to `reads`), and those that the backward pass computes.
 
     Attributes are as in `Backward`.
     """

@@ -1,4 +1,4 @@
-"""Abstractions of memory contents: what a situation knows of the memories of both automata.
+"""Abstract domains for memory contents, which make situations finite in number.
 
 Part 0 is the memory of the reference automaton, part n + 1 is memory n of the machine. An
 abstraction covers one part by itself, or several parts that are used in step, cell by cell, on one
@@ -53,7 +53,7 @@ class Refuted(Exception):
 
 
 class Unknown(Exception):
-    """What is read depends on which edge of a node is taken.
+    """A read depends on which edge of a node is taken; the exploration has to branch.
 
     Args:
         part: the memory that is read.
@@ -65,11 +65,11 @@ class Unknown(Exception):
 
 
 class Restart(Exception):
-    """A part is not empty where it was assumed to be; the exploration has to begin again."""
+    """An assumption of emptiness is refuted; the exploration has to begin again."""
 
 
 class Abstraction(ABC):
-    """An abstract domain for the contents of some memories.
+    """An abstract domain for the contents of one or several memories.
 
     Attributes:
         start: the contents before the first step.
@@ -111,7 +111,7 @@ class Abstraction(ABC):
 
 
 class Bounded(Abstraction):
-    """All cells of a memory; the invariant is that there are never more than `MOST_CELLS`."""
+    """A memory with all of its cells; the invariant is that there are at most `MOST_CELLS`."""
 
     start = ()
 
@@ -135,7 +135,7 @@ class Bounded(Abstraction):
 
 
 class Arbitrary(Abstraction):
-    """The cells at both ends of a memory; after a pop, anything that was ever pushed, or nothing.
+    """A memory with the cells at its ends; a pop may uncover anything ever pushed, or nothing.
 
     Args:
         part: the memory.
@@ -265,7 +265,7 @@ def _location(blocks: Blocks, part: int, end: int, depth: int) -> Location:
 
 
 class StackContents(NamedTuple):
-    """The topmost blocks of a stack.
+    """A stack in a situation: its topmost blocks.
 
     Attributes:
         blocks: the last is on top.
@@ -277,7 +277,7 @@ class StackContents(NamedTuple):
 
 
 class StackTape(Tape):
-    """Memories that are used in step as stacks, whose reachable contents are described exactly.
+    """Stacks that are pushed and popped together, whose reachable contents are computed exactly.
 
     The rules of both automata form one pushdown system. A node stands for a situation in which a
     block was buried, as a state of the automaton of post* does (Bouajjani, Esparza and Maler 1997,
@@ -316,7 +316,7 @@ class StackTape(Tape):
 
 
 class QueueContents(NamedTuple):
-    """The blocks at both ends of a queue.
+    """A queue in a situation: the blocks at both ends.
 
     Attributes:
         blocks: those that are known, the first in front.

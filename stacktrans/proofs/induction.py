@@ -40,7 +40,7 @@ Substitution = Mapping[int, "Linear"]
 
 
 class CaseSplit(Exception):
-    """A comparison depends on the values of variables.
+    """A comparison depends on the values of variables; the proof has to split cases.
 
     Args:
         cases: substitutions; all values of the variables are in exactly one case.
@@ -120,7 +120,7 @@ def floor_divided(value: Linear, divisor: int) -> Linear:
 
 
 class Run(NamedTuple):
-    """One or more cells with one stack symbol."""
+    """A run of one or more cells with the same stack symbol."""
 
     stack_symbol: int
     length: Linear
@@ -131,7 +131,7 @@ Runs = tuple[Run, ...]
 
 
 class SymbolicStack:
-    """A stack whose runs have symbolic lengths, in the place of a `Row` of a machine.
+    """A symbolic stack: runs of stack symbols with symbolic lengths, in place of a `Row`.
 
     It is only used at its top. Its methods raise `CaseSplit`.
 
@@ -203,7 +203,7 @@ class SymbolicStack:
 
 
 class IgnoredStack(SymbolicStack):
-    """A stack that no rule depends on, whose contents are not followed."""
+    """A stack that no rule depends on, whose contents are ignored."""
 
     def take(self, side: int) -> int:
         return EMPTY
@@ -293,7 +293,7 @@ class SymbolicConfiguration(NamedTuple):
 
 
 class WrongOutput(Exception):
-    """An output is wrong, as far as contents of memories are known.
+    """An output is wrong on a symbolic path, as far as memory contents are known.
 
     Args:
         sequences: the counts of the sequences that were read, the wrong one last.
@@ -305,7 +305,7 @@ class WrongOutput(Exception):
 
 @dataclass
 class InductionOverCounts:
-    """A proof by induction over the counts of a pattern, and how large it is.
+    """A proof by induction over the counts of a pattern, and its size.
 
     Attributes:
         cases: number of cases that the counts of sequences were split into.
@@ -321,7 +321,7 @@ class InductionOverCounts:
 
 
 class InductionProver:
-    """An induction over the counts of sequences, any number of which follow one another.
+    """A prover by induction over the counts of sequences, any number of which follow one another.
 
     Args:
         machine: the machine.

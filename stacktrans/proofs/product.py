@@ -45,7 +45,7 @@ class ProductStep(NamedTuple):
 
 
 class Product:
-    """The product for synchronous tasks: the machine answers each symbol when it is read.
+    """The product for synchronous tasks, in which each symbol is answered when it is read.
 
     A state is a tuple that begins with the state of the reference.
 
@@ -83,7 +83,7 @@ class Product:
 
 
 class JointProduct(Product):
-    """The product for answers after the source, each symbol of which is the next input.
+    """The product for tasks with the answer after the source, in which outputs are fed back.
 
     A state has the next input if it is certain, and -1 otherwise.
     """
@@ -117,7 +117,7 @@ class JointProduct(Product):
 
 
 class BufferedState(NamedTuple):
-    """A state of the product with a machine that has buffers.
+    """A state of the product of a reference automaton and a machine with buffers.
 
     Attributes:
         reference: the state of the reference, which has already read `current`.
@@ -141,7 +141,7 @@ class BufferedState(NamedTuple):
 
 
 class BufferedProduct(Product):
-    """The product for machines with buffers, which decide when they read on and when they write."""
+    """The product for machines with buffers, which decide when to read and when to write."""
 
     @property
     def start(self) -> BufferedState:

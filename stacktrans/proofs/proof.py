@@ -61,7 +61,7 @@ _DIFFERENT = "the machine does not read and write what the task does"
 
 
 class Invariant(StrEnum):
-    """What holds of a memory of the machine in all situations, the strongest invariant first."""
+    """Invariants of a memory of the machine in all situations, from strongest to weakest."""
 
     UNREAD = "unread"
     """No rule depends on it."""

@@ -1,4 +1,4 @@
-"""All situations that a machine and its reference automaton can reach together.
+"""Reachability: all situations of the product of a machine and its reference automaton.
 
 A situation is a state of both automata with an abstraction of their memories. If reading depends on
 something unknown, the situation waits at a node, and continues once for each of the node's edges,
@@ -29,7 +29,7 @@ Node = tuple[int, Hashable]
 
 
 class Situation(NamedTuple):
-    """What is known of both automata after some steps.
+    """A situation: states of both automata, with abstract memory contents.
 
     Attributes:
         product: the state of their product.

@@ -36,7 +36,7 @@ REPRESENTATIVES = 2
 
 
 class ReferenceStep(NamedTuple):
-    """A step that a reference automaton can take.
+    """A step of a reference automaton.
 
     Attributes:
         symbol: the number of the source symbol that is read; -1 where an answer continues.
@@ -55,7 +55,7 @@ class ReferenceStep(NamedTuple):
 
 
 class Reference(ABC):
-    """A reference automaton.
+    """A reference automaton: states, steps, and a memory.
 
     Attributes:
         memory: `STACK` or `QUEUE`; None without.
@@ -94,7 +94,7 @@ class Reference(ABC):
 
 
 class Rearrangement(Reference):
-    """All symbols are pushed, then popped and written: reversed with a stack, copied with a queue.
+    """The reference of copying, flipping (queue) and reversal (stack): pushes, and then pops.
 
     Args:
         memory: `STACK` or `QUEUE`.
@@ -129,7 +129,7 @@ class Rearrangement(Reference):
 
 
 class WaitingReversalAutomaton(Reference):
-    """Symbols are pushed, and popped while marks are read.
+    """The reference of reversal with marks: symbols are pushed, and popped while marks are read.
 
     Args:
         size: number of symbols; the mark has the next number.
@@ -174,7 +174,7 @@ class ParityAutomaton(Reference):
 
 
 class BracketAutomaton(Reference):
-    """The closing bracket of the last open one, if one is open.
+    """The reference of brackets: the closing bracket of the innermost open one.
 
     A cell is an opening bracket and the one below it, which is on top after the cell is popped.
 

@@ -1,1 +1,1 @@
-"""Tables, progress and plots."""
+"""Display: tables, progress, plots and pages."""

@@ -1,4 +1,4 @@
-"""Machines as tables, as pictures, and as a page of Markdown."""
+"""Display of machines: tables of rules, graphs in SVG and DOT, and pages of Markdown."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence

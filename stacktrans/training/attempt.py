@@ -155,7 +155,7 @@ def check_optimizer(
 
 
 class RunningMean:
-    """Exponential moving average of a model's weights.
+    """The exponential moving average of a model's weights.
 
     Attributes:
         model: a copy of the model with the averaged weights.
