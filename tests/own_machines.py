@@ -5,12 +5,9 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-import numpy as np
-
-from stacktrans.automata.machine import Machine, Runner
+from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
-from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.layout import Layout
 
@@ -318,17 +315,10 @@ def sources(task: Task, longest: int) -> Iterator[list[int]]:
             yield [*each]
 
 
-def answered(runner: Runner, source: Sequence[int], limit: int | None = None) -> Answer:
-    """A machine's answer to a source."""
-    ids = np.array(source, np.int64)
-    answer: Answer = decode(runner, runner.machine.layout, [ids], limit, log_probs=False)[0]
-    return answer
-
-
-def is_wrong(runner: Runner, task: Task, source: Sequence[int]) -> bool:
+def is_wrong(machine: Machine, task: Task, source: Sequence[int]) -> bool:
     """Whether a machine answers a source otherwise than its task."""
     right = task.answer(task.source.decode(source))
-    answer = answered(runner, source, len(right))
+    answer = machine.run(source, len(right))
     if answer.failed or not answer.ended or len(answer.target) != len(right):
         return True
     written = [task.target.symbols[each] if each >= 0 else "nothing" for each in answer.target]

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from own_machines import STACK, answered, buffered_odd, rule, when
+from own_machines import STACK, buffered_odd, rule, when
 from test_predictors import LAYOUTS, drawn, to_numpy
 from test_proofs import TASKS
 
@@ -254,12 +254,12 @@ def test_a_string_for_which_a_machine_has_no_rule_does_not_spoil_others(log_prob
     for source, answer in zip(sources, answers, strict=True):
         if not answer.failed:
             assert answer == Answer([0] * source.count(0), 0.0, True)
-        same([answer], [answered(runner, source)])
+        same([answer], [runner.machine.run(source)])
 
 
 def test_a_machine_without_an_output_has_no_answer() -> None:
     runner = Runner(odd_one_out())
-    assert answered(runner, [2]).failed
+    assert runner.machine.run([2]).failed
     answers = decode(runner, runner.machine.layout, [*map(np.array, ([2], [0]))])
     assert [answer.failed for answer in answers] == [True, False]
     # Of synchronous outputs some may not matter.

@@ -14,7 +14,6 @@ import pytest
 import torch
 from changed_checkpoints import reseal
 from command_line import run
-from own_machines import answered
 
 import stacktrans
 from stacktrans.automata.machine import Machine, Runner, read_machine
@@ -196,9 +195,8 @@ def test_a_machine_answers_as_its_model(reverse: Path, extracted: Extraction) ->
         *([drawn.randrange(LETTERS) for _ in range(length)] for length in (50, 99, 200)),
     ]
     expected = decode(model.predictor, model.layout, [np.array(each) for each in sources])
-    runner = Runner(extracted.machine)
     for source, right in zip(sources, expected, strict=True):
-        assert answered(runner, source).target == right.target == source[::-1]
+        assert extracted.machine.run(source).target == right.target == source[::-1]
 
 
 def test_a_machine_that_was_extracted_is_proved(reverse: Path, extracted: Extraction) -> None:
@@ -211,7 +209,7 @@ def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:
     found = Learner(checkpoint.load(reversing(tmp_path, wrong=3), hard=True)).learn()
     assert found.counterexample is None
     # It says what the model says, and not what the task asks for.
-    assert answered(Runner(found.machine), [0, 3, 5]).target == [5, 4, 0]
+    assert found.machine.run([0, 3, 5]).target == [5, 4, 0]
     model = checkpoint.load(tmp_path / "model")
     assert prove(found.machine, model.task) == Counterexample((3,))
 
@@ -219,7 +217,7 @@ def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:
 def test_pushes_that_are_never_read_have_stack_symbols(tmp_path: Path) -> None:
     found = Learner(checkpoint.load(delaying(tmp_path), hard=True)).learn()
     assert found.counterexample is None
-    assert answered(Runner(found.machine), [0, 1, 1]).target == [0, 1, 1]
+    assert found.machine.run([0, 1, 1]).target == [0, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -421,14 +419,14 @@ def counting() -> Machine:
 
 
 def test_a_missing_rule_of_a_machine_is_reported() -> None:
-    runner = Runner(counting())
-    assert answered(runner, [0] * 1000).target == [0] * 1000
-    assert answered(runner, [0, 1, 0]).failed
-    assert "no rule" in runner.failure
+    machine = counting()
+    assert machine.run([0] * 1000).target == [0] * 1000
+    assert machine.run([0, 1, 0]).failed
+    assert "no rule" in Runner(machine).failure
 
 
 def test_an_answer_without_end_is_cut_off() -> None:
-    answer = answered(Runner(counting()), [0] * 10, limit=4)
+    answer = counting().run([0] * 10, limit=4)
     assert (answer.target, answer.ended) == ([0] * 4, False)
 
 

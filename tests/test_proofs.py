@@ -13,7 +13,7 @@ import numpy as np
 import own_machines
 import pytest
 from command_line import run
-from own_machines import QUEUE, STACK, answered, is_wrong, mutant, rearranging, rule, sources, when
+from own_machines import QUEUE, STACK, is_wrong, mutant, rearranging, rule, sources, when
 from shipped_tasks import task_of
 
 from stacktrans.automata.machine import Machine, Runner
@@ -182,14 +182,13 @@ def test_no_mutant_is_proved_that_answers_wrongly(name: str) -> None:
     proved = refuted = 0
     for _ in range(80):
         other = mutant(machine, drawn)
-        runner = Runner(other)
-        wrong = next((each for each in strings if is_wrong(runner, task, each)), None)
+        wrong = next((each for each in strings if is_wrong(other, task, each)), None)
         try:
             verdict = prove(other, task)
         except Unproved:
             continue
         if isinstance(verdict, Counterexample):
-            assert is_wrong(runner, task, verdict.source)
+            assert is_wrong(other, task, verdict.source)
             # It is the shortest of all.
             length = len(verdict.source)
             assert length == len(wrong) if wrong else length > longest
@@ -223,7 +222,7 @@ def test_errors_at_a_great_depth_are_found() -> None:
     task = made("reverse", symbols=2)
     wrong = counterexample_to(own_machines.wrong_when_deep(task, 12), task)
     assert len(wrong) == 12
-    assert is_wrong(Runner(own_machines.wrong_when_deep(task, 12)), task, wrong)
+    assert is_wrong(own_machines.wrong_when_deep(task, 12), task, wrong)
     # What only goes on after so many symbols in another state goes wrong nowhere.
     deep = own_machines.wrong_when_deep(task, 12)
     kept = [own for own in deep.rules if own.output is None or own.output.component != -1]
@@ -239,7 +238,7 @@ def test_a_queue_is_not_taken_for_empty_where_a_cell_comes_late(
     assert proof_of(own_machines.marked_late(task, copied=True), task)
     assert restarts
     wrong = own_machines.marked_late(task, copied=False)
-    assert is_wrong(Runner(wrong), task, [1] * 14)
+    assert is_wrong(wrong, task, [1] * 14)
     with pytest.raises(Unproved):
         prove(wrong, task)
 
@@ -272,7 +271,7 @@ def test_steps_after_a_complete_answer_need_no_rules() -> None:
     answers = decode(Runner(machine), machine.layout, [*map(np.array, every)], log_probs=False)
     for source, answer in zip(every, answers, strict=True):
         right = [int(symbol or 0) for symbol in task.answer(task.source.decode(source))]
-        assert answer.target == answered(Runner(machine), source).target == right
+        assert answer.target == machine.run(source).target == right
         assert not answer.failed
 
 
@@ -296,7 +295,7 @@ def test_copies_of_a_symbol_are_not_taken_for_one() -> None:
         # Of the first symbol, once it was written, another is said.
         rules=(begin, push, rule(when([5], [1], None), (1, 0), Term(CONSTANT, 1)), pop, end),
     )  # fmt: skip
-    assert answered(Runner(machine), [0, 0]).target != [0, 0]
+    assert machine.run([0, 0]).target != [0, 0]
     assert counterexample_to(machine, task) == (0, 0)
 
 
