@@ -236,7 +236,7 @@ def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[
 
 def _predictions(results: Results) -> list[Prediction]:
     """The predictions of all ranges; a pair in several ranges occurs once."""
-    parts = (scores.predictions or () for _, scores in results)
+    parts = (scores.predictions for _, scores in results if scores.predictions is not None)
     return [*{id(each.pair): each for predictions in parts for each in predictions}.values()]
 
 
