@@ -5,13 +5,14 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.records import METRICS, Record
-from stacktrans.training.trainer import Trainer
+from stacktrans.training.trainer import Interrupted, Trainer
 
 SETTINGS = (
     "task.parameters.symbols=3",
@@ -62,6 +63,18 @@ def assert_same_run(one: Path, other: Path) -> None:
         theirs = weights_of(other / kind)
         for name, weight in weights_of(one / kind).items():
             assert torch.equal(weight, theirs[name]), (kind, name)
+
+
+def assert_resumes_exactly(directory: Path, config: RunConfig, stop_at: int) -> None:
+    """Interrupt a run at a step, and compare what it comes to with a run that goes through."""
+    trainer_of(config, directory / "whole").run(ignore)
+    stopped = trainer_of(config, directory / "stopped")
+    stop_after(stopped, stop_at)
+    with pytest.raises(Interrupted) as interrupt:
+        stopped.run(ignore)
+    assert interrupt.value.exit_code == 130
+    Trainer.resume(directory / "stopped", [], CPU).run(ignore)
+    assert_same_run(directory / "whole", directory / "stopped")
 
 
 def stop_after(trainer: Trainer, step: int) -> None:

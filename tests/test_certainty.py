@@ -1,7 +1,6 @@
 """Making a model certain of what it does: rounding, and what comes of it."""
 
 import copy
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from shapes import shaped
-from small_runs import CPU, assert_same_run, ignore, records_of, trainer_of
+from small_runs import CPU, ignore, records_of, trainer_of
 
 from stacktrans.decoding.model import Predictor
 from stacktrans.inference.scores import Scores, score
@@ -26,7 +25,6 @@ from stacktrans.training.initial_weights import checksum_of, weights_from_checkp
 from stacktrans.training.records import Accuracy
 from stacktrans.training.rounding import Rounding, accuracies
 from stacktrans.training.sources import Source
-from stacktrans.training.trainer import Interrupted, Trainer
 
 pytestmark = pytest.mark.usefixtures("brief_rounding")
 NEVER_CERTAIN = RoundingConfig(factor=2, batches=2, indecision=1e-9, most=3)
@@ -203,28 +201,6 @@ def test_an_attempt_is_given_up_after_so_many_batches(
     summary = trainer_of(counter(*changes), tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts, summary.steps) == ("max_steps", 3, 25)
     assert [record["attempt"] for record in records_of(tmp_path)] == [1, 1, 2, 2, 3]
-
-
-@pytest.mark.parametrize("batch", [10, 11, 13])
-def test_a_run_interrupted_during_rounding_resumes_bit_for_bit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: int
-) -> None:
-    have_right(monkeypatch)
-    trainer_of(counter(), tmp_path / "whole").run(ignore)
-    parted = trainer_of(counter(), tmp_path / "parted")
-    original = Attempt.train_on_batch
-
-    def training(attempt: Attempt) -> None:
-        if parted.state.step + 1 == batch:
-            parted.stop_requested = signal.SIGINT
-        original(attempt)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Attempt, "train_on_batch", training)
-        with pytest.raises(Interrupted):
-            parted.run(ignore)
-    Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
-    assert_same_run(tmp_path / "whole", tmp_path / "parted")
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,11 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
-from changed_checkpoints import reseal
 from command_line import (
     ENVIRONMENT,
     SMALL,
@@ -23,6 +21,7 @@ from command_line import (
     start,
     wait_for,
 )
+from small_runs import assert_same_run, records_of
 
 from stacktrans.training.trainer import Trainer
 
@@ -68,9 +67,11 @@ def test_train_repeats_a_configuration(trained: Path, tmp_path: Path) -> None:
     done = run("train", "--config", trained / "config.yaml", "--out", again, "--json")
     summary = json.loads(done.stdout)
     assert summary["steps"] == 20
-    weights = [(run / "last" / "model.safetensors").read_bytes() for run in (trained, again)]
-    assert weights[0] == weights[1]
+    assert_same_run(trained, again)
     assert (again / "config.yaml").read_text() == (trained / "config.yaml").read_text()
+    other = ("--config", trained / "config.yaml", "--seed", "2", "--out", tmp_path / "other")
+    assert run("train", *other).returncode == 0
+    assert records_of(tmp_path / "other") != records_of(trained)
 
 
 def test_train_chooses_a_free_directory(tmp_path: Path) -> None:
@@ -95,7 +96,6 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
     ("arguments", "message"),
     [
         (["--task", "copy", "--recipe", "default"], "no memory given"),
-        (["--task", "anbn", "--recipe", "default"], "no memory given"),
         (["--memory", "queue"], "no task given"),
         (["--task", "copy", "--memory", "quue"], "did you mean 'queue'"),
         (
@@ -110,6 +110,8 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
         (["--task", "copy", "--memory", "queue", "--time-limit", "soon"], "--time-limit soon"),
         (["--task", "copy", "--memory", "queue", "--device", "abacus"], "device abacus"),
         (["--config", "absent.yaml"], "absent.yaml"),
+        (["--task", "copy", "--memory", "queue", "--out", "."], ".: something is there"),
+        (["--text", "absent", "--memory", "none"], "absent: expected a directory"),
         (["--resume", "absent"], "absent: no run to resume here"),
         (["--resume", "absent", "--task", "copy"], "only --max-steps, --time-limit"),
         (
@@ -118,13 +120,17 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
         ),
     ],
 )
-def test_train_refuses_and_leaves_nothing(
+def test_train_and_a_dry_run_refuse_the_same_and_leave_nothing(
     tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    done = run("train", *arguments, cwd=tmp_path)
+    (tmp_path / "something").touch()
+    done, rehearsed = (
+        run("train", *arguments, *more, cwd=tmp_path) for more in ([], ["--dry-run"])
+    )
     assert done.returncode in (1, 2)
     assert message in done.stderr.decode()
-    assert list(tmp_path.iterdir()) == []
+    assert rehearsed == done
+    assert [path.name for path in tmp_path.iterdir()] == ["something"]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -156,28 +162,6 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
     assert Trainer.resume(out, [], CPU).state.step == 0
 
 
-def test_a_disk_that_fills_up_while_training_is_an_error(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    limited = (
-        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000));"
-        "from stacktrans.cli import main; main()"
-    )
-    done = subprocess.run(
-        [
-            *(sys.executable, "-c", limited),
-            *(*TRAIN, "--task", "copy", "--memory", "stack", "--out", str(out), *SMALL),
-        ],
-        capture_output=True,
-        env=ENVIRONMENT,
-        check=False,
-    )
-    assert done.returncode == 1
-    message = done.stderr.decode()
-    assert "Traceback" not in message
-    assert "can't write the checkpoint" in message or "File too large" in message
-
-
 def test_eval_takes_the_task_s_ranges(trained: Path) -> None:
     results = json.loads(run("eval", trained, "--count", "10", "--json").stdout)["results"]
     assert [entry["lengths"] for entry in results] == [[1, 5], [6, 8]]
@@ -207,12 +191,17 @@ def test_wrong_budgets_do_not_harm_a_run(trained: Path) -> None:
     assert (trained / "last" / "config.yaml").read_text() == before
 
 
-def test_a_new_budget_stands_in_the_run_s_configuration(trained: Path, tmp_path: Path) -> None:
+def test_a_run_that_is_given_more_steps_equals_one_that_had_them_at_once(
+    trained: Path, tmp_path: Path
+) -> None:
     shutil.copytree(trained, tmp_path / "run")
     done = run("train", "--resume", tmp_path / "run", "--max-steps", "22")
     assert done.returncode == 0
     config = (tmp_path / "run" / "config.yaml").read_text()
     assert config == (trained / "config.yaml").read_text().replace("steps: 20", "steps: 22")
+    again = ("--config", tmp_path / "run" / "config.yaml", "--out", tmp_path / "again")
+    assert run("train", *again).returncode == 0
+    assert_same_run(tmp_path / "again", tmp_path / "run")
 
 
 def test_a_run_in_progress_cannot_be_resumed_by_another_process(tmp_path: Path) -> None:
@@ -294,15 +283,3 @@ def test_train_refuses_odd_files(tmp_path: Path, text: str, message: str) -> Non
     assert done.returncode == 2
     assert message in done.stderr.decode()
     assert [path.name for path in tmp_path.iterdir()] == ["odd.yaml"]
-
-
-def test_a_damaged_training_state_is_an_error(trained: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "run"
-    shutil.copytree(trained, copy)
-    state = torch.load(copy / "last" / "training.pt", weights_only=True)
-    state["attempts"]["number"] = -1000000
-    torch.save(state, copy / "last" / "training.pt")
-    reseal(copy / "last")
-    done = run("train", "--resume", copy)
-    assert done.returncode == 1
-    assert "training.pt: damaged (attempts.number: -1000000)" in done.stderr.decode()

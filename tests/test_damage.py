@@ -37,7 +37,6 @@ from stacktrans.settings.model_config import (
     RecurrentConfig,
     VectorMemoryConfig,
 )
-from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
 
 CPU = torch.device("cpu")
@@ -229,14 +228,6 @@ def test_shapes_are_known_without_a_model(settings: dict[str, Any]) -> None:
     model = shaped(**settings, hidden_size=5, layers=2, size=3, count=2)
     config = resolve(task="reversal", settings={"model": model}).model
     assert shapes_of(meta_transducer(config, 7, 4)) == shapes_of(Transducer(config, 7, 4))
-
-
-@pytest.mark.parametrize("name", sorted(path.name for path in shipped("checkpoints").glob("*-*")))
-def test_shapes_of_shipped_models_are_known(name: str) -> None:
-    loaded = checkpoint.load(name, CPU)
-    layout = loaded.layout
-    model = meta_transducer(loaded.config.model, layout.inputs, layout.outputs)
-    assert shapes_of(model) == shapes_of(loaded.model)
 
 
 def forged(change: Callable[[dict[str, Any]], None]) -> Callable[[bytes], bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from shapes import shaped
-from small_runs import assert_same_run, ignore, records_of, stop_after, trainer_of
+from small_runs import assert_resumes_exactly, ignore, records_of, trainer_of
 
 from stacktrans.common.errors import UsageError
 from stacktrans.inference.scores import score
@@ -18,7 +18,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.records import SUMMARY
 from stacktrans.training.sources import Examples, Moment
-from stacktrans.training.trainer import Interrupted, Trainer
+from stacktrans.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 
@@ -86,13 +86,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(
     tmp_path: Path, buffered: bool, stop_at: int
 ) -> None:
     config = small_run("development.patience=100", buffered=buffered)
-    trainer_of(config, tmp_path / "whole").run(ignore)
-    parted = trainer_of(config, tmp_path / "parted")
-    stop_after(parted, stop_at)
-    with pytest.raises(Interrupted):
-        parted.run(ignore)
-    Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
-    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+    assert_resumes_exactly(tmp_path, config, stop_at)
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from stacktrans.commands.listing import KINDS
 from stacktrans.kernels import Array
 from stacktrans.kernels.compiling import CompiledFunction, compiled_entry
 
 COMMANDS = {
     "--help": "",
-    "list tasks": "",
-    "list memories": "",
-    "list controllers": "",
-    "list settings": "",
-    "list strategies": "",
+    ";".join(f"list {kind}" for kind in KINDS): "",
     "generate --task copy --count 3": "",
     "transduce reverse-stack": "hello\n",
     "transduce xor-buffered": "0110\n",
@@ -32,17 +29,19 @@ COMMANDS = {
 }
 
 
-def run_fresh(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command without any compiled code; the last line of stderr says what it loads."""
+def run_fresh(commands: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run commands without any compiled code; the last line of stderr says what they load."""
     code = (
-        "import sys\nfrom stacktrans.cli import main\n"
-        "try:\n    main()\n"
-        "finally:\n    print('loaded', *{'torch', 'numba'} & sys.modules.keys(), file=sys.stderr)"
+        "import sys\nfrom stacktrans.cli import app\n"
+        "for command in sys.argv[1].split(';'):\n"
+        "    try:\n        app(command.split())\n"
+        "    except SystemExit as end:\n        assert not end.code\n"
+        "print('loaded', *{'torch', 'numba'} & sys.modules.keys(), file=sys.stderr)"
     )
     return subprocess.run(
-        [sys.executable, "-c", code, *command.split()],
+        [sys.executable, "-c", code, commands],
         env={**os.environ, "NUMBA_CACHE_DIR": str(folder)},
-        input=COMMANDS[command],
+        input=COMMANDS[commands],
         capture_output=True,
         text=True,
         check=False,

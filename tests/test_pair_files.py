@@ -265,6 +265,8 @@ def test_utf_16_is_refused(tmp_path: Path, encoding: str, name: str) -> None:
         ('{"source": "ab", "source": "b", "target": "ba"}', "the key 'source' repeats"),
         ('{"source": "ab", "target": "ba"} {}', "not JSON: Extra data at character 34"),
         ('["ab", "ba"]', "expected a JSON object on each line; found a JSON array"),
+        ('{"source": 5, "target": null}', "with texts"),
+        ('{"source": ' + "[" * 20_000, "expected a JSON object"),
         ('[\n{"source": "ab", "target": "ba"}\n]', "found a JSON array"),
     ],
 )

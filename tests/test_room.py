@@ -76,6 +76,9 @@ def test_weights_are_counted_as_they_are_made(controller: str) -> None:
 def test_a_machine_that_does_not_say_what_it_has_refuses_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.delattr("os.sysconf")
     config = small_run("layers=64", "hidden_size=65536")
-    check_room(config, make_source(small_run(), CPU).layout)
+    layout = make_source(small_run(), CPU).layout
+    with pytest.raises(UsageError):
+        check_room(config, layout)
+    monkeypatch.delattr("os.sysconf")
+    check_room(config, layout)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from command_line import run
 from shapes import shaped
-from small_runs import assert_same_run, ignore, records_of, stop_after, weights_of
+from small_runs import assert_resumes_exactly, ignore, records_of, weights_of
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model.controllers import no_noise
@@ -19,7 +19,7 @@ from stacktrans.settings.training_config import StreamConfig
 from stacktrans.training.data import make_source
 from stacktrans.training.sources import Moment
 from stacktrans.training.streams import Streams
-from stacktrans.training.trainer import Interrupted, Trainer
+from stacktrans.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 STREAM = "sequences: 12, steps: 10, attempts: 1"
@@ -168,14 +168,7 @@ def test_the_best_attempt_is_kept_if_the_last_fails(tmp_path: Path) -> None:
 def test_an_interrupted_run_resumes_from_its_last_epoch_bit_for_bit(
     tmp_path: Path, stop_at: int
 ) -> None:
-    config = small_run(stream="epochs: 3, attempts: 2")
-    trainer_of(config, tmp_path / "whole").run(ignore)
-    parted = trainer_of(config, tmp_path / "parted")
-    stop_after(parted, stop_at)
-    with pytest.raises(Interrupted):
-        parted.run(ignore)
-    Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
-    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+    assert_resumes_exactly(tmp_path, small_run(stream="epochs: 3, attempts: 2"), stop_at)
 
 
 @pytest.mark.parametrize(

@@ -92,12 +92,15 @@ def without_measures(record: dict[str, Any]) -> dict[str, Any]:
     return {**record, "measured": record["measured"]["test"]}
 
 
-def test_an_interrupted_sweep_prints_how_to_resume(swept: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_sweep_prints_how_to_resume(
+    swept: Path, tmp_path: Path, number: int
+) -> None:
     process = start("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", tmp_path)
     wait_until_at_work(process, tmp_path)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     errors = process.communicate(timeout=60)[1]
-    assert process.returncode == 130
+    assert process.returncode == 128 + number
     assert b"stopped; the same command continues from here" in errors
     assert b"Traceback" not in errors
 
@@ -182,13 +185,3 @@ class Deadly:
 
     def items(self) -> Any:
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def test_a_terminated_sweep_prints_how_to_resume(swept: Path, tmp_path: Path) -> None:
-    process = start("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", tmp_path)
-    wait_until_at_work(process, tmp_path)
-    process.terminate()
-    errors = process.communicate(timeout=60)[1]
-    assert process.returncode == 128 + signal.SIGTERM
-    assert b"stopped; the same command continues from here" in errors
-    assert b"Traceback" not in errors

@@ -15,7 +15,7 @@ import torch
 import yaml
 from changed_checkpoints import reseal
 from command_line import run
-from small_runs import assert_same_run, ignore, records_of, stop_after
+from small_runs import assert_resumes_exactly, assert_same_run, ignore, records_of
 from typer.testing import CliRunner, Result
 
 from stacktrans.cli import app
@@ -30,7 +30,7 @@ from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.corpus import Corpus, find_texts, read_sentences, vocabulary_of
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.streams import Texts, pieces_of
-from stacktrans.training.trainer import Interrupted, Trainer
+from stacktrans.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 SUBJECTS = ("the owl", "a grey owl", "the moon", "no boat")
@@ -359,14 +359,7 @@ def test_pieces_carry_on_what_one_sequence_does(folder: Path, tmp_path: Path, me
 def test_an_interrupted_run_resumes_from_its_last_epoch_bit_for_bit(
     folder: Path, tmp_path: Path, stop_at: int
 ) -> None:
-    config = small_run(folder, "loss_every=4")
-    trainer_of(config, tmp_path / "whole").run(ignore)
-    parted = trainer_of(config, tmp_path / "parted")
-    stop_after(parted, stop_at)
-    with pytest.raises(Interrupted):
-        parted.run(ignore)
-    Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
-    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+    assert_resumes_exactly(tmp_path, small_run(folder, "loss_every=4"), stop_at)
 
 
 def test_an_interrupt_within_an_epoch_resumes_from_its_start(
