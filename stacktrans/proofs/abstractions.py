@@ -174,7 +174,7 @@ class Arbitrary(Abstraction):
 
 
 class NeverPopped(Arbitrary):
-    """The cells at both ends of a memory; the invariant is that pops only replace what is read."""
+    """A memory with the cells at its ends; the invariant is that pops only replace cells."""
 
     def _popped(self, contents: Any, pops: list[int], pushed: list[int]) -> Any:
         # With two pops the other end would be unknown: both may have taken the same cell.
@@ -184,7 +184,7 @@ class NeverPopped(Arbitrary):
 
 
 class Tape(Abstraction):
-    """Several memories on a tape of blocks; the invariant is that they are used in step.
+    """Several memories as a tape of blocks; the invariant is that they are used in parallel.
 
     The cells of a part, block by block, are the contents of its memory. Contents are named tuples,
     whose `blocks` are known.
@@ -277,7 +277,7 @@ class StackContents(NamedTuple):
 
 
 class StackTape(Tape):
-    """Stacks that are pushed and popped together, whose reachable contents are computed exactly.
+    """Stacks that are used in parallel, whose reachable contents are computed exactly.
 
     The rules of both automata form one pushdown system. A node stands for a situation in which a
     block was buried, as a state of the automaton of post* does (Bouajjani, Esparza and Maler 1997,
@@ -331,7 +331,7 @@ class QueueContents(NamedTuple):
 
 
 class QueueTape(Tape):
-    """Memories that are used in step as queues: both ends, and which block was ever behind which.
+    """Queues that are used in parallel: their ends, and the blocks that may follow one another.
 
     This describes more contents than are reachable. If a part has no cell in any block that was
     ever behind a block, one after another, the part is assumed to be empty from there on.

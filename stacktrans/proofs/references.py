@@ -159,7 +159,7 @@ class WaitingReversalAutomaton(Reference):
 
 
 class ParityAutomaton(Reference):
-    """The parity of the ones that were read, or, if delayed, of those before the last symbol."""
+    """The reference of xor: the parity of the ones read, if delayed without the last symbol."""
 
     memory = None
 
