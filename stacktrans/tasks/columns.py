@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.common.errors import StacktransError, UsageError, check_parameter, clipped, shown
+from stacktrans.common.errors import StacktransError, UsageError, check_parameter, shown
 from stacktrans.common.reading import split_words
 from stacktrans.tasks.alphabets import (
     FEATURE,
@@ -135,7 +135,7 @@ def _odd_one_out(fields: Sequence[Sequence[str]]) -> int:
 
 def _reading(columns: Sequence[str], row: Sequence[str]) -> str:
     """The option for columns, with the first line of the file read by it."""
-    fields = (f"{column} {clipped(field)!r}" for column, field in zip(columns, row, strict=True))
+    fields = (f"{column} {shown(field)}" for column, field in zip(columns, row, strict=True))
     return f"  --columns {','.join(columns)}: {', '.join(fields)}"
 
 

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from stacktrans.common.errors import StacktransError, check_parameter, clipped
+from stacktrans.common.errors import StacktransError, check_parameter, shown
 from stacktrans.common.files import write_atomically
 from stacktrans.common.messages import print_message
 from stacktrans.common.reading import (
@@ -226,17 +226,17 @@ def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
             return fields
         form = f"{', a tab, '.join(columns)};"
         count = f" {len(fields)} columns:" if len(fields) > 1 else ""
-        raise StacktransError(f"expected {form} found{count} {clipped(line)!r}")
+        raise StacktransError(f"expected {form} found{count} {shown(line)}")
     try:
         value = parsed_json(line)
     except ValueError as error:
-        message = f"expected a JSON object: {error}; found {clipped(line)!r}"
+        message = f"expected a JSON object: {error}; found {shown(line)}"
         raise StacktransError(message) from error
     values = [value.get(column) for column in columns] if isinstance(value, dict) else []
     texts = [field for field in values if isinstance(field, str)]
     if len(texts) < len(columns):
         form = f"a JSON object with texts called {' and '.join(columns)},"
-        raise StacktransError(f"expected {form} found {clipped(line)!r}")
+        raise StacktransError(f"expected {form} found {shown(line)}")
     if bad := next(filter(None, map(_NO_FIELD.search, texts)), None):
         raise StacktransError(
             f"a string with {bad[0]!r} in it; expected text without tabs and line ends"
@@ -354,11 +354,11 @@ def _detect_columns(raw: RawLines, request: PairFiles, lines: PairLines) -> tupl
         if not rows and len(fields) not in (2, 3):
             form = "expected source, a tab, target, and perhaps a tab and features"
             count = f"{len(fields)} columns: " if len(fields) > 1 else ""
-            raise StacktransError(f"{raw.name}:{number}: {form}; found {count}{clipped(text)!r}")
+            raise StacktransError(f"{raw.name}:{number}: {form}; found {count}{shown(text)}")
         if len(fields) == 2 and not rows:
             break
         if len(fields) != 3:
-            found = f"found {len(fields)}: {clipped(text)!r}"
+            found = f"found {len(fields)}: {shown(text)}"
             raise StacktransError(f"{raw.name}:{number}: expected 3 columns, as before; {found}")
         rows.append(fields)
     if not rows:

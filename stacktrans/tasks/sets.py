@@ -179,7 +179,7 @@ def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> li
             need = 1 + (request.test is None) + (request.dev is None)
             raise UsageError(
                 f"{name}: too few distinct sources to hold some out; expected at least {need}, "
-                "or files of their own for what is not trained on"
+                "or files for the development and test sets"
             )
         lines.parts[taken] = part
         how = "the longest" if part == TEST else f"at random (seed {request.split})"
