@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -325,13 +325,8 @@ class PairSet(Sequence[Pair]):
     def __len__(self) -> int:
         return len(self.sizes)
 
-    @overload
-    def __getitem__(self, index: int) -> Pair: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Pair]: ...
-
-    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
+    def __getitem__(self, index: Any) -> Any:
+        """A pair; for a slice, a list of pairs."""
         if isinstance(index, slice):
             return [self[row] for row in range(*index.indices(len(self)))]
         source, target = (each[index].astype(np.int64) for each in (self.sources, self.targets))
