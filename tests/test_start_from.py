@@ -103,7 +103,7 @@ def test_symbols_keep_their_weights_and_new_ones_are_drawn(old: Path, new: Path)
     assert found.source_symbols == found.target_symbols
     assert found.source_symbols == CarriedConfig(carried_over=4, new=2, dropped=0)
     assert trainer.source.notes[0].endswith("symbols: 4 carried over, 2 new, 0 dropped")
-    average = weights_of(trainer.state.attempt.average.model)
+    average = weights_of(trainer.state.attempt.average)
     assert all(torch.equal(average[name], given[name]) for name in given)
 
 
@@ -234,7 +234,7 @@ def test_its_first_weights_are_saved_before_anything_else(
         pass
     taken_up = Trainer.resume(tmp_path / "run", [], CPU).state.attempt
     assert taken_up.step == 0
-    for found in (taken_up.model, taken_up.average.model):
+    for found in (taken_up.model, taken_up.average):
         assert all(torch.equal(given[name], weight) for name, weight in weights_of(found).items())
 
 

@@ -154,39 +154,6 @@ def check_optimizer(
     check_same_structure("optimizer", state, expected)
 
 
-class RunningMean:
-    """The exponential moving average of a model's weights.
-
-    Attributes:
-        model: a copy of the model with the averaged weights.
-    """
-
-    def __init__(self, model: Transducer, decay: float) -> None:
-        self.model = copy.deepcopy(model)
-        self._pairs = [*zip(self.model.parameters(), model.parameters(), strict=True)]
-        self._decay, self._begun = decay, False
-
-    @torch.no_grad()
-    def update(self) -> None:
-        """Take account of the model's weights; the first update copies them."""
-        share = 1 - self._decay if self._begun else 1.0
-        for mean, weight in self._pairs:
-            mean.lerp_(weight, share)
-        self._begun = True
-
-    def state_dict(self) -> dict[str, Any]:
-        """The state that `load_state_dict` takes."""
-        return {"model": self.model.state_dict(), "begun": self._begun}
-
-    def load_state_dict(self, state: Any) -> None:
-        """Take up a state; raises `ValueError` naming a value that is wrong."""
-        begun = state.get("begun") if isinstance(state, dict) else None
-        check_value("average.begun", begun, isinstance(begun, bool))
-        check_same_structure("average", state, {**self.state_dict(), "begun": begun})
-        self.model.load_state_dict(state["model"])
-        self._begun = bool(begun)
-
-
 class SourcePrediction(nn.Module):
     """An auxiliary classifier that predicts each next symbol of a source, and is not kept.
 
@@ -396,7 +363,7 @@ class Attempt:
         initialize: gives the model its initial weights; None for newly drawn ones.
 
     Attributes:
-        average: moving average of the model, which is measured and kept.
+        average: the model with the moving average of the weights, which is measured and kept.
         signals: [steps, signals] of the last batch.
     """
 
@@ -414,7 +381,7 @@ class Attempt:
         self.curriculum = Curriculum(self._training, source, self._number)
         self.draw_weights()
         if initialize:
-            for model in (self.model, self.average.model):
+            for model in (self.model, self.average):
                 initialize(model)
             if not self._training.stream:  # whose sequences grow longer by themselves
                 self._skip_learned_lengths()
@@ -431,7 +398,9 @@ class Attempt:
                 self._prediction = SourcePrediction(self.model).to(self._device)
         auxiliary = self._prediction.parameters() if self._prediction else ()
         self.weights = [*self.model.parameters(), *auxiliary]
-        self.average = RunningMean(self.model, self._training.averaging)
+        self.average = copy.deepcopy(self.model)
+        pairs = zip(self.average.parameters(), self.model.parameters(), strict=True)
+        self._averaged = [*pairs]
         self.renew_optimizer()
         self.source.begin(self.model)
 
@@ -501,8 +470,15 @@ class Attempt:
         norm = nn.utils.clip_grad_norm_(self.weights, largest, foreach=True)
         if not torch.isfinite(norm) or not update_weights(self.optimizer):
             return False
-        self.average.update()
+        self._update_average()
         return True
+
+    @torch.no_grad()
+    def _update_average(self) -> None:
+        """Update the exponential moving average of the weights; the first update copies them."""
+        share = 1 - self._training.averaging if self.step else 1.0
+        for mean, weight in self._averaged:
+            mean.lerp_(weight, share)
 
     @torch.no_grad()
     def _skip_learned_lengths(self) -> None:
@@ -543,8 +519,7 @@ class Attempt:
     def is_finite(self) -> bool:
         """Whether weights and optimizer can be saved and read again."""
         states = [part for state in self.optimizer.state.values() for part in state.values()]
-        averaged = self.average.model.parameters()
-        tensors = [*self.weights, *averaged, *filter(torch.is_tensor, states)]
+        tensors = [*self.weights, *self.average.parameters(), *filter(torch.is_tensor, states)]
         return all(bool(tensor.isfinite().all()) for tensor in tensors)
 
     @property
@@ -562,6 +537,7 @@ class Attempt:
         check_keys("attempt", state, self.state_dict())
         for part in self._parts:
             part.load_state_dict(state[part.name], self.model.state_dict())
+        check_same_structure("average", state["average"], self.average.state_dict())
         self.average.load_state_dict(state["average"])
         if self._prediction:
             check_same_structure("prediction", state["prediction"], self._prediction.state_dict())

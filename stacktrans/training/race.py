@@ -173,7 +173,7 @@ def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
     now = (state.step, state.attempts.number)
     record = records[-1] if records else None
     if record is None or (record.step, record.attempt) != now or not merit(record):
-        record = _measured(trainer, attempt.average.model)
+        record = _measured(trainer, attempt.average)
     best = merit(record)
     kept = progress.best[-len(best) :]
     if len(kept) == len(best):

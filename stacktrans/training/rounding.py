@@ -110,7 +110,7 @@ class Rounding(StatefulPart):
         if rounding.lossless:
             # Each of the last weights may be a little wrong, where their mean is not.
             train(SETTLED_AFTER)
-            model.load_state_dict(attempt.average.model.state_dict())
+            model.load_state_dict(attempt.average.state_dict())
 
     def _measured(self, model: Transducer, attempt: Attempt) -> Accuracies:
         """Accuracies on validation strings; if lossless, only on some if the first are wrong."""

@@ -209,7 +209,7 @@ class SavedRun:
         self, model: Transducer | None = None, config: RunConfig | None = None, **described: Any
     ) -> None:
         """Save a model, or the average of the attempt's, as the best; see `checkpoint.save`."""
-        model = model or self.attempt.average.model
+        model = model or self.attempt.average
         config = config or self.config.model_copy(update={"model": model.config})
         described = {"sharpness": model.sharpness, **described}
         with self._in_place():

@@ -189,7 +189,7 @@ class Trainer:
         attempt = self.state.attempt
         record = attempt.record(round(self.state.progress.seconds, 3))
         if measured:
-            self.source.measure(attempt.average.model, attempt.moment, record)
+            self.source.measure(attempt.average, attempt.moment, record)
         if not math.isfinite(record.validation or 0.0):
             self._diverge()
             return None
