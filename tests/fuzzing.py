@@ -202,14 +202,14 @@ def _problem(ended: Ended, seconds: float, gained: int, shows: bool) -> str:
 
 
 def _config(rng: Random, models: Path, place: Path) -> list[str]:
-    """`train` with a configuration."""
+    """`train --config` with a damaged configuration."""
     path = models / "runs" / one_of(rng, list(RUNS)) / "config.yaml"
     _write_wrong(rng, path.read_bytes(), place / "config.yaml")
     return ["train", "--config", "config.yaml", "--dry-run"]
 
 
 def _short_run(rng: Random, models: Path, place: Path) -> list[str]:
-    """A run of two batches with a wrong setting that is no size."""
+    """A run of two batches with a wrong setting other than a size."""
     options, settings = _parted(RUNS[one_of(rng, ("copy", "in-step", "stream", "buffered"))])
     name = one_of(rng, _RATES)
     value = json.dumps(one_of(rng, VALUES))
@@ -228,7 +228,7 @@ _RATES = (
 
 
 def _task(rng: Random, models: Path, place: Path) -> list[str]:
-    """`generate` with a task file."""
+    """`generate` with a damaged task file."""
     path = one_of(rng, sorted((ROOT / "tasks").glob("*.yaml")))
     _write_wrong(rng, path.read_bytes(), place / "task.yaml")
     if rng.random() < 0.3:
@@ -237,7 +237,7 @@ def _task(rng: Random, models: Path, place: Path) -> list[str]:
 
 
 def _sweep(rng: Random, models: Path, place: Path) -> list[str]:
-    """`sweep --dry-run` with a sweep's file."""
+    """`sweep --dry-run` with a damaged sweep file."""
     shipped = sorted((ROOT / "experiments").glob("*.yaml"))
     path = sweep_file(place) if rng.random() < 0.8 else one_of(rng, shipped)
     _write_wrong(rng, path.read_bytes(), place / "sweep.yaml")
@@ -245,7 +245,7 @@ def _sweep(rng: Random, models: Path, place: Path) -> list[str]:
 
 
 def _records(rng: Random, models: Path, place: Path) -> list[str]:
-    """A sweep whose records are wrong."""
+    """`sweep` with damaged records."""
     path = ROOT / "experiments" / "results" / "hao2018" / "results.jsonl"
     with path.open("rb") as stream:
         lines = [stream.readline() for _ in range(4)]
@@ -263,7 +263,7 @@ def _records(rng: Random, models: Path, place: Path) -> list[str]:
 
 
 def _pairs(rng: Random, models: Path, place: Path) -> list[str]:
-    """`eval --data` or `transduce` with a file of wrong lines."""
+    """`eval --data` or `transduce` with damaged lines."""
     name = one_of(rng, list(PAIRS))
     run = str(models / "runs" / name)
     if rng.random() < 0.3:
@@ -278,7 +278,7 @@ def _pairs(rng: Random, models: Path, place: Path) -> list[str]:
 
 
 def _text(rng: Random, models: Path, place: Path) -> list[str]:
-    """`eval --text` or `train --text` with wrong texts."""
+    """`eval --text` or `train --text` with damaged texts."""
     shutil.copytree(models / "texts", place / "texts")
     path = place / "texts" / one_of(rng, ("train.txt", "valid.txt", "test.txt"))
     path.write_bytes(wrong_bytes(rng, path.read_bytes()))
@@ -289,7 +289,7 @@ def _text(rng: Random, models: Path, place: Path) -> list[str]:
 
 
 def _checkpoint(rng: Random, models: Path, place: Path) -> list[str]:
-    """What reads a checkpoint, one of whose files is wrong."""
+    """Commands that read a checkpoint with a damaged file."""
     name = one_of(rng, list(RUNS))
     shutil.copytree(models / "runs" / name / "best", place / "model")
     _spoil(rng, place / "model", ("config.yaml", "model.safetensors"))
@@ -304,7 +304,7 @@ def _checkpoint(rng: Random, models: Path, place: Path) -> list[str]:
 
 
 def _pair_file(rng: Random, models: Path, place: Path) -> list[str]:
-    """`train --data` or `eval --data` with a wrong file of pairs, or read in a wrong way."""
+    """`train --data` or `eval --data` with a damaged file of pairs, or with wrong options."""
     name = one_of(rng, list(PAIR_FILES))
     content = PAIR_FILES[name].encode(one_of(rng, ENCODINGS), "replace")
     packed, wrong = rng.random() < 0.3, rng.random()
@@ -331,7 +331,7 @@ _READING = {
 
 
 def _machine(rng: Random, models: Path, place: Path) -> list[str]:
-    """`transduce` with a wrong machine, whose other routes agree with it or refuse it."""
+    """`transduce` with a damaged machine, compared with other ways to run it."""
     shutil.copytree(models / "machine", place / "machine")
     path = place / "machine" / "machine.json"
     held = json.loads(path.read_bytes())
@@ -368,7 +368,7 @@ def _disagreement(ended: Ended) -> str:
 
 
 def _named(rng: Random, models: Path, place: Path) -> list[str]:
-    """What is drawn or written with names and symbols that are hostile."""
+    """Plots and files with hostile names and symbols."""
     name, symbols = one_of(rng, NAMES), one_of(rng, SYMBOLS)
     model = str(models / "runs" / "pairs")
     kind = one_of(rng, (".svg", ".png", ".pdf", ".html", ".dot", ".tsv", ".jsonl.gz", ""))
@@ -390,7 +390,7 @@ def _named(rng: Random, models: Path, place: Path) -> list[str]:
 
 
 def _resumed(rng: Random, models: Path, place: Path) -> list[str]:
-    """`train --resume` of a run whose last checkpoint is wrong."""
+    """`train --resume` of a run with a damaged last checkpoint."""
     name = one_of(rng, list(RUNS))
     shutil.copytree(models / "runs" / name, place / "run")
     _spoil(rng, place / "run" / "last", ("config.yaml", "model.safetensors", "training.pt"))
