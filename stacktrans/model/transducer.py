@@ -61,6 +61,7 @@ class Transducer(nn.Module):
         self.config, self.inputs = config, inputs
         self.kernel = config.kernel
         self.hard, self.sharpness = False, 1.0
+        self._architectures: dict[Any, Architecture | None] = {}
         maps, biases = linear_maps(config, inputs, outputs), config.controller.biases
         output_sizes, embedding_sizes = maps.get("output.0"), maps.get("embedding")
         self.embedding = nn.Embedding(*embedding_sizes) if embedding_sizes else None
@@ -183,7 +184,12 @@ class Transducer(nn.Module):
     def architecture(self) -> Architecture | None:
         """The architecture for compiled code, as in `compiled_architecture`."""
         weight = self.classifier.weight
-        return compiled_architecture(self.config, self.memory, weight, self.kernel, self.hard)
+        key = (self.kernel, self.hard, weight.device, weight.dtype)
+        if key not in self._architectures:
+            self._architectures[key] = compiled_architecture(
+                self.config, self.memory, weight, self.kernel, self.hard
+            )
+        return self._architectures[key]
 
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
         """Logits [n, outputs] of the n target symbols selected by a mask [B, T]."""
