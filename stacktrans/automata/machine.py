@@ -89,7 +89,7 @@ class Machine(Signature):
         rules: the first that applies is carried out.
     """
 
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[Rule, ...]
 
     @functools.cached_property
     def relevant(self) -> frozenset[int]:
