@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from stacktrans.training.trainer import Trainer
 
 OF_RACES = {"recipe", "strategies", "budget", "workers", "out", "as_json", "dry_run"}
-"""Options that do not change a run that takes part in a race."""
+"""Options that do not affect the candidates of a race."""
 
 
 def train(
@@ -186,67 +186,67 @@ def train(
 
 
 def _names(listed: str | None) -> list[str]:
-    """The names of strategies, as they are listed; raises `UsageError` if there is none."""
+    """Split a list of strategies; raises `UsageError` if it is empty."""
     names = [*filter(None, (listed or "").split(","))]
     if listed is not None and not names:
         raise UsageError(f"--strategies {listed}: expected names such as joint,buffered")
     return names
 
 
-def _train(found: "Trainer | Race", budget: float | None, dry_run: bool, as_json: bool) -> None:
-    """Train a run, or race; or show the configuration of what would be trained."""
+def _train(training: "Trainer | Race", budget: float | None, dry_run: bool, as_json: bool) -> None:
+    """Train a run or a race; or only show its configuration."""
     from stacktrans.training.race import Race
 
-    gc.freeze()  # what is loaded by now stays to the end, so garbage collection can skip it
+    gc.freeze()  # what is loaded by now is never garbage
     if dry_run:
-        _show(found, as_json)
-    elif isinstance(found, Race):
-        _race(found, budget, as_json)
+        _show(training, as_json)
+    elif isinstance(training, Race):
+        _race(training, budget, as_json)
     else:
-        _run(found, as_json)
+        _run(training, as_json)
 
 
-def _show(found: "Trainer | Race", as_json: bool) -> None:
-    """Print the configuration of a run, or who would be raced, and what is to be reported."""
+def _show(training: "Trainer | Race", as_json: bool) -> None:
+    """Print the configuration of a run or the candidates of a race, and remarks on the data."""
     from stacktrans.showing.tables import remark
     from stacktrans.showing.training import candidates_table
     from stacktrans.training.race import Race
 
-    if isinstance(found, Race):
-        configs, notes = found.configs, found.notes
+    if isinstance(training, Race):
+        configs, notes = training.configs, training.notes
         dumped: Any = {name: config.model_dump(mode="json") for name, config in configs.items()}
     else:
-        configs, notes = {}, found.source.notes
-        dumped = found.config.model_dump(mode="json")
+        configs, notes = {}, training.source.notes
+        dumped = training.config.model_dump(mode="json")
     print_out(*map(remark, notes), beside=True)
     if as_json:
         print_json(dumped)
-    elif isinstance(found, Race):
+    elif isinstance(training, Race):
         print_out(candidates_table(configs))
         one = f"the settings of one of them: --recipe {next(iter(configs))} --dry-run"
         print_out(remark(one), beside=True)
     else:
-        print_text(found.config.to_yaml())
+        print_text(training.config.to_yaml())
 
 
 def _words(ctx: typer.Context) -> list[str]:
-    """The command as it was given, without what concerns the race of strategies."""
+    """The words of the command, without the options of races."""
     words = ["stacktrans", "train"]
     for option in ctx.command.params:
         value = ctx.params.get(str(option.name))
-        unsaid = option.name in OF_RACES or (option.name == "memory" and value == AUTO)
-        if unsaid or not _is_given(ctx, option.name):
+        omitted = option.name in OF_RACES or (option.name == "memory" and value == AUTO)
+        if omitted or not _is_given(ctx, option.name):
             continue
-        for each in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(each, bool):
-                words += (option.opts if each else option.secondary_opts)[:1]
+        for argument in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(argument, bool):
+                words += (option.opts if argument else option.secondary_opts)[:1]
             else:
-                words += [option.opts[0], str(each)]
+                words += [option.opts[0], str(argument)]
     return words
 
 
 def _race(race: "Race", budget: float | None, as_json: bool) -> None:
-    """Race, and then finish the run that has come furthest."""
+    """Run a race, and finish the run that has come furthest."""
     from stacktrans.settings.candidates import not_raced
     from stacktrans.showing.training import RaceDisplay, advice
 
@@ -256,26 +256,25 @@ def _race(race: "Race", budget: float | None, as_json: bool) -> None:
             trainer = race.raced(display.show)
         summary = _run(trainer, as_json, race.notes)
         if race.outcome or summary.outcome == "development":
-            config, again = trainer.config, resume_command(race.directory)
-            given = "--memory" in race.state.command
-            memory = config.model.memory.name if given else None
+            config, resuming = trainer.config, resume_command(race.directory)
+            memory = config.model.memory.name if "--memory" in race.state.command else None
             others = not_raced(config.task, race.state.candidates, memory)
-            print_message(*advice(race.state, summary, config, others, again))
+            print_message(*advice(race.state, summary, config, others, resuming))
         race.close()
 
 
 @contextlib.contextmanager
-def _resumable(found: "Trainer | Race") -> Iterator[None]:
-    """Say how what is interrupted goes on; within an epoch of a text, from where that began."""
+def _resumable(training: "Trainer | Race") -> Iterator[None]:
+    """Print how to resume an interrupted run; one on a text resumes where an epoch began."""
     from stacktrans.training.race import Race
     from stacktrans.training.trainer import Interrupted
 
     try:
         yield
     except Interrupted as stop:
-        between = isinstance(found, Race) or found.source.resumable
+        between = isinstance(training, Race) or training.source.resumable
         saved = "saved" if between else "saved as it was when this epoch began"
-        print_message(f"{saved}; resume with: {shell_text(resume_command(found.directory))}")
+        print_message(f"{saved}; resume with: {shell_text(resume_command(training.directory))}")
         raise typer.Exit(stop.exit_code) from None
 
 
@@ -291,21 +290,21 @@ def _check_resumes_as_it_is(ctx: typer.Context) -> None:
 
 
 def _is_given(ctx: typer.Context, name: str | None) -> bool:
-    """Whether an option stands on the command line."""
+    """Whether an option was given on the command line."""
     source = ctx.get_parameter_source(str(name))
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _run(trainer: "Trainer", as_json: bool, reported: Sequence[str] = ()) -> "Summary":
-    """Train a run and show how it goes, without those of its notes that were reported before."""
+def _run(trainer: "Trainer", as_json: bool, shown: Sequence[str] = ()) -> "Summary":
+    """Train a run with a progress display, without the notes that were shown before."""
     from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
     from stacktrans.training.trainer import stopping
 
     console, directory = progress_console(), str(trainer.directory)
-    kind = LanguageDisplay if trainer.config.task.lengths is None else TrainingDisplay
+    display_class = LanguageDisplay if trainer.config.task.lengths is None else TrainingDisplay
     count = trainer.state.parameter_count
-    notes = [note for note in trainer.source.notes if note not in reported]
-    display = kind(console, trainer.config, count, directory, notes)
+    notes = [note for note in trainer.source.notes if note not in shown]
+    display = display_class(console, trainer.config, count, directory, notes)
     with _resumable(trainer), stopping(trainer), display:
         summary = trainer.run(display.show)
     if as_json:
