@@ -156,7 +156,7 @@ class Trainer:
         training = self.config.training
         if self.state.progress.ended:  # only rounding is left, which has no budget
             return None
-        if training.max_steps is not None and self.state.step >= training.max_steps:
+        if training.max_steps is not None and self.state.attempt.run_step >= training.max_steps:
             return "max_steps"
         limit, seconds = training.time_limit, self.state.progress.seconds
         return "time_limit" if limit is not None and seconds >= limit else None
