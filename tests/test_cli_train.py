@@ -111,6 +111,7 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
         (["--task", "copy", "--memory", "queue", "--device", "abacus"], "device abacus"),
         (["--config", "absent.yaml"], "absent.yaml"),
         (["--task", "copy", "--memory", "queue", "--out", "."], ".: something is there"),
+        (["--task", "copy", "--recipe", "joint", "--out", "."], ".: something is there"),
         (["--text", "absent", "--memory", "none"], "absent: expected a directory"),
         (["--resume", "absent"], "absent: no run to resume here"),
         (["--resume", "absent", "--task", "copy"], "only --max-steps, --time-limit"),
