@@ -55,7 +55,7 @@ from stacktrans.tasks.streams import Counting
 
 MOST_CANDIDATES = 5
 """Maximum number of spurious counterexamples before an abstraction is refined."""
-MOST_TRIED = 20_000
+MOST_TRIED = 10_000
 """Maximum number of sources that are tried in order to shorten a counterexample."""
 _DIFFERENT = "the machine does not read and write what the task does"
 
