@@ -35,7 +35,7 @@ MOST_TRIED = 2_000
 Step = tuple[int, int | None]
 """A symbol, and the output that is expected for it; None where nothing is scored."""
 Counts = tuple[int, ...]
-Substitution = Mapping[int, "Linear"]
+Substitution = Mapping[int, "LinearExpression"]
 """Values of variables, by their numbers; other variables keep theirs."""
 
 
@@ -51,28 +51,28 @@ class CaseSplit(Exception):
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearExpression:
     """A linear expression: a constant, and variables with coefficients other than 0."""
 
     constant: int = 0
     terms: tuple[tuple[int, int], ...] = ()
 
     @classmethod
-    def of(cls, constant: int, coefficients: Mapping[int, int]) -> Linear:
+    def of(cls, constant: int, coefficients: Mapping[int, int]) -> LinearExpression:
         """The expression with some coefficients, by the numbers of variables."""
         return cls(constant, tuple(sorted(term for term in coefficients.items() if term[1])))
 
-    def __add__(self, other: Linear | int) -> Linear:
+    def __add__(self, other: LinearExpression | int) -> LinearExpression:
         if isinstance(other, int):
-            return Linear(self.constant + other, self.terms)
+            return LinearExpression(self.constant + other, self.terms)
         coefficients = Counter(dict(self.terms))
         coefficients.update(dict(other.terms))
-        return Linear.of(self.constant + other.constant, coefficients)
+        return LinearExpression.of(self.constant + other.constant, coefficients)
 
-    def __mul__(self, factor: int) -> Linear:
-        return Linear.of(self.constant * factor, {of: n * factor for of, n in self.terms})
+    def __mul__(self, factor: int) -> LinearExpression:
+        return LinearExpression.of(self.constant * factor, {of: n * factor for of, n in self.terms})
 
-    def __sub__(self, other: Linear | int) -> Linear:
+    def __sub__(self, other: LinearExpression | int) -> LinearExpression:
         return self + other * -1
 
     @property
@@ -80,20 +80,20 @@ class Linear:
         """The value where all variables are 1."""
         return self.constant + sum(coefficient for _, coefficient in self.terms)
 
-    def substitute(self, values: Substitution) -> Linear:
+    def substitute(self, values: Substitution) -> LinearExpression:
         """The expression with values for variables."""
-        result = Linear(self.constant)
+        result = LinearExpression(self.constant)
         for number, coefficient in self.terms:
             result += values.get(number, variable(number)) * coefficient
         return result
 
 
-def variable(number: int) -> Linear:
+def variable(number: int) -> LinearExpression:
     """A variable by itself."""
-    return Linear(0, ((number, 1),))
+    return LinearExpression(0, ((number, 1),))
 
 
-def at_least(value: Linear, bound: int) -> bool:
+def at_least(value: LinearExpression, bound: int) -> bool:
     """Whether an expression is at least a bound for all variables; raises `CaseSplit`."""
     positive = [number for number, coefficient in value.terms if coefficient > 0]
     negative = [number for number, coefficient in value.terms if coefficient < 0]
@@ -103,30 +103,30 @@ def at_least(value: Linear, bound: int) -> bool:
         return False
     one, *_ = positive or negative
     if not (positive and negative):
-        raise CaseSplit({one: Linear(1)}, {one: variable(one) + 1})
+        raise CaseSplit({one: LinearExpression(1)}, {one: variable(one) + 1})
     other = negative[0]
     both = variable(one) + variable(other)
     raise CaseSplit({one: variable(other)}, {one: both}, {other: both})
 
 
-def floor_divided(value: Linear, divisor: int) -> Linear:
+def floor_divided(value: LinearExpression, divisor: int) -> LinearExpression:
     """An expression divided by a number, rounded down; raises `CaseSplit`."""
     for number, coefficient in value.terms:
         if coefficient % divisor:
             cases = ({number: variable(number) * divisor - rest} for rest in range(divisor))
             raise CaseSplit(*cases)
     terms = tuple((number, coefficient // divisor) for number, coefficient in value.terms)
-    return Linear(value.constant // divisor, terms)
+    return LinearExpression(value.constant // divisor, terms)
 
 
-class Run(NamedTuple):
+class CellRun(NamedTuple):
     """A run of one or more cells with the same stack symbol."""
 
     stack_symbol: int
-    length: Linear
+    length: LinearExpression
 
 
-Runs = tuple[Run, ...]
+Runs = tuple[CellRun, ...]
 """The contents of a stack, the lowest run first; neighbours have different stack symbols."""
 
 
@@ -164,16 +164,16 @@ class SymbolicStack:
         if not self.runs:
             return EMPTY
         stack_symbol = self.runs[-1].stack_symbol
-        self.runs = _lengthened(self.runs, Linear(-1))
+        self.runs = _lengthened(self.runs, LinearExpression(-1))
         self._height -= 1
         return stack_symbol
 
     def put(self, side: int, stack_symbol: int) -> None:
         """Push a cell."""
         if self.runs and self.runs[-1].stack_symbol == stack_symbol:
-            self.runs = _lengthened(self.runs, Linear(1))
+            self.runs = _lengthened(self.runs, LinearExpression(1))
         else:
-            self.runs = (*self.runs, Run(stack_symbol, Linear(1)))
+            self.runs = (*self.runs, CellRun(stack_symbol, LinearExpression(1)))
         self._height += 1
 
     @property
@@ -197,7 +197,7 @@ class SymbolicStack:
         same = (under, top.stack_symbol) == (under_before, top_before.stack_symbol)
         return change.constant if same and enough and not change.terms else None
 
-    def repeated(self, times: Linear) -> Runs:
+    def repeated(self, times: LinearExpression) -> Runs:
         """The contents after the operations on the stack are repeated so many times."""
         return _lengthened(self.before, times * self.growth) if self.growth else self.before
 
@@ -212,11 +212,11 @@ class IgnoredStack(SymbolicStack):
         pass
 
 
-def _lengthened(runs: Runs, by: Linear) -> Runs:
+def _lengthened(runs: Runs, by: LinearExpression) -> Runs:
     """Contents whose topmost run is longer by something, or shorter, down to nothing."""
     *under, top = runs
     length = top.length + by
-    return (*under, Run(top.stack_symbol, length)) if at_least(length, 1) else (*under,)
+    return (*under, CellRun(top.stack_symbol, length)) if at_least(length, 1) else (*under,)
 
 
 class Segment(NamedTuple):
@@ -231,11 +231,11 @@ class Segment(NamedTuple):
     """
 
     symbol: int
-    length: Linear
+    length: LinearExpression
     inner: int | None
     last: int | None
 
-    def length_with(self, counts: Sequence[Linear]) -> Linear:
+    def length_with(self, counts: Sequence[LinearExpression]) -> LinearExpression:
         """The length with values for the counts."""
         return self.length.substitute(dict(enumerate(counts)))
 
@@ -246,7 +246,7 @@ def segments_of(task: Counting) -> list[Segment]:
     known = 1 + max(index for index, block in enumerate(task.runs) if block.introduces)
     segments = []
     for index, block in enumerate(task.runs):
-        length = Linear()
+        length = LinearExpression()
         for term in block.terms:
             factor = math.prod(part for part in term if isinstance(part, int))
             counts = [names.index(part) for part in term if isinstance(part, str)]
@@ -269,9 +269,9 @@ class SymbolicConfiguration(NamedTuple):
         stacks: the contents of each stack.
     """
 
-    counts: tuple[Linear, ...]
+    counts: tuple[LinearExpression, ...]
     segment: int
-    left: Linear
+    left: LinearExpression
     state: int
     stacks: tuple[Runs, ...]
 
@@ -281,7 +281,7 @@ class SymbolicConfiguration(NamedTuple):
             counts=tuple(count.substitute(values) for count in self.counts),
             left=self.left.substitute(values),
             stacks=tuple(
-                tuple(Run(symbol, length.substitute(values)) for symbol, length in runs)
+                tuple(CellRun(symbol, length.substitute(values)) for symbol, length in runs)
                 for runs in self.stacks
             ),
         )
@@ -400,10 +400,10 @@ class InductionProver:
         """The start of the next sequence, where the lengths of long runs are new variables."""
         numbers = itertools.count(len(config.counts))
 
-        def widened(run: Run) -> Run:
+        def widened(run: CellRun) -> CellRun:
             if not at_least(run.length, WIDENED):
                 return run
-            return Run(run.stack_symbol, variable(next(numbers)) + (WIDENED - 1))
+            return CellRun(run.stack_symbol, variable(next(numbers)) + (WIDENED - 1))
 
         return self._start(config.state, tuple(tuple(map(widened, runs)) for runs in config.stacks))
 
@@ -431,7 +431,7 @@ class InductionProver:
         if not is_last:
             return config
         following = self._segments[config.segment + 1 : config.segment + 2]
-        left = following[0].length_with(config.counts) if following else Linear()
+        left = following[0].length_with(config.counts) if following else LinearExpression()
         return config._replace(segment=config.segment + 1, left=left)
 
     def _accelerated(self, config: SymbolicConfiguration) -> SymbolicConfiguration | None:
@@ -478,7 +478,7 @@ def sequence(segments: Sequence[Segment], counts: Counts) -> list[Step]:
     """The symbols of a sequence, with the expected outputs."""
     steps: list[Step] = []
     for segment in segments:
-        length = segment.length_with([*map(Linear, counts)]).constant
+        length = segment.length_with([*map(LinearExpression, counts)]).constant
         steps += [(segment.symbol, segment.inner)] * (length - 1)
         steps.append((segment.symbol, segment.last))
     return steps
