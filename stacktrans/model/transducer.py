@@ -184,7 +184,7 @@ class Transducer(nn.Module):
     def architecture(self) -> Architecture | None:
         """The architecture for compiled code, as in `compiled_architecture`."""
         weight = self.classifier.weight
-        key = (self.kernel, self.hard, weight.device, weight.dtype)
+        key = (self.memory, self.kernel, self.hard, weight.device, weight.dtype)
         if key not in self._architectures:
             self._architectures[key] = compiled_architecture(
                 self.config, self.memory, weight, self.kernel, self.hard
