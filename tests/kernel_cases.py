@@ -36,7 +36,7 @@ from stacktrans.settings.resolve import resolve
 Named = dict[str, Tensor]
 
 RECURRENT: dict[str, type[RecurrentLayer]] = {
-    name: CONTROLLERS.load(name).layer() for name in ("gru", "lstm", "rnn", "sigmoid")
+    name: CONTROLLERS.load(name).torch_layer() for name in ("gru", "lstm", "rnn", "sigmoid")
 }
 STRENGTH_MEMORIES: dict[str, type[StrengthMemory]] = {
     memory.name: memory for memory in (Deque, Queue, Stack)

@@ -234,7 +234,7 @@ def test_every_name_has_its_class() -> None:
     for registry in REGISTRIES:
         for name in registry.builtin:
             found = registry.load(name)
-            assert registry.has_base(found.layer() if registry is CONTROLLERS else found)
+            assert registry.has_base(found.torch_layer() if registry is CONTROLLERS else found)
     assert all(MEMORIES.load(name).name == name for name in MEMORIES.builtin)
 
 

@@ -18,14 +18,15 @@ from command_line import run
 import stacktrans
 from stacktrans.automata.machine import Machine, Runner, read_machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
-from stacktrans.automata.words import sentence
+from stacktrans.automata.wording import sentence
 from stacktrans.common.ends import Ends
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import MACHINE, SUMS, checksum_lines
 from stacktrans.decoding.decoder import decode
 from stacktrans.extraction import refinement
 from stacktrans.extraction.learner import Extraction, Learner, extract, without_needless_memories
-from stacktrans.extraction.network import CannotExtract, Deadline, Network
+from stacktrans.extraction.limits import CannotExtract, Deadline
+from stacktrans.extraction.network import Network
 from stacktrans.extraction.queries import Query
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint

@@ -14,14 +14,15 @@ from test_machines import counting
 
 from stacktrans.automata.machine import Configuration, Machine, read_machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
-from stacktrans.automata.words import sentence
+from stacktrans.automata.wording import sentence
 from stacktrans.commands.terminal import print_out
 from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
 from stacktrans.decoding.decoder import most_probable_ids
 from stacktrans.extraction import network
 from stacktrans.extraction.learner import Extraction, Learner, extract
-from stacktrans.extraction.network import NOTHING, CannotExtract, Deadline, Network, Recorder
+from stacktrans.extraction.limits import CannotExtract, Deadline
+from stacktrans.extraction.network import NOTHING, Network, Recorder
 from stacktrans.extraction.queries import random_queries
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import Checkpoint

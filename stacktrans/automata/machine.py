@@ -1,4 +1,4 @@
-"""Deterministic automata with stacks, queues, deques or lists: transitions, runs and formats."""
+"""Deterministic automata with memories: runs, minimization, equivalence, JSON, DOT, batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stacktrans.automata.rules import (
     in_ranges,
     ranges,
 )
-from stacktrans.automata.words import entry_name, sentence
+from stacktrans.automata.wording import entry_name, sentence
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import verify_checksum
 from stacktrans.common.visible import visible

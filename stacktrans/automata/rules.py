@@ -1,4 +1,4 @@
-"""Rules of machines, and the alphabets, stack symbols and states that they refer to.
+"""Parts of machines: rules and their terms, families of symbols, symbol tables, and signatures.
 
 A rule depends on an observation, whose components are the input (component 0), the stack symbol
 that is read at each end of a memory (the next components), and the state (the last). The entries

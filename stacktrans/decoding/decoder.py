@@ -1,4 +1,4 @@
-"""Greedy decoding: the answers of any model in any layout.
+"""Greedy decoding, outputs for given strings (teacher forcing), and soft input and output buffers.
 
 The decoder feeds outputs back as inputs, stops at the end of an answer, and keeps the buffers of
 buffered models. Strings of similar length are decoded in one batch.

@@ -1,4 +1,4 @@
-"""The protocol of models: a network, in torch or compiled, or a machine.
+"""Protocols of runnable models: states, buffers, and predictors whose memory can be inspected.
 
 A model has a state for a batch of strings. Symbols advance the state and give logits.
 """

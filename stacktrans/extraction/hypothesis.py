@@ -1,4 +1,4 @@
-"""Hypotheses: the rules of a machine, from the classes of a consistent partition.
+"""Hypotheses: machines built from a partition, with named stack symbols and generalized rules.
 
 Inputs, outputs and stack symbols are named after symbols of the task, so that one rule can cover
 all of them. An input has the symbol that it is written as, whether it is read of a source or of an
@@ -22,7 +22,8 @@ import numpy as np
 
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
-from stacktrans.extraction.network import EMPTY, GRACE, NOTHING
+from stacktrans.extraction.limits import GRACE
+from stacktrans.extraction.network import EMPTY, NOTHING
 from stacktrans.extraction.partition import Classes, Partition
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids, Mask

@@ -1,4 +1,4 @@
-"""Extraction of a machine from a discrete network by partition refinement and counterexamples.
+"""The extraction of a machine: a learning loop over counterexamples, and its measured agreement.
 
 As in active learning (Angluin 1987), hypotheses are tested for equivalence, and learned again from
 counterexamples. Here the network answers not only queries: its states and the vectors in its
@@ -18,7 +18,8 @@ import numpy as np
 from stacktrans.automata.machine import Machine
 from stacktrans.common.ends import Ends
 from stacktrans.extraction.hypothesis import build_hypothesis
-from stacktrans.extraction.network import GRACE, CannotExtract, Deadline, Network, Recorder
+from stacktrans.extraction.limits import GRACE, CannotExtract, Deadline
+from stacktrans.extraction.network import Network, Recorder
 from stacktrans.extraction.queries import (
     LARGE_ALPHABET,
     Query,

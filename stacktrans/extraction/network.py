@@ -1,10 +1,9 @@
-"""A discrete network as a transition function of state, input and reads; its recorded steps."""
+"""Discrete networks as transition functions, and the recorder that collects their steps."""
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -14,6 +13,7 @@ import numpy as np
 from stacktrans.common.errors import OVERFLOW, StacktransError
 from stacktrans.decoding.decoder import DecodingStep, decode, most_probable_ids, predict
 from stacktrans.decoding.model import SoftInput
+from stacktrans.extraction.limits import CannotExtract, Deadline, OutOfTime
 from stacktrans.kernels import Array
 from stacktrans.kernels.elementwise import sigmoid
 from stacktrans.model.checkpoint import Checkpoint
@@ -27,45 +27,8 @@ EMPTY = 0
 """The number, and the class, of the vector that is read from an empty memory."""
 AT_ONCE = 4096
 """The most steps in a batch."""
-GRACE = 3.0
-"""The seconds after the time limit for building a hypothesis and testing it."""
 UNDECIDED = 0.1
 """The distance from 0 and from 1 of undecided signals."""
-
-
-class CannotExtract(StacktransError):
-    """No machine could be extracted from a model; the message gives the reason."""
-
-
-class OutOfTime(CannotExtract):
-    """The time limit is reached."""
-
-
-class Deadline:
-    """A time limit for learning.
-
-    Args:
-        seconds: from now.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self.seconds, self._begun = seconds, time.monotonic()
-
-    @property
-    def taken(self) -> float:
-        """The seconds that have passed."""
-        return time.monotonic() - self._begun
-
-    def over(self, grace: float = 0) -> bool:
-        """Whether it was reached, and some seconds after it have passed."""
-        return self.taken > self.seconds + grace
-
-    def check(self, grace: float = 0) -> None:
-        """Raise `OutOfTime` if it was reached, and some seconds after it have passed."""
-        if self.over(grace):
-            raise OutOfTime(
-                f"no machine found within {self.seconds:g} s; with more time there may be one"
-            )
 
 
 class Vectors:

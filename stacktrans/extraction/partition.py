@@ -1,4 +1,4 @@
-"""Partitions of states, inputs and pushed vectors into classes, and of steps by these.
+"""The data structure of partition refinement: splits and merges of classes, and groups of steps.
 
 Steps are equivalent if all relevant components of their observations are of the same classes. A
 memory is irrelevant, whatever is done with it, if nothing that is read of it is relevant.

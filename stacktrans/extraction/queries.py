@@ -1,4 +1,4 @@
-"""Queries: short and random strings of a task that network and machine answer.
+"""Queries: short and random strings, a model's answers to them, and counterexamples.
 
 Of a stream they are rows of sequences, one after another: the first is alone, and later ones stand
 in ever longer rows, since what a sequence leaves behind can spoil the next.

@@ -1,4 +1,4 @@
-"""Partition refinement: classes are split until equivalent steps have equal outcomes.
+"""Partition refinement: experiments on the network find what causes conflicts, and split classes.
 
 At first all states are in one class, all inputs of a section of strings, and all vectors in a
 memory, and nothing that is read is relevant. As in the minimization of automata (Hopcroft 1971;
@@ -20,14 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.decoding.decoder import most_probable_ids
-from stacktrans.extraction.network import (
-    EMPTY,
-    NOTHING,
-    CannotExtract,
-    Outcome,
-    OutOfTime,
-    Recorder,
-)
+from stacktrans.extraction.limits import CannotExtract, OutOfTime
+from stacktrans.extraction.network import EMPTY, NOTHING, Outcome, Recorder
 from stacktrans.extraction.partition import Classes, Experiment, Partition, lookup, modes, nearest
 from stacktrans.kernels import Array
 from stacktrans.tasks.alphabets import Ids, Mask

@@ -1,4 +1,4 @@
-"""Evaluation: the scores of a model on drawn strings, on held-out sets, and on given pairs."""
+"""Evaluation of a model on drawn strings, held-out sets and given pairs, by ranges of lengths."""
 
 import contextlib
 import functools

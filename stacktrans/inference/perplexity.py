@@ -1,4 +1,4 @@
-"""Cross-entropy and perplexity, and the most probable symbols after each symbol of a text."""
+"""Perplexity of texts, cross-entropy of pairs, and the most probable symbols after each symbol."""
 
 import itertools
 import math

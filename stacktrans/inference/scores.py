@@ -1,4 +1,4 @@
-"""Coarse and fine accuracy (grefenstette2015, section 4.4), and symbol accuracy.
+"""Coarse, fine and symbol accuracy of a model on pairs; its answers beside their targets.
 
 Until its first error a greedy decoder has read exactly the true prefix, so one pass over the true
 joint sequences gives both accuracies.

@@ -1,4 +1,4 @@
-"""Traces: inputs, outputs, signals and memory contents of a model, step by step."""
+"""Traces of a model on one string: inputs, outputs, signals, reads and memory contents by step."""
 
 import itertools
 import json

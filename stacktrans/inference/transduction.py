@@ -1,4 +1,4 @@
-"""Transduction of lines of text: in batches, line by line, or as a stream of symbols."""
+"""Answers to lines of text, with their JSON entries: in batches, or as lines and symbols arrive."""
 
 from __future__ import annotations
 

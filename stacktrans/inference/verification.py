@@ -1,4 +1,4 @@
-"""Verification of a model by tests against the exact answers of its task, and by proof.
+"""Verification of a model: tests on generated strings, shorter counterexamples, and the prover.
 
 The tests are all short strings, random ones of training and test lengths, and long ones. A wrong
 answer is a counterexample, which is then shortened. Right answers prove nothing about other

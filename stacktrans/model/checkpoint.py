@@ -1,4 +1,4 @@
-"""Checkpoints: directories with a configuration, weights and, for resuming, the training state.
+"""Checkpoints: directories of weights or a machine, saved, located, and loaded as predictors.
 
     config.yaml         the run's complete configuration
     model.safetensors   the weights

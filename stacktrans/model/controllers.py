@@ -1,4 +1,4 @@
-"""Controllers: recurrent layers that read the input and operate the memory.
+"""Controllers: LSTM, GRU, RNN, sigmoid and linear layers in torch; maps to signals and pushes.
 
 The input of a controller at each step is [x_t ; r_{t-1}]: the embedding of a symbol, and the
 vectors read from the memory at the step before (grefenstette2015, section 3.3). `project` computes
@@ -16,7 +16,7 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.memory import Memory, MemoryState
 from stacktrans.model.units import GRU, LSTM, RNN, Linear, Sigmoid, Units
-from stacktrans.model.weights import operation_maps, signal_names
+from stacktrans.model.weights import operation_sizes, signal_names
 from stacktrans.settings.model_config import InitializationConfig, ModelConfig
 
 ControllerState = tuple[Tensor, ...]
@@ -53,8 +53,8 @@ class Layer(nn.Module, Units, ABC):
         self.hidden_size = self.size_in(config, embedding_size, below_size)
 
     @classmethod
-    def layer(cls) -> type["Layer"]:
-        """The class itself; see `Units.layer`."""
+    def torch_layer(cls) -> type["Layer"]:
+        """The class itself; see `Units.torch_layer`."""
         return cls
 
     def initial(self, batch_size: int) -> ControllerState:
@@ -66,7 +66,7 @@ class Layer(nn.Module, Units, ABC):
         """The part of the gates' sums that depends on x alone: [..., E] -> [..., gates * H]."""
 
     @abstractmethod
-    def look_up(self, ids: Tensor) -> Tensor:
+    def project_ids(self, ids: Tensor) -> Tensor:
         """`project` of one-hot vectors, by their ids: [...] -> [..., gates * H]."""
 
     @abstractmethod
@@ -93,7 +93,7 @@ class LinearLayer(Layer, Linear):
     def project(self, inputs: Tensor) -> Tensor:
         return nn.functional.pad(inputs, (0, self.hidden_size - inputs.shape[-1]))
 
-    def look_up(self, ids: Tensor) -> Tensor:
+    def project_ids(self, ids: Tensor) -> Tensor:
         return nn.functional.one_hot(ids, self.hidden_size).to(self.below_weight.dtype)
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
@@ -135,7 +135,7 @@ class RecurrentLayer(Layer):
     def project(self, inputs: Tensor) -> Tensor:
         return nn.functional.linear(inputs, self.input_weight, self.bias)
 
-    def look_up(self, ids: Tensor) -> Tensor:
+    def project_ids(self, ids: Tensor) -> Tensor:
         return nn.functional.embedding(ids, self.input_weight.t()) + self.bias
 
     def _sums(self, projected: Tensor, below: Tensor, hidden: Tensor) -> Tensor:
@@ -202,7 +202,7 @@ class Controller(nn.Module):
 
     def __init__(self, config: ModelConfig, embedding_size: int, read_size: int) -> None:
         super().__init__()
-        layer_type: type[Layer] = CONTROLLERS.load(config.controller.name).layer()
+        layer_type: type[Layer] = CONTROLLERS.load(config.controller.name).torch_layer()
         self.layers = nn.ModuleList()
         below = read_size
         for _ in range(config.units.layers):
@@ -271,7 +271,7 @@ class Operation(nn.Module):
         self.memory = memory
         self.signal_names = signal_names(memory, config)
         self.squash = torch.sigmoid if config.value_nonlinearity == "sigmoid" else torch.tanh
-        maps, biases = operation_maps(memory, hidden_size, config), config.controller.biases
+        maps, biases = operation_sizes(memory, hidden_size, config), config.controller.biases
         pushed = maps.get("operation.values")
         self.signals = nn.Linear(*maps["operation.signals"], biases)
         self.value_size = config.memory_size

@@ -1,4 +1,4 @@
-"""The definition of a transducer, step by step in torch, against which compiled code is tested."""
+"""Steps and unrolling of a transducer in torch: the definition that compiled code is tested by."""
 
 import copy
 from collections.abc import Callable, Iterable, Sequence

@@ -1,4 +1,4 @@
-"""One-line descriptions of models."""
+"""A model's task, controller, memory and embeddings in one line of text."""
 
 from stacktrans.memory import make_memory
 from stacktrans.settings.config import RunConfig

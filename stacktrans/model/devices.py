@@ -1,4 +1,4 @@
-"""Devices and threads that torch computes with."""
+"""The choice of torch's device, and limits on the threads of torch and predictors."""
 
 import contextlib
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The machine backend: a machine behind the protocol of models with weights."""
+"""The machine backend: extracted machines as predictors with snapshots of their memories."""
 
 from __future__ import annotations
 

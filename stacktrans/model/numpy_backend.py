@@ -1,4 +1,4 @@
-"""The numpy backend: transducers that compiled code runs, without torch.
+"""The numpy backend: transducers run by compiled code without torch, their states and weights.
 
 For short work the same functions run uncompiled.
 """

@@ -1,4 +1,4 @@
-"""The torch backend: transducers that torch runs, on any device and with any memory."""
+"""The torch backend: transducers as predictors in torch, for what compiled code cannot run."""
 
 from __future__ import annotations
 

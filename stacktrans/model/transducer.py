@@ -1,4 +1,4 @@
-"""The transducer: embeddings, a controller, the memory that it operates, and the read-out.
+"""The transducer as a torch module: its layers, and unrolling by compiled code or in torch.
 
 grefenstette2015, section 3.3:
 
@@ -28,7 +28,7 @@ from stacktrans.model import definition
 from stacktrans.model.controllers import Controller, GateNoise, Layer, Operation, no_noise
 from stacktrans.model.definition import TransducerState, Unrolled
 from stacktrans.model.numpy_backend import NumpyModel, architecture_of, from_weights
-from stacktrans.model.weights import linear_maps
+from stacktrans.model.weights import linear_sizes
 from stacktrans.settings.model_config import ModelConfig
 
 SYMBOLS_AT_ONCE = 256
@@ -62,7 +62,7 @@ class Transducer(nn.Module):
         self.kernel = config.kernel
         self.hard, self.sharpness = False, 1.0
         self._architectures: dict[Any, Architecture | None] = {}
-        maps, biases = linear_maps(config, inputs, outputs), config.controller.biases
+        maps, biases = linear_sizes(config, inputs, outputs), config.controller.biases
         output_sizes, embedding_sizes = maps.get("output.0"), maps.get("embedding")
         self.embedding = nn.Embedding(*embedding_sizes) if embedding_sizes else None
         self.memory = memory = make_memory(config)
@@ -117,7 +117,9 @@ class Transducer(nn.Module):
 
     def sums(self, layer: Layer, ids: Tensor) -> Tensor:
         """The part of a layer's sums that depends on x alone: ids [...] -> [..., gates * H]."""
-        return layer.look_up(ids) if self.embedding is None else layer.project(self.embedding(ids))
+        return (
+            layer.project_ids(ids) if self.embedding is None else layer.project(self.embedding(ids))
+        )
 
     def unroll(
         self, inputs: Tensor, lengths: Sequence[int] | None = None, noise: GateNoise = no_noise

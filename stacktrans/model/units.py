@@ -1,4 +1,4 @@
-"""The units of controllers: names of gates and shapes of weights, known without torch.
+"""Types of controller units (LSTM, GRU, RNN): gates and shapes of weights, known without torch.
 
 The layers, which compute with them in torch, are in `stacktrans.model.controllers`.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Units:
-    """The units of a layer.
+    """A type of units: the gates of a layer, its state, and the shapes of its weights.
 
     Attributes:
         gates: names of the blocks of H rows in the weights.
@@ -29,7 +29,7 @@ class Units:
     compiled_unit: ClassVar[str | None] = None
 
     @classmethod
-    def layer(cls) -> Any:
+    def torch_layer(cls) -> Any:
         """The torch module of a layer, such as `LSTMLayer` for `LSTM`; imports torch."""
         controllers = importlib.import_module("stacktrans.model.controllers")
         return getattr(controllers, f"{cls.__name__}Layer")

@@ -1,4 +1,4 @@
-"""Weights of a model: their names and shapes, and safetensors files read without torch."""
+"""Names and shapes of weights; safetensors files written, checked and read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def signal_names(memory: Memory[Any], config: ModelConfig) -> tuple[str, ...]:
     return (*memory.signal_names, *(BUFFER_SIGNALS if config.buffers else ()))
 
 
-def operation_maps(
+def operation_sizes(
     memory: Memory[Any], hidden_size: int, config: ModelConfig
 ) -> dict[str, tuple[int, int]]:
     """Input and output sizes of the linear maps to all signals and to the vectors pushed."""
@@ -46,7 +46,7 @@ def operation_maps(
     return {name: sizes for name, sizes in maps.items() if signals and sizes[1]}
 
 
-def linear_maps(config: ModelConfig, inputs: int, outputs: int) -> dict[str, tuple[int, int]]:
+def linear_sizes(config: ModelConfig, inputs: int, outputs: int) -> dict[str, tuple[int, int]]:
     """Input and output sizes of all linear maps but the controller's, by their names.
 
     Args:
@@ -62,7 +62,7 @@ def linear_maps(config: ModelConfig, inputs: int, outputs: int) -> dict[str, tup
     output_size = config.output_size if memory.reads else None
     return {
         **({} if one_hot else {"embedding": (inputs, embedding_size)}),
-        **operation_maps(memory, size, config),
+        **operation_sizes(memory, size, config),
         **({"output.0": (size, output_size)} if output_size else {}),
         "classifier": (output_size or size, outputs),
     }
@@ -71,10 +71,11 @@ def linear_maps(config: ModelConfig, inputs: int, outputs: int) -> dict[str, tup
 def weight_shapes(config: ModelConfig, inputs: int, outputs: int) -> Shapes:
     """The shapes of all weights of a transducer with a built-in controller, by their names.
 
-    The arguments are those of `linear_maps`.
+    As in torch, the output size of a linear map comes first. The arguments are those of
+    `linear_sizes`.
     """
     units: type[Units] = CONTROLLERS.load(config.controller.name)
-    maps = linear_maps(config, inputs, outputs)
+    maps = linear_sizes(config, inputs, outputs)
     embedding = maps.pop("embedding", None)
     shapes: Shapes = {"embedding.weight": embedding} if embedding else {}
     for name, (size_in, size_out) in maps.items():

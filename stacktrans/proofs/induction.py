@@ -1,4 +1,4 @@
-"""Induction over the counts of a pattern such as a^n b^n: symbolic execution with acceleration.
+"""Induction over the counts of patterns such as a^n b^n, by accelerated runs on symbolic stacks.
 
 The machine reads a sequence whose counts are variables, any numbers from 1 on. Its stacks hold runs
 of equal stack symbols, whose lengths are linear expressions of the variables. If a cycle of steps

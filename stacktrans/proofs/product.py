@@ -1,7 +1,8 @@
-"""The product automaton of a machine and its reference automaton, apart from their memories.
+"""The reference's side of the product: the next inputs, and outputs that are due, late or early.
 
-Both read the same symbols. A state of the product determines the steps that both can take, and the
-output that the machine has to give; a step that the machine has taken leads to the next state.
+A state of a `Product` determines the inputs that can come next and the output that the machine has
+to give; a transition of the machine leads to the next. The machine's own state and the contents of
+memories are in `stacktrans.proofs.reachability`.
 """
 
 from __future__ import annotations

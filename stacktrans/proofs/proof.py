@@ -1,4 +1,4 @@
-"""Proofs that a machine answers every source of its task correctly, whatever its length.
+"""The prover: bisimulations by abstraction refinement, or else induction; and counterexamples.
 
 Theorem. If `prove` returns a `Bisimulation`, then for every source x of the task, the machine and
 the task's reference automaton give the same output at every scored position. If it returns an

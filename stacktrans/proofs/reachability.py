@@ -1,4 +1,4 @@
-"""Reachability: all situations of the product of a machine and its reference automaton.
+"""Exploration of all reachable situations: states of both automata with abstract memories.
 
 A situation is a state of both automata with an abstraction of their memories. If reading depends on
 something unknown, the situation waits at a node, and continues once for each of the node's edges,

@@ -1,8 +1,8 @@
-"""Reference automata: the sources and answers of a task, step by step, with a stack or queue.
+"""Reference automata of copying, reversal, xor and brackets; symbols that machines treat alike.
 
-Each gives the symbols that can come next of a source, and the expected outputs. Machines are
-compared with them, so they are as short as the tasks themselves, and tests compare them with the
-tasks on all short strings.
+A reference automaton gives the symbols that can come next of a source, and the expected outputs.
+Machines are compared with these automata, so they are as short as the tasks themselves, and tests
+compare them with the tasks on all short strings.
 """
 
 from __future__ import annotations

@@ -6,7 +6,13 @@ from html import escape
 
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import ranges
-from stacktrans.automata.words import actions, condition, conditions, entry_name, state_names
+from stacktrans.automata.wording import (
+    actions,
+    condition,
+    entry_name,
+    state_names,
+    stateless_condition,
+)
 from stacktrans.common.visible import counted, visible
 from stacktrans.extraction.learner import Extraction
 from stacktrans.showing.tables import Column, Table
@@ -47,7 +53,7 @@ def rules_table(machine: Machine) -> Table:
     )
     for number, rule in enumerate(machine.rules, start=1):
         state = [state_names(machine, rule)] if several else []
-        table.add_row(number, *state, conditions(machine, rule), actions(machine, rule))
+        table.add_row(number, *state, stateless_condition(machine, rule), actions(machine, rule))
     return table
 
 

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import SymbolTable
-from stacktrans.automata.words import entry_name
+from stacktrans.automata.wording import entry_name
 from stacktrans.common.errors import clipped
 from stacktrans.common.visible import counted, listed, shell_text
 from stacktrans.inference.scores import Prediction

@@ -1,4 +1,4 @@
-"""The wording of rules, such as "reading a symbol: push it"."""
+"""Rules in words, such as "reading a symbol: push it", and the names of symbols and states."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def state_names(machine: Signature, rule: Rule) -> str:
     return names(sorted(states), "or")
 
 
-def conditions(machine: Signature, rule: Rule) -> str:
+def stateless_condition(machine: Signature, rule: Rule) -> str:
     """When a rule applies, but for the state; "always" if it always does."""
     names, parts = component_names(machine), []
     tables = zip(machine.components[:-1], rule.when[:-1], strict=True)
@@ -147,7 +147,7 @@ def conditions(machine: Signature, rule: Rule) -> str:
 
 def condition(machine: Signature, rule: Rule) -> str:
     """When a rule applies, with the states if there are several."""
-    others = conditions(machine, rule)
+    others = stateless_condition(machine, rule)
     if machine.states.size == 1 or rule.when[-1] is None:
         return others
     state = f"in {state_names(machine, rule)}"

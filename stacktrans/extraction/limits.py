@@ -1,0 +1,45 @@
+"""The time limit of an extraction, and the exceptions `OutOfTime` and `CannotExtract`."""
+
+from __future__ import annotations
+
+import time
+
+from stacktrans.common.errors import StacktransError
+
+GRACE = 3.0
+"""The seconds after the time limit for building a hypothesis and testing it."""
+
+
+class CannotExtract(StacktransError):
+    """No machine could be extracted from a model; the message gives the reason."""
+
+
+class OutOfTime(CannotExtract):
+    """The time limit is reached."""
+
+
+class Deadline:
+    """A time limit for learning.
+
+    Args:
+        seconds: from now.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds, self._begun = seconds, time.monotonic()
+
+    @property
+    def taken(self) -> float:
+        """The seconds that have passed."""
+        return time.monotonic() - self._begun
+
+    def over(self, grace: float = 0) -> bool:
+        """Whether it was reached, and some seconds after it have passed."""
+        return self.taken > self.seconds + grace
+
+    def check(self, grace: float = 0) -> None:
+        """Raise `OutOfTime` if it was reached, and some seconds after it have passed."""
+        if self.over(grace):
+            raise OutOfTime(
+                f"no machine found within {self.seconds:g} s; with more time there may be one"
+            )
