@@ -14,7 +14,7 @@ from stacktrans.kernels import Array, kernel
 from stacktrans.kernels.autograd import ARRAY_DTYPES, as_array, in_parts
 from stacktrans.kernels.batches import check_shape
 from stacktrans.kernels.compiling import compiled_entry
-from stacktrans.kernels.kernel import Kernel, Room
+from stacktrans.kernels.kernel import Kernel, StoreSizes
 from stacktrans.kernels.steps import BatchStep
 
 
@@ -58,7 +58,9 @@ class _MemoryAlone(torch.autograd.Function):
         columns, rest = divmod(numbers, memory.pushes)
         if rest:
             raise ValueError(f"values: {numbers} numbers for {memory.pushes} vectors")
-        store = memory.store(Room(batch, columns, ARRAY_DTYPES[values.dtype], steps, batch * steps))
+        store = memory.store(
+            StoreSizes(batch, columns, ARRAY_DTYPES[values.dtype], steps, batch * steps)
+        )
         by_step = (steps, batch, memory.pushes, columns)
         given = _by_step(values).reshape(by_step)
         reads = torch.empty(steps, batch, memory.reads, columns, dtype=values.dtype)

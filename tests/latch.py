@@ -7,7 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from stacktrans.kernels import Array, kernel
-from stacktrans.kernels.kernel import Kernel, Room
+from stacktrans.kernels.kernel import Kernel, StoreSizes
 from stacktrans.kernels.steps import BatchStep
 from stacktrans.memory import Memory, MemoryState
 
@@ -120,8 +120,8 @@ class LatchStore(NamedTuple):
 class LatchKernel(Kernel):
     """Its compiled steps."""
 
-    def store(self, room: Room) -> LatchStore:
-        cells = np.zeros((room.batch, room.columns), room.dtype)
-        indices = room.batch * room.steps if room.total_steps is None else room.total_steps
-        values = np.empty((indices, 1, room.columns), room.dtype)
-        return LatchStore(cells, values, np.empty((indices, room.columns), room.dtype))
+    def store(self, sizes: StoreSizes) -> LatchStore:
+        cells = np.zeros((sizes.batch, sizes.columns), sizes.dtype)
+        indices = sizes.batch * sizes.steps if sizes.total_steps is None else sizes.total_steps
+        values = np.empty((indices, 1, sizes.columns), sizes.dtype)
+        return LatchStore(cells, values, np.empty((indices, sizes.columns), sizes.dtype))

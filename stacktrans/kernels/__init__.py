@@ -1,4 +1,4 @@
-"""Compiled code that runs a controller and any memory over whole sequences.
+"""Code compiled by numba that runs a controller and any memory over whole sequences.
 
 `stacktrans.memory` and `stacktrans.model.controllers` define in torch what is computed here. A
 memory brings its own compiled steps (see `kernel`). Everything here is imported only when it is

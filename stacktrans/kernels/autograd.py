@@ -1,4 +1,4 @@
-"""A controller and its memory over whole sequences as a torch autograd function."""
+"""The compiled recurrence as a torch autograd function, with threads and weight gradients."""
 
 import functools
 import itertools

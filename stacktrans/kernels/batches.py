@@ -1,4 +1,4 @@
-"""Arguments of compiled steps for a batch: checked sizes, weights in panels, and work arrays.
+"""Set up and run compiled passes over a batch: checked sizes, weights in panels, work arrays.
 
 A step multiplies B rows, B being the batch, by each weight. Libraries for linear algebra copy such
 operands into the order their inner loop wants at every call; here the weight is put into that order
@@ -14,7 +14,7 @@ import numpy as np
 from llvmlite import binding
 
 from stacktrans.kernels import Array
-from stacktrans.kernels.kernel import Kernel, Room, Store
+from stacktrans.kernels.kernel import Kernel, Store, StoreSizes
 from stacktrans.kernels.steps import Backward, Forward, Inputs, StepTrace, Weights
 from stacktrans.kernels.units import UnitType
 from stacktrans.kernels.unroll import backward, forward
@@ -157,9 +157,9 @@ class Sizes(NamedTuple):
         return sums.reshape(len(sums), *self.projected)
 
     def store(self, steps: int, total_steps: int | None = None, contents: object = None) -> Store:
-        """An empty memory for the batch, or one with some contents; arguments as in `Room`."""
+        """An empty memory for the batch, or with contents; arguments as in `StoreSizes`."""
         return self.architecture.memory.store(
-            Room(self.batch, self.columns, self.dtype, steps, total_steps, contents)
+            StoreSizes(self.batch, self.columns, self.dtype, steps, total_steps, contents)
         )
 
     def nothing_read(self) -> Array:

@@ -1,4 +1,4 @@
-"""The cache directory of compiled code, and the message while code is compiled for the first time.
+"""The cache of compiled code on disk: directories, checksums, and a message while compiling.
 
 numba caches code by itself, but does not notice when a callee in another file has changed, and may
 end the process when a cached file is damaged. Therefore each function has a directory for each

@@ -1,4 +1,4 @@
-"""Decorators that compile functions with numba when they are first needed.
+"""Decorators that compile functions with numba on first use, or dispatch by type of memory.
 
 Python runs a `compiled` function as it is, and compiled code calls its compiled form. A
 `compiled_entry` is called by Python: numba compiles it at the first call, with everything that it

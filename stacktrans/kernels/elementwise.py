@@ -1,4 +1,4 @@
-"""Elementwise functions and sums over arrays, in the precision of their arguments.
+"""Compiled exp, sigmoid and tanh of a number, and dot products and sums of rows.
 
 Each loop writes to one array, since only such loops are vectorized. A call of the C library takes
 11 ns an element and keeps the loop around it from being vectorized. Therefore float32 is computed

@@ -1,8 +1,8 @@
-"""The interface of a memory in compiled code: a kernel, its arrays, and functions for each step.
+"""What a memory implements for compiled code: `Kernel`, its `Store` of arrays, step functions.
 
 The arrays are a NamedTuple for the forward pass and another for the backward pass. A memory
-implements the functions at the end of this file for its types of arrays, and numba chooses by the
-type. A step has a number within its string and an index among the N steps of all strings, which
+implements the step functions at the end of this file for its types of arrays, and numba chooses by
+the type. A step has a number within its string and an index among the N steps of all strings, which
 stand one string after another.
 """
 
@@ -62,8 +62,8 @@ class Store(Protocol):
         """What the memory holds; None for one that is not carried from piece to piece."""
 
 
-class Room(NamedTuple):
-    """The sizes for which the arrays of a memory are allocated.
+class StoreSizes(NamedTuple):
+    """What a `Store` is made for: the sizes of its arrays, and the contents that it begins with.
 
     Attributes:
         batch: number of strings B.
@@ -85,7 +85,7 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel(ABC):
-    """The compiled steps of a type of memory.
+    """The sizes of a type of memory in compiled code, and a factory of its `Store`.
 
     Attributes:
         signals: numbers that it takes at each step.
@@ -100,7 +100,7 @@ class Kernel(ABC):
     nothing: ClassVar[float] = 0.0
 
     @abstractmethod
-    def store(self, room: Room) -> Store:
+    def store(self, sizes: StoreSizes) -> Store:
         """A memory with room for steps."""
 
     def check_contents(self, contents: Any, batch: int, columns: int) -> None:

@@ -1,4 +1,4 @@
-"""The compiled matrix product of a few rows by a matrix in panels.
+"""The compiled matrix product of a few rows by a matrix in panels, in LLVM vectors.
 
 The inner loop keeps one tile of the result in registers. It is written in LLVM vectors, which
 become the vector registers of any processor. Part j of `benchmarks/speed.py` measures how much

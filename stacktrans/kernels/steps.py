@@ -1,4 +1,4 @@
-"""The memory-independent part of a step: inputs, signals, values and their gradients."""
+"""A compiled step but for units and memory: its arguments, inputs, signals, values and records."""
 
 import math
 from typing import Any, NamedTuple

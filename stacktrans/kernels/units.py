@@ -1,4 +1,4 @@
-"""Recurrent units in compiled code: one step of one layer of a batch, forward and backward.
+"""Compiled steps of LSTM, GRU and simple recurrent layers on a batch, forward and backward.
 
 A type of unit is an entry in `UNITS` and a branch in each of `unit_step` and `unit_backward`. A
 controller names the entry that runs it (`Units.compiled_unit`).

@@ -1,4 +1,4 @@
-"""The recurrence unrolled over all steps of a batch, forward and backward, in compiled code.
+"""The compiled loop over all steps of a batch, forward and backward: units, then memory.
 
 `batches` prepares the arguments. Arrays are taken from their records once, before the steps, and
 passed whole: numba counts references to every array that is taken from a record or is a view of

@@ -1,4 +1,4 @@
-"""Differentiable memories: stacks, queues, deques and lists.
+"""Differentiable stacks, queues, deques and lists, and `make_memory` for a configuration.
 
 They implement `stacktrans.memory.base`. A new memory is one class, and one line in
 `stacktrans.common.registry`.

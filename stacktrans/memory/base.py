@@ -1,4 +1,4 @@
-"""The interface of differentiable memories."""
+"""The interface of differentiable memories (signals, state, step), and snapshots for traces."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Input and output buffers: queues from which a controller reads and writes (hao2018, section 3.2).
+"""Soft input and output buffers in torch: weights of pops, reads and writes, and a penalty.
 
-The input buffer contains the whole input, each symbol with strength 1. Each step pops it with the
+The buffers are queues from which a controller reads and writes (hao2018, section 3.2). The input
+buffer contains the whole input, each symbol with strength 1. Each step pops it with the
 strength i_{t-1} that the controller gave at the step before (i_0 is 0), then reads it with strength
 1, and writes its output to the output buffer with strength o_t. The n-th symbol of the answer is
 read from the output buffer with strength 1 after n - 1 has been popped.

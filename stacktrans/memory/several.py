@@ -1,4 +1,4 @@
-"""Several independent memories side by side in one model, such as a queue and a stack.
+"""Several memories as one, such as a queue and a stack, with the signals and reads of all.
 
 Signals, values and reads are those of the first memory, then those of the second, and so on. The
 label of a memory is its name, numbered if the name occurs several times. It is the end of signal

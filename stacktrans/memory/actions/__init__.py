@@ -1,4 +1,4 @@
-"""Stacks and lists that are operated by probabilities of actions (joulin2015, section 3)."""
+"""Stacks and lists operated by probabilities of actions, in torch and compiled (joulin2015)."""
 
 EMPTY = -1.0
 """The value of an empty cell."""

@@ -1,4 +1,4 @@
-"""The arrays of stacks and lists for compiled code (joulin2015, section 3).
+"""Arrays of cells of stacks and lists, which the compiled `steps` change (joulin2015).
 
 The cells of a stack, and those on each side of a list's head, are a row. For the backward pass of a
 step, its rows are saved as they were before it, but only as deep as any read of a later step
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.kernels import Array
-from stacktrans.kernels.kernel import Room, room_for, select_items
+from stacktrans.kernels.kernel import StoreSizes, room_for, select_items
 from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.base import CellContents
 
@@ -69,19 +69,19 @@ class Cells(NamedTuple):
     padded: Array
 
     @classmethod
-    def empty(cls, spec: ActionSpec, room: Room) -> "Cells":
+    def empty(cls, spec: ActionSpec, sizes: StoreSizes) -> "Cells":
         """Memories without cells and without room for any, but for the vectors pushed."""
-        dtype, batch, rows = room.dtype, room.batch, 1 + spec.lists
-        pushed = 1 if room.total_steps is None else room.total_steps
+        dtype, batch, rows = sizes.dtype, sizes.batch, 1 + spec.lists
+        pushed = 1 if sizes.total_steps is None else sizes.total_steps
         return cls(
             spec,
             np.zeros((batch, rows, spec.copies, 0), dtype),
-            np.full((batch, spec.lists * spec.copies * room.columns), EMPTY, dtype),
+            np.full((batch, spec.lists * spec.copies * sizes.columns), EMPTY, dtype),
             np.zeros((batch, rows), np.int64),
             np.zeros((batch, rows), np.int64),
             np.zeros((batch, 0), dtype),
             np.zeros(1, np.int64),
-            np.empty((pushed, spec.copies, room.columns), dtype),
+            np.empty((pushed, spec.copies, sizes.columns), dtype),
             np.zeros(0, dtype),
         )
 

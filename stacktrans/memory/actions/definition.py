@@ -1,8 +1,8 @@
-"""Stacks and lists that are operated by probabilities of actions (joulin2015, section 3).
+"""Stacks and lists operated by probabilities of actions, step by step in torch (joulin2015).
 
-Any number of stacks, or of lists, stand side by side, each with a softmax over its own actions. A
-cell after a step is the expectation, under the actions' probabilities, of the cell after each
-action. There are no strengths: an empty cell is -1.
+The equations are those of section 3 of the paper. Any number of stacks, or of lists, stand side by
+side, each with a softmax over its own actions. A cell after a step is the expectation, under the
+actions' probabilities, of the cell after each action. There are no strengths: an empty cell is -1.
 """
 
 from __future__ import annotations

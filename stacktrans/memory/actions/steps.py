@@ -1,4 +1,4 @@
-"""Compiled steps of stacks and lists with actions (joulin2015, section 3).
+"""Compiled steps of stacks and lists on the arrays of `cells`, forward and backward.
 
 A step sets each cell of a row to the weighted mean of the cell before it, itself and the cell
 after it. All three are read from one padded row, which begins with the vector pushed and ends with
@@ -15,7 +15,7 @@ from stacktrans.kernels import Array, kernel
 from stacktrans.kernels.batches import check_shape
 from stacktrans.kernels.compiling import compiled
 from stacktrans.kernels.elementwise import add, add_scaled, copy, dot, exp
-from stacktrans.kernels.kernel import Kernel, Room
+from stacktrans.kernels.kernel import Kernel, StoreSizes
 from stacktrans.kernels.steps import BatchStep
 from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.actions.cells import PADDING, UNLIMITED, ActionSpec, Cells, CellsBackward
@@ -45,12 +45,12 @@ class ActionKernel(Kernel):
         spec = ActionSpec(int(lists), count, memory.depth, actions, int(memory.no_op), capacity)
         return cls(count * actions, count, memory.reads, spec)
 
-    def store(self, room: Room) -> Cells:
+    def store(self, sizes: StoreSizes) -> Cells:
         """See `Kernel.store`."""
-        empty = Cells.empty(self.spec, room)
-        before = empty if room.contents is None else room.contents._replace(values=empty.values)
-        cells = before.resized(min(before.max_used + room.steps, self.spec.capacity))
-        return cells if room.total_steps is None else cells.saving(room.steps, before.max_used)
+        empty = Cells.empty(self.spec, sizes)
+        before = empty if sizes.contents is None else sizes.contents._replace(values=empty.values)
+        cells = before.resized(min(before.max_used + sizes.steps, self.spec.capacity))
+        return cells if sizes.total_steps is None else cells.saving(sizes.steps, before.max_used)
 
     def check_contents(self, contents: Any, batch: int, columns: int) -> None:
         if not isinstance(contents, Cells):

@@ -1,1 +1,1 @@
-"""Memories that keep a strength for each row: stack, queue and deque."""
+"""Stacks, queues and deques whose rows have strengths, in torch and compiled."""

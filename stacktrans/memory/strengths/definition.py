@@ -1,7 +1,8 @@
-"""Stacks, queues and deques whose rows have strengths (grefenstette2015, equations 1 to 11).
+"""Stacks, queues and deques of rows with strengths, and `Nothing`, step by step in torch.
 
-All are made of two operations at either end of the rows. With s[i] the strength of row i, and
-above[i] the sum of the strengths of the rows nearer to the end,
+All (grefenstette2015, equations 1 to 11) are made of two operations at either end of the rows.
+With s[i] the strength of row i, and above[i] the sum of the strengths of the rows nearer to the
+end,
 
     a pop of strength u leaves     max(0, s[i] - max(0, u - above[i]))     equations 2, 4, 7, 8
     a read takes of each row       min(s[i], max(0, 1 - above[i]))         equations 3, 5, 10, 11

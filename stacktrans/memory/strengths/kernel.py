@@ -1,7 +1,7 @@
-"""Compiled steps of stacks, queues and deques (grefenstette2015, equations 1 to 11).
+"""Arrays and compiled steps of stacks, queues and deques of rows with strengths.
 
-These memories are rows with strengths. They differ only in a table, `Ends`: which signal pops or
-pushes at which end, and which ends are read.
+These memories (grefenstette2015, equations 1 to 11) differ only in a table, `Ends`: which signal
+pops or pushes at which end, and which ends are read.
 
 A pop with strength u removes the rows nearest to its end whose strengths add up to u or less, for
 good, and takes the rest of u from the next row, the boundary. A read takes rows from its end
@@ -36,7 +36,7 @@ import numpy as np
 from stacktrans.common.ends import BOTTOM, TOP, Ends
 from stacktrans.kernels import Array, kernel
 from stacktrans.kernels.compiling import compiled, compiled_entry, reordered
-from stacktrans.kernels.kernel import Kernel, Room, room_for, select_items
+from stacktrans.kernels.kernel import Kernel, StoreSizes, room_for, select_items
 from stacktrans.kernels.steps import BatchStep
 from stacktrans.memory.base import MemorySnapshot, RowContents
 
@@ -258,11 +258,11 @@ class StrengthKernel(Kernel):
         counts = len(ends.signal_names), len(ends.pushes), len(ends.reads)
         return cls(*counts, EndArrays.of(ends), len(ends.names))
 
-    def store(self, room: Room) -> Rows:
+    def store(self, sizes: StoreSizes) -> Rows:
         """See `Kernel.store`; contents are not carried."""
-        shape = (room.batch, room.steps * self.pushes, room.columns)
-        values = np.empty(shape, room.dtype)
-        return empty_rows(self.ends, self.rings, values, room.steps)
+        shape = (sizes.batch, sizes.steps * self.pushes, sizes.columns)
+        values = np.empty(shape, sizes.dtype)
+        return empty_rows(self.ends, self.rings, values, sizes.steps)
 
 
 # links[item, end] are the links from a row to the next one further from an end, and those to the

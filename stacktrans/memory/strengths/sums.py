@@ -1,4 +1,4 @@
-"""Cumulative sums that round as those of compiled code do."""
+"""Cumulative sums in torch that round as those of compiled code do."""
 
 from typing import Any
 
