@@ -1,4 +1,4 @@
-"""The command line: the group of commands, their common options, errors and exit codes.
+"""The Typer application: registers and loads commands, and turns errors into exit codes.
 
 Files of commands import nothing slow at the top, so that `--help` answers at once.
 """

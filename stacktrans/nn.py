@@ -1,4 +1,4 @@
-"""Torch modules with a differentiable memory, for models of your own."""
+"""`StackLSTM`, a torch module like nn.LSTM with a memory, for models of your own."""
 
 from typing import Any
 

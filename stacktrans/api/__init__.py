@@ -1,1 +1,1 @@
-"""The Python API: models, runs and tasks, as exported by `stacktrans`."""
+"""The Python API that `stacktrans` exports: training runs, trained models and tasks."""

@@ -1,4 +1,4 @@
-"""Types and validation of the arguments of public functions."""
+"""Annotated types that check arguments of the Python API, and settings as `key=value`."""
 
 import functools
 import inspect
@@ -100,7 +100,7 @@ def checked(function: Function) -> Function:
     return wrapper  # type: ignore[return-value]
 
 
-def assigned(settings: Mapping[str, Any] | None) -> list[str]:
+def assignments_of(settings: Mapping[str, Any] | None) -> list[str]:
     """Assignments `key=value` of settings, with values in JSON, which is valid YAML.
 
     Raises:

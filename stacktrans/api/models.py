@@ -1,4 +1,4 @@
-"""Trained models: their answers, accuracy, perplexity and traces."""
+"""`load` and `Model`: answers, accuracy, perplexity, traces and ablations of a trained model."""
 
 import os
 from collections.abc import Sequence

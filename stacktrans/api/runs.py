@@ -1,4 +1,4 @@
-"""Training runs: starting, resuming and inspecting them."""
+"""`train` and `resume`, which run training from Python, and `Run`, a finished run."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from stacktrans.api.arguments import Count, NameOrPath, Seed, Text, assigned, checked
+from stacktrans.api.arguments import Count, NameOrPath, Seed, Text, assignments_of, checked
 from stacktrans.api.models import Model, load
 from stacktrans.settings.command import OPTIONS, option_layers
 from stacktrans.settings.config import RunConfig
@@ -131,7 +131,7 @@ def train(
         from_=from_,
         config=config,
         options={name: given.get(name) for name in OPTIONS},
-        assignments=assigned(settings),
+        assignments=assignments_of(settings),
         recipe=recipe,
         strategies=strategies,
         budget=budget,

@@ -1,10 +1,10 @@
-"""Tasks: random pairs of strings and exact answers."""
+"""`task` and `TaskStrings`: a task in Python, which draws pairs of strings and answers sources."""
 
 import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from stacktrans.api.arguments import Count, NameOrPath, Range, Seed, Text, assigned, checked
+from stacktrans.api.arguments import Count, NameOrPath, Range, Seed, Text, assignments_of, checked
 from stacktrans.inference.evaluation import ranges
 from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.task_files import load_task
@@ -103,4 +103,4 @@ def task(name: NameOrPath, *, settings: Mapping[str, Any] | None = None) -> Task
     Raises:
         UsageError: it does not exist, or a setting is wrong.
     """
-    return TaskStrings(load_task(os.fspath(name), assigned(settings)))
+    return TaskStrings(load_task(os.fspath(name), assignments_of(settings)))

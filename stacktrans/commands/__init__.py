@@ -1,1 +1,1 @@
-"""The command line: its commands, options and terminal."""
+"""A module for each command, and their shared options, completion and terminal output."""

@@ -1,4 +1,4 @@
-"""The entries of `list`, whose meanings come from docstrings and shipped files."""
+"""Entries of `list`: tasks, memories, checkpoints, settings and more, with their meanings."""
 
 import contextlib
 import inspect
@@ -99,7 +99,7 @@ def _task(name: str, path: Path) -> Entry:
         for key, value in task.parameters.items()
         if value is not None and not isinstance(value, dict)
     }
-    generator = f"{task.generator}: {assigned(plain)}" if plain else task.generator
+    generator = f"{task.generator}: {assignment_text(plain)}" if plain else task.generator
     is_shipped = path.resolve().parent == packaged.shipped("tasks").resolve()
     return Entry(
         name,
@@ -140,7 +140,9 @@ def _parts_of_a_model(
             name,
             summary(part),
             remarks=[f"{fact} {', '.join(names)}"] if names else [],
-            parts=[(assigned({key: value}), texts.get(key, "")) for key, value in values.items()],
+            parts=[
+                (assignment_text({key: value}), texts.get(key, "")) for key, value in values.items()
+            ],
             facts={fact: names, "settings": values},
         )
 
@@ -161,7 +163,7 @@ def generators() -> Listing:
 def _parameter_text(parameter: Mapping[str, Any]) -> str:
     """A parameter with its default, or the remark that it is required."""
     if "default" in parameter:
-        return assigned({parameter["name"]: parameter["default"]})
+        return assignment_text({parameter["name"]: parameter["default"]})
     return f"{parameter['name']} (required)"
 
 
@@ -324,7 +326,7 @@ def type_of(setting: FieldInfo) -> str:
     return describe_type(annotation_of(setting), brief=True)
 
 
-def assigned(settings: Mapping[str, Any]) -> str:
+def assignment_text(settings: Mapping[str, Any]) -> str:
     """Settings with their values, as `name=value, ...`."""
     return ", ".join(f"{name}={yaml_line(value)}" for name, value in settings.items())
 

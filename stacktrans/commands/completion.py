@@ -1,4 +1,4 @@
-"""Shell completion of arguments and options.
+"""Shell completion of names of memories, checkpoints, runs and settings.
 
 It must be fast, so nothing here imports torch or resolves a configuration. Files that can't be
 read are skipped without a message, which would disturb the command line.

@@ -1,4 +1,4 @@
-"""The command `eval`: measure accuracy, or the perplexity of a text."""
+"""The command `eval`: measure accuracy, or perplexity, of models and their ablations."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command `extract`: the machine of a discrete model."""
+"""The command `extract`: learn a machine from a rounded model, and compare the two."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any

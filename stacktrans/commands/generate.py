@@ -1,4 +1,4 @@
-"""The command `generate`: draw pairs of a task."""
+"""The command `generate`: draw pairs of a task, a source and its answer on each line."""
 
 from pathlib import Path
 from typing import Annotated, Literal

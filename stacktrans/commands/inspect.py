@@ -1,4 +1,4 @@
-"""The command `inspect`: trace a model over a string, also interactively."""
+"""The command `inspect`: trace a model over a string, as text, plot, page or by keys."""
 
 import contextlib
 import os

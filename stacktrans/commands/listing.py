@@ -1,4 +1,4 @@
-"""The command `list`, and the layout of lists in a terminal of any width."""
+"""The command `list`: lay out the entries of `catalogue` in a terminal of any width."""
 
 import sys
 import textwrap

@@ -1,4 +1,4 @@
-"""Options that commands share, their help, and parsers of their values."""
+"""Shared options of commands, help texts, parsers of their values, and model loading."""
 
 import copy
 import gc

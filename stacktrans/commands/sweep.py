@@ -1,4 +1,4 @@
-"""The command `sweep`: train and compare the runs of a sweep file."""
+"""The command `sweep`: train a sweep file's runs, and compare them with published figures."""
 
 import signal
 from pathlib import Path

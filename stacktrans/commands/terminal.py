@@ -1,4 +1,4 @@
-"""Output to the terminal: data and tables on stdout, progress on stderr."""
+"""Printing by commands: tables, JSON and data on stdout, a progress console on stderr."""
 
 import sys
 from typing import TYPE_CHECKING, Any, TextIO, cast

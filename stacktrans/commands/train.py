@@ -1,4 +1,4 @@
-"""The command `train`: train a model, or race several strategies."""
+"""The command `train`: train or resume a run, or race several strategies, with live progress."""
 
 import contextlib
 import gc
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stacktrans.training.records import Summary
     from stacktrans.training.trainer import Trainer
 
-OF_RACES = {"recipe", "strategies", "budget", "workers", "out", "as_json", "dry_run"}
+NOT_FOR_CANDIDATES = {"recipe", "strategies", "budget", "workers", "out", "as_json", "dry_run"}
 """Options that do not affect the candidates of a race."""
 
 
@@ -179,7 +179,7 @@ def train(
         out=out,
         device=device,
         command=shell_text(["stacktrans", *sys.argv[1:]]),
-        words=_words(ctx),
+        words=_words_of_candidate(ctx),
         prefix="--",
     )
     _train(requests.begin(request, dry_run=dry_run), None, dry_run, as_json)
@@ -229,12 +229,12 @@ def _show(training: "Trainer | Race", as_json: bool) -> None:
         print_text(training.config.to_yaml())
 
 
-def _words(ctx: typer.Context) -> list[str]:
-    """The words of the command, without the options of races."""
+def _words_of_candidate(ctx: typer.Context) -> list[str]:
+    """The words of a command that trains one candidate of a race, but for its recipe."""
     words = ["stacktrans", "train"]
     for option in ctx.command.params:
         value = ctx.params.get(str(option.name))
-        omitted = option.name in OF_RACES or (option.name == "memory" and value == AUTO)
+        omitted = option.name in NOT_FOR_CANDIDATES or (option.name == "memory" and value == AUTO)
         if omitted or not _is_given(ctx, option.name):
             continue
         for argument in value if isinstance(value, (list, tuple)) else [value]:

@@ -1,4 +1,4 @@
-"""The command `transduce`: answer lines of text."""
+"""The command `transduce`: print a model's answer to each line of files or stdin."""
 
 import contextlib
 import sys

@@ -1,4 +1,4 @@
-"""The command `verify`: test a model against exact answers, and prove machines correct."""
+"""The command `verify`: search for a model's wrong answers, and prove a machine correct."""
 
 from typing import Annotated
 

@@ -1,1 +1,1 @@
-"""Display: tables, progress, plots and pages."""
+"""Display of results, traces and machines: in a terminal, as plots, HTML and JSON."""

@@ -1,4 +1,4 @@
-"""The contents of a memory after each step in a terminal: as a table of bars, and as screens."""
+"""Memory contents drawn in characters: a table of all steps, and a screen for each step."""
 
 import math
 import sys

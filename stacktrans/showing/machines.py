@@ -1,4 +1,4 @@
-"""Display of machines: tables of rules, graphs in SVG and DOT, and pages of Markdown."""
+"""Machines as tables of rules, SVG graphs and model cards in Markdown."""
 
 import math
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Plots with matplotlib: accuracy by length, and traces as pictures and animations."""
+"""Matplotlib plots: accuracy by length, traces over time, and animated traces as GIF."""
 
 import importlib.util
 import io

@@ -1,4 +1,4 @@
-"""Consoles that escape unprintable characters, and live progress displays."""
+"""Consoles that escape unprintable characters, their HTML, and the base of live displays."""
 
 import io
 import os

@@ -1,4 +1,4 @@
-"""Scores with confidence intervals, and predictions, as tables, lines and JSON."""
+"""Scores with confidence intervals, perplexities and wrong answers as tables, text and JSON."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""Tables in a terminal that never truncate a number or a heading; and as CSV and LaTeX.
+"""Tables that fold cells and omit columns to fit a terminal; tables as LaTeX, rows as CSV.
 
 In a narrow terminal, cells with several parts are folded first. Then the least important columns
 are omitted, with a note. If the others do not fit either, a row becomes a list of `name value`.

@@ -1,4 +1,4 @@
-"""Traces in a terminal, as tables and as heat maps of characters."""
+"""Traces in a terminal: tables with a row for each step, and heat maps of characters."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The progress and results of training, alone or in a race, with suggestions."""
+"""Live progress of runs and races, summaries of runs, and advice after an unsolved race."""
 
 import math
 import re

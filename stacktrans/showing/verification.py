@@ -1,4 +1,4 @@
-"""Results of verifying a model, and the proof of a machine: as tables, in sentences and as JSON."""
+"""Results of testing a model and of proving a machine, as tables, sentences and JSON."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import asdict

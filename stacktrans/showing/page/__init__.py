@@ -1,4 +1,4 @@
-"""Traces as an interactive HTML page, which steps through a string.
+"""Traces of models as an interactive HTML page, which steps through a string in words.
 
 The page is a single file that loads nothing: it contains its style and script, the files beside
 this one, and its Content-Security-Policy allows only these, by their hashes. All text of models
