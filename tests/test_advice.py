@@ -13,7 +13,7 @@ from test_race import candidates
 
 from stacktrans.settings.config import RunConfig, TaskLengths
 from stacktrans.showing.training import advice
-from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.race_state import RaceState
 
 SHORTER, LARGER = "shorter strings", "a larger --hidden"

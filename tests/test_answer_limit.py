@@ -20,9 +20,10 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import Alphabet
-from stacktrans.tasks.base import NoSuchLaw, NoSuchLength, Task
+from stacktrans.tasks.base import Task
 from stacktrans.tasks.corpus import END
 from stacktrans.tasks.layout import Layout, OutputBound, Pair
+from stacktrans.tasks.lengths import NoSuchLaw, NoSuchLength
 
 ROUTES = ("", "--json", "--beam 3", "--beam 3 --json")
 

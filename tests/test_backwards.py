@@ -22,8 +22,8 @@ from stacktrans.inference.trace import trace
 from stacktrans.inference.transduction import transduce_strings
 from stacktrans.model.checkpoint import Checkpoint, load, save, save_machine
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.layout import Layout, Pair
+from stacktrans.tasks.lengths import Lengths
 
 BACKWARDS = "backwards=true"
 SOURCES = ("!", "!#", '#!"', '!"##', '""!#!"')

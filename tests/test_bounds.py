@@ -21,7 +21,8 @@ from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import TaskError, make_task
-from stacktrans.tasks.base import DepthLimit, Lengths, NoSuchLaw, NoSuchLength, NotASource, Task
+from stacktrans.tasks.base import NotASource, Task
+from stacktrans.tasks.lengths import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.lines import read_pairs
 
 Rule = dict[str, Any]

@@ -29,7 +29,7 @@ from stacktrans.settings.training_config import (
     MeasureConfig,
     StopConfig,
 )
-from stacktrans.tasks.base import Lengths, NormalLengths
+from stacktrans.tasks.lengths import Lengths, NormalLengths
 
 QUEUE = {"model": {"memory": "queue"}}
 SHIPPED = sorted(path.stem for path in shipped("tasks").glob("*.yaml"))

@@ -10,8 +10,8 @@ from small_runs import CURRICULUM, SMALL, ignore, records_of, small_run, trainer
 
 from stacktrans.common.randomness import Purpose
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.layout import Pair
+from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.sources import Moment, Source
 
 

@@ -272,7 +272,7 @@ def test_possible_next_words_are_those_of_some_sentence(name: str) -> None:
     length = max(length for length in grammar.depths.counts(9, 12) if length <= 12)
     for seed in range(3):
         source, _ = grammar.depths.sample(np.random.default_rng(seed), 9, length, 12)
-        for count, words in enumerate(grammar.following(source)):
+        for count, words in enumerate(grammar.next_words(source)):
             begun = source[:count]
             expected = {
                 word for word in grammar.source_words if begins_sentence(parameters, [*begun, word])
@@ -282,7 +282,7 @@ def test_possible_next_words_are_those_of_some_sentence(name: str) -> None:
 
 def test_a_prefix_outside_the_grammar_has_no_next_words() -> None:
     grammar = Grammar(**rules(S=["1/2: a S:1 b", "1/2: c"]))
-    found = list(grammar.following(["a", "b", "c"]))
+    found = list(grammar.next_words(["a", "b", "c"]))
     assert found == [{"a", "c"}, {"a", "c"}, frozenset(), frozenset()]
 
 

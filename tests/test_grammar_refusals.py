@@ -8,7 +8,7 @@ import pytest
 from literal_grammar import Parameters, alternative, parameters_of, rules
 
 from stacktrans.grammar import Grammar, GrammarError
-from stacktrans.tasks.grammatical import Grammatical
+from stacktrans.tasks.grammatical import GrammarTask
 
 
 @pytest.fixture(scope="module")
@@ -151,5 +151,5 @@ def replacing(line: str) -> Parameters:
 )
 def test_rules_that_are_no_grammar(parameters: Parameters, message: str) -> None:
     with pytest.raises(GrammarError) as raised:
-        Grammatical(**parameters)
+        GrammarTask(**parameters)
     assert message in str(raised.value)

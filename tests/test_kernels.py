@@ -47,8 +47,8 @@ from stacktrans.model.numpy_backend import NumpyState
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.layout import Layout
+from stacktrans.tasks.lengths import Lengths
 
 WITH_NONE = [*NAMES, *SEVERAL, "none"]
 # No size a multiple of another or of a vector register but by accident.

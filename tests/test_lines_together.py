@@ -143,6 +143,6 @@ def test_rows_in_one_array_are_those_apart() -> None:
         row[:length].tolist() for row, length in zip(rows, lengths, strict=True)
     ]
     assert lists(concatenate([ragged, ragged[:1]])) == [row.tolist() for row in [*rows, rows[0]]]
-    assert ragged.rows.tolist() == [0] * 3 + [2] * 5 + [3]
+    assert ragged.row_indices.tolist() == [0] * 3 + [2] * 5 + [3]
     with pytest.raises(IndexError):
         ragged[5]

@@ -35,7 +35,7 @@ from stacktrans.showing.training import (
 )
 from stacktrans.sweeps.live import SweepDisplay, overview
 from stacktrans.sweeps.store import SweepStore
-from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.race import Race, begin
 from stacktrans.training.race_state import Candidate
 from stacktrans.training.records import Accuracy, Record, Summary

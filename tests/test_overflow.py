@@ -13,7 +13,7 @@ from stacktrans.inference.scores import score
 from stacktrans.inference.transduction import AnsweredLine, AnswerOptions, transduce_lines
 from stacktrans.model.checkpoint import load, save
 from stacktrans.settings.packaged import shipped
-from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.lengths import Lengths
 
 SOURCES = {
     "reverse-stack": "hello",

@@ -24,7 +24,7 @@ from stacktrans.common.reading import read_content
 from stacktrans.settings.layers import merged_settings
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StopConfig
-from stacktrans.tasks.base import Lengths, NoSuchLength
+from stacktrans.tasks.lengths import Lengths, NoSuchLength
 from stacktrans.training.race import DATA, Race
 from stacktrans.training.race_state import read_race
 from stacktrans.training.records import Accuracy, Record

@@ -19,9 +19,9 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import TaskError, make_task
-from stacktrans.tasks.base import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import Tokenizer
 from stacktrans.tasks.layout import OutputBound
+from stacktrans.tasks.lengths import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.lines import DEV, TEST, TRAIN, pairs_of_strings, read_pairs
 from stacktrans.tasks.pairs import Pairs, task_from_files
 from stacktrans.tasks.sets import PairSet, PairSets, SymbolColumn, unknown_probabilities

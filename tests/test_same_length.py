@@ -24,15 +24,9 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import (
-    DepthLimit,
-    Lengths,
-    NormalLengths,
-    NoSuchLaw,
-    NoSuchLength,
-    NotASource,
-)
+from stacktrans.tasks.base import NotASource
 from stacktrans.tasks.layout import Layout, Pair
+from stacktrans.tasks.lengths import DepthLimit, Lengths, NormalLengths, NoSuchLaw, NoSuchLength
 
 NAMES = [
     "agreement",

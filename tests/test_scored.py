@@ -107,7 +107,7 @@ def test_a_range_of_one_length_is_not_repeated_by_length() -> None:
     import numpy as np
 
     from stacktrans.showing.scores import scores_tables
-    from stacktrans.tasks.base import Lengths
+    from stacktrans.tasks.lengths import Lengths
 
     def of(first: int, last: int) -> tuple[Lengths, Scores]:
         lengths = np.arange(first, last + 1)

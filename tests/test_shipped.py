@@ -22,7 +22,7 @@ from stacktrans.inference.trace import trace
 from stacktrans.model import checkpoint
 from stacktrans.proofs.proof import Bisimulation, prove
 from stacktrans.settings.packaged import shipped
-from stacktrans.tasks.base import DepthLimit, Lengths
+from stacktrans.tasks.lengths import DepthLimit, Lengths
 
 JOINT = ["copy-deque", "copy-queue", "reverse-stack"]
 SAME_LENGTH = ["parenthesis-stack", "reversal-stack", "xor-buffered"]

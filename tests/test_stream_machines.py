@@ -29,8 +29,8 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.machines import rules_table
-from stacktrans.tasks.base import Lengths
 from stacktrans.tasks.layout import Layout
+from stacktrans.tasks.lengths import Lengths
 
 
 def untrained(directory: Path, memory: str, seed: int = 0, **own: object) -> Checkpoint:

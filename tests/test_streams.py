@@ -21,8 +21,9 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.alphabets import Ids, Mask, UnknownSymbol
-from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource, Task
+from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.layout import Batch, Layout, Pair
+from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
 COUNTING = {
     "anbn": r"(a+)(b+)",

@@ -13,7 +13,8 @@ from stacktrans.common.registry import use_plugins
 from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import Lengths, NormalLengths, NoSuchLaw, NoSuchLength, NotASource, Task
+from stacktrans.tasks.base import NotASource, Task
+from stacktrans.tasks.lengths import Lengths, NormalLengths, NoSuchLaw, NoSuchLength
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 SUITE = EXPERIMENTS / "suite.yaml"

@@ -15,8 +15,9 @@ from stacktrans.settings.packaged import shipped
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import Alphabet, UnknownSymbol
-from stacktrans.tasks.base import Lengths, NoSuchLength, NotASource
+from stacktrans.tasks.base import NotASource
 from stacktrans.tasks.layout import Layout, Pair
+from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
 SHIPPED = sorted(path.stem for path in shipped("tasks").glob("*.yaml") if path.stem != "text")
 

@@ -15,7 +15,7 @@ from stacktrans.inference.verification import ALL, LONG, RANDOM, Effort, _all_pa
 from stacktrans.model.checkpoint import Checkpoint, load, save
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.lengths import Lengths
 
 QUICK = Effort(exhaustive=200, count=300, longest=300, seed=1)
 

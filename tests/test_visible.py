@@ -178,7 +178,7 @@ def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from stacktrans.inference.scores import Scores
     from stacktrans.showing.plots import chart, plot_accuracy
-    from stacktrans.tasks.base import Lengths
+    from stacktrans.tasks.lengths import Lengths
 
     one = np.ones(1, dtype=np.int64)
     results = [(Lengths(1, 1), Scores(one, np.ones(1), one, one, 0 * one))]

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, ValidationError, validate_call
 
 from stacktrans.common.errors import UsageError, shown
 from stacktrans.settings.schema import plain_message
-from stacktrans.tasks.base import Lengths, checked_lengths
+from stacktrans.tasks.lengths import Lengths, checked_lengths
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

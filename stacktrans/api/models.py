@@ -25,7 +25,7 @@ from stacktrans.showing.plots import check_plot, plot_trace
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.scores import scores_tables
 from stacktrans.showing.traces import trace_view
-from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.lengths import Lengths
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from stacktrans.inference.evaluation import ranges
 from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks.alphabets import UNSCORED_MARK
-from stacktrans.tasks.base import Lengths, draw_pairs
+from stacktrans.tasks.base import draw_pairs
+from stacktrans.tasks.lengths import Lengths
 
 
 class StringPair(NamedTuple):

@@ -28,10 +28,10 @@ from stacktrans.settings.schema import annotation_of, describe_type, is_block, s
 from stacktrans.settings.task_files import load_task
 from stacktrans.settings.training_config import DataConfig, TrainingConfig
 from stacktrans.settings.values import PartConfig, meanings
-from stacktrans.tasks.base import Lengths
-from stacktrans.tasks.grammatical import Grammatical
+from stacktrans.tasks.grammatical import GrammarTask
+from stacktrans.tasks.lengths import Lengths
 
-FURTHER: Mapping[type, type] = {Grammatical: Grammar}
+FURTHER: Mapping[type, type] = {GrammarTask: Grammar}
 """Classes whose `**parameters` are those of another class that is not their base."""
 UNLISTED = {
     RunConfig: {"format", "version", "recipe", "start_from"},

@@ -20,7 +20,7 @@ from stacktrans.common.files import check_file_path, write_atomically
 if TYPE_CHECKING:
     from stacktrans.inference.trace import Trace
     from stacktrans.model.checkpoint import Checkpoint
-    from stacktrans.tasks.base import Lengths
+    from stacktrans.tasks.lengths import Lengths
 
 ENTER_SCREEN, LEAVE_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 """The control sequences that enter the alternate screen, without a cursor, and leave it."""
@@ -141,7 +141,7 @@ def _other_trace(name: str, checkpoint: "Checkpoint", first: "Trace") -> "Trace"
 
 def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> list[str]:
     from stacktrans.common.randomness import Purpose, generator
-    from stacktrans.tasks.base import Lengths
+    from stacktrans.tasks.lengths import Lengths
 
     # By default, the trace fits on a screen.
     shortest = checkpoint.config.task.ranges.train.shortest

@@ -16,7 +16,7 @@ from stacktrans.common.visible import one_line
 
 if TYPE_CHECKING:
     from stacktrans.model.checkpoint import Checkpoint
-    from stacktrans.tasks.base import Lengths
+    from stacktrans.tasks.lengths import Lengths
 
 TASK = typer.Option(
     help="The task: copy, reverse, parenthesis, ... (see stacktrans list tasks), or a YAML file "
@@ -89,7 +89,7 @@ def with_help(parameter: inspect.Parameter, text: str | None) -> inspect.Paramet
 
 def parse_lengths(text: str) -> "Lengths":
     """Parse a range of lengths, A:B or A; raises `UsageError`."""
-    from stacktrans.tasks.base import checked_lengths
+    from stacktrans.tasks.lengths import checked_lengths
 
     match = re.fullmatch(r"([0-9]{1,9})(?::([0-9]{1,9}))?", text)
     if match is None:

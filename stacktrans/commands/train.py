@@ -14,8 +14,9 @@ from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_json, print_out, print_text, progress_console
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import print_message
-from stacktrans.common.registry import CONTROLLERS, MEMORIES, resume_command
+from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.common.visible import listed, shell_text
+from stacktrans.settings.command import resume_command
 from stacktrans.settings.packaged import AUTO
 
 if TYPE_CHECKING:

@@ -1,3 +1,3 @@
-"""Utilities of all packages: errors, registries, files, ragged arrays, and escaping of text."""
+"""Utilities of all packages: errors, registries, files, ragged arrays, processes and messages."""
 
 __version__ = "0.1.0"

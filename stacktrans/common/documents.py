@@ -1,4 +1,4 @@
-"""YAML documents of limited size, with names, numbers, texts, lists and mappings only."""
+"""Safe parsing of YAML, with limits on size, depth, keys and tags, and errors with line numbers."""
 
 import functools
 import math

@@ -1,4 +1,4 @@
-"""Errors that are reported to users, and values and names in their messages."""
+"""Exceptions with exit codes, argument checks, and values and unknown names in error messages."""
 
 import difflib
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""Files of a run: names, atomic writes, checksums and locks."""
+"""Files of a run: names, atomic writes of files and directories, checksums, checks and locks."""
 
 import contextlib
 import hashlib

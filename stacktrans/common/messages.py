@@ -1,4 +1,4 @@
-"""Messages on stderr, which may be closed, full or broken, and interrupts by Ctrl-C."""
+"""Printing on stderr, standard streams that are closed or broken, and interrupts by Ctrl-C."""
 
 import contextlib
 import os

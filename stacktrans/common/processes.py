@@ -1,4 +1,4 @@
-"""Worker processes, which end with the process that started them."""
+"""A pool of worker processes, which can be cancelled and end with the process that started them."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Ragged arrays: rows of different lengths, one after another in one array; and batches of them."""
+"""Ragged arrays: rows of different lengths in one array; grouping of indices of like size."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Ragged(Sequence[npt.NDArray[Any]]):
         return np.diff(self.starts)
 
     @property
-    def rows(self) -> npt.NDArray[np.int64]:
+    def row_indices(self) -> npt.NDArray[np.int64]:
         """[M] the row of each value."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
@@ -125,7 +125,7 @@ class Ragged(Sequence[npt.NDArray[Any]]):
 
 def concatenate_pairwise(rows: Ragged, others: Ragged) -> Ragged:
     """Each row followed by the row of `others` with the same index."""
-    order = np.argsort(np.concatenate([rows.rows, others.rows]), kind="stable")
+    order = np.argsort(np.concatenate([rows.row_indices, others.row_indices]), kind="stable")
     values = np.concatenate([rows.values, others.values])[order]
     return Ragged(values, row_starts(rows.lengths + others.lengths))
 

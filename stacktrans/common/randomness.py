@@ -1,4 +1,4 @@
-"""Random numbers: a generator for each draw, from a seed, a purpose and indices.
+"""Random number generators, each from a seed, a purpose and indices.
 
 A resumed run therefore draws the same numbers as an uninterrupted one.
 """

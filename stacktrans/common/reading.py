@@ -1,4 +1,4 @@
-"""Reading files and streams: text, compressed files, JSON, and lines as they arrive."""
+"""Reading files and streams within limits: text, gzip, JSON, and lines as they arrive."""
 
 import gzip
 import io

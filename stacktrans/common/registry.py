@@ -1,4 +1,4 @@
-"""Registries of memories, controllers and task generators, which are imported when they are loaded.
+"""Registries of memories (also combined), controllers and task generators; loading of plugins.
 
 A built-in one is a class and a line in a table at the end of this file. Others come from entry
 points of installed packages, or from plugin files (see docs/extending.md).
@@ -349,11 +349,6 @@ def plugin_options() -> list[str]:
     return [word for plugin in _plugins.values() for word in ("--plugin", plugin.name)]
 
 
-def resume_command(directory: str | Path) -> list[str]:
-    """The words of a command that resumes a run or race, with the loaded plugins."""
-    return ["stacktrans", "train", "--resume", str(directory), *plugin_options()]
-
-
 MEMORIES = Memories(
     "memory",
     "stacktrans.memories",
@@ -387,9 +382,9 @@ GENERATORS = Registry(
         "copy": "stacktrans.tasks.computed:Copy",
         "reverse": "stacktrans.tasks.computed:Reverse",
         "bigram-flip": "stacktrans.tasks.computed:BigramFlip",
-        "grammar": "stacktrans.tasks.grammatical:Grammatical",
-        "same-length-grammar": "stacktrans.tasks.grammatical:SameLengthGrammar",
-        "next-symbol": "stacktrans.tasks.grammatical:NextSymbol",
+        "grammar": "stacktrans.tasks.grammatical:GrammarTask",
+        "same-length-grammar": "stacktrans.tasks.grammatical:SameLengthGrammarTask",
+        "next-symbol": "stacktrans.tasks.grammatical:NextSymbolTask",
         "waiting-reversal": "stacktrans.tasks.computed:WaitingReversal",
         "parity": "stacktrans.tasks.computed:Parity",
         "delayed-parity": "stacktrans.tasks.computed:DelayedParity",

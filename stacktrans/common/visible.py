@@ -1,4 +1,4 @@
-"""Text for people: escaping unprintable characters, quoting for shells, lists and counts."""
+"""Text for people: escaping unprintable characters, JSON, shell quoting, lists and counts."""
 
 import json
 import math

@@ -336,7 +336,7 @@ def _answer_log_probs(layout: Layout, outputs: Outputs, targets: Ragged) -> Numb
         missing |= counted.values == NO_OUTPUT
     scores = outputs.log_probs.truncate(lengths).values if outputs.log_probs else 0.0
     weights = np.where(missing, np.nan, scores)
-    return np.bincount(counted.rows, weights, minlength=len(targets))
+    return np.bincount(counted.row_indices, weights, minlength=len(targets))
 
 
 def _decode_batch(model: Model, batch: _Batch, feedback: _Feedback | None) -> None:

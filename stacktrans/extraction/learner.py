@@ -31,7 +31,7 @@ from stacktrans.extraction.queries import (
 from stacktrans.extraction.refinement import Refinement
 from stacktrans.model.ablation import ablate_signals
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.base import Lengths, NoSuchLength
+from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
 GRID = 1 / 256
 """The spacing of the grid to which vectors are rounded, so that equal ones are recorded once."""

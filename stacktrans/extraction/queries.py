@@ -19,8 +19,9 @@ from stacktrans.decoding.decoder import decode, predict
 from stacktrans.decoding.model import Model
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids, Mask
-from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, held_out_pairs
+from stacktrans.tasks.base import held_out_pairs
 from stacktrans.tasks.layout import Pair
+from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength
 
 SYMBOLS_OF_SHORT = 3
 """The symbols of short strings, of a task with a large alphabet."""
@@ -93,7 +94,11 @@ def query_of(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Query:
 
 
 def random_queries(
-    checkpoint: Checkpoint, lengths: Lengths, count: int, seed: int, law: LengthLaw | None = None
+    checkpoint: Checkpoint,
+    lengths: Lengths,
+    count: int,
+    seed: int,
+    law: LengthDistribution | None = None,
 ) -> list[Query]:
     """Random strings of the task of some lengths; none if it has none.
 

@@ -26,7 +26,7 @@ from stacktrans.grammar.rules import (
     Sentence,
     bracketing,
     check_rules,
-    following,
+    next_words,
     read_rules,
 )
 
@@ -98,9 +98,9 @@ class Grammar:
                     message = f"{words} words in the source and {others} in the target"
                     raise GrammarError.of(name, f"{message}; expected as many", index)
 
-    def following(self, source: Iterable[str]) -> Iterator[frozenset[str]]:
+    def next_words(self, source: Iterable[str]) -> Iterator[frozenset[str]]:
         """The words that can follow each prefix of a source, from the empty prefix on."""
-        return following(self._root, self._rules, source)
+        return next_words(self._root, self._rules, source)
 
     def bracketing(self) -> Bracketing | None:
         """The bracket language of sources, if the rules have one of the known forms for it."""
@@ -125,7 +125,7 @@ class Grammar:
 
     def _failure(self, source: Sequence[str]) -> GrammarError:
         """The error for words that are not the source of a sentence."""
-        prefixes = zip(self.following(source), source, strict=False)
+        prefixes = zip(self.next_words(source), source, strict=False)
         for number, (possible, word) in enumerate(prefixes, start=1):
             if word not in possible:
                 words = " ".join(abridged(source[:number]))

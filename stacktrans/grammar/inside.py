@@ -1,4 +1,4 @@
-"""The normal form of a grammar; inside probabilities by length, sampling, and CYK parsing."""
+"""Chomsky normal form; inside probabilities and sampling by length; CYK parsing and translation."""
 
 import math
 from array import array

@@ -1,4 +1,4 @@
-"""The rules of a grammar: reading and checking them, bracket languages, and prefix parsing."""
+"""Weighted synchronous rules: reading, checks, Dyck languages, and possible next words (Earley)."""
 
 from __future__ import annotations
 
@@ -358,7 +358,7 @@ Item = tuple[str, tuple[Part, ...], int]
 """An Earley item: a nonterminal, the remaining parts of an alternative, and its start position."""
 
 
-def following(root: str, rules: Rules, words: Iterable[str]) -> Iterator[frozenset[str]]:
+def next_words(root: str, rules: Rules, words: Iterable[str]) -> Iterator[frozenset[str]]:
     """The words that can follow each prefix of a string, by Earley's algorithm.
 
     Args:

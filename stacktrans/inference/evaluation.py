@@ -15,8 +15,9 @@ from stacktrans.common.reading import name_of
 from stacktrans.inference.scores import Scores, checkpoint_scores
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.settings.config import TaskConfig
-from stacktrans.tasks.base import DepthLimit, LengthLaw, Lengths, NoSuchLength, Task, held_out_pairs
+from stacktrans.tasks.base import Task, held_out_pairs
 from stacktrans.tasks.layout import Pair
+from stacktrans.tasks.lengths import DepthLimit, LengthDistribution, Lengths, NoSuchLength
 from stacktrans.tasks.lines import pairs_of_strings, read_pairs
 
 BLOCK = 250
@@ -86,7 +87,7 @@ def ranges(
     bounds: Sequence[Lengths],
     usual: Sequence[Lengths],
     depth: int | None,
-) -> list[tuple[Lengths, LengthLaw]]:
+) -> list[tuple[Lengths, LengthDistribution]]:
     """Ranges of lengths, each with its distribution: the requested ones, or else the usual."""
     if depth is None:
         return [(range_, config.law_of(range_)) for range_ in bounds or usual]
@@ -95,7 +96,7 @@ def ranges(
 
 
 def scores_of_range(
-    checkpoint: Checkpoint, lengths: Lengths, law: LengthLaw, request: EvalRequest
+    checkpoint: Checkpoint, lengths: Lengths, law: LengthDistribution, request: EvalRequest
 ) -> Scores:
     """The scores of strings that are drawn from a range of lengths.
 

@@ -17,8 +17,9 @@ from stacktrans.inference.scores import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Counterexample, Proof, prove
-from stacktrans.tasks.base import Lengths, NoSuchLength, Task
+from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Pair
+from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
 ALL, RANDOM, LONG = "all strings", "random strings", "long strings"
 REFUTED = "counterexample to a proof"

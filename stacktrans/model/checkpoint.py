@@ -38,7 +38,7 @@ from stacktrans.common.files import (
 )
 from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.reading import parsed_json
-from stacktrans.common.registry import CONTROLLERS, REGISTRIES, LazyModule, resume_command
+from stacktrans.common.registry import CONTROLLERS, REGISTRIES, LazyModule
 from stacktrans.common.visible import shell_text
 from stacktrans.decoding.model import Numbers, Predictor
 from stacktrans.memory import Memory, make_memory
@@ -54,6 +54,7 @@ from stacktrans.model.weights import (
     signal_names,
     weight_shapes,
 )
+from stacktrans.settings.command import resume_command
 from stacktrans.settings.config import FORMAT, RunConfig
 from stacktrans.settings.layers import read_layer
 from stacktrans.settings.model_config import ModelConfig

@@ -24,7 +24,7 @@ from stacktrans.tasks.computed import (
     Reverse,
     WaitingReversal,
 )
-from stacktrans.tasks.grammatical import NextSymbol
+from stacktrans.tasks.grammatical import NextSymbolTask
 
 Cell = Any
 """What a reference automaton pushes: something hashable."""
@@ -222,12 +222,12 @@ def reference_of(task: Task) -> Reference | None:
         return WaitingReversalAutomaton(task.source.symbols.index(WAIT), task.kept)
     if cls in (Parity, DelayedParity):
         return ParityAutomaton(delayed=cls is DelayedParity)
-    if isinstance(task, NextSymbol) and cls is NextSymbol:
+    if isinstance(task, NextSymbolTask) and cls is NextSymbolTask:
         return _bracket_automaton(task, task.grammar.bracketing())
     return None
 
 
-def _bracket_automaton(task: NextSymbol, pairs: Bracketing | None) -> BracketAutomaton | None:
+def _bracket_automaton(task: NextSymbolTask, pairs: Bracketing | None) -> BracketAutomaton | None:
     if pairs is None or not task.predict <= {*pairs.closing.values()}:
         return None
     numbers = {symbol: number for number, symbol in enumerate(task.source.symbols)}

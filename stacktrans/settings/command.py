@@ -1,6 +1,7 @@
 """Options of `train` as layers of settings, and settings as a command that repeats a run."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from stacktrans.common.documents import yaml_line
@@ -101,6 +102,11 @@ def single_run_command(words: Sequence[str], recipe: str, max_steps: int | None)
     # Assignments by --set would override the options.
     kept = _without(words, "recipe", *(("max_steps", "training.max_steps") if limit else ()))
     return [*kept, "--recipe", recipe, *limit]
+
+
+def resume_command(directory: str | Path) -> list[str]:
+    """The words of a command that resumes a run or race, with the loaded plugins."""
+    return ["stacktrans", "train", "--resume", str(directory), *plugin_options()]
 
 
 def _without(words: Sequence[str], *settings: str) -> Iterator[str]:

@@ -20,7 +20,8 @@ from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.training_config import TrainingConfig
 from stacktrans.settings.values import Range, Section
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import LengthLaw, Lengths, Task
+from stacktrans.tasks.base import Task
+from stacktrans.tasks.lengths import LengthDistribution, Lengths
 
 
 class TaskLengths(Section):
@@ -35,9 +36,9 @@ class TaskLengths(Section):
 class TaskLaws(Section):
     """The distributions of training and test lengths."""
 
-    train: LengthLaw
+    train: LengthDistribution
     """over the training range."""
-    test: LengthLaw
+    test: LengthDistribution
     """over the test range."""
 
 
@@ -64,7 +65,7 @@ class TaskConfig(Section):
     """the paper that it is from, which has recipes for it."""
     lengths: TaskLengths | None = None
     """training and test lengths; null if no strings are drawn, as with a text."""
-    length_law: LengthLaw | TaskLaws | None = None
+    length_law: LengthDistribution | TaskLaws | None = None
     """distribution of lengths over a range, or over each of the two; uniform unless set; null if no
     strings are drawn."""
 
@@ -87,7 +88,7 @@ class TaskConfig(Section):
             raise UsageError(f"task {self.name}: draws no strings; they are in files")
         return self.lengths
 
-    def law_of(self, lengths: Lengths) -> LengthLaw:
+    def law_of(self, lengths: Lengths) -> LengthDistribution:
         """The distribution of lengths over any range; raises `UsageError` if none are drawn."""
         own, laws = self.ranges, self.length_law
         assert laws is not None  # as there are lengths

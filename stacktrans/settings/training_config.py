@@ -20,8 +20,8 @@ from stacktrans.settings.values import (
     Strings,
     Symbols,
 )
-from stacktrans.tasks.base import LengthLaw
 from stacktrans.tasks.layout import Layout
+from stacktrans.tasks.lengths import LengthDistribution
 
 
 class ExamplesConfig(Section):
@@ -259,7 +259,7 @@ class TrainingConfig(Section):
     """training data; null for new strings in each batch, or for pairs in files."""
     sequences: Size = 1
     """for new strings of a stream: sequences in a piece, which begins with an empty memory."""
-    length_law: LengthLaw | None = None
+    length_law: LengthDistribution | None = None
     """distribution of training lengths; null for the task's own."""
     curriculum: CurriculumConfig | None = None
     """how training lengths grow; null for all lengths from the first batch on."""

@@ -25,7 +25,7 @@ from pydantic import (
 from stacktrans.common.reading import LONGEST
 from stacktrans.common.registry import Registry
 from stacktrans.settings.schema import alternatives, plain
-from stacktrans.tasks.base import Lengths, reject_booleans
+from stacktrans.tasks.lengths import Lengths, reject_booleans
 
 
 def _in_order(lengths: Lengths) -> Lengths:

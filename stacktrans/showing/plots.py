@@ -18,7 +18,7 @@ from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import Block, parts_of, symbol_text, symbols_read
 from stacktrans.showing.traces import output_text, rows_of
-from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.lengths import Lengths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

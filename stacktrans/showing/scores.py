@@ -15,7 +15,8 @@ from stacktrans.inference.perplexity import Perplexity
 from stacktrans.inference.scores import Prediction, Scores
 from stacktrans.showing.tables import Column, Table, remark, table_of
 from stacktrans.tasks.alphabets import Alphabet
-from stacktrans.tasks.base import Lengths, Task
+from stacktrans.tasks.base import Task
+from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.lines import PairFormat, format_pair
 
 RESAMPLES = 2000

@@ -30,16 +30,15 @@ from stacktrans.settings.resolve import DEFAULT_RECIPE
 from stacktrans.settings.schema import setting_path
 from stacktrans.settings.task_files import defines_task, load_task
 from stacktrans.settings.values import Range, Section, Strings
-from stacktrans.tasks.base import (
+from stacktrans.tasks.base import Task, held_out_pairs
+from stacktrans.tasks.corpus import Corpus
+from stacktrans.tasks.lengths import (
     DepthLimit,
-    LengthLaw,
+    LengthDistribution,
     Lengths,
     NoSuchLaw,
     NoSuchLength,
-    Task,
-    held_out_pairs,
 )
-from stacktrans.tasks.corpus import Corpus
 
 Condition = Annotated[Settings, BeforeValidator(lambda settings: settings or {})]
 """Settings of a condition; null for none."""
@@ -89,7 +88,7 @@ class Measure(Section):
             raise ValueError(f"strings: valid is a text, which has no {self.of} but a perplexity")
         return self
 
-    def range_of(self, config: TaskConfig, task: Task) -> tuple[Lengths, LengthLaw]:
+    def range_of(self, config: TaskConfig, task: Task) -> tuple[Lengths, LengthDistribution]:
         """The range of lengths of drawn strings, and their distribution; may raise `NoSuchLaw`."""
         if self.depth is None:
             lengths = self.lengths or config.ranges.test

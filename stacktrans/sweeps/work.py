@@ -18,7 +18,7 @@ from stacktrans.common.reading import MOST_BYTES, json_lines, parsed_json, read_
 from stacktrans.common.registry import use_plugins
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import Measure, PlannedRun
-from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy
 
 if TYPE_CHECKING:

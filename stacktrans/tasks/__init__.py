@@ -1,4 +1,4 @@
-"""Task generators: classes that make a task from the parameters of a task file.
+"""Making a task from the name of its generator and the parameters of a task file.
 
 A new generator is a class beside these and one line in `stacktrans.common.registry`.
 """

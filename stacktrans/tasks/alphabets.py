@@ -1,4 +1,4 @@
-"""Alphabets: the symbols of strings, their ids, and how strings are written."""
+"""Alphabets: symbols and their ids; encoding of written strings as ids, and decoding."""
 
 import string
 from collections.abc import Sequence
@@ -133,7 +133,7 @@ class Characters:
     def decode(self, lines: Ragged) -> str:
         """Decode ids as lines, each with its line end."""
         points = np.full(len(lines.values) + len(lines), _NEWLINE, np.uint32)
-        points[np.arange(len(lines.values)) + lines.rows] = self._points[lines.values]
+        points[np.arange(len(lines.values)) + lines.row_indices] = self._points[lines.values]
         return points.tobytes().decode("utf-32-le")
 
 

@@ -1,69 +1,24 @@
-"""The interface of tasks: pairs of strings over two alphabets, drawn and solved exactly."""
+"""The base class of tasks, which draw pairs and give exact answers; drawn and held-out pairs."""
 
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.random import Generator
-from pydantic import BeforeValidator, ConfigDict, Field
 
-from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.errors import StacktransError
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.common.reading import DEEPEST, LONGEST
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNSCORED_MARK, Alphabet, Ids
 from stacktrans.tasks.layout import Layout, OutputBound, Pair
-
-
-def reject_booleans(value: Any) -> Any:
-    """A number or a list of numbers, unchanged; raises `ValueError` for true and false."""
-    if isinstance(value, bool):
-        raise ValueError("expected a number")
-    if isinstance(value, list | tuple) and any(isinstance(item, bool) for item in value):
-        raise ValueError("expected numbers")
-    return value
-
-
-@dataclass(frozen=True)
-class NormalLengths:
-    """Lengths in symbols from a normal distribution, rounded towards 0 and clipped to the range."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-    mean: Annotated[float, BeforeValidator(reject_booleans), Field(ge=0, le=LONGEST)]
-    deviation: Annotated[float, BeforeValidator(reject_booleans), Field(ge=0, le=LONGEST)]
-
-
-@dataclass(frozen=True)
-class DepthLimit:
-    """Uniformly distributed derivations of a grammar up to a depth (of the tree with its words)."""
-
-    __pydantic_config__ = ConfigDict(extra="forbid")
-    depth: Annotated[int, BeforeValidator(reject_booleans), Field(ge=1, le=DEEPEST)]
-
-
-LengthLaw = Literal["uniform", "task"] | NormalLengths | DepthLimit
-"""The distribution of lengths within a range: uniform over those that exist, the task's own, or one
-of the classes above."""
-
-
-class Lengths(NamedTuple):
-    """A range of source lengths in symbols, both ends included."""
-
-    shortest: int
-    longest: int
-
-    def __str__(self) -> str:
-        return f"{self.shortest}:{self.longest}"
-
-
-def checked_lengths(shortest: int, longest: int, argument: str) -> Lengths:
-    """A requested range; raises `UsageError`, whose message begins with the argument's name."""
-    if not 1 <= shortest <= longest <= LONGEST:
-        raise UsageError(f"{argument}: expected 1 <= shortest <= longest <= {LONGEST}")
-    return Lengths(shortest, longest)
-
+from stacktrans.tasks.lengths import (
+    DepthLimit,
+    LengthDistribution,
+    Lengths,
+    NoSuchLaw,
+    NoSuchLength,
+)
 
 SAMPLED, SAMPLE = Lengths(1, 64), 200
 """Lengths and number of the sources from which the length of answers is estimated."""
@@ -71,14 +26,6 @@ SAMPLED, SAMPLE = Lengths(1, 64), 200
 
 class NotASource(StacktransError):
     """A string over the source alphabet for which the task defines no answer."""
-
-
-class NoSuchLength(StacktransError):
-    """A requested range that contains the length of no string of the task."""
-
-
-class NoSuchLaw(StacktransError):
-    """A distribution of lengths that the task does not support."""
 
 
 def mask_unscored(outputs: Sequence[str], scored: Iterable[bool]) -> list[str]:
@@ -200,7 +147,9 @@ class Task(ABC):
         return pair._replace(scored=known if pair.scored is None else pair.scored & known)
 
     @abstractmethod
-    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
+    def sample(
+        self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
+    ) -> list[Pair]:
         """Draw `count` pairs whose source lengths lie within a range and follow a distribution.
 
         Raises:
@@ -230,38 +179,12 @@ def held_out_pairs(task: Task, lengths: Lengths) -> list[Pair]:
     return pairs
 
 
-def draw_lengths(
-    rng: Generator, lengths: Lengths, count: int, law: LengthLaw, step: int = 1
-) -> Ids:
-    """Draw lengths that are multiples of `step`; raises `NoSuchLength` and `NoSuchLaw`."""
-    smallest, largest = -(-lengths.shortest // step), lengths.longest // step
-    if smallest > largest:
-        raise NoSuchLength(f"no length in {lengths} is a multiple of {step}")
-    if isinstance(law, DepthLimit):
-        raise NoSuchLaw("a depth is for tasks with a grammar")
-    if isinstance(law, NormalLengths):
-        drawn = rng.normal(law.mean, law.deviation, size=count).astype(np.int64)
-        return np.clip(drawn // step, smallest, largest) * step
-    # The task's own distribution of lengths is the uniform one.
-    drawn = rng.integers(smallest, largest, size=count, endpoint=True)
-    return drawn * step
-
-
-def draw_strings(
-    rng: Generator, symbols: int, lengths: Lengths, count: int, law: LengthLaw, step: int = 1
-) -> list[Ids]:
-    """Draw uniform random strings of ids below `symbols`; `draw_lengths` draws their lengths."""
-    drawn = draw_lengths(rng, lengths, count, law, step)
-    strings = rng.integers(symbols, size=int(drawn.sum()))
-    return np.split(strings, np.cumsum(drawn)[:-1])
-
-
 PAIRS_PER_DRAW = 100
 """Pairs per random generator, so that a longer list begins with the shorter one."""
 
 
 def draw_pairs(
-    task: Task, lengths: Lengths, count: int, seed: int, law: LengthLaw
+    task: Task, lengths: Lengths, count: int, seed: int, law: LengthDistribution
 ) -> Iterator[Pair]:
     """Draw reproducible pairs of a task, such as for a file; raises as `Task.sample` does."""
     for start in range(0, count, PAIRS_PER_DRAW):

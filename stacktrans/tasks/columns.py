@@ -1,4 +1,4 @@
-"""The columns of a file of pairs: headings, detection, tokenization, and their alphabets."""
+"""Columns of files of pairs: headings, detection, tokenizer, and the alphabets of both sides."""
 
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -29,34 +29,34 @@ HEADINGS = {
 """Column headings in files of pairs, and the column that each denotes."""
 SEPARATORS = (";", "|")
 """Separators of features that are detected; the first is the default."""
-FEWER = 4
+MIN_VALUE_RATIO = 4
 """A column may hold features if every other has at least so many times as many distinct values."""
 
 UNKNOWN_SYMBOL = "<unk>"
 """The notation of a symbol outside the training set."""
 UNITS = ("characters", "words")
-FORMS = ("nfc", "nfd", "nfkc", "none")
+NORMALIZATION_FORMS = ("nfc", "nfd", "nfkc", "none")
 """The Unicode normalization forms of strings; "none" leaves them unchanged."""
-MOSTLY, RATHER = 0.9, 0.75
+WORDS_SHARE, UNCERTAIN_SHARE = 0.9, 0.75
 """Strings consist of words if this share of those with several characters, or of the distinct ones,
 contains a space or is a word of another string; with the lower share that is uncertain."""
 MAX_INSPECTED = 100_000
 """The most lines of which columns and symbols are detected."""
-SHORT = 2.5
+SHORT_WORD = 2.5
 """Words with a shorter mean length are probably symbols, such as phonemes."""
 
 
-def columns_of(text: object) -> tuple[str, ...]:
+def parse_columns(text: object) -> tuple[str, ...]:
     """The columns in a list with commas; raises `ValueError` for unknown or missing ones."""
     names = text.split(",") if isinstance(text, str) else ()
-    columns = columns_of_header(names)
+    columns = columns_of_headings(names)
     if columns is None or not {name.strip().lower() for name in names} <= HEADINGS.keys():
         expected = "expected source,target or source,target,features"
         raise ValueError(f"columns is {shown(text)}; {expected}")
     return columns
 
 
-def columns_of_header(names: Sequence[str]) -> tuple[str, ...] | None:
+def columns_of_headings(names: Sequence[str]) -> tuple[str, ...] | None:
     """The columns that headings denote; one of three headings may be unknown.
 
     None unless source and target are among them, and none occurs twice.
@@ -100,7 +100,7 @@ def detect_columns(
     fewest, second, _ = sorted(range(3), key=values.__getitem__)
     if len(separated) == 1:
         features = separated[0]
-    elif FEWER * values[fewest] <= values[second] and _odd_one_out(fields) == fewest:
+    elif MIN_VALUE_RATIO * values[fewest] <= values[second] and _odd_one_out(fields) == fewest:
         features = fewest
     elif default:
         return default
@@ -147,7 +147,8 @@ class Tokenizer(NamedTuple):
         target: the unit of targets.
         features: whether sources have features.
         separator: the separator of features.
-        form: the Unicode normalization form of all strings, one of `FORMS`; None as "none".
+        form: the Unicode normalization form of all strings, one of
+            `NORMALIZATION_FORMS`; None as "none".
     """
 
     source: str
@@ -176,8 +177,8 @@ class Tokenizer(NamedTuple):
         check_parameter(known, "symbols", units, " or ".join(UNITS))
         within_field = isinstance(separator, str) and separator and not {*separator} & {*"\t\r\n"}
         check_parameter(bool(within_field), "separator", separator, "a separator of features")
-        known = form is None or str(form).lower() in FORMS
-        check_parameter(known, "normalize", form, ", ".join(FORMS))
+        known = form is None or str(form).lower() in NORMALIZATION_FORMS
+        check_parameter(known, "normalize", form, ", ".join(NORMALIZATION_FORMS))
         return cls(given[0], given[-1], features, separator, form)
 
     @property
@@ -230,10 +231,10 @@ def detect_unit(strings: Iterable[str]) -> tuple[str | None, list[int]]:
     # A string may be a single word, if that occurs in another string.
     unsplit = {text for text in distinct.difference(tokens) if " " not in text}
     contradicting = [n for n, text in longer.items() if text in unsplit]
-    if min(len(contradicting) / len(longer), len(unsplit) / len(distinct)) <= 1 - MOSTLY:
+    if min(len(contradicting) / len(longer), len(unsplit) / len(distinct)) <= 1 - WORDS_SHARE:
         return "words", contradicting
-    short = sum(map(len, tokens)) < SHORT * len(tokens)
-    return "characters", spaced if short or len(spaced) > RATHER * len(longer) else []
+    short = sum(map(len, tokens)) < SHORT_WORD * len(tokens)
+    return "characters", spaced if short or len(spaced) > UNCERTAIN_SHARE * len(longer) else []
 
 
 class Feature(str):

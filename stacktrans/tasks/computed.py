@@ -1,4 +1,4 @@
-"""Tasks whose targets are computed from random sources."""
+"""Tasks on random strings: copying, reversal, bigram flipping, parity; base classes for others."""
 
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,16 +9,15 @@ from numpy.random import Generator
 
 from stacktrans.common.errors import check_parameter
 from stacktrans.tasks.alphabets import DIGITS, PRINTABLE, Alphabet, Ids, meaningless_symbols
-from stacktrans.tasks.base import (
-    LengthLaw,
+from stacktrans.tasks.base import NotASource, Task
+from stacktrans.tasks.layout import Pair
+from stacktrans.tasks.lengths import (
+    LengthDistribution,
     Lengths,
     NoSuchLaw,
     NoSuchLength,
-    NotASource,
-    Task,
     draw_strings,
 )
-from stacktrans.tasks.layout import Pair
 
 Symbols = Sequence[str]
 
@@ -43,7 +42,9 @@ class Computed(Task):
     def solve(self, source: Symbols) -> Symbols:
         """The target of a source over the alphabet; raises `NotASource` where there is none."""
 
-    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
+    def sample(
+        self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
+    ) -> list[Pair]:
         if law not in ("uniform", "task"):
             raise NoSuchLaw("expected uniform lengths")
         possible = [*filter(self.has_length, range(lengths.shortest, lengths.longest + 1))]
@@ -92,7 +93,9 @@ class Transformation(Task):
     def transform(self, source: Ids) -> Ids:
         """The target of a source whose length is a multiple of `multiple_of`."""
 
-    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
+    def sample(
+        self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
+    ) -> list[Pair]:
         size = len(self.source)
         sources = draw_strings(rng, size, lengths, count, law, self.multiple_of)
         return [Pair(source, self.transform(source)) for source in sources]
@@ -188,7 +191,9 @@ class WaitingReversal(Task):
             is_prefix = is_prefix and marks <= read
             yield not is_prefix or 0 < marks <= answered
 
-    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
+    def sample(
+        self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
+    ) -> list[Pair]:
         strings = draw_strings(rng, self._wait, lengths, count, law)
         return [self._pair_of(string) for string in strings]
 

@@ -1,6 +1,7 @@
-"""Language modelling: prediction of each next symbol of a text (joulin2015, section 5.3).
+"""The language modelling task on text files: finding and reading them, and their vocabulary.
 
-The text is read from files; the task's parameters contain its vocabulary.
+Each next symbol is predicted (joulin2015, section 5.3). The task's parameters contain the
+vocabulary.
 """
 
 from collections import Counter
@@ -13,9 +14,10 @@ from numpy.random import Generator
 from stacktrans.common.errors import StacktransError, UsageError, check_parameter
 from stacktrans.common.reading import decode_line, read_content, split_words
 from stacktrans.tasks.alphabets import Alphabet, Ids, Role
-from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
+from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.columns import UNITS
 from stacktrans.tasks.layout import ENDING, Layout, Pair
+from stacktrans.tasks.lengths import LengthDistribution, Lengths
 from stacktrans.tasks.lines import read_numbered
 
 END = "</s>"
@@ -99,7 +101,9 @@ class Corpus(Task):
             )
         return file
 
-    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
+    def sample(
+        self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
+    ) -> list[Pair]:
         raise UsageError("a text is read from files; none of it is drawn")
 
     def answer(self, source: Sequence[str]) -> list[str | None]:

@@ -1,7 +1,6 @@
-"""Tasks of synchronous grammars.
+"""Tasks of a given grammar: translation (also of the same length) and next-symbol prediction.
 
-They are translation between two languages (grefenstette2015, section 4.2), synchronous mapping,
-and prediction of the next symbol of a language (hao2018, section 4).
+Translation is as in grefenstette2015, section 4.2, and prediction as in hao2018, section 4.
 """
 
 import itertools
@@ -15,17 +14,16 @@ from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.grammar.inside import Floats
 from stacktrans.grammar.rules import check_keys
 from stacktrans.tasks.alphabets import Alphabet, Ids
-from stacktrans.tasks.base import (
+from stacktrans.tasks.base import NotASource, Task
+from stacktrans.tasks.layout import Pair
+from stacktrans.tasks.lengths import (
     DepthLimit,
-    LengthLaw,
+    LengthDistribution,
     Lengths,
     NormalLengths,
     NoSuchLaw,
     NoSuchLength,
-    NotASource,
-    Task,
 )
-from stacktrans.tasks.layout import Pair
 
 MAX_FOLLOWED = 1000
 """The most symbols of a sentence whose possible successors are computed, in quadratic time."""
@@ -38,7 +36,7 @@ def _alphabet(words: Sequence[str], characters: bool) -> Alphabet:
     return Alphabet(words, words=not characters)
 
 
-class Grammatical(Task):
+class GrammarTask(Task):
     """A task whose sources and targets are the two sides of a derivation.
 
     Args:
@@ -52,7 +50,9 @@ class Grammatical(Task):
         self.source = _alphabet(self.grammar.source_words, characters)
         self.target = _alphabet(self.grammar.target_words, characters)
 
-    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
+    def sample(
+        self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
+    ) -> list[Pair]:
         weights = self._weights(lengths.longest, law)[lengths.shortest :]
         if not weights.any():
             raise NoSuchLength(f"no sentence of the grammar has a length in {lengths}")
@@ -75,7 +75,7 @@ class Grammatical(Task):
     def _pair_of(self, source: list[str], target: list[str]) -> Pair:
         return self.pair(self.source.encode(source), self.target.encode(target))
 
-    def _weights(self, longest: int, law: LengthLaw) -> Floats:
+    def _weights(self, longest: int, law: LengthDistribution) -> Floats:
         if isinstance(law, NormalLengths):
             raise NoSuchLaw("a mean length is for tasks without a grammar")
         try:
@@ -99,7 +99,7 @@ class Grammatical(Task):
             raise NotASource(str(error)) from error
 
 
-class SameLengthGrammar(Grammatical):
+class SameLengthGrammarTask(GrammarTask):
     """A synchronous task of a grammar whose rules have equally many words on both sides."""
 
     same_length = True
@@ -109,7 +109,7 @@ class SameLengthGrammar(Grammatical):
         self.grammar.check_same_length()
 
 
-class NextSymbol(Grammatical):
+class NextSymbolTask(GrammarTask):
     """Prediction of each symbol of a sentence from those before it.
 
     A source is a sentence without its last symbol, and its target the sentence without its first.
@@ -139,7 +139,9 @@ class NextSymbol(Grammatical):
         ids = self.source.encode(source)
         return self.pair(ids[:-1], ids[1:])
 
-    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
+    def sample(
+        self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
+    ) -> list[Pair]:
         # The source of a sentence of one symbol would be empty.
         if lengths.longest < 2:
             raise NoSuchLength(f"no length in {lengths} is more than 1")
@@ -148,7 +150,7 @@ class NextSymbol(Grammatical):
 
     def scored(self, source: Iterable[str]) -> Iterator[bool]:
         words, read = itertools.tee(source)
-        possible = self.grammar.following(words)
+        possible = self.grammar.next_words(words)
         before, is_prefix = next(possible), True
         for word, after in zip(itertools.islice(read, MAX_FOLLOWED), possible, strict=False):
             is_prefix = is_prefix and word in before
@@ -159,7 +161,7 @@ class NextSymbol(Grammatical):
     def answer(self, source: Sequence[str]) -> list[str | None]:
         """At each position the only scored symbol that can come next; None if several can."""
         self.source.encode(source)
-        possible = list(self.grammar.following(source))
+        possible = list(self.grammar.next_words(source))
         for length, (before, word) in enumerate(zip(possible, source, strict=False), start=1):
             if word not in before:
                 prefix = self.source.join(source[:length])

@@ -1,4 +1,4 @@
-"""Files of pairs: their lines, formats and headers, and the pairs that a task makes of them."""
+"""Reading and writing files of pairs as TSV or JSON lines, one file or those of all sets."""
 
 import gzip
 import hashlib
@@ -29,10 +29,10 @@ from stacktrans.tasks.base import Task
 from stacktrans.tasks.columns import (
     COLUMNS,
     MAX_INSPECTED,
-    columns_of,
-    columns_of_header,
+    columns_of_headings,
     detect_columns,
     normalized,
+    parse_columns,
 )
 from stacktrans.tasks.layout import Pair
 
@@ -139,7 +139,7 @@ class RawLines(NamedTuple):
         first = first.lstrip(b" ")
         is_json = first.startswith((b"{", b"[")) and b"\t" not in first
         if not is_json and pair_format_of(path) == "tsv":
-            header = columns_of_header(first.decode("utf-8", "replace").split("\t"))
+            header = columns_of_headings(first.decode("utf-8", "replace").split("\t"))
             return cls(name, lines, False, header)
         if first.startswith(b"["):
             expected = "expected a JSON object on each line"
@@ -319,7 +319,7 @@ def read_files(request: PairFiles) -> PairLines:
     The columns are the requested ones, or else those of the first file; then the other files may
     have them in another order.
     """
-    lines = PairLines(columns_of(request.columns) if request.columns else ())
+    lines = PairLines(parse_columns(request.columns) if request.columns else ())
     numbers = []
     for part, path in request.paths():
         content = read_content(path)

@@ -1,7 +1,4 @@
-"""The task of pairs in files: a training, a development and a test set.
-
-Its parameters contain the symbols, and checksums of the files.
-"""
+"""The task of pairs in the user's files, with its known symbols and checksums as settings."""
 
 import hashlib
 import os
@@ -17,9 +14,10 @@ from numpy.random import Generator
 from stacktrans.common.errors import UsageError, check_parameter
 from stacktrans.common.reading import LONGEST, PACKED, STDIN, is_stream, name_of, read_content
 from stacktrans.tasks.alphabets import Ids
-from stacktrans.tasks.base import LengthLaw, Lengths, NotASource, Task
-from stacktrans.tasks.columns import SourceAlphabet, TargetAlphabet, Tokenizer, columns_of
+from stacktrans.tasks.base import NotASource, Task
+from stacktrans.tasks.columns import SourceAlphabet, TargetAlphabet, Tokenizer, parse_columns
 from stacktrans.tasks.layout import OutputBound, Pair
+from stacktrans.tasks.lengths import LengthDistribution, Lengths
 from stacktrans.tasks.lines import DEV, PARTS, SET_NAMES, TEST, TRAIN, PairFiles, check_file
 from stacktrans.tasks.sets import PairSets, load_sets, read_sets, save_sets
 
@@ -69,7 +67,7 @@ class Pairs(Task):
         if [train, dev, test].count(str(STDIN)) > 1:
             raise ValueError(f"{STDIN}: standard input can be only one of the files")
         if columns is not None:
-            self.columns = columns_of(columns)
+            self.columns = parse_columns(columns)
         is_seed = split is None or (type(split) is int and split >= 0)
         check_parameter(is_seed, "split", split, "a random seed")
         check_parameter(isinstance(header, bool | None), "header", header, "true or false")
@@ -144,7 +142,9 @@ class Pairs(Task):
     def pair(self, source: Ids, target: Ids) -> Pair:
         return Pair(source, target, None, int((source <= self.source.unknown).sum()))
 
-    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
+    def sample(
+        self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
+    ) -> list[Pair]:
         return self.data.sets[TRAIN].draw(rng, lengths, count, law)
 
     def held_out(self) -> dict[str, Sequence[Pair]]:

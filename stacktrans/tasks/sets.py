@@ -1,4 +1,4 @@
-"""Training, development and test set of pairs in files: encoding, splits and warnings."""
+"""Data sets from files of pairs: encoding, hold-out, warnings, drawing pairs, memory mapping."""
 
 import json
 import unicodedata
@@ -19,7 +19,6 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import LONGEST, file_version
 from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import MAX_SYMBOLS, OUT_OF_VOCABULARY, Ids, Mask
-from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.columns import (
     UNITS,
     SourceAlphabet,
@@ -29,6 +28,7 @@ from stacktrans.tasks.columns import (
     detect_unit,
 )
 from stacktrans.tasks.layout import OutputBound, Pair
+from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.lines import (
     DEV,
     MAX_LISTED,
@@ -275,7 +275,7 @@ def unknown_target_warnings(lines: PairLines, targets: Ragged) -> Iterator[str]:
         targets: [n] the ids of each target.
     """
     lost = np.zeros(len(targets), dtype=np.bool_)
-    lost[targets.rows[targets.values == OUT_OF_VOCABULARY]] = True
+    lost[targets.row_indices[targets.values == OUT_OF_VOCABULARY]] = True
     for part in (DEV, TEST):
         of_part = lines.parts == part
         if len(rows := np.flatnonzero(lost & of_part)):
@@ -349,7 +349,9 @@ class PairSet(Sequence[Pair]):
         begin = np.searchsorted(self._ordered, lengths.shortest, "left")
         return self._order[begin : np.searchsorted(self._ordered, lengths.longest, "right")]
 
-    def draw(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
+    def draw(
+        self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
+    ) -> list[Pair]:
         """Draw pairs of a range of lengths, with replacement.
 
         Args:

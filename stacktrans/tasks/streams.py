@@ -1,6 +1,7 @@
-"""Tasks of streams of sequences (joulin2015, section 4).
+"""Tasks of streams of sequences: counting by patterns like a^n b^n, memorization, addition.
 
-A sequence is a prompt and an answer, its predictable part: given the prompt, every symbol of the
+The tasks are those of joulin2015, section 4. A sequence is a prompt and an answer, its
+predictable part: given the prompt, every symbol of the
 answer is certain.
 """
 
@@ -16,9 +17,10 @@ from numpy.random import Generator
 from stacktrans.common.errors import check_parameter, shown
 from stacktrans.common.reading import LONGEST
 from stacktrans.tasks.alphabets import DIGITS, Alphabet, Ids, meaningless_symbols
-from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, NotASource, Task, draw_lengths
+from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.computed import expect
 from stacktrans.tasks.layout import Layout, Pair
+from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength, draw_lengths
 
 _RUN = re.compile(r"(\S)(?:\^(?:([a-z0-9]+)|\(([a-z0-9+]+)\)))?")
 MAX_RUN_NOTATION = 100
@@ -114,7 +116,9 @@ class StreamTask(Task):
     def pair(self, source: Ids, target: Ids) -> Pair:
         return Pair(source, target, size=self.size_of(self.source.decode(source)))
 
-    def sample(self, rng: Generator, lengths: Lengths, count: int, law: LengthLaw) -> list[Pair]:
+    def sample(
+        self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
+    ) -> list[Pair]:
         shortest = max(lengths.shortest, self.smallest)
         sizes = draw_lengths(rng, Lengths(shortest, lengths.longest), count, law)
         pairs = []

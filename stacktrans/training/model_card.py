@@ -12,7 +12,7 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import strategies
-from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.lengths import Lengths
 
 LONGEST_EXAMPLE = 100
 """Largest number of symbols of the source in an example."""

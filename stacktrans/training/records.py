@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from stacktrans.common.reading import name_of
 from stacktrans.settings.config import RunConfig, StartFromConfig
-from stacktrans.tasks.base import Lengths
+from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.lines import PARTS, SET_NAMES
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from stacktrans.common.files import (
     numbered,
     temporary_name,
 )
-from stacktrans.common.registry import resume_command
 from stacktrans.common.visible import shell_text
 from stacktrans.model.checkpoint import last_checkpoint
+from stacktrans.settings.command import resume_command
 from stacktrans.training.records import METRICS
 
 

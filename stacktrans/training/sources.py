@@ -21,8 +21,9 @@ from stacktrans.settings.config import RunConfig, TaskLengths
 from stacktrans.settings.training_config import ExamplesConfig
 from stacktrans.settings.values import Loss
 from stacktrans.tasks.alphabets import Ids, Mask
-from stacktrans.tasks.base import LengthLaw, Lengths, NoSuchLength, Task
+from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Batch, Pair
+from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength
 from stacktrans.tasks.lines import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import PairSet, unknown_probabilities
@@ -99,11 +100,11 @@ class Source(StatefulPart, ABC):
         return self._sample(rng, lengths, count, self._law(purpose, lengths))
 
     def _sample(
-        self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
+        self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthDistribution
     ) -> list[Pair]:
         return self.task.sample(rng, lengths, count, law)
 
-    def _law_of(self, purpose: Purpose, lengths: Lengths) -> LengthLaw:
+    def _law_of(self, purpose: Purpose, lengths: Lengths) -> LengthDistribution:
         """The distribution of lengths; part of the training lengths has that of all of them."""
         task, training = self.config.task, self.config.training
         if purpose is Purpose.TRAINING and training.length_law:
@@ -344,7 +345,7 @@ class Files(Strings):
         self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
 
     def _sample(
-        self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthLaw
+        self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthDistribution
     ) -> list[Pair]:
         """Draw training pairs, with some rare symbols of sources unknown."""
         pairs = []

@@ -18,9 +18,10 @@ from stacktrans.model.transducer import Carried, Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import StreamConfig
 from stacktrans.tasks.alphabets import Ids
-from stacktrans.tasks.base import Lengths, Task
+from stacktrans.tasks.base import Task
 from stacktrans.tasks.corpus import PARTS, Corpus, encode_sentences, read_sentences, vocabulary_of
 from stacktrans.tasks.layout import Batch
+from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.records import Record, Summary
 from stacktrans.training.sources import Moment, Source, UnrolledBatch
 from stacktrans.training.state import Count
