@@ -1,8 +1,9 @@
 """Counts and uniform sampling of a grammar's derivations up to a depth, by source length.
 
-This is the sampling of hao2018, section 4. The depth of a derivation is that of its tree, words included: a word has depth 1, and a rule one
-more than its deepest part. All derivations are equally likely, whatever the probabilities of their
-rules; an ambiguous string has the probability of all its derivations.
+Sampling is that of hao2018, section 4. The depth of a derivation is that of its tree, words
+included: a word has depth 1, and a rule one more than its deepest part. All derivations are equally
+likely, whatever the probabilities of their rules; an ambiguous string has the probability of all
+its derivations.
 """
 
 from collections import Counter, defaultdict

@@ -1,4 +1,4 @@
-"""Layouts: encoding of pairs of strings as sequences of ids, and decoding of outputs."""
+"""Layouts: encoding of pairs as ids and batches, decoding of outputs, and bounds on answers."""
 
 from bisect import bisect
 from collections.abc import Callable, Sequence

@@ -1,8 +1,7 @@
 """Tasks of streams of sequences: counting by patterns like a^n b^n, memorization, addition.
 
 The tasks are those of joulin2015, section 4. A sequence is a prompt and an answer, its
-predictable part: given the prompt, every symbol of the
-answer is certain.
+predictable part: given the prompt, every symbol of the answer is certain.
 """
 
 import math
