@@ -22,8 +22,8 @@ from stacktrans.common.documents import yaml_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
 from stacktrans.settings.resolve import strategies
-from stacktrans.settings.schema import section_classes
-from stacktrans.settings.values import PartConfig, meanings
+from stacktrans.settings.schema import meanings, section_classes
+from stacktrans.settings.values import PartConfig
 
 DOCS = Path(__file__).parent
 HEADING = """# The commands

@@ -14,7 +14,7 @@ from stacktrans.commands.catalogue import Entry
 from stacktrans.commands.listing import KINDS, lines
 from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES
 from stacktrans.common.visible import shell_text, visible
-from stacktrans.settings.packaged import shipped
+from stacktrans.settings.locations import shipped
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.task_files import load_task
 from stacktrans.settings.training_config import TrainingConfig

@@ -15,7 +15,7 @@ from stacktrans.commands.listing import KINDS
 from stacktrans.common.files import MACHINE
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.packaged import shipped
+from stacktrans.settings.locations import shipped
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.schema import setting_path
 

@@ -9,6 +9,7 @@ import yaml
 from stacktrans.commands.catalogue import settings
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, REGISTRIES
 from stacktrans.settings.config import RunConfig
+from stacktrans.settings.locations import recipe_names, recipes, shipped
 from stacktrans.settings.model_config import (
     ActionMemoryConfig,
     BuffersConfig,
@@ -18,7 +19,6 @@ from stacktrans.settings.model_config import (
     ScaleConfig,
     VectorMemoryConfig,
 )
-from stacktrans.settings.packaged import recipe_names, recipes, shipped
 from stacktrans.settings.resolve import requested_seed, resolve
 from stacktrans.settings.schema import setting_path
 from stacktrans.settings.task_files import find_task

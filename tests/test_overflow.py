@@ -12,7 +12,7 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.scores import score
 from stacktrans.inference.transduction import AnsweredLine, AnswerOptions, transduce_lines
 from stacktrans.model.checkpoint import load, save
-from stacktrans.settings.packaged import shipped
+from stacktrans.settings.locations import shipped
 from stacktrans.tasks.lengths import Lengths
 
 SOURCES = {

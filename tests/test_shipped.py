@@ -21,7 +21,7 @@ from stacktrans.inference.scores import score
 from stacktrans.inference.trace import trace
 from stacktrans.model import checkpoint
 from stacktrans.proofs.proof import Bisimulation, prove
-from stacktrans.settings.packaged import shipped
+from stacktrans.settings.locations import shipped
 from stacktrans.tasks.lengths import DepthLimit, Lengths
 
 JOINT = ["copy-deque", "copy-queue", "reverse-stack"]

@@ -15,7 +15,7 @@ from test_stream_training import small_run as stream_run
 
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import TRAINING, CheckpointError
-from stacktrans.training.state import check_same_structure
+from stacktrans.training.stateful import check_same_structure
 from stacktrans.training.trainer import Trainer
 
 State = dict[str, Any]

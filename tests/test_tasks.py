@@ -11,7 +11,7 @@ from shipped_tasks import task_of, written
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.registry import GENERATORS
-from stacktrans.settings.packaged import shipped
+from stacktrans.settings.locations import shipped
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import Alphabet, UnknownSymbol

@@ -13,7 +13,7 @@ from soft_models import SOFT
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
-from stacktrans.settings import packaged
+from stacktrans.settings import locations
 from stacktrans.settings.layers import merged_settings
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import read_plan
@@ -27,13 +27,13 @@ RESULTS = Path(__file__).parent.parent / "experiments" / "results"
 def other_recipes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recipes unlike those that the models were trained with."""
     folder = tmp_path / "recipes"
-    shutil.copytree(packaged.recipes(), folder)
+    shutil.copytree(locations.recipes(), folder)
     recipe = yaml.safe_load((folder / "default.yaml").read_text())
     recipe = merged_settings(recipe, {"model": {"memory": {"depth": 1, "values": "sigmoid"}}})
     recipe["by_memory"] = {"queue": {"model": {"initialization": {"gate_bias": {"forget": 7}}}}}
     (folder / "default.yaml").write_text(yaml.safe_dump(recipe))
     shutil.rmtree(folder / "joulin2015")
-    monkeypatch.setattr(packaged, "recipes", lambda: folder)
+    monkeypatch.setattr(locations, "recipes", lambda: folder)
 
 
 @pytest.mark.usefixtures("other_recipes")

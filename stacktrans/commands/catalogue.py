@@ -19,15 +19,21 @@ from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
 from stacktrans.common.registry import GENERATORS, MEMORIES, Registry
 from stacktrans.common.visible import one_line, shell_text
 from stacktrans.grammar import Grammar
-from stacktrans.settings import packaged
+from stacktrans.settings import locations
 from stacktrans.settings.config import RunConfig, TaskConfig
 from stacktrans.settings.layers import Settings, read_layer
 from stacktrans.settings.model_config import ControllerConfig, InitializationConfig, MemoryConfig
 from stacktrans.settings.resolve import strategies as known_strategies
-from stacktrans.settings.schema import annotation_of, describe_type, is_block, section_classes
+from stacktrans.settings.schema import (
+    annotation_of,
+    describe_type,
+    is_block,
+    meanings,
+    section_classes,
+)
 from stacktrans.settings.task_files import load_task
 from stacktrans.settings.training_config import DataConfig, TrainingConfig
-from stacktrans.settings.values import PartConfig, meanings
+from stacktrans.settings.values import PartConfig
 from stacktrans.tasks.grammatical import GrammarTask
 from stacktrans.tasks.lengths import Lengths
 
@@ -87,7 +93,7 @@ def _listing(names: Iterable[str], entry: Callable[[str], Entry]) -> Listing:
 
 def tasks() -> Listing:
     """All tasks, with their lengths and generators."""
-    files = packaged.task_files()
+    files = locations.task_files()
     return _listing(sorted(files), lambda name: _task(name, files[name]))
 
 
@@ -100,7 +106,7 @@ def _task(name: str, path: Path) -> Entry:
         if value is not None and not isinstance(value, dict)
     }
     generator = f"{task.generator}: {assignment_text(plain)}" if plain else task.generator
-    is_shipped = path.resolve().parent == packaged.shipped("tasks").resolve()
+    is_shipped = path.resolve().parent == locations.shipped("tasks").resolve()
     return Entry(
         name,
         task.description,
@@ -199,8 +205,8 @@ def _parameters(generator: Any) -> Iterator[dict[str, Any]]:
 
 def recipes() -> Listing:
     """All recipes, each in general, and then for the tasks of single papers."""
-    folder = packaged.recipes()
-    for name in packaged.recipe_names():
+    folder = locations.recipes()
+    for name in locations.recipe_names():
         for path in (folder / f"{name}.yaml", *sorted(folder.glob(f"*/{name}.yaml"))):
             paper = None if path.parent == folder else path.parent.name
             lines = path.read_text(encoding="utf-8").splitlines()
@@ -221,12 +227,12 @@ def strategies() -> Listing:
 
 def checkpoints() -> Listing:
     """All checkpoints, with their tasks, models and accuracy; weights are not read."""
-    paths = packaged.checkpoints()
+    paths = locations.checkpoints()
     return _listing(sorted(paths), lambda name: _checkpoint(name, paths[name]))
 
 
 def _checkpoint(name: str, path: Path) -> Entry:
-    directory = packaged.checkpoint_in(path) or path
+    directory = locations.checkpoint_in(path) or path
     layer, machine = read_layer(directory / CONFIG), (directory / MACHINE).is_file()
     task, model = layer.section("task").settings, layer.section("model").settings
     known = {

@@ -17,8 +17,8 @@ from typing import Any
 import typer
 
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
-from stacktrans.settings import packaged
-from stacktrans.settings.packaged import AUTO
+from stacktrans.settings import locations
+from stacktrans.settings.locations import AUTO
 
 PROGRAM = "stacktrans"
 INSTALL = "--install-completion"
@@ -57,9 +57,9 @@ def _strategies() -> Iterable[str]:
     return strategies()
 
 
-tasks = names(packaged.task_files)
+tasks = names(locations.task_files)
 controllers = names(CONTROLLERS.installed)
-recipes = names(lambda: [AUTO, *packaged.recipe_names(), *_strategies()])
+recipes = names(lambda: [AUTO, *locations.recipe_names(), *_strategies()])
 strategies = names(_strategies)
 
 
@@ -74,14 +74,14 @@ def memories(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 @_completer
 def checkpoints(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     """Shipped checkpoints, those in ./checkpoints, and those at the path that is typed."""
-    known = packaged.checkpoints()
+    known = locations.checkpoints()
     yield from known
     folder = "checkpoints/"
     if incomplete and (folder.startswith(incomplete) or incomplete.startswith(folder)):
         # A command finds the shipped ones under this name, too.
         yield from (f"{folder}{path.name}" for path in known.values())
     paths = glob(f"{escape(incomplete)}*")
-    yield from (path for path in paths if packaged.checkpoint_in(Path(path)))
+    yield from (path for path in paths if locations.checkpoint_in(Path(path)))
 
 
 @_completer
@@ -121,7 +121,7 @@ def settings_of_a_run(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 
 def _of_the_task(ctx: typer.Context) -> Iterator[str]:
     name = ctx.params.get("task") or ""
-    for key, value in _read(packaged.task_files().get(name, Path(name))).items():
+    for key, value in _read(locations.task_files().get(name, Path(name))).items():
         if key in ("parameters", "lengths") and isinstance(value, dict):
             yield from (f"{key}.{part}" for part in value)
         elif key not in ("name", "recipes"):

@@ -17,7 +17,7 @@ from stacktrans.common.messages import print_message
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.common.visible import listed, shell_text
 from stacktrans.settings.command import resume_command
-from stacktrans.settings.packaged import AUTO
+from stacktrans.settings.locations import AUTO
 
 if TYPE_CHECKING:
     from stacktrans.training.race import Race

@@ -57,8 +57,8 @@ from stacktrans.model.weights import (
 from stacktrans.settings.command import resume_command
 from stacktrans.settings.config import FORMAT, RunConfig
 from stacktrans.settings.layers import read_layer
+from stacktrans.settings.locations import shipped
 from stacktrans.settings.model_config import ModelConfig
-from stacktrans.settings.packaged import shipped
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Layout

@@ -1,4 +1,4 @@
-"""The candidates of a race: strategies that suit the task and the other settings."""
+"""Configurations of the runs of a race, one per strategy that fits; titles and hashes of runs."""
 
 import hashlib
 import math
@@ -15,7 +15,7 @@ from stacktrans.settings.layers import (
     part_name,
     part_settings,
 )
-from stacktrans.settings.packaged import AUTO
+from stacktrans.settings.locations import AUTO
 from stacktrans.settings.resolve import (
     DEFAULT_RECIPE,
     Requested,

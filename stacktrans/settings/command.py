@@ -1,4 +1,4 @@
-"""Options of `train` as layers of settings, and settings as a command that repeats a run."""
+"""Options of `train` as layers of settings, and command lines that repeat or resume a run."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -8,7 +8,7 @@ from stacktrans.common.documents import yaml_line
 from stacktrans.common.registry import plugin_options
 from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.layers import PARTS, Settings, SettingsLayer, merge_layers, nested
-from stacktrans.settings.packaged import AUTO
+from stacktrans.settings.locations import AUTO
 from stacktrans.settings.resolve import without_unfit_settings
 from stacktrans.settings.task_files import defines_task, split_task
 from stacktrans.tasks.lines import READING

@@ -1,4 +1,4 @@
-"""The settings of a run and of its task: types, defaults and meanings.
+"""Schemas of the settings of a run, its task, and the checkpoint that it starts from.
 
 Most defaults switch a feature off. The settings of an optional feature form a block that can be
 null.
@@ -15,10 +15,10 @@ from stacktrans.common import __version__
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import GENERATORS
 from stacktrans.settings.layers import Settings, SettingsLayer, merged_settings
+from stacktrans.settings.locations import AUTO
 from stacktrans.settings.model_config import InitializationConfig, ModelConfig, RecurrentConfig
-from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.training_config import TrainingConfig
-from stacktrans.settings.values import Range, Section
+from stacktrans.settings.values import LengthRange, Section
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.lengths import LengthDistribution, Lengths
@@ -27,9 +27,9 @@ from stacktrans.tasks.lengths import LengthDistribution, Lengths
 class TaskLengths(Section):
     """Lengths of sources, in symbols."""
 
-    train: Range
+    train: LengthRange
     """lengths of training strings."""
-    test: Range
+    test: LengthRange
     """lengths of the strings that generalization is measured on."""
 
 

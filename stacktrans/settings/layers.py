@@ -1,4 +1,4 @@
-"""Layers of settings, from files, recipes, options and `key=value`, and how they are merged."""
+"""Layers of settings: read from YAML or `key=value`, merged, and validated with locations."""
 
 import dataclasses
 import functools

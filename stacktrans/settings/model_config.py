@@ -1,4 +1,4 @@
-"""The settings of a model: types, defaults and meanings."""
+"""Schemas of the settings of a model: memory, controller, buffers, initial weights."""
 
 import functools
 import inspect
@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model
 from stacktrans.common.errors import unknown_name
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.layers import Settings
-from stacktrans.settings.values import Number, PartConfig, Scale, Section, Size
+from stacktrans.settings.values import PartConfig, Scale, Section, SinglePrecision, Size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -155,10 +155,10 @@ class ScaleConfig(Section):
 class InitializationConfig(Section):
     """The initial weights of a transducer."""
 
-    gate_bias: dict[str, Number] = Field(default_factory=dict)
+    gate_bias: dict[str, SinglePrecision] = Field(default_factory=dict)
     """added to the initial biases of the controller's gates, by the gate's name. A negative bias of
     the gate that keeps makes a controller that forgets, and so has to learn to use its memory."""
-    signal_bias: dict[str, Number] = Field(default_factory=dict)
+    signal_bias: dict[str, SinglePrecision] = Field(default_factory=dict)
     """initial biases of the signals, by the signal's name ("push bottom") or its first word
     ("push"); b_u is "pop", b_d is "push". Of several memories, "push" is all of them, "push queue"
     each queue, and "push queue 2" the second."""

@@ -1,4 +1,4 @@
-"""Resolution of settings: recipe, task, files and options merged into a configuration.
+"""Resolve recipe or strategy, task, files and options to the configuration of a run.
 
 Its layers, from the lowest to the highest: the recipe, published settings of the task, a
 configuration file, options, and assignments `key=value`.
@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import GENERATORS, MEMORIES
-from stacktrans.settings import packaged
+from stacktrans.settings import locations
 from stacktrans.settings.config import RunConfig, Seed, TaskFile
 from stacktrans.settings.layers import (
     Settings,
@@ -29,8 +29,8 @@ from stacktrans.settings.layers import (
     read_layer,
     validated,
 )
+from stacktrans.settings.locations import AUTO
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
-from stacktrans.settings.packaged import AUTO
 from stacktrans.settings.task_files import (
     checked_task,
     defines_task,
@@ -45,6 +45,8 @@ from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Layout, LayoutKind
 
 DEFAULT_RECIPE = "default"
+SPECIAL_CASES = ("by_memory", "by_controller", "by_generator")
+"""Sections of a recipe with settings for a single memory, controller or generator, by name."""
 
 
 class Strategy(Section):
@@ -250,7 +252,7 @@ def _recipes_below(
     They are its settings in general, for the tasks of a paper, and for this task, each followed by
     those for its memory, controller or generator alone.
     """
-    name, known = str(requested.get("recipe", DEFAULT_RECIPE)), packaged.recipe_names()
+    name, known = str(requested.get("recipe", DEFAULT_RECIPE)), locations.recipe_names()
     if name not in (*known, *strategies()):
         message = unknown_name("recipe", name, [AUTO, *known, *strategies()])
         raise UsageError(f"{nearest_location(layers, ('recipe',))}: {message}")
@@ -260,7 +262,7 @@ def _recipes_below(
     paper = validated(TaskFile, merge_layers(of_task), of_task).paper
     if strategy := strategies().get(name):
         name, paper = DEFAULT_RECIPE, strategy.paper
-    folder = packaged.recipes()
+    folder = locations.recipes()
     files = dict.fromkeys([folder / f"{name}.yaml", folder / paper / f"{name}.yaml"])
     recipe = [read_layer(path) for path in files if path.is_file()]
     recipe += [layer.section("recipes", name) for layer in of_task]
@@ -286,6 +288,6 @@ def _with_special_cases(
     expanded: list[SettingsLayer] = []
     for layer in layers:
         special = [layer.section(section, name) for section, name in parts.items()]
-        expanded.append(layer.without(*packaged.SPECIAL_CASES))
+        expanded.append(layer.without(*SPECIAL_CASES))
         expanded += _with_special_cases([case for case in special if case.settings], parts)
     return check_sections(expanded)

@@ -1,9 +1,11 @@
-"""The schema of settings: paths, descriptions of types, and readable validation errors."""
+"""Introspection of schemas: paths, types and meanings of settings, and readable errors."""
 
+import ast
 import dataclasses
 import functools
 import inspect
 import itertools
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
@@ -177,6 +179,32 @@ def _bounds(number: type, metadata: Sequence[Any]) -> str:
     if number is int and "gt" in limits:
         limits["ge"] = limits.pop("gt") + 1
     return "".join(f" {word} {limits[name]}" for name, word in _BOUNDS.items() if name in limits)
+
+
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """The meanings of the settings of a section by name: the docstrings below the fields."""
+    texts = {name: text for base in reversed(model.__mro__) for name, text in _docstrings(base)}
+    return {name: texts[name] for name in model.model_fields if name in texts}
+
+
+def _docstrings(section: type) -> Iterator[tuple[str, str]]:
+    """The fields that a class itself annotates, and the docstrings below them.
+
+    They are read only here: pydantic's `use_attribute_docstrings` would take 50 ms of each command.
+    """
+    is_schema = issubclass(section, BaseModel) and section is not BaseModel
+    try:
+        source = inspect.getsource(section) if is_schema else ""
+    except (OSError, TypeError):  # a class that `create_model` made has no source
+        return
+    for node in ast.parse(textwrap.dedent(source)).body[:1]:
+        for name, below in itertools.pairwise(getattr(node, "body", ())):
+            match name, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=setting)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    yield setting, " ".join(text.split())
 
 
 class Problem(NamedTuple):

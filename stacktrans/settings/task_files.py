@@ -1,4 +1,4 @@
-"""Tasks in files: finding and reading them, and the settings of a task in layers."""
+"""Task files: find, load and check them; separate the task in a run's layers of settings."""
 
 import os
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.reading import STDIN
-from stacktrans.settings import packaged
+from stacktrans.settings import locations
 from stacktrans.settings.config import TaskFile, path_parameters
 from stacktrans.settings.layers import (
     Settings,
@@ -30,10 +30,10 @@ def find_task(name: str) -> Path:
     """The file of a task: a path, a name in `./tasks`, or a shipped one; raises `UsageError`."""
     if Path(name).suffix in {".yaml", ".yml"}:
         return Path(name)
-    for folder in packaged.folders("tasks"):
+    for folder in locations.folders("tasks"):
         if os.path.isfile(path := folder / f"{name}.yaml"):
             return path
-    raise UsageError(unknown_name("task", name, packaged.task_files()))
+    raise UsageError(unknown_name("task", name, locations.task_files()))
 
 
 def load_task(name: str, assignments: Sequence[str] = (), seed: int = 1) -> TaskFile:

@@ -1,4 +1,4 @@
-"""The settings of training: types, defaults and meanings."""
+"""Schemas of the settings of training: data, curriculum, restarts, stopping, rounding."""
 
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
@@ -8,17 +8,17 @@ from pydantic import Field, model_validator
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.model_config import NOT_PAIRS
 from stacktrans.settings.values import (
-    Count,
     Fraction,
     Loss,
     NotNegative,
-    Number,
     OneOf,
     Positive,
+    PositiveCount,
     Section,
+    SinglePrecision,
     Size,
-    Strings,
-    Symbols,
+    StringCount,
+    SymbolCount,
 )
 from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.lengths import LengthDistribution
@@ -27,13 +27,13 @@ from stacktrans.tasks.lengths import LengthDistribution
 class ExamplesConfig(Section):
     """A fixed set of examples that is reused in every epoch (hao2018, section 5)."""
 
-    train: Strings
+    train: StringCount
     """training examples, in a new order in each epoch."""
-    development: Strings
+    development: StringCount
     """development examples, with training lengths, measured after each epoch."""
-    test: Strings
+    test: StringCount
     """test examples, with lengths of the test range, measured at the end."""
-    epochs: Count
+    epochs: PositiveCount
     """largest number of epochs."""
 
 
@@ -59,11 +59,11 @@ class StreamConfig(Section):
 
     steps: Size
     """steps of a piece, through which gradients are propagated back."""
-    sequences: Strings | None
+    sequences: StringCount | None
     """sequences in an epoch, of all streams together; null for the whole of a text."""
-    epochs: Count
+    epochs: PositiveCount
     """largest number of epochs of an attempt."""
-    attempts: Count = 1
+    attempts: PositiveCount = 1
     """number of attempts from different weights; the best is kept."""
 
 
@@ -91,7 +91,7 @@ class CurriculumConfig(Section):
 
     share: Annotated[float, Field(gt=0, le=1)]
     """initial share of the range of training lengths, from the shortest on."""
-    growth: Annotated[Number, Field(gt=1)]
+    growth: Annotated[SinglePrecision, Field(gt=1)]
     """factor on the share whenever the running mean of losses falls under `loss`, until all
     lengths are trained on."""
     loss: Loss
@@ -116,12 +116,12 @@ class SettleConfig(Section):
 class RestartConfig(Section):
     """Restarts: the conditions under which a run begins again from other weights."""
 
-    after: Count | None = None
+    after: PositiveCount | None = None
     """restart if, this many batches after an attempt began or strings grew longer, the running mean
     of losses is not under `loss`; null for never."""
     loss: Loss = 1.0
     """running mean of losses (see training.curriculum) of a run that has taken off."""
-    give_up_after: Count | None = None
+    give_up_after: PositiveCount | None = None
     """restart if, this many batches after an attempt began, no rule has ended the run; null for
     never."""
     attempts: list[Settings] = Field(default_factory=list)
@@ -137,14 +137,14 @@ class RestartConfig(Section):
 class MeasureConfig(Section):
     """Measurements: their frequency and numbers of strings."""
 
-    loss_every: Count = 100
+    loss_every: PositiveCount = 100
     """batches between two records of loss and perplexity."""
-    accuracy_every: Count = 1000
+    accuracy_every: PositiveCount = 1000
     """batches between two measurements of accuracy."""
     accuracy_loss: Loss | None = None
     """accuracy is measured only while the running mean of losses (see training.curriculum) is under
     this, and at the end; null for always, as with pairs in files."""
-    strings: Strings = 1000
+    strings: StringCount = 1000
     """strings of the test range in a measurement of accuracy. Of training lengths, at most 100 are
     measured if they do not decide when to stop. Of a larger development set of pairs in files, this
     many are measured, the same every time."""
@@ -158,7 +158,7 @@ class SolvedConfig(Section):
     ranges: Literal["test", "both"] = "test"
     """lengths of the validation strings that count: "test", or "both" ranges; for pairs in files,
     the whole development set counts."""
-    times: Count = 2
+    times: PositiveCount = 2
     """measurements in a row in which the task has to be solved. The more, the longer the run trains
     with the learning rate after settling."""
 
@@ -166,7 +166,7 @@ class SolvedConfig(Section):
 class ConvergedConfig(Section):
     """Stopping when the training perplexity no longer improves."""
 
-    patience: Count = 50
+    patience: PositiveCount = 50
     """records in a row without improvement."""
 
 
@@ -180,7 +180,7 @@ class DevelopmentConfig(Section):
     PATIENCE: ClassVar[int] = 50
     """Patience for pairs in files with `solved`."""
 
-    patience: Count = 5
+    patience: PositiveCount = 5
     """epochs in a row without an increase in symbol accuracy; for pairs in files, measurements in a
     row without an increase in coarse accuracy or, where that is equal, in fine accuracy."""
 
@@ -242,7 +242,7 @@ class TrainingConfig(Section):
     optimizer that moves all weights equally far moves the sum of many reads too far."""
     weight_decay: NotNegative = 0.0
     """L2 regularization: this factor times the weights is added to the gradient."""
-    batch_size: Size | Symbols = 10
+    batch_size: Size | SymbolCount = 10
     """strings in a batch; for streams, pieces. Or the approximate number of symbols to read in a
     batch, such as 500 symbols, which is raised to the number of symbols in the alphabet, up to
     2000."""
@@ -284,7 +284,7 @@ class TrainingConfig(Section):
     worse on validation strings of both ranges, with soft and hard signals. If the hard model does
     not solve the task, the run begins another attempt if it may; not with lossless rounding, which
     leaves models unchanged that can't be made discrete without loss."""
-    max_steps: Count | None = None
+    max_steps: PositiveCount | None = None
     """largest number of batches; null for no limit."""
     time_limit: Positive | None = None
     """largest number of seconds of training; null for no limit."""

@@ -1,12 +1,8 @@
-"""Types of single settings, such as bounded numbers, and base classes of sections."""
+"""Constrained types of settings, such as bounded numbers, and base classes of schemas."""
 
-import ast
 import functools
-import inspect
-import itertools
 import math
-import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -45,19 +41,21 @@ SMALLEST, LARGEST = 1.2e-38, 3.4e38
 MOST_STRINGS = 1_000_000
 """The most strings in memory at once."""
 
-Range = Annotated[Lengths, BeforeValidator(reject_booleans), AfterValidator(_in_order)]
+LengthRange = Annotated[Lengths, BeforeValidator(reject_booleans), AfterValidator(_in_order)]
 Size = Annotated[int, Field(ge=1, le=65_536)]
-Count = Annotated[int, Field(ge=1, le=10**12)]
-Strings = Annotated[int, Field(ge=1, le=MOST_STRINGS)]
-Number = Annotated[float, BeforeValidator(reject_booleans), AfterValidator(_in_single_precision)]
-Scale = Annotated[Number, Field(ge=-1e6, le=1e6)]
+PositiveCount = Annotated[int, Field(ge=1, le=10**12)]
+StringCount = Annotated[int, Field(ge=1, le=MOST_STRINGS)]
+SinglePrecision = Annotated[
+    float, BeforeValidator(reject_booleans), AfterValidator(_in_single_precision)
+]
+Scale = Annotated[SinglePrecision, Field(ge=-1e6, le=1e6)]
 Positive = Annotated[float, Field(gt=0), AfterValidator(_in_single_precision)]
 Percent = Annotated[
     str, Field(pattern=r"^([1-9]\d{0,2}(\.\d+)?|0\.\d*[1-9]\d*)%$", title="share such as 15%")
 ]
 Loss = Positive | Percent
 """Nats per symbol, or a share of the loss of a model of symbol frequencies alone, such as 15%."""
-Symbols = Annotated[
+SymbolCount = Annotated[
     str, Field(pattern=r"^[1-9]\d{0,6} symbols$", title="number such as 500 symbols")
 ]
 NotNegative = Annotated[float, Field(ge=0), AfterValidator(_in_single_precision)]
@@ -160,28 +158,3 @@ class PartConfig(Section):
     def all_settings(cls) -> set[str]:
         """The names of the settings of all built-in parts."""
         return {name for config in cls.CONFIG_CLASSES.values() for name in config.model_fields}
-
-
-def meanings(model: type[BaseModel]) -> dict[str, str]:
-    """The meanings of the settings of a section by name: the docstrings below the fields."""
-    texts = {name: text for base in reversed(model.__mro__) for name, text in _docstrings(base)}
-    return {name: texts[name] for name in model.model_fields if name in texts}
-
-
-def _docstrings(section: type) -> Iterator[tuple[str, str]]:
-    """The fields that a class itself annotates, and the docstrings below them.
-
-    They are read only here: pydantic's `use_attribute_docstrings` would take 50 ms of each command.
-    """
-    try:
-        source = inspect.getsource(section) if issubclass(section, Section) else ""
-    except (OSError, TypeError):  # a class that `create_model` made has no source
-        return
-    for node in ast.parse(textwrap.dedent(source)).body[:1]:
-        for name, below in itertools.pairwise(getattr(node, "body", ())):
-            match name, below:
-                case (
-                    ast.AnnAssign(target=ast.Name(id=setting)),
-                    ast.Expr(value=ast.Constant(value=str(text))),
-                ):
-                    yield setting, " ".join(text.split())

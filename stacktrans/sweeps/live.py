@@ -1,4 +1,4 @@
-"""The progress and results of a sweep in a terminal, and its plots."""
+"""A sweep in a terminal, its progress and results; and plots of learning curves and lengths."""
 
 import math
 import re

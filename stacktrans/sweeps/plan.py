@@ -1,4 +1,4 @@
-"""The file of a sweep: its schema, its checks, and the runs that it plans."""
+"""The YAML file of a sweep: schema, checks, and the grid expanded into configured runs."""
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from stacktrans.settings.layers import (
 from stacktrans.settings.resolve import DEFAULT_RECIPE
 from stacktrans.settings.schema import setting_path
 from stacktrans.settings.task_files import defines_task, load_task
-from stacktrans.settings.values import Range, Section, Strings
+from stacktrans.settings.values import LengthRange, Section, StringCount
 from stacktrans.tasks.base import Task, held_out_pairs
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.lengths import (
@@ -66,10 +66,10 @@ class Measure(Section):
 
     of: Literal["coarse", "fine", "symbols", "lengths", "perplexity", "machine"]
     strings: Literal["train", "development", "valid", "test"] | None = None
-    lengths: Range | None = None
+    lengths: LengthRange | None = None
     depth: PositiveInt | None = None
     each: bool = False
-    count: Strings = 1000
+    count: StringCount = 1000
     seed: Annotated[int, Field(ge=0)] = 1
     hard: bool = False
 

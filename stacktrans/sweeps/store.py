@@ -1,4 +1,4 @@
-"""The directory of a sweep: runs, records and tables; and the execution of runs."""
+"""The directory of a sweep, with records and tables; and runs in local processes or on Dask."""
 
 import contextlib
 import json

@@ -1,4 +1,4 @@
-"""The results of a sweep: measured beside published figures, as Markdown, JSON and CSV."""
+"""Results of a sweep beside published figures and claims, as Markdown, JSON and CSV."""
 
 import math
 import re
@@ -21,7 +21,7 @@ from stacktrans.sweeps.plan import (
     SweepFile,
 )
 from stacktrans.sweeps.work import Record, is_complete, value_of
-from stacktrans.training.records import BUDGETS
+from stacktrans.training.records import BUDGET_OUTCOMES
 
 Records = Mapping[str, Record]
 """Records by the identities of their runs."""
@@ -164,7 +164,7 @@ def merit(choose: Choice, record: Record) -> list[float]:
         return [-math.inf if value is None or math.isnan(value) else -value]
     names = ("symbols",) if part == "development" else ("coarse", "fine")
     # Of equally good runs, one that has met its stopping rule, and not spent its budget.
-    stopped = record["outcome"] not in BUDGETS
+    stopped = record["outcome"] not in BUDGET_OUTCOMES
     return [*(float(record["accuracy"][part][name]) for name in names), stopped]
 
 

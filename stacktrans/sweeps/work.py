@@ -1,4 +1,4 @@
-"""One run of a sweep, from its configuration to its record."""
+"""Carry out one run of a sweep: train or race, measure, and read, write and check its record."""
 
 import contextlib
 import json

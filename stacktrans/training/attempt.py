@@ -1,4 +1,4 @@
-"""An attempt to learn: the model, its loss, its updates, and when the next attempt begins."""
+"""Attempts: model, loss, optimizer, curriculum, saved state; and when another one begins."""
 
 import copy
 import inspect
@@ -22,9 +22,9 @@ from stacktrans.tasks.layout import Batch
 from stacktrans.training.initial_weights import FirstWeights, tie_initial_weights
 from stacktrans.training.records import Record
 from stacktrans.training.sources import Moment, Source
-from stacktrans.training.state import (
-    Count,
-    Number,
+from stacktrans.training.stateful import (
+    SavedCount,
+    SavedNumber,
     StatefulPart,
     check_keys,
     check_same_structure,
@@ -200,10 +200,10 @@ class Losses(StatefulPart):
     """
 
     name = "losses"
-    step: Count = 0
-    running: Number | None = None
-    total: Number = 0.0
-    count: Count = 0
+    step: SavedCount = 0
+    running: SavedNumber | None = None
+    total: SavedNumber = 0.0
+    count: SavedCount = 0
 
     def add(self, loss: float) -> None:
         """Take account of the loss of a batch."""
@@ -242,8 +242,8 @@ class Curriculum(StatefulPart):
     """
 
     name = "curriculum"
-    share: Annotated[Number, Field(gt=0, le=1)]
-    since: Count = 0
+    share: Annotated[SavedNumber, Field(gt=0, le=1)]
+    since: SavedCount = 0
     settled: StrictBool = False
 
     def __init__(self, training: TrainingConfig, source: Source, number: int) -> None:
@@ -277,10 +277,10 @@ class Attempts(StatefulPart):
     """
 
     name = "attempts"
-    number: Annotated[Count, Field(ge=1)]
-    first_step: Count = 0
+    number: Annotated[SavedCount, Field(ge=1)]
+    first_step: SavedCount = 0
     failed: StrictBool = False
-    validation: list[Number]
+    validation: list[SavedNumber]
 
     def __init__(self, config: RunConfig, number: int = 1) -> None:
         training = config.training

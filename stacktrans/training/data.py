@@ -1,4 +1,4 @@
-"""The source of a run's data, made and checked before anything is written."""
+"""Make the data source of a run by its settings, and check that training fits into memory."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""Initial weights: carried over from a checkpoint, or shared by inputs and outputs."""
+"""Initial weights: carried over from a checkpoint, or equal for input and output of a symbol."""
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence

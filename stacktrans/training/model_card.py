@@ -1,4 +1,4 @@
-"""Model cards in Markdown: task, training and accuracy of a model."""
+"""Model cards in Markdown: task, example commands, training and accuracy of a model."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

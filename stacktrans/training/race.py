@@ -1,4 +1,4 @@
-"""A race: runs with different strategies get time slices until one has solved the task.
+"""Races: runs with different strategies get time slices, in parallel, until one solves the task.
 
 The order of time slices depends on what the runs have achieved after some batches, and not on the
 time that it took. So a race that is interrupted and resumed has the same result, with any number
@@ -33,7 +33,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.training.race_state import Candidate, RaceState, read_race
-from stacktrans.training.records import BUDGETS, SUMMARY, Record, merit
+from stacktrans.training.records import BUDGET_OUTCOMES, SUMMARY, Record, merit
 from stacktrans.training.run_directory import has_last, lock, watched
 from stacktrans.training.saving import FailedAttempt
 from stacktrans.training.trainer import Interrupted, Trainer, stopping
@@ -432,7 +432,7 @@ class Race:
     def outcome(self) -> str | None:
         """The budget that has ended the best run; None if a rule has ended it."""
         ended = self.state.candidates[self.state.best].ended
-        return ended or "budget" if ended in (None, *BUDGETS) else None
+        return ended or "budget" if ended in (None, *BUDGET_OUTCOMES) else None
 
     def best_run(self) -> Trainer:
         """Copy the best run to the directory of the race, and return its trainer, to be finished.

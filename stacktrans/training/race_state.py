@@ -1,4 +1,4 @@
-"""The state of a race between two rounds, and of each of its candidates."""
+"""Saved state of a race between rounds, with the progress of its candidates, and their ranking."""
 
 import json
 from pathlib import Path
@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from stacktrans.common.errors import CheckpointError, UsageError
 from stacktrans.common.files import RACE, write_atomically
 from stacktrans.common.reading import MOST_BYTES, read_bytes
-from stacktrans.training.records import RULES
-from stacktrans.training.state import Count, Number
+from stacktrans.training.records import OUTCOMES
+from stacktrans.training.stateful import SavedCount, SavedNumber
 
 Name = Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]
-Seconds = Annotated[Number, Field(ge=0)]
-Share = Annotated[Number, Field(ge=0, le=1)]
+Seconds = Annotated[SavedNumber, Field(ge=0)]
+Share = Annotated[SavedNumber, Field(ge=0, le=1)]
 
 
 class Candidate(BaseModel):
@@ -37,16 +37,16 @@ class Candidate(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    step: Count = 0
+    step: SavedCount = 0
     seconds: Seconds = 0.0
-    ended: Annotated[str, Field(pattern=f"^({'|'.join(RULES)})$")] | None = None
+    ended: Annotated[str, Field(pattern=f"^({'|'.join(OUTCOMES)})$")] | None = None
     failed: str | None = None
-    loss: Number | None = None
+    loss: SavedNumber | None = None
     train: Share | None = None
     test: Share | None = None
-    best: dict[str, Number] = {}
+    best: dict[str, SavedNumber] = {}
     furthest: tuple[Share, Share] = (0.0, 0.0)
-    stalled: Count = 0
+    stalled: SavedCount = 0
 
     def after(self, before: "Candidate") -> "Candidate":
         """Complete `furthest` and `stalled`, given the candidate before its last time slice."""
@@ -91,7 +91,7 @@ class RaceState(BaseModel):
     command: list[str]
     budget: Seconds
     seconds: Seconds = 0.0
-    rounds: Count = 0
+    rounds: SavedCount = 0
     winner: str | None = None
     candidates: Annotated[dict[Name, Candidate], Field(min_length=1)]
     pending: dict[Name, list[Candidate]] = {}

@@ -1,4 +1,4 @@
-"""Records and the summary of a run: its measurements, and what they are measured on."""
+"""Records and summary of a run: measurements, outcomes, and the quantities that rank weights."""
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
 
-BUDGETS = {"max_steps", "time_limit", "budget"}
+BUDGET_OUTCOMES = {"max_steps", "time_limit", "budget"}
 """Outcomes after which there may be more to train; all others are stopping rules."""
-RULES = {
+OUTCOMES = {
     "solved": "validation coarse accuracy reached its target the required number of times in a row",
     "converged": "the training perplexity stopped improving",
     "development": "the accuracy on the development set stopped improving",
@@ -111,7 +111,7 @@ class Summary:
     """The summary of a run: how it ended, and its final measurements.
 
     Attributes:
-        outcome: the key of `RULES` that ended it; `rule` is its meaning.
+        outcome: the key of `OUTCOMES` that ended it; `rule` is its meaning.
         decided_by: description of what decided when the run stopped.
         reported_on: description of what the accuracies are measured on, which decided nothing.
         steps: batches of all attempts.

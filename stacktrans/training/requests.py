@@ -1,4 +1,4 @@
-"""Requests to train, by the command or in Python, and how runs and races begin or resume.
+"""Training requests, by command or Python: options of a run or race, and how it begins or resumes.
 
 Nothing here imports torch before the settings are known to fit together.
 """
@@ -18,7 +18,7 @@ from stacktrans.settings.candidates import candidate_configs, title_of
 from stacktrans.settings.command import OPTIONS, inherited_reading, option_layers, training_command
 from stacktrans.settings.config import NOT_RACED, RunConfig, inherited_layer
 from stacktrans.settings.layers import SettingsLayer
-from stacktrans.settings.packaged import AUTO
+from stacktrans.settings.locations import AUTO
 from stacktrans.settings.resolve import Requested, requested_layers
 from stacktrans.tasks.corpus import find_texts
 from stacktrans.tasks.pairs import task_from_files

@@ -1,4 +1,4 @@
-"""Rounding: training a model to use hard signals (joulin2015, section 3.3), and pruning it."""
+"""Round a trained model to hard signals (joulin2015, section 3.3), and prune needless stacks."""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.training_config import ROUNDINGS, TrainingConfig
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.training.attempt import Attempt, indecision
-from stacktrans.training.state import StatefulPart, Weights
+from stacktrans.training.stateful import StatefulPart, Weights
 
 SHARPNESS = 4096.0
 """Factor that sharpens the signals of a model that loses nothing when it is hard. Signals are then

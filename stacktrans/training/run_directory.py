@@ -1,4 +1,4 @@
-"""The directory of a run or a race: creation, and locking by one process."""
+"""Directories of runs and races: check, create, watch and lock them, and find the last save."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The state of a run, saved in its directory and read again."""
+"""Checkpoints of a run: save progress, attempt and best weights, and load them to resume."""
 
 import functools
 import json
@@ -22,9 +22,9 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.training.attempt import Attempt, Attempts
 from stacktrans.training.initial_weights import FirstWeights
 from stacktrans.training.records import (
-    BUDGETS,
+    BUDGET_OUTCOMES,
     METRICS,
-    RULES,
+    OUTCOMES,
     SUMMARY,
     Record,
     Summary,
@@ -35,7 +35,14 @@ from stacktrans.training.records import (
 from stacktrans.training.rounding import Rounding
 from stacktrans.training.run_directory import TrainingError, lock, watched
 from stacktrans.training.sources import Source
-from stacktrans.training.state import Count, Merit, Number, StatefulPart, check_keys, check_value
+from stacktrans.training.stateful import (
+    Merit,
+    SavedCount,
+    SavedNumber,
+    StatefulPart,
+    check_keys,
+    check_value,
+)
 
 LAYOUT = 2
 """Version of the saved state of a run."""
@@ -63,10 +70,10 @@ class Progress(StatefulPart):
     """
 
     name = "progress"
-    seconds: Annotated[Number, Field(ge=0)] = 0.0
+    seconds: Annotated[SavedNumber, Field(ge=0)] = 0.0
     best: Merit
-    best_step: Count = 0
-    metrics_size: Count = 0
+    best_step: SavedCount = 0
+    metrics_size: SavedCount = 0
     ended: str | None = None
     outcome: str | None = None
 
@@ -74,7 +81,7 @@ class Progress(StatefulPart):
         self.best = []
 
     def check_state(self) -> None:
-        rules = (None, *(RULES.keys() - BUDGETS))
+        rules = (None, *(OUTCOMES.keys() - BUDGET_OUTCOMES))
         check_value("progress.ended", self.ended, self.ended in rules)
         check_value("progress.outcome", self.outcome, self.outcome in (None, self.ended))
         check_value("progress.best", self.best, bool(self.best) or not self.ended)
@@ -159,7 +166,7 @@ class SavedRun:
         start_from = self.config.start_from
         return Summary(
             outcome=outcome,
-            rule=RULES[outcome],
+            rule=OUTCOMES[outcome],
             decided_by=decided_by(self.config),
             reported_on=reported_on(self.config),
             steps=self.step,

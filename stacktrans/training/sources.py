@@ -1,4 +1,4 @@
-"""Sources of training data: new strings in each batch, or fixed sets of pairs."""
+"""What a run trains on and is measured by: drawn strings, fixed example sets, or pairs in files."""
 
 import functools
 import math
@@ -28,7 +28,7 @@ from stacktrans.tasks.lines import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import PairSet, unknown_probabilities
 from stacktrans.training.records import Accuracy, Record, Summary
-from stacktrans.training.state import StatefulPart
+from stacktrans.training.stateful import StatefulPart
 
 FIRST_STRINGS = 100
 """Strings that are scored first: validation continues only while the task may be solved."""

@@ -1,4 +1,4 @@
-"""Early stopping: which weights are better than others, and when an attempt ends."""
+"""Stopping rules: early stopping, and learning-rate decay that returns to the best weights."""
 
 import math
 from abc import ABC, abstractmethod
@@ -10,11 +10,11 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import DevelopmentConfig, SolvedConfig, StreamConfig
 from stacktrans.training.records import Record, merit
-from stacktrans.training.state import Count, Merit, StatefulPart, Weights, check_value
+from stacktrans.training.stateful import Merit, SavedCount, StatefulPart, Weights, check_value
 
 
-class Learner(Protocol):
-    """The interface of an attempt that a stopping rule may use."""
+class JudgedAttempt(Protocol):
+    """What a stopping rule uses of the attempt that it judges."""
 
     model: Transducer
 
@@ -41,8 +41,8 @@ class StoppingRule(StatefulPart, ABC):
         """Quantities that weights are compared by, the greater the better; empty if unmeasured."""
 
     @abstractmethod
-    def judge(self, record: Record, attempt: Learner) -> str | None:
-        """Take account of a measured record; return the key of `RULES` that ends the attempt."""
+    def judge(self, record: Record, attempt: JudgedAttempt) -> str | None:
+        """Take account of a measured record; return the key of `OUTCOMES` that ends the attempt."""
 
 
 class EarlyStopping(StoppingRule):
@@ -59,9 +59,9 @@ class EarlyStopping(StoppingRule):
     """
 
     best: Merit
-    since: Count = 0
-    count: Count = 0
-    in_a_row: Count = 0
+    since: SavedCount = 0
+    count: SavedCount = 0
+    in_a_row: SavedCount = 0
 
     def __init__(self, config: RunConfig) -> None:
         stop, examples = config.training.stop, config.training.examples
@@ -89,7 +89,7 @@ class EarlyStopping(StoppingRule):
         accuracy = record.development
         return [accuracy.coarse, accuracy.fine] if self._files else [accuracy.symbols]
 
-    def judge(self, record: Record, attempt: Learner) -> str | None:
+    def judge(self, record: Record, attempt: JudgedAttempt) -> str | None:
         self.count += 1
         self.since += 1
         if (value := self._monitored(record)) > self.best:
@@ -121,7 +121,7 @@ class RateDecay(StoppingRule):
         kept: the best weights.
     """
 
-    epochs: Count = 0
+    epochs: SavedCount = 0
     best: Merit
     kept: Weights
 
@@ -138,7 +138,7 @@ class RateDecay(StoppingRule):
     def merit(self, record: Record) -> list[float]:
         return [] if record.validation is None else [-record.validation, *merit(record).values()]
 
-    def judge(self, record: Record, attempt: Learner) -> str | None:
+    def judge(self, record: Record, attempt: JudgedAttempt) -> str | None:
         if (value := self.merit(record)[:1]) > self.best:
             self.best, self.kept = value, deepcopy(attempt.model.state_dict())
         else:

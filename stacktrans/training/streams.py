@@ -1,4 +1,4 @@
-"""Sources of consecutive pieces, between which state is carried: streams and texts."""
+"""Truncated backpropagation over streams or texts: pieces, carried state, and validation loss."""
 
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ from stacktrans.tasks.layout import Batch
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.records import Record, Summary
 from stacktrans.training.sources import Moment, Source, UnrolledBatch
-from stacktrans.training.state import Count
+from stacktrans.training.stateful import SavedCount
 
 
 class StreamPiece(NamedTuple):
@@ -50,7 +50,7 @@ def cut(batch: Batch, steps: int) -> Iterator[StreamPiece]:
         yield StreamPiece(piece, begin == 0)
 
 
-class Pieces(Source):
+class PieceSource(Source):
     """A source of consecutive pieces; each continues from the state after the last one.
 
     That state is not saved, so that a run is resumed where an epoch begins.
@@ -59,7 +59,7 @@ class Pieces(Source):
         epoch: the epoch of the attempt that begins next, from 0.
     """
 
-    epoch: Count = 0
+    epoch: SavedCount = 0
 
     def __init__(self, config: RunConfig, task: Task) -> None:
         super().__init__(config, task)
@@ -103,7 +103,7 @@ class Pieces(Source):
         return self.resumable, self.resumable
 
 
-class Streams(Pieces):
+class Streams(PieceSource):
     """Unsegmented streams of sequences, newly drawn for each epoch (joulin2015, section 4)."""
 
     def __init__(self, config: RunConfig, task: Task, stream: StreamConfig) -> None:
@@ -156,7 +156,7 @@ def pieces_of(text: Ids, count: int, steps: int) -> Iterator[StreamPiece]:
     return cut(Batch(inputs, targets, mask, [length] * count), steps)
 
 
-class Texts(Pieces):
+class Texts(PieceSource):
     """The training, validation and test part of a text (joulin2015, section 5.3).
 
     The task that is saved has the symbols that the model knows, so that the files are no longer

@@ -1,4 +1,4 @@
-"""The training loop: batches, records, attempts, and how a run ends."""
+"""The training loop of a run, how signals stop it, and attempts trained speculatively."""
 
 import contextlib
 import json
@@ -27,7 +27,14 @@ from stacktrans.training.data import make_source
 from stacktrans.training.initial_weights import weights_from_checkpoint
 from stacktrans.training.model_card import model_card
 from stacktrans.training.race_state import race_summary
-from stacktrans.training.records import BUDGETS, SUMMARY, Record, Summary, achieved, started_from
+from stacktrans.training.records import (
+    BUDGET_OUTCOMES,
+    SUMMARY,
+    Record,
+    Summary,
+    achieved,
+    started_from,
+)
 from stacktrans.training.run_directory import has_last
 from stacktrans.training.saving import FailedAttempt, SavedRun
 
@@ -251,7 +258,7 @@ class Trainer:
     def _finish(self, outcome: str) -> Summary:
         """Measure the best weights, write the summary and close the run."""
         state, progress = self.state, self.state.progress
-        if outcome not in BUDGETS:
+        if outcome not in BUDGET_OUTCOMES:
             progress.outcome, state.rounding.weights = outcome, None
         if not progress.best:
             progress.best_step = state.step

@@ -1,4 +1,4 @@
-"""Files that come with stacktrans: recipes, tasks and trained models."""
+"""Folders and names of recipes, tasks and trained models: the user's and the shipped ones."""
 
 from pathlib import Path
 
@@ -6,8 +6,6 @@ from stacktrans.common.files import is_checkpoint
 
 AUTO = "auto"
 """The recipe that is a race of strategies, and the memory that wins it."""
-SPECIAL_CASES = ("by_memory", "by_controller", "by_generator")
-"""Sections of a recipe with settings for a single memory, controller or generator, by name."""
 
 
 def shipped(kind: str) -> Path:

@@ -1,4 +1,4 @@
-"""The state of a run apart from its weights, and its validation when it is loaded."""
+"""Base class of parts of a run with saved state; types of its values, and checks on loading."""
 
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, ClassVar, get_origin, get_type_hints
@@ -20,9 +20,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-Count = Annotated[int, BeforeValidator(_plain), Field(strict=True, ge=0, le=MOST)]
-Number = Annotated[float, BeforeValidator(_plain), Field(strict=True, allow_inf_nan=False)]
-Merit = Annotated[list[Number], Field(max_length=6)]
+SavedCount = Annotated[int, BeforeValidator(_plain), Field(strict=True, ge=0, le=MOST)]
+SavedNumber = Annotated[float, BeforeValidator(_plain), Field(strict=True, allow_inf_nan=False)]
+Merit = Annotated[list[SavedNumber], Field(max_length=6)]
 """Quantities that weights are compared by, the greater the better; empty if unmeasured."""
 Weights = dict[str, Any]
 """Tensors by name."""
