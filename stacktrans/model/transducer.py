@@ -117,9 +117,9 @@ class Transducer(nn.Module):
 
     def sums(self, layer: Layer, ids: Tensor) -> Tensor:
         """The part of a layer's sums that depends on x alone: ids [...] -> [..., gates * H]."""
-        return (
-            layer.project_ids(ids) if self.embedding is None else layer.project(self.embedding(ids))
-        )
+        if self.embedding is None:
+            return layer.project_ids(ids)
+        return layer.project(self.embedding(ids))
 
     def unroll(
         self, inputs: Tensor, lengths: Sequence[int] | None = None, noise: GateNoise = no_noise

@@ -32,7 +32,7 @@ class Situation(NamedTuple):
     """A situation: states of both automata, with abstract memory contents.
 
     Attributes:
-        product: the state of their product.
+        product: the state of the `Product`, which has that of the reference.
         state: of the machine.
         contents: of their memories, by abstractions.
     """
