@@ -54,7 +54,6 @@ from stacktrans.model.weights import (
     signal_names,
     weight_shapes,
 )
-from stacktrans.settings.command import resume_command
 from stacktrans.settings.config import FORMAT, RunConfig
 from stacktrans.settings.layers import read_layer
 from stacktrans.settings.locations import shipped
@@ -286,6 +285,8 @@ def locate(name: str | Path) -> Path:
         available = [path.name for path in sorted(shipped("checkpoints").glob("*/"))]
         raise CheckpointError(f"{given}: no such checkpoint; shipped are {', '.join(available)}")
     if is_race(given):
+        from stacktrans.settings.command import resume_command
+
         resume = shell_text(resume_command(given))
         raise CheckpointError(
             f"{name}: a race of strategies that is not over; resume it with: {resume}"

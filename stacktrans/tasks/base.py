@@ -9,7 +9,6 @@ import numpy as np
 from numpy.random import Generator
 
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.randomness import Purpose, generator
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNSCORED_MARK, Alphabet, Ids
 from stacktrans.tasks.layout import Layout, OutputBound, Pair
 from stacktrans.tasks.lengths import (
@@ -188,5 +187,7 @@ def draw_pairs(
 ) -> Iterator[Pair]:
     """Draw reproducible pairs of a task, such as for a file; raises as `Task.sample` does."""
     for start in range(0, count, PAIRS_PER_DRAW):
+        from stacktrans.common.randomness import Purpose, generator  # answering draws nothing
+
         rng = generator(seed, Purpose.GENERATION, start)
         yield from task.sample(rng, lengths, PAIRS_PER_DRAW, law)[: count - start]
