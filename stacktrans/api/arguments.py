@@ -1,4 +1,4 @@
-"""Annotated types that check arguments of the Python API, and settings as `key=value`."""
+"""Types that check arguments of the Python API; mappings of settings turned into `key=value`."""
 
 import functools
 import inspect

@@ -1,4 +1,4 @@
-"""Declarations of the pops, pushes, moves and reads of a memory, and of several side by side.
+"""The table of a memory's pops, pushes, moves and reads by end, also of several side by side.
 
 A memory consists of rows of cells. Row n, from 0, has two ends: 2 n is its top and 2 n + 1 its
 bottom, so that the other end of a row is `end ^ 1`. A stack, queue or deque is one row. A list with

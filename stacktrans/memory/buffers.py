@@ -1,4 +1,4 @@
-"""Soft input and output buffers in torch: weights of pops, reads and writes, and a penalty.
+"""Soft input and output buffers in torch: read and write weights, and a penalty on partial ones.
 
 The buffers are queues from which a controller reads and writes (hao2018, section 3.2). The input
 buffer contains the whole input, each symbol with strength 1. Each step pops it with the

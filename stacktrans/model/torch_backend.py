@@ -1,4 +1,4 @@
-"""The torch backend: transducers as predictors in torch, for what compiled code cannot run."""
+"""The torch backend: transducers as predictors in torch; and the choice of a model's backend."""
 
 from __future__ import annotations
 

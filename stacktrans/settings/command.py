@@ -1,4 +1,4 @@
-"""Options of `train` as layers of settings, and command lines that repeat or resume a run."""
+"""From options of `train` to layers of settings, and back to commands that repeat or resume."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

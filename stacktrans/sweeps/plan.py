@@ -1,4 +1,4 @@
-"""The YAML file of a sweep: schema, checks, and the grid expanded into configured runs."""
+"""The YAML file of a sweep: grid of runs, measures, claims and published figures, checked."""
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Columns of files of pairs: headings, detection, tokenizer, and the alphabets of both sides."""
+"""Fields of files of pairs: features and their separators, tokens, and alphabets of both sides."""
 
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Attempts: model, loss, optimizer, curriculum, saved state; and when another one begins."""
+"""Attempts: model, loss, optimizer and curriculum, trained by batches; and when to try again."""
 
 import copy
 import inspect

@@ -1,4 +1,4 @@
-"""Saved state of a race between rounds, with the progress of its candidates, and their ranking."""
+"""Saved state of a race between rounds: the progress of its candidates, and which is the best."""
 
 import json
 from pathlib import Path

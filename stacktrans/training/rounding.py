@@ -1,4 +1,4 @@
-"""Round a trained model to hard signals (joulin2015, section 3.3), and prune needless stacks."""
+"""Fine-tune a trained model to hard signals (joulin2015, 3.3), and leave out needless stacks."""
 
 import copy
 from collections.abc import Callable, Sequence

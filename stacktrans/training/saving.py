@@ -1,4 +1,4 @@
-"""Checkpoints of a run: save progress, attempt and best weights, and load them to resume."""
+"""State of a run: progress, attempt and best weights, saved and resumed; metrics and summary."""
 
 import functools
 import json

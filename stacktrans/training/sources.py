@@ -1,4 +1,4 @@
-"""What a run trains on and is measured by: drawn strings, fixed example sets, or pairs in files."""
+"""What a run trains on, and how it measures its model: drawn strings, fixed sets, or files."""
 
 import functools
 import math
