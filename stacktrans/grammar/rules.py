@@ -1,4 +1,4 @@
-"""Weighted synchronous rules: reading, checks, Dyck languages, and possible next words (Earley)."""
+"""Weighted synchronous rules: reading, checks, recognizing Dyck ones, and next words (Earley)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Controllers: LSTM, GRU, RNN, sigmoid and linear layers in torch; maps to signals and pushes.
+"""Controllers in torch: LSTM, GRU, RNN, sigmoid RNN, linear; maps to signals and pushed vectors.
 
 The input of a controller at each step is [x_t ; r_{t-1}]: the embedding of a symbol, and the
 vectors read from the memory at the step before (grefenstette2015, section 3.3). `project` computes

@@ -1,4 +1,4 @@
-"""Abstract domains of memory contents: bounded, arbitrary, never popped, stack and queue tapes.
+"""Abstract contents of one memory, or of several in step on a tape; unknown cells as graph edges.
 
 Part 0 is the memory of the reference automaton, part n + 1 is memory n of the machine. An
 abstraction covers one part by itself, or several parts that are used in step, cell by cell, on one

@@ -1,4 +1,4 @@
-"""Exploration of all reachable situations: states of both automata with abstract memories.
+"""All reachable situations: states of machine and reference automaton with abstract memories.
 
 A situation is a state of both automata with an abstraction of their memories. If reading depends on
 something unknown, the situation waits at a node, and continues once for each of the node's edges,

@@ -1,4 +1,4 @@
-"""Fields of files of pairs: features and their separators, tokens, and alphabets of both sides."""
+"""Files of pairs: detection of columns and units, tokenization of fields, and both alphabets."""
 
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Directories of runs and races: check, create, watch and lock them, and find the last save."""
+"""Directories of runs and races: check, create, lock, guard against moves, find the last save."""
 
 import os
 from collections.abc import Callable, Iterator
