@@ -19,7 +19,7 @@ from stacktrans.commands.terminal import print_out
 from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
 from stacktrans.decoding.decoder import most_probable_ids
-from stacktrans.extraction import network
+from stacktrans.extraction import limits
 from stacktrans.extraction.learner import Extraction, Learner, extract
 from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.extraction.network import NOTHING, Network, Recorder
@@ -118,7 +118,7 @@ def test_a_machine_is_compared_with_the_requested_number_of_strings() -> None:
 @pytest.mark.parametrize("seconds", [0, 30, 150, 600, 2000])
 def test_extraction_ends_in_time(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = itertools.count()  # the time, which goes on whenever it is asked for
-    monkeypatch.setattr(network, "time", SimpleNamespace(monotonic=lambda: next(asked)))
+    monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: next(asked)))
     with contextlib.suppress(CannotExtract):
         extract(checkpoint.load("parenthesis-stack", hard=True), seconds=seconds)
     assert next(asked) < seconds + 50

@@ -16,7 +16,6 @@ from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import print_message
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.common.visible import listed, shell_text
-from stacktrans.settings.command import resume_command
 from stacktrans.settings.locations import AUTO
 
 if TYPE_CHECKING:
@@ -249,6 +248,7 @@ def _words_of_candidate(ctx: typer.Context) -> list[str]:
 def _race(race: "Race", budget: float | None, as_json: bool) -> None:
     """Run a race, and finish the run that has come furthest."""
     from stacktrans.settings.candidates import not_raced
+    from stacktrans.settings.command import resume_command
     from stacktrans.showing.training import RaceDisplay, advice
 
     with race.opened(budget):
@@ -267,6 +267,7 @@ def _race(race: "Race", budget: float | None, as_json: bool) -> None:
 @contextlib.contextmanager
 def _resumable(training: "Trainer | Race") -> Iterator[None]:
     """Print how to resume an interrupted run; one on a text resumes where an epoch began."""
+    from stacktrans.settings.command import resume_command
     from stacktrans.training.race import Race
     from stacktrans.training.trainer import Interrupted
 
