@@ -58,7 +58,7 @@ def rearranging(task: Task, memories: Ends) -> Machine:
 
 
 def peeking(task: Task) -> Machine:
-    """Reverses with a stack: what is said is under the top, but for the first symbol."""
+    """Reverses with a stack: except for the first, each output is the symbol under the top."""
     machine, size = rearranging(task, STACK), len(task.source)
     memories = Ends(("stack",), ((0, 0),), ((1, 0),), (0, 0), ("pop", "push"), (0, 1))
     source, target, full = (range(2, 2 + size), range(2 + size, 2 + 2 * size), range(1, 1 + size))

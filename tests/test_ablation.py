@@ -27,7 +27,7 @@ STRINGS = np.array([[0, 3, 4, 2, 1, 5], [0, 2, 2, 3, 1, 6]])
 
 
 def random_model(controller: str, memory: str, *changes: str) -> Checkpoint:
-    """A model that has learned nothing, with signals that are not all alike."""
+    """A model that has learned nothing, with signals that differ."""
     if controller != "linear":
         changes = ("hidden_size=8", *changes)
     changes = (*changes, *(["memory.count=2"] if "rnn" in memory else ["memory.size=4"]))

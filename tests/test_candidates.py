@@ -1,4 +1,4 @@
-"""What is raced for which task, and what is asked for it."""
+"""The candidates of a race for each task, and the requests behind them."""
 
 import json
 from pathlib import Path

@@ -73,7 +73,7 @@ SHAPES = {
 def test_renamed_symbols_do_not_change_answers(
     shape: str, task: str, counts: tuple[int, int]
 ) -> None:
-    """What both know is read as it was, and what is said of it is what was said of it."""
+    """Symbols that both alphabets have are read as before, and give the same outputs."""
     symbols = [f"task.parameters.symbols={count}" for count in counts]
     configs = [
         resolve(task=task, settings={"model": SHAPES[shape]}, assignments=["restart=null", each])

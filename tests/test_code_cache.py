@@ -148,7 +148,7 @@ DAMAGED = [
 
 @pytest.fixture(scope="module")
 def after_damage(program: Path, tmp_path_factory: pytest.TempPathFactory) -> list[list[str]]:
-    """What is said of each damaged copy of compiled code when it is used three times."""
+    """The messages on each damaged copy of compiled code when it is used three times."""
     root = tmp_path_factory.mktemp("damaged")
     assert COMPILES in messages_of(program, root / "whole")[0]
     roots = [root / str(number) for number in range(len(DAMAGED))]

@@ -1,4 +1,4 @@
-"""Configurations: layers, files, options, and what is said about wrong ones."""
+"""Configurations: layers, files, options, and messages on wrong ones."""
 
 import inspect
 from pathlib import Path

@@ -161,16 +161,16 @@ def test_an_attempt_that_was_wrong_when_hard_is_not_rounded_again(
     config = ENDED_BY["solved"]()
     whole = trainer_in(tmp_path / "whole", config).run(ignore)
     assert whole.attempts == 2
-    parted = trainer_in(tmp_path / "parted", config)
+    interrupted = trainer_in(tmp_path / "interrupted", config)
 
     def stop(_: object) -> None:
-        if parted.state.attempts.number == 2:
-            parted.stop_requested = signal.SIGINT
+        if interrupted.state.attempts.number == 2:
+            interrupted.stop_requested = signal.SIGINT
 
     with pytest.raises(Interrupted):
-        parted.run(stop)
-    assert Trainer.resume(tmp_path / "parted", [], CPU).run(ignore).steps == whole.steps
-    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+        interrupted.run(stop)
+    assert Trainer.resume(tmp_path / "interrupted", [], CPU).run(ignore).steps == whole.steps
+    assert_same_run(tmp_path / "whole", tmp_path / "interrupted")
 
 
 def test_a_finished_run_that_is_resumed_stays_as_it_is(

@@ -60,7 +60,7 @@ def drawn(
         model.classifier.weight.mul_(3)
         if model.classifier.bias is not None:
             model.classifier.bias.zero_()
-    # In float64, since what such a model says depends on the last digit.
+    # In float64, since the outputs of such a model depend on the last digit.
     return model.double().eval()
 
 
@@ -75,7 +75,7 @@ def to_numpy(model: Transducer, hard: bool = False) -> NumpyModel:
     return found.discretized(hard)
 
 
-def alike(found: Sequence[Answer], expected: Sequence[Answer]) -> None:
+def assert_same_answers(found: Sequence[Answer], expected: Sequence[Answer]) -> None:
     for one, other in zip(found, expected, strict=True):
         assert (one.target, one.ended) == (other.target, other.ended)
         assert one.log_probability == pytest.approx(other.log_probability, abs=1e-8)
@@ -118,7 +118,7 @@ def test_python_and_torch_give_the_same_answers(
     layout = LAYOUTS[name]
     model, given = drawn(memory, controller, layout), sources(layout)
     expected = decode(TorchModel(model, hard), layout, given)
-    alike(decode(to_numpy(model, hard), layout, given), expected)
+    assert_same_answers(decode(to_numpy(model, hard), layout, given), expected)
     assert len({tuple(answer.target) for answer in expected}) > 1
 
 
@@ -130,13 +130,13 @@ def test_compiled_code_and_torch_give_the_same_answers(memory: str, hard: bool) 
         layout = LAYOUTS[name]
         model, given = drawn(memory, "lstm", layout), sources(layout)
         expected = decode(TorchModel(model, hard), layout, given)
-        alike(decode(to_numpy(model, hard), layout, given), expected)
+        assert_same_answers(decode(to_numpy(model, hard), layout, given), expected)
 
 
 def buffered_like_torch(memory: str, layout: Layout) -> None:
     model, given = drawn(memory, "lstm", layout, buffered=True), sources(layout)
     expected = decode(TorchModel(model), layout, given)
-    alike(decode(to_numpy(model), layout, given), expected)
+    assert_same_answers(decode(to_numpy(model), layout, given), expected)
 
 
 @pytest.mark.usefixtures("in_python")
@@ -195,7 +195,7 @@ def test_room_is_made_as_answers_grow(limit: int, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(decoder, "EXPECTED_SYMBOLS", 2)
     given = [np.array([1, 2, 3]), np.array([2] * 13), np.array([3])]
     expected = decode(TorchModel(model), layout, given, limit)
-    alike(decode(to_numpy(model), layout, given, limit), expected)
+    assert_same_answers(decode(to_numpy(model), layout, given, limit), expected)
     assert max(len(answer.target) for answer in expected) == limit
 
 
@@ -367,7 +367,7 @@ def test_no_steps_are_taken_after_all_answers_are_written(
 
     monkeypatch.setattr(NumpyModel, "advance", counted)
     layout = LAYOUTS["same length"]
-    alike(
+    assert_same_answers(
         decode(to_numpy(model, hard), layout, strings),
         decode(TorchModel(model, hard), layout, strings),
     )

@@ -1,4 +1,4 @@
-"""The shipped models do what is said of them."""
+"""The shipped models do what their descriptions promise."""
 
 import json
 import re

@@ -69,10 +69,10 @@ def test_the_model_that_is_kept_has_no_part_of_it(tmp_path: Path) -> None:
 
 def test_a_run_that_is_resumed_comes_to_the_same(tmp_path: Path) -> None:
     trainer_of(small_run("max_steps=20", PREDICTING), tmp_path / "whole").run(ignore)
-    parted = trainer_of(small_run("max_steps=20", PREDICTING), tmp_path / "parted")
-    parted.run_until(lambda: parted.state.step >= 7)
-    Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
-    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+    interrupted = trainer_of(small_run("max_steps=20", PREDICTING), tmp_path / "interrupted")
+    interrupted.run_until(lambda: interrupted.state.step >= 7)
+    Trainer.resume(tmp_path / "interrupted", [], CPU).run(ignore)
+    assert_same_run(tmp_path / "whole", tmp_path / "interrupted")
 
 
 def test_a_damaged_state_is_not_taken_up(tmp_path: Path) -> None:

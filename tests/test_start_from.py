@@ -210,16 +210,16 @@ def test_a_run_from_a_checkpoint_resumes_bit_for_bit_without_it(
     shutil.copytree(old, gone)
     config = config_from(gone, new, "max_steps=30")
     begun(config, tmp_path / "whole").run(ignore)
-    parted = begun(config, tmp_path / "parted")
-    stop_after(parted, 13)
+    interrupted = begun(config, tmp_path / "interrupted")
+    stop_after(interrupted, 13)
     with pytest.raises(Interrupted):
-        parted.run(ignore)
+        interrupted.run(ignore)
     shutil.rmtree(gone)
-    Trainer.resume(tmp_path / "parted", [], CPU).run(ignore)
-    assert_same_run(tmp_path / "whole", tmp_path / "parted")
+    Trainer.resume(tmp_path / "interrupted", [], CPU).run(ignore)
+    assert_same_run(tmp_path / "whole", tmp_path / "interrupted")
     one, other = (
         json.loads((tmp_path / each / "summary.json").read_text()) | {"seconds": 0}
-        for each in ("whole", "parted")
+        for each in ("whole", "interrupted")
     )
     assert one == other
     assert one["start_from"]["checkpoint"] == str(gone)

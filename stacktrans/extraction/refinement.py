@@ -9,7 +9,7 @@ step, and the network is run from there. A component that changes what it does b
 its class is split by what each member makes the network do.
 
 A vector that is read in no recorded step could be of any class: until there is evidence, it causes
-no conflict, and goes with the result of the experiment, or with its nearest neighbour.
+no conflict, and joins the class of the experiment's result, or that of its nearest neighbour.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Reference automata of copying, reversal, xor and brackets; symbols that machines treat alike.
+"""Reference automata of copying, reversal, xor and brackets; classes of equivalent symbols.
 
 A reference automaton gives the symbols that can come next of a source, and the expected outputs.
 Machines are compared with these automata, so they are as short as the tasks themselves, and tests

@@ -28,7 +28,7 @@ class Candidate(BaseModel):
         loss: running mean of recent losses, in nats a symbol; None before there is one.
         train: coarse accuracy after the last time slice, as in a `Record`; None before there is
             one.
-        test: coarse accuracy on longer strings, likewise from a `Record`.
+        test: coarse accuracy on longer strings, as in a `Record`; None before there is one.
         best: the `records.merit` of the best weights that it has saved, or would save now; empty
             before the first time slice.
         furthest: the best `test` of all time slices, and the best `train` among these.
