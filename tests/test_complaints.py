@@ -1,4 +1,4 @@
-"""What is said of wrong settings names them as they are written, and no classes."""
+"""Messages on wrong settings name them as they are written, and no classes."""
 
 import itertools
 import re

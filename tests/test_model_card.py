@@ -1,4 +1,4 @@
-"""What is said beside a model's weights of how it was made and how good it is."""
+"""The model card: how a model was trained and how good it is."""
 
 import json
 from pathlib import Path

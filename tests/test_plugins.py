@@ -32,7 +32,7 @@ def invoke(*arguments: str) -> Result:
 
 
 def refused(code: str) -> str:
-    """What is said of a plugin file with some code."""
+    """The error on a plugin file with some code."""
     Path("mine.py").write_text(code)
     result = invoke("list", "memories", "--plugin", "mine.py")
     assert (result.exit_code, result.stdout) == (2, "")

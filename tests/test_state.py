@@ -33,7 +33,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def forged(run: Path, forge: Callable[[State], Any]) -> str:
-    """What is said when a forged state is resumed; the run's own is put back."""
+    """The error when a forged state is resumed; afterwards the run's own state is restored."""
     path = run / "last" / TRAINING
     sound = path.read_bytes()
     state = torch.load(path, weights_only=True)
