@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -285,3 +286,13 @@ def test_everything_is_utf_8_in_every_locale(model: Path, tmp_path: Path) -> Non
     plain = run("inspect", model, "abÀ").stdout
     odd = shell(f"stacktrans inspect {model} abÀ", tmp_path, PYTHONIOENCODING="ascii")
     assert odd.stdout == plain
+
+
+def test_damaged_checkpoints_are_an_error(model: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "broken"
+    shutil.copytree(model, broken)
+    os.truncate(broken / "model.safetensors", 900)
+    for command in ("eval", "transduce", "inspect"):
+        done = run(command, broken)
+        assert done.returncode == 1, command
+        assert "model.safetensors: truncated" in done.stderr.decode()

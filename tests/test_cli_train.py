@@ -5,6 +5,7 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -284,3 +285,25 @@ def test_train_refuses_odd_files(tmp_path: Path, text: str, message: str) -> Non
     assert done.returncode == 2
     assert message in done.stderr.decode()
     assert [path.name for path in tmp_path.iterdir()] == ["odd.yaml"]
+
+
+def test_a_disk_that_fills_up_while_training_is_an_error(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    limited = (
+        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (9000, 9000));"
+        "from stacktrans.cli import main; main()"
+    )
+    done = subprocess.run(
+        [
+            *(sys.executable, "-c", limited),
+            *(*TRAIN, "--task", "copy", "--memory", "stack", "--out", str(out), *SMALL),
+        ],
+        capture_output=True,
+        env=ENVIRONMENT,
+        check=False,
+    )
+    assert done.returncode == 1
+    message = done.stderr.decode()
+    assert "Traceback" not in message
+    assert "can't write the checkpoint" in message or "File too large" in message

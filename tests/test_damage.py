@@ -31,6 +31,7 @@ from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.model.transducer import Transducer, meta_transducer
 from stacktrans.model.weights import serialize
+from stacktrans.settings.locations import shipped
 from stacktrans.settings.model_config import (
     ActionMemoryConfig,
     ControllerConfig,
@@ -336,3 +337,11 @@ def test_a_file_of_weights_says_what_it_is(saved: Path) -> None:
     assert json.loads(said.pop("accuracy")) == accuracy
     assert said == {"task": "copy", "version": config.version, "configuration": config.identity()}
     assert checkpoint.load(saved, CPU).config.identity() == said["configuration"]
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in shipped("checkpoints").glob("*-*")))
+def test_shapes_of_shipped_models_are_known(name: str) -> None:
+    loaded = checkpoint.load(name, CPU)
+    layout = loaded.layout
+    model = meta_transducer(loaded.config.model, layout.inputs, layout.outputs)
+    assert shapes_of(model) == shapes_of(loaded.model)

@@ -1,6 +1,7 @@
 """Training: it learns, it repeats itself, it goes on where it stopped."""
 
 import json
+import os
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -230,3 +231,13 @@ def test_gate_noise_has_the_configured_deviation(kernel: str) -> None:
     assert noise.numel() == 50 * 20 * 4 * 8
     assert noise.std().item() == pytest.approx(0.25, rel=0.03)
     assert abs(noise.mean().item()) < 0.01
+
+
+def test_a_damaged_run_is_not_resumed(tmp_path: Path) -> None:
+    with pytest.raises(checkpoint.CheckpointError, match="no run to resume here"):
+        Trainer.resume(tmp_path, [], CPU)
+    trainer_of(small_run("max_steps=5"), tmp_path).run(ignore)
+    path = tmp_path / "last" / "training.pt"
+    os.truncate(path, 100)
+    with pytest.raises(checkpoint.CheckpointError, match="truncated or damaged"):
+        Trainer.resume(tmp_path, [], CPU)
