@@ -37,7 +37,7 @@ from torch import Tensor
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.randomness import generator as random_generator
 from stacktrans.kernels import Array, code_cache, unroll
-from stacktrans.kernels.compiling import CompiledFunction, compiled_entry
+from stacktrans.kernels.compiling import CompiledFunction, compiled, compiled_entry
 from stacktrans.kernels.elementwise import exp, sigmoid, tanh
 from stacktrans.memory import Memory
 from stacktrans.memory.actions.cells import Cells, CellsBackward
@@ -466,3 +466,32 @@ def test_strings_that_are_chosen_go_on(memory: str | Memory[Any]) -> None:
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
             np.testing.assert_allclose(state.signals, whole.signals, rtol=0, atol=1e-12)
             np.testing.assert_allclose(state.read, whole.read, rtol=0, atol=1e-12)
+
+
+@compiled
+def _doubled(number: Any) -> Any:
+    return 2 * number
+
+
+@compiled_entry(lambda numbers: 10**9)
+def _double_all(numbers: Array) -> None:
+    for i in range(numbers.shape[0]):
+        numbers[i] = _doubled(numbers[i])
+
+
+def test_functions_that_are_declared_after_a_compilation_are_compiled() -> None:
+    before, numbers = np.ones(3), np.arange(3.0)
+    _double_all(before)
+
+    @compiled
+    def halved(number: Any) -> Any:
+        return number / 2
+
+    @compiled_entry(lambda numbers: 10**9)
+    def halve_all(numbers: Array) -> None:
+        for i in range(numbers.shape[0]):
+            numbers[i] = halved(numbers[i])
+
+    halve_all(numbers)
+    assert halve_all.code
+    assert (before.tolist(), numbers.tolist()) == ([2, 2, 2], [0, 0.5, 1])
