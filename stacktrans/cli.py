@@ -103,7 +103,8 @@ def _exit_of(error: BaseException) -> tuple[int, Sequence[str]]:
         raise error
     if isinstance(error, StacktransError):
         return error.exit_code, error.problems
-    if isinstance(error, KeyboardInterrupt):
+    # Pydantic wraps an interrupt of its serialization.
+    if isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt):
         return INTERRUPTED, []
     if isinstance(error, OSError):
         discard_output(sys.stdout)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from command_line import TRAIN
+from pydantic import BaseModel, model_serializer
 from small_runs import SETTINGS
 from typer.testing import CliRunner, Result
 
@@ -169,3 +170,16 @@ def test_a_vocabulary_of_a_thousand_goes_through_every_command(tmp_path: Path) -
     assert all(symbol[0] == "s" and 1 <= int(symbol[1:]) <= 1000 for symbol in said)
     followed = json.loads(invoke("inspect", run, "s1000 s7", "--json").stdout)
     assert [step["input"] for step in followed["steps"][1:3]] == ["s1000", "s7"]
+
+
+def test_an_interrupt_while_settings_are_written_ends_quietly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Interrupted(BaseModel):
+        @model_serializer
+        def interrupt(self) -> str:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunConfig, "to_yaml", lambda self: Interrupted().model_dump())
+    result = invoke(*TRAIN, "--task", "copy", "--memory", "queue", "--out", tmp_path / "run")
+    assert result.exit_code == 130
