@@ -139,7 +139,7 @@ DAMAGES = [
 ]  # fmt: skip
 
 
-DAMAGED = [
+DAMAGED: list[tuple[str, Callable[[Path], None]]] = [
     *((".nbc", damage) for damage in DAMAGES),
     *((".nbi", damage) for damage in (empty, cut, noise, a_flipped_bit, a_pipe)),
     *((SUMS, damage) for damage in (empty, noise, a_directory, a_pipe, missing)),
