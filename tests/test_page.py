@@ -108,13 +108,13 @@ def test_text_cannot_leave_the_data() -> None:
 
 def test_words_say_what_happened() -> None:
     steps = followed(str(SOFT / "reverse-stack"), "ab").steps
-    said = step_words(steps[3], len(steps))
+    said = step_words(steps[3], len(steps), takes_actions=False)
     assert said.startswith("Step 4 of 6. Reads |||. Answers b with probability 0.9")
     assert re.search(r"\. Pop 0\.78, push 0\.04\. Read top: a 0\.\d\d, b 0\.\d\d, .*\. ", said)
     assert re.search(r"Stack: from the top \|\|\| 0\.04, b 0\.\d\d, a 0\.\d\d, and 1 more\.$", said)
     queued = followed(str(SOFT / "copy-queue"), "ab").steps[1]
-    assert "Queue: from the front <s> 0." in step_words(queued, 6)
-    counted = step_words(followed("anbncn", "aab").steps[1], 6)
+    assert "Queue: from the front <s> 0." in step_words(queued, 6, takes_actions=False)
+    counted = step_words(followed("anbncn", "aab").steps[1], 6, takes_actions=True)
     assert "Stack 2: push 1.00, 2 cells." in counted
     assert "Stack 1: pop 1.00, 0 cells." in counted
 

@@ -65,7 +65,7 @@ class MemorySnapshot:
         read_weights: for each vector read, the weight [steps] of what was pushed at each step.
         read_cells: the cells [n, m] that are read of each stack or list, by its name.
         rows: of a memory with strengths, the rows of each queue, stack or deque, by its name.
-        cells: of a memory with actions, all cells of each stack or list, by its name.
+        cells: of a memory without strengths, all cells of each stack, list or tape, by its name.
     """
 
     total_strength: float = 0.0

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from stacktrans.common.visible import counted, visible
 from stacktrans.inference.trace import ReadShare, Trace, TraceStep
+from stacktrans.memory import make_memory
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import Block, order_of, parts_of, symbol_text, symbols_read
@@ -89,7 +90,7 @@ def _json(models: Sequence[Shown]) -> str:
 
 def _model(shown: Shown) -> dict[str, Any]:
     steps = shown.trace.steps
-    first = steps[0]
+    first, takes_actions = steps[0], make_memory(shown.config.model).takes_actions
     return {
         "name": visible(shown.name),
         "about": visible(model_line(shown.config)),
@@ -99,11 +100,11 @@ def _model(shown: Shown) -> dict[str, Any]:
         "parts": [
             {"name": visible(name), "order": order_of(first, name)} for name in parts_of(first)
         ],
-        "steps": [_step(step, len(steps)) for step in steps],
+        "steps": [_step(step, len(steps), takes_actions) for step in steps],
     }
 
 
-def _step(step: TraceStep, count: int) -> dict[str, Any]:
+def _step(step: TraceStep, count: int, takes_actions: bool) -> dict[str, Any]:
     """The data of a step; rows and reads are lists, to save space."""
     return {
         "input": symbol_text(step.input),
@@ -113,7 +114,7 @@ def _step(step: TraceStep, count: int) -> dict[str, Any]:
         "signals": [round(value, DIGITS) for value in step.signals.values()],
         "reads": [[*map(_part, parts)] for parts in step.reads.values()],
         "held": [_contents(step, name, blocks) for name, blocks in parts_of(step).items()],
-        "words": step_words(step, count),
+        "words": step_words(step, count, takes_actions),
     }
 
 
@@ -154,7 +155,7 @@ def _shares(blocks: Sequence[Block], parts: Sequence[ReadShare]) -> list[float]:
     return shares
 
 
-def step_words(step: TraceStep, count: int) -> str:
+def step_words(step: TraceStep, count: int, takes_actions: bool) -> str:
     """A step of `count` in sentences: input, output, operations, and contents afterwards."""
     sentences = [f"Step {step.step} of {count}", f"reads {symbol_text(step.input)}"]
     if step.output is not None:
@@ -166,18 +167,15 @@ def step_words(step: TraceStep, count: int) -> str:
         f"read {end}: {_listed([(part.symbol, part.weight) for part in parts]) or 'nothing'}"
         for end, parts in step.reads.items()
     ]
-    if step.lines:
-        sentences += [_action(step, name) for name in step.lines]
+    cells = {name: counted(len(line.filled), "cell") for name, line in step.lines.items()}
+    if takes_actions:
+        sentences += [f"{name}: {best_action(step, name)}, {held}" for name, held in cells.items()]
     else:
         signals = [f"{name} {strength:.2f}" for name, strength in step.signals.items()]
         sentences.insert(len(sentences) - len(step.reads), ", ".join(signals))
         sentences += [f"{name}: {_contents_in_words(step, name)}" for name in step.contents]
+        sentences += [f"{name}: {held}" for name, held in cells.items()]
     return ". ".join(each[0].upper() + each[1:] for each in sentences if each) + "."
-
-
-def _action(step: TraceStep, name: str) -> str:
-    """The most probable action of a stack or list, and how many cells it then has."""
-    return f"{name}: {best_action(step, name)}, {counted(len(step.lines[name].filled), 'cell')}"
 
 
 def _contents_in_words(step: TraceStep, name: str) -> str:
