@@ -120,7 +120,7 @@ ControllerConfig.CONFIG_CLASSES |= {
 }
 
 
-NOT_PAIRS = "has no targets after its sources; expected a task of pairs"
+NOT_PAIRS = "has no targets after its sources; expected a task of pairs, such as reverse"
 """The reason why a setting for tasks of pairs does not fit another task."""
 BUFFER_SIGNALS = ("input read", "output write")
 """The strengths of a buffered model besides the signals of its memory."""
@@ -240,7 +240,7 @@ class ModelConfig(Section):
             yield (
                 "buffers",
                 "is not for a buffered model, which would read the answer before it gives it; "
-                "expected a task of pairs",
+                "expected a task of pairs, such as reverse",
             )
         if self.backwards and layout.kind != "pairs":
             yield "backwards", NOT_PAIRS

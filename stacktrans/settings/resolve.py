@@ -198,7 +198,7 @@ def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[SettingsLayer
     for section, config in (("model", run.model), ("training", run.training)):
         for name, reason in config.misfits(layout):
             location = nearest_location(layers, (section, name))
-            raise UsageError(f"{location}: task {run.task.name} {reason}, such as reverse")
+            raise UsageError(f"{location}: task {run.task.name} {reason}")
 
 
 def _check_complete(file: SettingsLayer) -> None:
