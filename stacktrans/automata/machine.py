@@ -26,7 +26,7 @@ from stacktrans.automata.rules import (
     in_ranges,
     ranges,
 )
-from stacktrans.automata.wording import entry_name, sentence
+from stacktrans.automata.wording import WordedRule, actions, condition, entry_name, sentence
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import verify_checksum
 from stacktrans.common.visible import visible
@@ -60,6 +60,7 @@ class Transition(NamedTuple):
         pushes: after that, the ends to which a cell is pushed, each with its stack symbol.
         moves: after that, the ends from which a cell is taken, each with the end it is put on.
         next_state: the state after it.
+        rule: the number of the rule that applies, from 1; 0 before the first step.
     """
 
     signals: tuple[int, ...]
@@ -68,6 +69,7 @@ class Transition(NamedTuple):
     pushes: tuple[tuple[int, int], ...]
     moves: tuple[tuple[int, int], ...]
     next_state: int
+    rule: int = 0
 
     def apply(self, contents: Sequence[Any], mark: int | None = None) -> None:
         """Change the contents of memories, `Row`s or the like; pushes can push a mark instead."""
@@ -130,7 +132,9 @@ class Machine(Signature):
     def _first_rule(self, observation: tuple[int, ...]) -> Transition | None:
         entries = zip(self.components, observation, strict=True)
         symbols = [table.entries[entry][1] for table, entry in entries]
-        rule = next((rule for rule in self.rules if rule.applies(observation, symbols)), None)
+        numbered = enumerate(self.rules, start=1)
+        applying = (pair for pair in numbered if pair[1].applies(observation, symbols))
+        number, rule = next(applying, (0, None))
         if rule is None:
             return None
 
@@ -153,7 +157,23 @@ class Machine(Signature):
         output = NO_OUTPUT if rule.output is None else value(rule.output, self.outputs)
         pops = tuple(end for signal, end in memories.pops if signals[signal])
         moves = tuple((taken, put) for signal, taken, put in memories.moves if signals[signal])
-        return Transition(signals, output, pops, pushes, moves, next_state)
+        return Transition(signals, output, pops, pushes, moves, next_state, number)
+
+    @functools.cached_property
+    def worded_rules(self) -> list[WordedRule]:
+        """The rules in words, in their order."""
+        return [
+            WordedRule(number, condition(self, rule), actions(self, rule))
+            for number, rule in enumerate(self.rules, start=1)
+        ]
+
+    @functools.cached_property
+    def stack_symbol_names(self) -> list[list[str]]:
+        """The names of the stack symbols of each memory."""
+        return [
+            [entry_name(self, table, number) for number in range(table.size)]
+            for table in self.stack_symbols
+        ]
 
     def run(self, source: Sequence[int], limit: int | None = None) -> Answer:
         """The answer to a source; not of streams, which are predicted symbol by symbol.
@@ -240,7 +260,7 @@ class Machine(Signature):
                     if one is not two:
                         return False
                     continue
-                if one._replace(next_state=two.next_state) != two:
+                if one._replace(next_state=two.next_state, rule=two.rule) != two:
                     return False
                 pair = one.next_state, two.next_state
                 if pair not in known:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from stacktrans.automata.rules import CONSTANT, EMPTY, Rule, Signature, SymbolTable, Term
 from stacktrans.common.visible import listed
@@ -11,6 +12,24 @@ MOST_NAMED = 6
 """The most entries that are named one by one."""
 _MARKS = {"begin": "<s>", "separator": "|||", "end": "</s>", "blank": "#", "nothing": "no input"}
 """Names of inputs and outputs that are no symbols of the task."""
+
+
+@dataclass(frozen=True)
+class WordedRule:
+    """A rule in words, with its number.
+
+    Attributes:
+        number: its place in the order in which rules are tried, from 1.
+        when: the observations that it applies to.
+        action: what it does.
+    """
+
+    number: int
+    when: str
+    action: str
+
+    def __str__(self) -> str:
+        return f"rule {self.number}: {self.when}: {self.action}"
 
 
 def entry_name(machine: Signature, table: SymbolTable, number: int) -> str:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stacktrans.automata.wording import WordedRule, entry_name
 from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.decoding import decoder
 from stacktrans.decoding.decoder import decode, log_softmax, most_probable_ids, predict
@@ -33,7 +34,7 @@ class ReadShare:
     """The share of a row in a vector read from a memory.
 
     Attributes:
-        symbol: the input of the step that pushed the row.
+        symbol: the input of the step that pushed the row; of a machine, its stack symbol.
         step: that step, from 1; in a buffer, the number of the symbol.
         weight: the weight of the row in the read.
     """
@@ -48,7 +49,7 @@ class StoredRow:
     """A row in a memory with strengths.
 
     Attributes:
-        symbol: the input of the step that pushed the row.
+        symbol: the input of the step that pushed the row; of a machine, its stack symbol.
         step: that step, from 1.
         strength: the strength of the row, at least `SMALLEST`.
     """
@@ -69,11 +70,13 @@ class CellRow:
             its components x, which are -1 in an empty cell.
         values: components of each cell.
         head: index, from 0, of the cell at the head of a list; None for a stack.
+        stack_symbols: of a machine, the stack symbol of each cell; empty for other models.
     """
 
     filled: list[float]
     values: list[list[float]]
     head: int | None
+    stack_symbols: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,8 @@ class TraceStep:
         written: shares of the output in the symbols of the answer, largest first.
         output_held: sum of the strengths in the output buffer after the step.
         scored: whether the output is a scored symbol of the answer.
+        rule: the rule that a machine applies; None for other models.
+        state: the state of a machine after the step; None if it has a single one.
     """
 
     step: int
@@ -119,6 +124,8 @@ class TraceStep:
     written: list[ReadShare] | None = None
     output_held: float | None = None
     scored: bool = True
+    rule: WordedRule | None = None
+    state: str | None = None
 
     def by_stack(self) -> dict[str, dict[str, float]]:
         """The signals of each stack or list with actions."""
@@ -242,24 +249,35 @@ class ModelStep(NamedTuple):
         signals: [signals].
         pushed: [pushes, m] vectors pushed.
         snapshot: the memory after the step.
+        rule: as in `TraceStep`.
+        state: as in `TraceStep`.
     """
 
     logits: Numbers
     signals: Numbers
     pushed: Numbers
     snapshot: MemorySnapshot
+    rule: WordedRule | None
+    state: str | None
 
 
 def _observed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[ModelStep]:
     """The steps of a model over given inputs."""
-    model, steps = checkpoint.tracing_predictor, list[ModelStep]()
+    model, machine = checkpoint.tracing_predictor, checkpoint.machine
+    steps = list[ModelStep]()
 
     def observe(step: decoder.DecodingStep) -> None:
         logits, signals = step.logits[0], np.array(step.state.signals[0])
         if not np.isnan(signals).any():  # as after a buffered machine's answer, which has no rule
             pushed = np.array(model.pushed_vectors(step.state))
             snapshot = model.snapshot(step.state, contents)
-            steps.append(ModelStep(logits, signals, pushed, snapshot))
+            rule, state = None, None
+            if machine:
+                configuration = step.state.of[0]
+                rule = machine.worded_rules[configuration.last.rule - 1]
+                if machine.states.size > 1:
+                    state = entry_name(machine, machine.states, configuration.state)
+            steps.append(ModelStep(logits, signals, pushed, snapshot, rule, state))
 
     predict(model, [ids], log_probs=False, observe=observe)
     return steps
@@ -347,30 +365,36 @@ def _step(
         signals=dict(zip(names, step.signals.tolist(), strict=True)),
         pushed=dict(zip(memory.push_names, step.pushed.tolist(), strict=True)),
         reads={
-            name: _shares(weights, symbols[:number])
+            name: _shares(weights, symbols[:number], snapshot.stack_symbols.get(name))
             for name, weights in snapshot.read_weights.items()
         },
         held=snapshot.total_strength,
         tops={name: own.tolist() for name, own in snapshot.read_cells.items()},
         contents={name: _stored_rows(own, symbols) for name, own in rows.items()},
         lines={name: _cell_row(own) for name, own in cells.items()},
+        rule=step.rule,
+        state=step.state,
     )
 
 
-def _shares(weights: Any, symbols: list[str]) -> list[ReadShare]:
-    """The shares with at least `SMALLEST` weight, largest first, from weights [n] of n symbols."""
+def _shares(weights: Any, symbols: list[str], stack_symbol: str | None = None) -> list[ReadShare]:
+    """The shares with at least `SMALLEST` weight, largest first, from weights [n] of n symbols.
+
+    A machine reads a single stack symbol.
+    """
     pairs = enumerate(zip(symbols, weights.tolist(), strict=True), start=1)
-    shares = (ReadShare(symbol, step, weight) for step, (symbol, weight) in pairs)
+    shares = (ReadShare(stack_symbol or symbol, step, weight) for step, (symbol, weight) in pairs)
     kept = (share for share in shares if share.weight >= SMALLEST)
     return sorted(kept, key=lambda share: -share.weight)
 
 
 def _stored_rows(rows: RowContents, symbols: list[str]) -> list[StoredRow]:
     """The rows with at least `SMALLEST` strength."""
-    pairs = zip(rows.origins.tolist(), rows.strengths.tolist(), strict=True)
+    steps = rows.origins.tolist()
+    names = rows.stack_symbols or [symbols[step] for step in steps]
     return [
-        StoredRow(symbols[step], step + 1, strength)
-        for step, strength in pairs
+        StoredRow(symbol, step + 1, strength)
+        for symbol, step, strength in zip(names, steps, rows.strengths.tolist(), strict=True)
         if strength >= SMALLEST
     ]
 
@@ -378,8 +402,9 @@ def _stored_rows(rows: RowContents, symbols: list[str]) -> list[StoredRow]:
 def _cell_row(cells: CellContents) -> CellRow:
     """The cells from the first to the last that is not empty, or is the head."""
     values, head = np.array(cells.values.tolist()).reshape(cells.values.shape), cells.head
-    filled = (values - EMPTY).mean(axis=-1) / 2
+    filled = np.minimum((values - EMPTY).mean(axis=-1) / 2, 1)  # machines number stack symbols
     shown = np.flatnonzero(filled >= SMALLEST).tolist() + ([] if head is None else [head])
     kept = slice(min(shown, default=0), max(shown, default=-1) + 1)
     index = None if head is None else head - kept.start
-    return CellRow(filled[kept].tolist(), values[kept].tolist(), index)
+    stack_symbols = [*cells.stack_symbols[kept]]
+    return CellRow(filled[kept].tolist(), values[kept].tolist(), index, stack_symbols)

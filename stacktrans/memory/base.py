@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -38,10 +38,12 @@ class RowContents(NamedTuple):
     Attributes:
         origins: [n] the step, from 0, that pushed each.
         strengths: [n] of each.
+        stack_symbols: [n] of each, by their names, if they are those of a machine.
     """
 
     origins: Tensor | Array
     strengths: Tensor | Array
+    stack_symbols: Sequence[str] = ()
 
 
 class CellContents(NamedTuple):
@@ -50,10 +52,12 @@ class CellContents(NamedTuple):
     Attributes:
         values: [n, m].
         head: the index of the cell at the head of a list; None for a stack.
+        stack_symbols: [n] of each, by their names, if they are those of a machine.
     """
 
     values: Tensor | Array
     head: int | None = None
+    stack_symbols: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,7 @@ class MemorySnapshot:
         total_strength: the sum of all strengths.
         read_weights: for each vector read, the weight [steps] of what was pushed at each step.
         read_cells: the cells [n, m] that are read of each stack or list, by its name.
+        stack_symbols: for each vector read from the memory of a machine, its stack symbol.
         rows: of a memory with strengths, the rows of each queue, stack or deque, by its name.
         cells: of a memory without strengths, all cells of each stack, list or tape, by its name.
     """
@@ -71,6 +76,7 @@ class MemorySnapshot:
     total_strength: float = 0.0
     read_weights: Mapping[str, Tensor | Array] = field(default_factory=dict)
     read_cells: Mapping[str, Tensor | Array] = field(default_factory=dict)
+    stack_symbols: Mapping[str, str] = field(default_factory=dict)
     rows: Mapping[str, RowContents] = field(default_factory=dict)
     cells: Mapping[str, CellContents] = field(default_factory=dict)
 

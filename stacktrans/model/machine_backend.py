@@ -79,19 +79,28 @@ class MachineModel(Runner):
 
     def snapshot(self, state: Configurations, contents: bool = True) -> MemorySnapshot:
         """See `Predictor.snapshot`."""
+        configuration, names = state.of[0], self.machine.stack_symbol_names
         if self.memory.takes_actions:
-            return self._cells(state.of[0])
-        memories, read_weights = self.machine.memories, {}
+            return self._cells(configuration)
+        memories, read_weights, read_symbols = self.machine.memories, {}, {}
         for end, name in zip(memories.reads, self.memory.push_names, strict=True):
             weights = np.zeros(state.steps)
             if origins := state.origins[end // 2]:
                 weights[origins[0 if end % 2 else -1]] = 1
             read_weights[name] = weights
+            read_symbols[name] = names[end // 2][configuration.peek(end, 0)]
         rows = {
-            name: RowContents(np.array(origins, np.int64), np.ones(len(origins)))
-            for name, origins in zip(memories.names, state.origins, strict=True)
+            name: RowContents(
+                np.array(origins, np.int64),
+                np.ones(len(origins)),
+                [*map(own_names.__getitem__, stack_symbols)],
+            )
+            for name, origins, own_names, stack_symbols in zip(
+                memories.names, state.origins, names, configuration.contents, strict=True
+            )
         }
-        return MemorySnapshot(float(sum(map(len, state.origins))), read_weights, rows=rows)
+        strength = float(sum(map(len, state.origins)))
+        return MemorySnapshot(strength, read_weights, stack_symbols=read_symbols, rows=rows)
 
     def _cells(self, configuration: Configuration) -> MemorySnapshot:
         """The numbers of stack symbols in stacks or lists with actions."""
@@ -103,9 +112,12 @@ class MachineModel(Runner):
             read_cells[name] = _as_cells(configuration.peek(end, depth) for end, depth in read)
             # A list has a row up to its head, and one for the cells to the right of it.
             first, *right = configuration.contents[number * rows : (number + 1) * rows]
-            rest = [stack_symbol for row in right for stack_symbol in reversed(row)]
-            head = len(first) - 1 if right and first else None
-            cells[name] = CellContents(_as_cells([*first, *rest]), head)
+            left = [*first] or [EMPTY] * len(right)  # the head of an empty row is an empty cell
+            row = left + [stack_symbol for row in right for stack_symbol in reversed(row)]
+            own_names = self.machine.stack_symbol_names[number * rows]
+            symbols = [*map(own_names.__getitem__, row)]
+            head = len(left) - 1 if right else None
+            cells[name] = CellContents(_as_cells(row), head, symbols)
         return MemorySnapshot(read_cells=read_cells, cells=cells)
 
 

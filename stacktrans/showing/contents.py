@@ -15,7 +15,7 @@ from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Trace, Tr
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
-from stacktrans.showing.traces import output_text, parts_text, verdict
+from stacktrans.showing.traces import control_cells, output_text, parts_text, rules_table, verdict
 
 ALWAYS = ("step", "input", "output")
 """Columns that are never omitted."""
@@ -40,7 +40,7 @@ class Block(NamedTuple):
 
     Attributes:
         height: the strength of a row, or how full a cell is, from 0 to 1.
-        symbol: the input at the step that pushed a row; empty for a cell.
+        symbol: of a row, as in `StoredRow`; of a cell, its stack symbol in a machine, or empty.
         step: the step, from 1, that pushed a row; 0 for a cell.
         head: whether it is the cell at the head of a list.
     """
@@ -50,8 +50,13 @@ class Block(NamedTuple):
     step: int = 0
     head: bool = False
 
+    @property
+    def name(self) -> str:
+        """A visible form of the symbol; empty for a cell without one."""
+        return symbol_text(self.symbol) if self.step or self.symbol else ""
+
     def __str__(self) -> str:
-        text = (symbol_text(self.symbol) if self.step else "") + bar(self.height)
+        text = self.name + bar(self.height)
         return f"[{text}]" if self.head else text
 
 
@@ -62,8 +67,11 @@ def parts_of(step: TraceStep) -> dict[str, list[Block]]:
         for name, rows in step.contents.items()
     }
     for name, line in step.lines.items():
-        cells = enumerate(line.filled)
-        parts[name] = [Block(filled, head=index == line.head) for index, filled in cells]
+        symbols = line.stack_symbols or [""] * len(line.filled)
+        cells = enumerate(zip(line.filled, symbols, strict=True))
+        parts[name] = [
+            Block(filled, symbol, head=index == line.head) for index, (filled, symbol) in cells
+        ]
     return parts
 
 
@@ -98,7 +106,7 @@ def drawn(blocks: Sequence[Block], room: int) -> str:
     If they do not fit, those at both ends are drawn, with the number of omitted ones between them.
     """
     # Cells have no symbols between their bars.
-    texts, between = [*map(str, blocks)], " " if any(block.step for block in blocks) else ""
+    texts, between = [*map(str, blocks)], " " if any(block.name for block in blocks) else ""
     whole = SIDE + between.join(texts)
     if cell_len(whole) <= room:
         return whole
@@ -121,8 +129,13 @@ def contents_view(trace: Trace, config: RunConfig, width: int) -> RenderableType
     """
     if not parts_of(trace.steps[0]):
         raise UsageError(f"memory {config.model.memory.name} does not show what it holds")
-    table = _table(trace, width)
-    return Group(heading(model_line(config)), table, remark(legend(trace)), remark(verdict(trace)))
+    return Group(
+        heading(model_line(config)),
+        _table(trace, width),
+        remark(legend(trace)),
+        *rules_table(trace),
+        remark(verdict(trace)),
+    )
 
 
 def legend(trace: Trace) -> str:
@@ -144,11 +157,13 @@ def _table(trace: Trace, width: int) -> Table:
     names = [*parts_of(trace.steps[0])]
     # The signals of several stacks with actions would leave no room for contents.
     signals = [] if len(names) > 1 and trace.steps[0].lines else [*trace.steps[0].signals]
+    always = [*ALWAYS, *(column.name for column, _ in control_cells(trace.steps[0]))]
     beside = [
         [
             str(step.step),
             step.input,
             output_text(step),
+            *(str(cell) for _, cell in control_cells(step)),
             *(f"{step.signals[name]:.2f}" for name in signals),
         ]
         for step in trace.steps
@@ -156,9 +171,9 @@ def _table(trace: Trace, width: int) -> Table:
     contents = [parts_of(step) for step in trace.steps]
     blocks_of_parts = (blocks for parts in contents for blocks in parts.values())
     needed = max(cell_len(drawn(blocks, sys.maxsize)) for blocks in blocks_of_parts)
-    room = _room([[*ALWAYS, *signals], *beside], len(names), needed, width)
+    room = _room([[*always, *signals], *beside], len(always), len(names), needed, width)
     table = Table(
-        *(Column(name, left=True) for name in ALWAYS),
+        *(Column(name, left=True) for name in always),
         *(Column(name, drop=1) for name in signals),
         # Of several parts, the last are omitted first, and the first never.
         Column(names[0], left=True),
@@ -172,11 +187,12 @@ def _table(trace: Trace, width: int) -> Table:
     return table
 
 
-def _room(beside: Sequence[Sequence[str]], count: int, needed: int, width: int) -> int:
+def _room(beside: Sequence[Sequence[str]], always: int, count: int, needed: int, width: int) -> int:
     """The number of characters for each part of a memory.
 
     Args:
         beside: the rows of the columns before the parts.
+        always: the number of first columns that are never omitted.
         count: number of parts.
         needed: the most characters that a part takes.
         width: the width of the table.
@@ -186,7 +202,7 @@ def _room(beside: Sequence[Sequence[str]], count: int, needed: int, width: int) 
     ]
     with_signals, without = (
         (width - sum(shown) - len(GAP) * (len(shown) + count - 1)) // count
-        for shown in (columns, columns[: len(ALWAYS)])
+        for shown in (columns, columns[:always])
     )
     return max(LEAST, with_signals if with_signals >= min(needed, ROOM) else without)
 
@@ -204,6 +220,7 @@ def screen(trace: Trace, config: RunConfig, index: int, width: int, height: int)
         *wrap(f"step {index + 1} of {count}{ended}", width),
         "",
         *_symbol_lines(trace.steps, index, width),
+        *_rule_lines(step, width),
         "",
     ]
     operations = ["", *_bars([*step.signals], [*step.signals.values()], width)]
@@ -216,6 +233,12 @@ def screen(trace: Trace, config: RunConfig, index: int, width: int, height: int)
         lines = [*lines[:kept], f"… {len(lines) - kept} more lines"]
     lines = [*above, *lines, *below][:height]
     return [set_cell_size(line, min(cell_len(line), width)) for line in lines]
+
+
+def _rule_lines(step: TraceStep, width: int) -> list[str]:
+    """The rule that a machine applies, and its state after it, if it has several."""
+    rule = wrap(visible(str(step.rule)), width) if step.rule else []
+    return [*rule, f"state: {step.state}"] if step.state else rule
 
 
 def bar_of(strength: float, room: int = LENGTH) -> str:
@@ -308,5 +331,5 @@ def _rows(blocks: Sequence[Block], width: int, height: int) -> list[str]:
 
 def _name_of(block: Block) -> str:
     if block.step:
-        return f"{symbol_text(block.symbol)}@{block.step}"
-    return "[cell]" if block.head else "cell"
+        return f"{block.name}@{block.step}"
+    return f"[{block.name or 'cell'}]" if block.head else block.name or "cell"

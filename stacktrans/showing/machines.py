@@ -7,8 +7,8 @@ from html import escape
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import ranges
 from stacktrans.automata.wording import (
+    WordedRule,
     actions,
-    condition,
     entry_name,
     state_names,
     stateless_condition,
@@ -74,8 +74,8 @@ def card(extraction: Extraction, source: str) -> str:
     """
     machine = extraction.machine
     rules = "\n".join(
-        f"| {number} | {_cell(when)} | {_cell(done)} |"
-        for number, when, done in _numbered_rules(machine)
+        f"| {rule.number} | {_cell(rule.when)} | {_cell(rule.action)} |"
+        for rule in machine.worded_rules
     )
     agreement = "\n".join(
         f"| {each.what} | {each.strings} | {each.agreeing} |" for each in extraction.agreement
@@ -101,22 +101,17 @@ def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
-def _numbered_rules(machine: Machine) -> Iterator[tuple[int, str, str]]:
-    """The number of each rule from 1, when it applies, and what it does."""
-    for number, rule in enumerate(machine.rules, start=1):
-        yield number, condition(machine, rule), actions(machine, rule)
-
-
 def svg(machine: Machine) -> str:
     """A machine as a picture."""
     edges = machine.edges()
     centres = _centres(machine, edges)
-    rules = [*_numbered_rules(machine)]
+    rules = machine.worded_rules
     shown = rules[:MOST_RULES]
     left = max(x for x, _ in centres) + RADIUS + MARGIN + 60
-    longest = max((len(when) for _, when, _ in shown), default=0)
+    longest = max((len(rule.when) for rule in shown), default=0)
     middle = left + 44 + int(longest * SMALL * WIDE) + 24
-    width = middle + int(max((len(done) for *_, done in shown), default=0) * SMALL * WIDE) + MARGIN
+    widest = max((len(rule.action) for rule in shown), default=0)
+    width = middle + int(widest * SMALL * WIDE) + MARGIN
     top = 2 * MARGIN + LARGE
     more = [f"and {len(rules) - len(shown)} more rules"] if len(rules) > len(shown) else []
     height = max(
@@ -222,15 +217,15 @@ def _label(x: float, y: float, label: str) -> str:
     )
 
 
-def _rules(rules: Sequence[tuple[int, str, str]], at: tuple[int, int, int]) -> Iterator[str]:
+def _rules(rules: Sequence[WordedRule], at: tuple[int, int, int]) -> Iterator[str]:
     left, middle, top = at
     yield _text(left + 44, top - 4, "when", colour=SOFT)
     yield _text(middle, top - 4, "action", colour=SOFT)
-    for row, (number, when, done) in enumerate(rules, start=1):
+    for row, rule in enumerate(rules, start=1):
         y = top + LINE * row
-        yield _text(left + 28, y, str(number), colour=SPOT, anchor="end", weight="bold")
-        yield _text(left + 44, y, when)
-        yield _text(middle, y, done)
+        yield _text(left + 28, y, str(rule.number), colour=SPOT, anchor="end", weight="bold")
+        yield _text(left + 44, y, rule.when)
+        yield _text(middle, y, rule.action)
 
 
 def _path(drawn: str) -> str:

@@ -35,7 +35,18 @@ def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
     table = Table(*(column for column, _ in rows[0]))
     for row in rows:
         table.add_row(*(cell for _, cell in row))
-    return Group(heading(model_line(config)), table, remark(verdict(trace)))
+    return Group(heading(model_line(config)), table, *rules_table(trace), remark(verdict(trace)))
+
+
+def rules_table(trace: Trace) -> list[Table]:
+    """A table of the rules that a machine applies; none for other models."""
+    rules = {step.rule.number: step.rule for step in trace.steps if step.rule}
+    table = Table(
+        "rule", Column("when", left=True, fold=", "), Column("action", left=True, fold=", ")
+    )
+    for number in sorted(rules):
+        table.add_row(number, rules[number].when, rules[number].action)
+    return [table] if rules else []
 
 
 def verdict(trace: Trace) -> str:
@@ -57,6 +68,15 @@ Row = list[tuple[Column, object]]
 """The cells of a step, each with its column."""
 
 
+def control_cells(step: TraceStep) -> Row:
+    """The number of the rule that a machine applies, and its state after it, if it has several."""
+    rule, state = step.rule, step.state
+    return [
+        *([(Column("rule"), rule.number)] if rule else []),
+        *([(Column("state", left=True), state)] if state else []),
+    ]
+
+
 def _strength_row(step: TraceStep) -> Row:
     """The signals and reads of a step, and what its buffers contain."""
     read = partial(Column, left=True, fold=GAP)
@@ -75,6 +95,7 @@ def _strength_row(step: TraceStep) -> Row:
         (Column("input", left=True), step.input),
         (Column("output", left=True), output_text(step)),
         (Column("prob.", drop=2), _probability(step)),
+        *control_cells(step),
         *((Column(name, drop=5), _shaded(strength)) for name, strength in step.signals.items()),
         *before,
         *((read(f"read {end}", drop=3), parts_text(parts)) for end, parts in step.reads.items()),
@@ -93,6 +114,7 @@ def _action_row(step: TraceStep, following: str) -> Row:
         (Column("next", left=True, drop=1), following),
         (Column("prediction", left=True), output_text(step)),
         (Column("prob.", drop=len(step.tops) + 2), _probability(step)),
+        *control_cells(step),
         *(
             (Column(name, drop=rank), f"{best_action(step, name)} {_numbers(step.tops[name][0])}")
             for name, rank in zip(step.tops, ranks, strict=False)

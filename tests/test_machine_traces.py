@@ -1,0 +1,139 @@
+"""Traces of machines: the rule that applies at each step, and the stack symbols in the memory."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from command_line import run
+from own_machines import STACK, rearranging
+
+import stacktrans
+from stacktrans.automata.machine import Machine
+from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
+from stacktrans.inference.trace import trace
+from stacktrans.model.checkpoint import Checkpoint, load, save_machine
+from stacktrans.settings.resolve import resolve
+from stacktrans.showing.contents import screen
+
+
+def reversing(directory: Path, states: int = 1) -> Path:
+    """A machine that reverses, with a stack; from `|||` on it is in the last of its states."""
+    settings: Any = {"model": {"memory": "stack"}, "task": {"parameters": {"symbols": 3}}}
+    config = resolve(task="reverse", settings=settings)
+    machine = rearranging(config.make_task(), STACK)
+    families = tuple(Family(f"q{number}") for number in range(states))
+    rules = [
+        rule._replace(next_state=Term(CONSTANT, states - 1)) if rule.output else rule
+        for rule in machine.rules
+    ]
+    machine = replace(machine, task="reverse", states=SymbolTable(families), rules=tuple(rules))
+    save_machine(directory / "machine", config, machine, "")
+    return directory / "machine"
+
+
+WHEN_AND_ACTION = [
+    ("reading <s>", "nothing"),
+    ("reading a symbol", "push it"),
+    ("reading ||| or a symbol, stack has anything", "pop, write what is read"),
+    ("reading ||| or a symbol, stack is empty", "write </s>"),
+]
+
+
+def test_each_step_has_its_rule(tmp_path: Path) -> None:
+    model = stacktrans.load(reversing(tmp_path))
+    rules = [step.rule for step in model.trace('!"').steps]
+    assert [rule.number for rule in rules if rule] == [1, 2, 2, 3, 3, 4]
+    said = [(rule.when, rule.action) for rule in rules if rule]
+    assert said == [WHEN_AND_ACTION[number] for number in (0, 1, 1, 2, 2, 3)]
+    assert {step.state for step in model.trace('!"').steps} == {None}
+
+
+def test_networks_have_no_rules() -> None:
+    shown = run("inspect", "reverse-stack", "ab", "--json")
+    steps = json.loads(shown.stdout)["steps"]
+    assert {(step["rule"], step["state"]) for step in steps} == {(None, None)}
+    assert b"rule" not in run("inspect", "reverse-stack", "ab").stdout
+
+
+def lines_of(shown: bytes) -> list[str]:
+    """The lines of a table, with single spaces between cells."""
+    return [" ".join(line.split()) for line in shown.decode().splitlines()]
+
+
+def test_rules_are_numbered_and_worded_as_extract_prints_them(tmp_path: Path) -> None:
+    path = tmp_path / "brackets"
+    extracted = lines_of(run("extract", "parenthesis-stack", "--out", path).stdout)
+    steps = json.loads(run("inspect", path, "([])[]", "--json").stdout)["steps"]
+    applied = [step["rule"]["number"] for step in steps]
+    assert len({*applied}) > 2
+    for options, place in (([], 4), (["--contents"], 3)):
+        lines = lines_of(run("inspect", path, "([])[]", *options).stdout)
+        assert lines[1].split()[place] == "rule"
+        assert [int(line.replace("· ", "").split()[place]) for line in lines[2:8]] == applied
+        below = lines[lines.index("rule when action") + 1 : -1]
+        assert below == [extracted[1 + number] for number in sorted({*applied})]
+    card = (path / "README.md").read_text()
+    for rule in (step["rule"] for step in steps):
+        assert f"| {rule['number']} | {rule['when']} | {rule['action']} |" in card
+
+
+def test_contents_are_stack_symbols(tmp_path: Path) -> None:
+    path = tmp_path / "copying"
+    assert run("extract", "copy-deque", "--out", path).returncode == 0
+    steps = trace(load(path), [*"ab"]).steps
+    held = [[(row.symbol, row.step) for row in step.contents["deque"]] for step in steps]
+    assert held == [
+        [("mark 1", 1)],
+        [("a", 2)],
+        [("a", 2), ("b", 3)],
+        [("b", 3), ("mark 1", 4)],
+        [("mark 1", 4), ("mark 1", 5)],
+        [("mark 1", 5), ("b", 6)],
+    ]
+    for step, rows in zip(steps, held, strict=True):
+        for end, row in (("top", rows[-1]), ("bottom", rows[0])):
+            assert [(part.symbol, part.step) for part in step.reads[end]] == [row]
+
+
+def moving() -> Checkpoint:
+    """A list, in which a and c insert themselves, and b moves left; the answer is empty."""
+    settings: Any = {"model": {"memory": {"name": "list-rnn", "count": 1, "depth": 1}}}
+    config = resolve(task="anbncn", settings=settings)
+    task = config.make_task()
+    symbols = Family("symbol", (0, 1, 2))
+    model = Checkpoint(Path(), config, task, task.layout, {}, hard=True)
+    stack_symbols = (SymbolTable((Family("empty"), symbols)),) * 2
+    parts = dict(model.machine_attributes, symbols=("a", "b", "c"), stack_symbols=stack_symbols)
+    inputs, states = SymbolTable((symbols,)), SymbolTable((Family("q0"),))
+    same = Term(CONSTANT, 0)
+    rules = [
+        Rule((frozenset(read), None, None), (), signals, same, (pushed,), same)
+        for read, signals, pushed in (([0, 2], (1, 0, 0, 0), Term(0, 1)), ([1], (0, 1, 0, 0), None))
+    ]
+    machine = Machine(**parts, inputs=inputs, outputs=inputs, states=states, rules=tuple(rules))
+    return replace(model, machine=machine)
+
+
+def test_cells_of_lists_are_stack_symbols() -> None:
+    model = moving()
+    steps = trace(model, [*"bacbbb"]).steps
+    lines = [step.lines["list 1"] for step in steps]
+    assert [line.stack_symbols for line in lines] == [
+        ["empty"], ["a"], ["a", "c"], ["a", "c"], ["empty", "a", "c"], ["empty", "empty", "a", "c"]
+    ]  # fmt: skip
+    assert [line.head for line in lines] == [0, 0, 1, 0, 0, 0]
+    assert lines[4].filled == [0, 1, 1]
+    shown = [line.strip() for line in screen(trace(model, [*"ac"]), model.config, 1, 60, 30)]
+    at = shown.index("list 1, left to right")
+    assert [line.split()[0] for line in shown[at + 1 : at + 3]] == ["a", "[c]"]
+
+
+def test_screens_show_the_rule(tmp_path: Path) -> None:
+    model = load(reversing(tmp_path, states=2))
+    whole = trace(model, [*'!"'])
+    assert [step.state for step in whole.steps] == [*["q0"] * 3, *["q1"] * 3]
+    shown = [line.strip() for line in screen(whole, model.config, 3, 60, 40)]
+    at = shown.index("rule 3: reading ||| or a symbol, stack has anything: pop,")
+    assert shown[at + 1 : at + 3] == ["write what is read, go to q1", "state: q1"]
+    assert shown[at + 4 : at + 6] == ["stack, the top first", "!@2 1.00 ████████████████████"]
