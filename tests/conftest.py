@@ -34,7 +34,8 @@ def brief_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounding is over after a few batches."""
     brief = RoundingConfig(factor=2, batches=2, indecision=1e-9, most=3)
     for name, usual in ROUNDINGS.items():
-        monkeypatch.setitem(ROUNDINGS, name, brief._replace(lossless=usual.lossless))
+        kind = {"lossless": usual.lossless, "required": usual.required}
+        monkeypatch.setitem(ROUNDINGS, name, brief._replace(**kind))
     monkeypatch.setattr(rounding, "SETTLED_AFTER", 1)
 
 

@@ -118,7 +118,7 @@ def test_a_run_killed_at_any_file_operation_resumes_bit_for_bit(
         assert_same_run(tmp_path / "whole", place)
 
 
-@pytest.mark.parametrize("rule", [*ENDED_BY, "solved, lossless"])
+@pytest.mark.parametrize("rule", [*ENDED_BY, "lossless", "discrete"])
 def test_a_run_stopped_during_rounding_resumes_bit_for_bit(
     rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -129,7 +129,7 @@ def test_a_run_stopped_during_rounding_resumes_bit_for_bit(
         return 1.0, 1.0 if attempt.moment.attempt > 1 else attempt.moment.step / 1000
 
     monkeypatch.setattr(rounding.Rounding, "_measured", measured)
-    config = ENDED_BY[rule]() if rule in ENDED_BY else counting(*SOLVED, "rounding=lossless")
+    config = ENDED_BY[rule]() if rule in ENDED_BY else counting(*SOLVED, f"rounding={rule}")
     whole = trainer_in(tmp_path / "whole", config).run(ignore)
     for batches in (0, 1, 5):  # that are trained on to round it before it is stopped
         trainer = trainer_in(tmp_path / str(batches), config)

@@ -27,13 +27,17 @@ from races import (
 import stacktrans
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import CANDIDATES
+from stacktrans.model.transducer import Transducer
 from stacktrans.settings.candidates import candidate_configs
 from stacktrans.training import race
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.race import Race, next_round
 from stacktrans.training.race_state import Candidate, read_race
+from stacktrans.training.records import Accuracy
 from stacktrans.training.requests import begin_race
 from stacktrans.training.requests import resume as taken_up
+from stacktrans.training.rounding import Rounding
+from stacktrans.training.sources import Source
 
 
 def candidates(**merits: float) -> dict[str, Candidate]:
@@ -226,6 +230,51 @@ def test_the_winner_alone_is_the_same_model(tmp_path: Path) -> None:
     assert weights(directory) == weights(tmp_path / "alone")
     card = (directory / "best" / "README.md").read_text()
     assert f"Strategy: {best}" in card
+
+
+@pytest.fixture
+def soft_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All strings are answered right, but with hard signals only by the second attempt of a run."""
+    right = Accuracy(1.0, 1.0, 10, 1.0)
+    monkeypatch.setattr(Source, "accuracies", lambda *_: (right, right))
+
+    def measured(_: Rounding, model: Transducer, attempt: Attempt) -> tuple[float, float]:
+        return 1.0, float(attempt.moment.attempt == 2)
+
+    monkeypatch.setattr(Rounding, "_measured", measured)
+
+
+RESTARTING = ("restart={after: 1000}", "accuracy_loss=null", "training.settle=null")
+
+
+@pytest.mark.usefixtures("short_turns", "brief_rounding", "soft_first")
+def test_a_race_ends_with_a_discrete_solution(tmp_path: Path) -> None:
+    found = carried_on(begun(tmp_path / "race", 1, *RESTARTING), 100)
+    assert found.state.winner
+    summary = found.best_run().run(lambda _: None)
+    assert (summary.outcome, summary.attempts) == ("solved", 2)
+
+
+@pytest.mark.usefixtures("short_turns", "brief_rounding", "soft_first")
+def test_a_race_may_accept_a_soft_solution(tmp_path: Path) -> None:
+    race = begun(tmp_path / "race", 1, *RESTARTING, "training.rounding=lossless")
+    found = carried_on(race, 100)
+    assert found.state.winner
+    summary = found.best_run().run(lambda _: None)
+    assert (summary.outcome, summary.attempts) == ("solved", 1)
+
+
+@pytest.mark.usefixtures("short_turns", "brief_rounding", "soft_first")
+def test_a_race_without_a_discrete_solution_keeps_a_soft_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Rounding, "_measured", lambda *_: (1.0, 0.0))
+    found = carried_on(begun(tmp_path / "race", 1, *RESTARTING), 3)
+    assert not found.state.winner
+    summary = found.best_run().run(lambda _: None)
+    assert (summary.outcome, summary.attempts > 1) == ("budget", True)
+    assert summary.test
+    assert summary.test.coarse == 1
 
 
 def test_a_race_without_a_winner_keeps_the_best_model_and_can_be_resumed(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from stacktrans.api.arguments import Count, NameOrPath, Seed, Text, assignments_of, checked
 from stacktrans.api.models import Model, load
@@ -68,6 +68,7 @@ def train(
     normalize: Text | None = None,
     memory: Text | None = None,
     controller: Text | None = None,
+    accept: Literal["discrete", "soft"] | None = None,
     recipe: Text | None = None,
     strategies: Sequence[Text] = (),
     budget: float | None = None,
@@ -103,6 +104,8 @@ def train(
         memory: its name (`stacktrans list memories`); by default auto, the memory that wins the
             race of strategies.
         controller: its name; by default, that of the recipe.
+        accept: whether a solution counts that needs signals between 0 and 1, "soft"; by default
+            "discrete" in a race of strategies, which keeps a soft solution, and goes on.
         recipe: auto (the default), a race of strategies; or a strategy (`stacktrans list
             strategies`), or default or paper. With `from_`, how to train, if not as the
             checkpoint was trained.

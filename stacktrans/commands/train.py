@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -49,6 +49,7 @@ def train(
     hidden: int | None = None,
     memory_size: int | None = None,
     buffered: bool | None = None,
+    accept: Literal["discrete", "soft"] | None = None,
     recipe: Annotated[str | None, typer.Option(autocompletion=completion.recipes)] = None,
     strategies: Annotated[
         str | None, typer.Option(metavar="NAME,...", autocompletion=completion.strategies)
@@ -110,6 +111,9 @@ def train(
         hidden: Units of the controller. Default: the recipe's.
         memory_size: Size of a pushed vector. Default: the recipe's.
         buffered: Read from an input buffer and write to an output buffer; for tasks of pairs.
+        accept: Whether a solution counts that needs signals between 0 and 1 (soft), as such ones
+            seldom generalize to much longer strings. Default: discrete in a race of strategies,
+            which keeps a soft solution, and goes on; soft with other recipes.
         recipe: auto (used if none is given): a race of strategies, which the first that has solved
             the task wins; or a strategy by its name. default: what they all begin from. paper: the
             settings of the paper that the task comes from.

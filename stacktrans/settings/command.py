@@ -21,12 +21,16 @@ OPTIONS = {
     "hidden": "model.controller.hidden_size",
     "memory_size": "model.memory.size",
     "buffered": "model",
+    "accept": "training.rounding",
     "text": "task.parameters",
     "data": "task",
     "max_steps": "training.max_steps",
     "time_limit": "training.time_limit",
 }
 """The settings that have their own options in `train`, by the names of the options."""
+
+ROUNDING_FOR = {"discrete": "discrete", "soft": "lossless"}
+"""The rounding that accepts discrete solutions only, or also soft ones; for the option accept."""
 
 SEED = "seed"
 _OPTION_OF = {
@@ -46,7 +50,8 @@ def option_layers(given: Mapping[str, Any], prefix: str = "") -> list[SettingsLa
     """
     return [
         SettingsLayer(
-            prefix + name.replace("_", "-") if prefix else name, nested(OPTIONS[name], value)
+            prefix + name.replace("_", "-") if prefix else name,
+            nested(OPTIONS[name], ROUNDING_FOR[value] if name == "accept" else value),
         )
         for name, value in given.items()
         if value is not None and (name, value) != ("memory", AUTO)

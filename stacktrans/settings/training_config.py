@@ -197,6 +197,9 @@ class StopConfig(OneOf):
     or of pairs in files."""
 
 
+Rounding = Literal["quick", "lossless", "discrete", "published", "slow", "thorough"]
+
+
 class RoundingConfig(NamedTuple):
     """Rounding: fine-tuning that makes signals discrete (joulin2015, section 3.3)."""
 
@@ -214,13 +217,15 @@ class RoundingConfig(NamedTuple):
     """whether to keep the most accurate weights of all rounds (the last of these), instead of those
     of the last round."""
     lossless: bool = False
-    """whether the result is kept only if it is no worse with soft signals, and a run that is wrong
-    when hard is not restarted."""
+    """whether the result is kept only if it is no worse with soft signals."""
+    required: bool = True
+    """whether an attempt fails whose model is wrong when hard."""
 
 
-ROUNDINGS = {
+ROUNDINGS: dict[Rounding, RoundingConfig] = {
     "quick": RoundingConfig(factor=1.2, batches=20, indecision=1e-4, most=40),
-    "lossless": RoundingConfig(factor=1.1, batches=20, indecision=1e-4, most=80, lossless=True),
+    "lossless": RoundingConfig(1.1, 20, 1e-4, 80, lossless=True, required=False),
+    "discrete": RoundingConfig(1.1, 20, 1e-4, 80, lossless=True),
     "published": RoundingConfig(factor=1.05, batches=100, indecision=1e-3, most=100),
     "slow": RoundingConfig(factor=1.05, batches=100, indecision=1e-6, most=40, rate=0.97),
     "thorough": RoundingConfig(
@@ -278,12 +283,12 @@ class TrainingConfig(Section):
     """when the run is measured, and on how many strings."""
     stop: StopConfig | None = None
     """rule that ends the run; null if epochs or a budget end it."""
-    rounding: Literal["quick", "lossless", "published", "slow", "thorough"] | None = None
+    rounding: Rounding | None = None
     """fine-tuning, when a rule has ended the run, until the model uses its memory discretely, and
     pruning of stacks or lists that it does not need; null for none. The result is kept if it is no
     worse on validation strings of both ranges, with soft and hard signals. If the hard model does
-    not solve the task, the run begins another attempt if it may; not with lossless rounding, which
-    leaves models unchanged that can't be made discrete without loss."""
+    not solve the task, the run keeps it and begins another attempt, if it may; not with lossless
+    rounding, which accepts models that can't be made discrete without loss."""
     max_steps: PositiveCount | None = None
     """largest number of batches; null for no limit."""
     time_limit: Positive | None = None

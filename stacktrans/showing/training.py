@@ -168,14 +168,18 @@ def advice(
     all_right = least >= solved.accuracy
     result = f"not solved; {state.best} has come furthest"
     result += f": it is right on {right}" if right else ""
-    result += f", but not yet in {solved.times} measurements in a row" if all_right else ""
+    soft = all_right and summary.hard is not None and summary.hard.coarse < solved.accuracy
+    if soft:
+        result += ", but only with signals between 0 and 1"
+    elif all_right:
+        result += f", but not yet in {solved.times} measurements in a row"
     tips = [f"{result}. Worth a try:"]
     if state.can_continue:
         budget = f"{max(1, round(LONGER * state.budget))}s"
         tips.append(f"  longer: {shell_text([*resume_command, '--budget', budget])}")
     elif summary.outcome in ("max_steps", "time_limit"):
         tips.append(f"  a larger --{summary.outcome.replace('_', '-')}")
-    if all_right:
+    if all_right and not soft:
         return tips
     if others:
         tips.append(f"  other strategies: --strategies {','.join(others)}")

@@ -143,8 +143,8 @@ def train_time_slice(
     records: list[Record] = []
 
     def is_over() -> bool:
-        step = trainer.state.step
-        return step >= before.step + size or (step > before.step and unwanted())
+        step, rounds = trainer.state.step, trainer.state.progress.ended is not None
+        return (step >= before.step + size and not rounds) or (step > before.step and unwanted())
 
     try:
         cached = _trainers.pop(directory, None)
@@ -184,7 +184,7 @@ def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
     return Candidate(
         step=state.step,
         seconds=round(progress.seconds, 1),
-        ended=progress.ended or trainer.budget_spent(),
+        ended=state.ended or trainer.budget_spent(),
         loss=attempt.losses.running,
         train=train.coarse if train else None,
         test=test.coarse if test else None,

@@ -29,7 +29,7 @@ Accuracies = tuple[float, float]
 class Rounding(StatefulPart):
     """Rounds and prunes the best weights of a run as far as that does no harm.
 
-    Lossless rounding makes a model hard that loses nothing by it, and leaves any other unchanged.
+    Lossless rounding, also with a `required` hard model, changes only models that lose nothing.
 
     Attributes:
         weights: the weights to be rounded; None if nothing is to be done now.
@@ -68,8 +68,10 @@ class Rounding(StatefulPart):
                 attempt.model.load_state_dict(best.state_dict())
             elif is_as_good(after, before) if lossless else min(after) >= min(before):
                 best, before = attempt.model, after
-            if may_fail and not lossless and min(before) < self._solved:
-                return None
+        soft, hard = before
+        is_right = hard >= min(soft, self._solved) if lossless else min(before) >= self._solved
+        if may_fail and self._rounding.required and not is_right:
+            return None
         smaller = prune(best, lambda model: self._measured(model, attempt))
         soft, hard = before if smaller is best else self._measured(smaller, attempt)
         if not hard >= soft > 0:

@@ -183,6 +183,11 @@ class SavedRun:
         )
 
     @property
+    def ended(self) -> str | None:
+        """The rule that has ended the training, once rounding and pruning are done as well."""
+        return None if self.rounding.weights else self.progress.ended
+
+    @property
     def needs_others(self) -> bool:
         """Whether the attempt can't continue without the others of the run."""
         compared = self.source.resumable and self.attempt.rule.compares_next
@@ -195,11 +200,17 @@ class SavedRun:
         if not merit:
             return None
         if merit >= progress.best:
-            progress.best, progress.best_step = merit, self.step
-            self.save_best(accuracy=achieved(record))
+            self._keep(record, merit)
         ended_by = rule.judge(record, self.attempt)
+        if ended_by == "solved" and progress.best_step <= self.attempts.first_step:
+            self._keep(record, merit)  # the best weights so far can't be made discrete
         self.attempts.failed = bool(ended_by) and self.attempts.more_wanted
         return None if self.attempts.failed else ended_by
+
+    def _keep(self, record: Record, merit: Merit) -> None:
+        """Save the weights of a record as the best."""
+        self.progress.best, self.progress.best_step = merit, self.step
+        self.save_best(accuracy=achieved(record))
 
     def end(self, rule: str) -> None:
         """Note the rule that has ended the training."""

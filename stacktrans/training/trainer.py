@@ -43,9 +43,9 @@ ABLATION_STRINGS = 200
 
 
 class Interrupted(Exception):
-    """A signal asked the run to stop; it is saved and can be resumed."""
+    """A run was asked to stop, perhaps by a signal; it is saved and can be resumed."""
 
-    def __init__(self, signal_number: int) -> None:
+    def __init__(self, signal_number: int = 0) -> None:
         self.exit_code = 128 + signal_number
 
 
@@ -59,7 +59,8 @@ class Trainer:
         config: configuration of the run, with all that the source has learned of the task.
         state: progress of the run, and its attempt.
         stop_requested: set to a signal's number, it ends `run` after the batch.
-        outcome: the budget that ended the race of the run; None if the run has its own budgets.
+        outcome: the budget that ended the race of the run, after which no attempt begins; None if
+            the run has its own budgets.
 
     Raises what `make_source`, `weights_from_checkpoint` and `SavedRun.load` do.
     """
@@ -120,14 +121,14 @@ class Trainer:
         with state.opened(self.directory):
             # Last, so that a directory is a run's as soon as there is more in it.
             state.write(checkpoint.CONFIG, self.config.to_yaml())
-            outcome = state.progress.outcome or self.outcome
+            outcome = state.progress.outcome or (None if state.progress.ended else self.outcome)
             with self._next_attempts() as self._speculative:
                 while not (outcome or self.stop_requested or self.budget_spent()):
                     with self._timed():
                         if state.progress.ended is None:
                             self._speculative.train(state.attempts.speculative(state.attempt.step))
                             self._advance()
-                        elif self._round():
+                        elif self._round(lambda: bool(self.stop_requested)):
                             outcome = state.progress.ended
                 outcome = outcome or self.budget_spent()
                 self._check_weights()
@@ -139,14 +140,20 @@ class Trainer:
     def run_until(
         self, is_over: Callable[[], bool], report: Callable[[Record], None] = lambda _: None
     ) -> None:
-        """Train until `is_over` or a rule or a budget ends the training, and save the run."""
+        """Train, and round, until `is_over`, or until a rule or a budget ends the run; save it."""
         self._report, state, self._speculative = report, self.state, self._next_attempts()
-        with state.opened(self.directory):
-            while not (state.progress.ended or self.budget_spent() or is_over()):
-                with self._timed():
-                    self._advance()
-            self._check_weights()
-            state.save_last()
+        try:
+            with state.opened(self.directory):
+                while not (state.ended or self.budget_spent() or is_over()):
+                    with self._timed():
+                        if state.progress.ended is None:
+                            self._advance()
+                        else:
+                            self._round(is_over)
+                self._check_weights()
+                state.save_last()
+        except Interrupted:
+            state.load(self.directory)  # from where it will be rounded again
 
     def _next_attempts(self) -> "SpeculativeAttempts":
         return SpeculativeAttempts(self.config, self.directory, self.state.device)
@@ -161,7 +168,7 @@ class Trainer:
     def budget_spent(self) -> str | None:
         """The budget that is spent, if one is."""
         training = self.config.training
-        if self.state.progress.ended:  # only rounding is left, which has no budget
+        if self.state.progress.ended:  # at most rounding is left, which has no budget
             return None
         if training.max_steps is not None and self.state.attempt.run_step >= training.max_steps:
             return "max_steps"
@@ -204,21 +211,26 @@ class Trainer:
         self._report(record)
         return self.state.judge(record)
 
-    def _round(self) -> bool:
-        """Round and prune the best weights, if configured; whether the run ends with them."""
+    def _round(self, is_over: Callable[[], bool]) -> bool:
+        """Round and prune the best weights, if configured; whether the run ends with them.
+
+        Raises `Interrupted` if it `is_over` before.
+        """
         state = self.state
         if state.rounding.weights is None:
             return True
 
         def check_stop() -> None:
-            if self.stop_requested:
+            if is_over():
                 raise Interrupted(self.stop_requested)
 
-        rounded = state.rounding.round(state.attempt, check_stop, state.attempts.another_allowed)
+        may_fail = state.attempts.another_allowed and self.outcome is None
+        rounded = state.rounding.round(state.attempt, check_stop, may_fail)
         if rounded is None:
             self._fail("the model is wrong when it is hard")
             return False
         state.save_best(rounded)
+        state.rounding.weights = None
         return True
 
     def _check_weights(self) -> None:
