@@ -1,10 +1,11 @@
-"""Take screenshots of the page of `inspect --html` for docs/inspecting.md, with Chromium.
+"""Take screenshots of the pages of `inspect --html`, with Chromium.
 
     python docs/screenshots.py
 
-writes docs/images/page-*.png, for the example in docs/inspecting.md.
+writes docs/images/page-*.png, for the examples in docs/inspecting.md and docs/machines.md.
 """
 
+import contextlib
 import runpy
 import tempfile
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from typer.testing import CliRunner
 
 from stacktrans.cli import app
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).resolve().parent
 BROWSER = DOCS.parent / "tests" / "browser.py"
 STEPS = 9
 """The number of steps to go forward before a screenshot."""
@@ -43,23 +44,33 @@ SHOTS = (
     Shot("page-wide", TWO, 1200),
     Shot("page-narrow", ONE, 400),
     Shot("page-dark", ONE, 900, "dark"),
+    Shot("page-machine", ("xor-machine", "110100110100"), 900),
 )
 
 
 def main() -> None:
     """Write all screenshots."""
     open_browser = runpy.run_path(str(BROWSER))["browser"]
-    with tempfile.TemporaryDirectory() as folder, open_browser() as browser:
-        path = Path(folder) / "page.html"
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.chdir(folder),
+        open_browser() as browser,
+    ):
+        path = Path("page.html")
+        _run("extract", "xor-buffered", "--out", "xor-machine")
         for shot in SHOTS:
-            done = CliRunner().invoke(app, ["inspect", *shot.arguments, "--html", str(path)])
-            assert done.exit_code == 0, done.output
+            _run("inspect", *shot.arguments, "--html", str(path))
             media = {"prefers_color_scheme": shot.scheme, "prefers_reduced_motion": "reduce"}
             browser.open(path, shot.width, **media)
             for _ in range(STEPS):
                 browser.press("ArrowRight")
             browser.resize(shot.width, browser.value("document.body.scrollHeight"))
             (DOCS / "images" / f"{shot.name}.png").write_bytes(browser.picture())
+
+
+def _run(*arguments: str) -> None:
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
 
 
 if __name__ == "__main__":

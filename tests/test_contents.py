@@ -18,6 +18,8 @@ from stacktrans.showing.contents import Block, bar, contents_view, drawn
 
 CHECKPOINTS = Path(__file__).parent.parent / "checkpoints"
 CONFIG = resolve(task="copy", settings={"model": {"memory": "stack"}})
+COPYING = checkpoint.Checkpoint(Path(), CONFIG, CONFIG.make_task(), CONFIG.make_task().layout, {})
+"""A model without weights, for traces that were made by hand."""
 
 
 def followed(name: str, source: str) -> Trace:

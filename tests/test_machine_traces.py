@@ -17,15 +17,18 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.showing.contents import screen
 
 
-def reversing(directory: Path, states: int = 1) -> Path:
-    """A machine that reverses, with a stack; from `|||` on it is in the last of its states."""
+def reversing(directory: Path, states: int = 1, last: Rule | None = None) -> Path:
+    """A machine that reverses, with a stack; from `|||` on it is in the last of its states.
+
+    Its last rule, which ends answers, can be replaced.
+    """
     settings: Any = {"model": {"memory": "stack"}, "task": {"parameters": {"symbols": 3}}}
     config = resolve(task="reverse", settings=settings)
     machine = rearranging(config.make_task(), STACK)
     families = tuple(Family(f"q{number}") for number in range(states))
     rules = [
         rule._replace(next_state=Term(CONSTANT, states - 1)) if rule.output else rule
-        for rule in machine.rules
+        for rule in (*machine.rules[:3], last or machine.rules[3])
     ]
     machine = replace(machine, task="reverse", states=SymbolTable(families), rules=tuple(rules))
     save_machine(directory / "machine", config, machine, "")

@@ -1,7 +1,6 @@
 """The page of a trace: one file that loads nothing, whose text is data."""
 
 import json
-import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
@@ -9,11 +8,10 @@ from typing import Any
 
 import pytest
 from command_line import run
-from soft_models import SOFT
-from test_contents import CHECKPOINTS, CONFIG, followed, held_for_ever
+from test_contents import CHECKPOINTS, COPYING, followed, held_for_ever
 
 from stacktrans.model import checkpoint
-from stacktrans.showing.page import Shown, page_of, step_words
+from stacktrans.showing.page import Shown, page_of
 
 SOURCE = "abcdef"
 HOSTILE = [
@@ -27,7 +25,7 @@ HOSTILE = [
 
 
 def shown(name: str, source: str) -> Shown:
-    return Shown(name, followed(name, source), checkpoint.load(CHECKPOINTS / name).config)
+    return Shown(name, followed(name, source), checkpoint.load(CHECKPOINTS / name))
 
 
 class Elements(HTMLParser):
@@ -99,24 +97,11 @@ def test_text_cannot_leave_the_data() -> None:
     for symbol in HOSTILE:
         trace = replace(held_for_ever(1), source=symbol)
         trace = replace(trace, steps=[replace(trace.steps[0], input=symbol)])
-        page = page_of([Shown(symbol, trace, CONFIG)])
+        page = page_of([Shown(symbol, trace, COPYING)])
         tags = Elements(page).tags
         assert (tags.count("script"), tags.count("img")) == (2, 0)
         (model,) = data_of(page)["models"]
         assert model["steps"][0]["input"] == symbol.replace("\u2028", "\\u2028")
-
-
-def test_words_say_what_happened() -> None:
-    steps = followed(str(SOFT / "reverse-stack"), "ab").steps
-    said = step_words(steps[3], len(steps), takes_actions=False)
-    assert said.startswith("Step 4 of 6. Reads |||. Answers b with probability 0.9")
-    assert re.search(r"\. Pop 0\.78, push 0\.04\. Read top: a 0\.\d\d, b 0\.\d\d, .*\. ", said)
-    assert re.search(r"Stack: from the top \|\|\| 0\.04, b 0\.\d\d, a 0\.\d\d, and 1 more\.$", said)
-    queued = followed(str(SOFT / "copy-queue"), "ab").steps[1]
-    assert "Queue: from the front <s> 0." in step_words(queued, 6, takes_actions=False)
-    counted = step_words(followed("anbncn", "aab").steps[1], 6, takes_actions=True)
-    assert "Stack 2: push 1.00, 2 cells." in counted
-    assert "Stack 1: pop 1.00, 0 cells." in counted
 
 
 @pytest.mark.parametrize(

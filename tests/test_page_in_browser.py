@@ -1,5 +1,6 @@
 """The page of a trace in a browser: what its keys show, whatever the text and the window."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +9,12 @@ from typing import Any
 import pytest
 from browser import NEEDS_CHROMIUM, Browser, browser
 from command_line import run
-from test_contents import CONFIG, held_for_ever
+from soft_models import SOFT
+from test_contents import COPYING, held_for_ever
 from test_page import HOSTILE, SOURCE, shown
 
 from stacktrans.inference.trace import CellRow, ReadShare, StoredRow, Trace, TraceStep
-from stacktrans.showing.page import Shown, page_of, step_words
+from stacktrans.showing.page import Shown, page_of
 
 
 def write_page(models: Sequence[Shown], path: Path) -> None:
@@ -55,7 +57,8 @@ def check_step(chromium: Browser, models: list[Shown], place: int) -> None:
     assert chromium.value(SIGNALS) == signals
     words = chromium.value(WORDS)
     for each, step in zip(models, steps, strict=True):
-        assert step_words(step, len(each.trace.steps), takes_actions=False) in words
+        beginning = f"Step {step.step} of {len(each.trace.steps)}. Reads {step.input}. "
+        assert beginning + (f"Answers {step.output} with" if step.output else "Pop ") in words
 
 
 @NEEDS_CHROMIUM
@@ -77,6 +80,25 @@ def test_keys_show_each_step(chromium: Browser, tmp_path: Path) -> None:
 
 
 @NEEDS_CHROMIUM
+def test_words_say_what_happened(chromium: Browser, tmp_path: Path) -> None:
+    def words(name: str, source: str, step: int) -> str:
+        write_page([shown(name, source)], tmp_path / "it.html")
+        chromium.open(tmp_path / "it.html")
+        chromium.value(f"go({step - 1})")
+        said: str = chromium.value(WORDS)
+        return said
+
+    said = words(str(SOFT / "reverse-stack"), "ab", 4)
+    assert said.startswith("Step 4 of 6. Reads |||. Answers b with probability 0.9")
+    assert re.search(r"\. Pop 0\.78, push 0\.04\. Read top: a 0\.\d\d, b 0\.\d\d, .*\. ", said)
+    assert re.search(r"Stack: from the top \|\|\| 0\.04, b 0\.\d\d, a 0\.\d\d, and 1 more\.$", said)
+    queued = words(str(SOFT / "copy-queue"), "ab", 2)
+    assert "Queue: from the front <s> 0." in queued
+    counted = words("anbncn", "aab", 2)
+    assert "Stack 1: pop 1.00, empty. Stack 2: push 1.00, 2 cells." in counted
+
+
+@NEEDS_CHROMIUM
 def test_cells_are_as_thick_as_their_strengths(chromium: Browser, tmp_path: Path) -> None:
     for name, side in (("reverse-stack", 0), ("copy-queue", 1)):
         models = [shown(name, SOURCE)]
@@ -94,7 +116,7 @@ def test_cells_are_as_thick_as_their_strengths(chromium: Browser, tmp_path: Path
 
 @NEEDS_CHROMIUM
 def test_long_memories_can_be_scrolled_from_the_top(chromium: Browser, tmp_path: Path) -> None:
-    write_page([Shown("long", held_for_ever(100), CONFIG)], tmp_path / "it.html")
+    write_page([Shown("long", held_for_ever(100), COPYING)], tmp_path / "it.html")
     chromium.open(tmp_path / "it.html", prefers_reduced_motion="reduce")
     chromium.press("End")
     box = "document.querySelector('.cells')"
@@ -138,7 +160,7 @@ def test_lists_and_several_memories_are_drawn(chromium: Browser, tmp_path: Path)
         for step, rows in zip(trace.steps, held, strict=True)
     ]
     models = [
-        Shown(name, replace(trace, steps=steps), CONFIG)
+        Shown(name, replace(trace, steps=steps), COPYING)
         for name, steps in (("list", lists), ("several", several))
     ]
     write_page(models, tmp_path / "it.html")
@@ -224,7 +246,7 @@ def hostile() -> Trace:
 def test_nothing_that_is_shown_is_done(chromium: Browser, tmp_path: Path) -> None:
     trace = hostile()
     write_page(
-        [Shown(HOSTILE[0], trace, CONFIG), Shown(HOSTILE[1], trace, CONFIG)], tmp_path / "it.html"
+        [Shown(HOSTILE[0], trace, COPYING), Shown(HOSTILE[1], trace, COPYING)], tmp_path / "it.html"
     )
     chromium.open(tmp_path / "it.html")
     for symbol in HOSTILE:

@@ -59,7 +59,7 @@ def inspect(
     whose pushed vectors make up the read, the step at which each was pushed, and
     its weight. For stacks and lists with actions, whose cells are mixtures, each
     row shows the most probable action with its probability, and the contents of
-    the top or head after it.
+    the top or head after it. For a machine, the rule that applies is shown, too.
 
         stacktrans inspect checkpoints/reverse-stack hello
         stacktrans inspect checkpoints/reverse-stack hello --contents
@@ -78,7 +78,8 @@ def inspect(
         stepping: Go through the steps in the terminal with the arrow keys.
         plot: Plot the heat map in a .png, .svg or .pdf file.
         animate: Draw the memory at each step as an animation in a .gif file.
-        page: Write an HTML page that plays the steps in a browser.
+        page: Write an HTML page that plays the steps in a browser; that of a machine
+            runs any string.
         beside: Show another model beside this one in the page of --html.
         stacks: Show only some of several stacks or lists, by number.
     """
@@ -110,10 +111,10 @@ def inspect(
     if animate:
         animate_trace(steps, loaded.config, animate)
     if page:
-        models = [Shown(checkpoint, steps, loaded.config)]
+        models = [Shown(checkpoint, steps, loaded)]
         if beside is not None:
             other = options.load_model(beside, device, hard)
-            models.append(Shown(beside, _other_trace(beside, other, steps), other.config))
+            models.append(Shown(beside, _other_trace(beside, other, steps), other))
         write_atomically(page, page_of(models))
     if as_json:
         print_json(asdict(steps))

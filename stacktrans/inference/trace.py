@@ -291,14 +291,14 @@ def _steps(
     if layout.first_target is not None:
         first_answer = 1 if layout.consecutive else len(ids)
         ids = np.concatenate([ids, layout.in_reading_order(np.array(target)) + layout.first_target])
-    symbols = _input_symbols(checkpoint, ids)
+    symbols = input_symbols(checkpoint, ids)
     observed = enumerate(_observed(checkpoint, ids.astype(np.int64), contents), start=1)
     steps = [_step(checkpoint, number, step, symbols, contents) for number, step in observed]
     prompt, answer = steps[: first_answer - 1], steps[first_answer - 1 :]
     return [*(replace(step, output=None, probability=None, likely={}) for step in prompt), *answer]
 
 
-def _input_symbols(checkpoint: Checkpoint, ids: Ids) -> list[str]:
+def input_symbols(checkpoint: Checkpoint, ids: Ids) -> list[str]:
     """The written form of inputs."""
     task = checkpoint.task
     alphabets = {sections.SOURCE: task.source.symbols, sections.TARGET: task.target.symbols}
@@ -313,7 +313,7 @@ def _buffered_steps(
     layout, buffers = checkpoint.layout, checkpoint.config.model.buffers
     assert buffers is not None
     source = layout.prompt(source)
-    symbols = _input_symbols(checkpoint, source)
+    symbols = input_symbols(checkpoint, source)
     outputs = [*checkpoint.task.target.symbols, END]
     answer = [outputs[index] for index in layout.in_reading_order(np.array(target, np.int64))]
     if layout.end is not None:

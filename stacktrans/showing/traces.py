@@ -124,11 +124,17 @@ def _action_row(step: TraceStep, following: str) -> Row:
 
 def best_action(step: TraceStep, name: str) -> str:
     """The most probable action of a stack or list, with its probability."""
-    actions = step.by_stack()[name]
+    actions = actions_of(step)[name]
     best = max(actions, key=actions.__getitem__)
-    # The name of a signal ends with the number of its stack if there are several.
-    action = best.removesuffix(f" {name.split()[1]}")
-    return f"{action} {actions[best]:.2f}"
+    return f"{best} {actions[best]:.2f}"
+
+
+def actions_of(step: TraceStep) -> dict[str, dict[str, float]]:
+    """The actions of each stack or list, with their probabilities."""
+    return {  # the name of a signal ends with the number of its stack if there are several
+        name: {each.removesuffix(f" {name.split()[1]}"): own[each] for each in own}
+        for name, own in step.by_stack().items()
+    }
 
 
 def _numbers(cell: Sequence[float]) -> str:

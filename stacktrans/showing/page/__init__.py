@@ -2,7 +2,8 @@
 
 The page is a single file that loads nothing: it contains its style and script, the files beside
 this one, and its Content-Security-Policy allows only these, by their hashes. All text of models
-and strings is data, which the script inserts as text and never as markup.
+and strings is data, which the script inserts as text and never as markup. A page of machines alone
+contains these instead of their steps, and runs them over any string that is typed.
 """
 
 import base64
@@ -10,26 +11,26 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from stacktrans.common.visible import counted, visible
-from stacktrans.inference.trace import ReadShare, Trace, TraceStep
-from stacktrans.memory import make_memory
+import numpy as np
+
+from stacktrans.automata.wording import component_names, entry_name
+from stacktrans.common.visible import visible
+from stacktrans.inference.trace import END, NOTHING, ReadShare, Trace, TraceStep, input_symbols
+from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
-from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import Block, order_of, parts_of, symbol_text, symbols_read
-from stacktrans.showing.traces import best_action, verdict
+from stacktrans.showing.traces import actions_of, verdict
+from stacktrans.tasks.alphabets import FEATURE
 
 SUFFIXES = (".html", ".htm")
 DIGITS = 4
 """Decimal places of the numbers in a page."""
 IN_SCRIPTS = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 """JSON escapes of the characters that could end a script or begin a comment in one."""
-
-MAX_LISTED = 3
-"""The most rows of a memory that a sentence lists, from the end where it is used."""
 
 
 class Shown(NamedTuple):
@@ -38,22 +39,29 @@ class Shown(NamedTuple):
     Attributes:
         name: its name.
         trace: its trace of the string.
-        config: the configuration of its run.
+        checkpoint: the model.
     """
 
     name: str
     trace: Trace
-    config: RunConfig
+    checkpoint: Checkpoint
+
+    @property
+    def can_be_run(self) -> bool:
+        """Whether the page can run it: it is a whole machine that reads plain strings."""
+        shown = [*self.trace.steps[0].signals] == [*self.checkpoint.signal_names]
+        features = any(role[0] == FEATURE for role in self.checkpoint.task.source.roles())
+        return self.checkpoint.machine is not None and shown and not features
 
 
 def page_of(models: Sequence[Shown]) -> str:
     """The self-contained HTML of a page that steps through models side by side."""
     directory = files(__package__)
-    page, script, *styles = (
+    page, *scripts, page_style, model_style = (
         (directory / name).read_text(encoding="utf-8")
-        for name in ("page.html", "page.js", "page.css", "model.css")
+        for name in ("page.html", "machine.js", "page.js", "page.css", "model.css")
     )
-    style = "".join(styles)
+    script, style = "".join(scripts), page_style + model_style
     parts = {
         "policy": "; ".join(
             (
@@ -80,31 +88,72 @@ def _hash(text: str) -> str:
 
 def _json(models: Sequence[Shown]) -> str:
     """The data of the page, as JSON that is safe inside a script."""
+    can_be_run = all(each.can_be_run for each in models)
+    text, symbols = models[0].trace.source, symbols_read([each.trace for each in models])
+    if can_be_run:
+        machines = [each.checkpoint.machine for each in models]
+        symbols = [symbol for machine in machines if machine for symbol in machine.symbols]
     data = {
-        "source": symbol_text(models[0].trace.source),
-        "models": [_model(each) for each in models],
-        "colours": [*map(symbol_text, symbols_read([each.trace for each in models]))],
+        "source": symbol_text(text),
+        "text": text,
+        "models": [
+            _model(each) | (_machine(each.checkpoint) if can_be_run else _steps(each))
+            for each in models
+        ],
+        "colours": [*dict.fromkeys(map(symbol_text, symbols))],
     }
     return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(IN_SCRIPTS)
 
 
 def _model(shown: Shown) -> dict[str, Any]:
-    steps = shown.trace.steps
-    first, takes_actions = steps[0], make_memory(shown.config.model).takes_actions
+    """The data of a model but for its steps."""
+    checkpoint, first = shown.checkpoint, shown.trace.steps[0]
+    rules = checkpoint.machine.worded_rules if checkpoint.machine else []
     return {
         "name": visible(shown.name),
-        "about": visible(model_line(shown.config)),
+        "about": visible(model_line(checkpoint.config)),
         "verdict": visible(verdict(shown.trace)),
         "signals": [visible(name) for name in first.signals],
         "ends": [visible(end) for end in first.reads],
         "parts": [
             {"name": visible(name), "order": order_of(first, name)} for name in parts_of(first)
         ],
-        "steps": [_step(step, len(steps), takes_actions) for step in steps],
+        "actions": [*map(_names, actions_of(first).values())]
+        if checkpoint.memory.takes_actions
+        else [],
+        "rules": [[visible(rule.when), visible(rule.action)] for rule in rules],
     }
 
 
-def _step(step: TraceStep, count: int, takes_actions: bool) -> dict[str, Any]:
+def _steps(shown: Shown) -> dict[str, Any]:
+    return {"steps": [*map(_step, shown.trace.steps)]}
+
+
+def _machine(checkpoint: Checkpoint) -> dict[str, Any]:
+    """The data with which the page runs a machine: its file, and names of what is shown."""
+    machine, layout, task = checkpoint.machine, checkpoint.layout, checkpoint.task
+    assert machine
+    inputs = [*input_symbols(checkpoint, np.arange(layout.inputs)), NOTHING]
+    states = [entry_name(machine, machine.states, each) for each in range(machine.states.size)]
+    return {
+        "machine": json.loads(machine.to_json()),
+        "bound": layout.bound(),
+        "unknown": task.source.unknown,
+        "names": {
+            "inputs": _names(inputs),
+            "outputs": _names([*task.target.symbols, END]),
+            "stackSymbols": [*map(_names, machine.stack_symbol_names)],
+            "states": _names(states),
+            "components": _names(component_names(machine)),
+        },
+    }
+
+
+def _names(symbols: Iterable[str]) -> list[str]:
+    return [*map(symbol_text, symbols)]
+
+
+def _step(step: TraceStep) -> dict[str, Any]:
     """The data of a step; rows and reads are lists, to save space."""
     return {
         "input": symbol_text(step.input),
@@ -114,7 +163,8 @@ def _step(step: TraceStep, count: int, takes_actions: bool) -> dict[str, Any]:
         "signals": [round(value, DIGITS) for value in step.signals.values()],
         "reads": [[*map(_part, parts)] for parts in step.reads.values()],
         "held": [_contents(step, name, blocks) for name, blocks in parts_of(step).items()],
-        "words": step_words(step, count, takes_actions),
+        "rule": step.rule and step.rule.number,
+        "state": step.state and visible(step.state),
     }
 
 
@@ -136,7 +186,7 @@ def _contents(step: TraceStep, name: str, blocks: Sequence[Block]) -> list[list[
             from_first = _shares(blocks, parts)
     return [
         [
-            *(symbol_text(block.symbol) if block.step else "", block.step),
+            *(block.name, block.step),
             *(round(number, DIGITS) for number in (block.height, first, last)),
             *([1] if block.head else []),
         ]
@@ -153,42 +203,3 @@ def _shares(blocks: Sequence[Block], parts: Sequence[ReadShare]) -> list[float]:
         left[block.step] = left.get(block.step, 0.0) - share
         shares.append(share)
     return shares
-
-
-def step_words(step: TraceStep, count: int, takes_actions: bool) -> str:
-    """A step of `count` in sentences: input, output, operations, and contents afterwards."""
-    sentences = [f"Step {step.step} of {count}", f"reads {symbol_text(step.input)}"]
-    if step.output is not None:
-        aside = "" if step.scored else ", which is not scored"
-        sentences.append(
-            f"answers {symbol_text(step.output)} with probability {step.probability:.2f}{aside}"
-        )
-    sentences += [
-        f"read {end}: {_listed([(part.symbol, part.weight) for part in parts]) or 'nothing'}"
-        for end, parts in step.reads.items()
-    ]
-    cells = {name: counted(len(line.filled), "cell") for name, line in step.lines.items()}
-    if takes_actions:
-        sentences += [f"{name}: {best_action(step, name)}, {held}" for name, held in cells.items()]
-    else:
-        signals = [f"{name} {strength:.2f}" for name, strength in step.signals.items()]
-        sentences.insert(len(sentences) - len(step.reads), ", ".join(signals))
-        sentences += [f"{name}: {_contents_in_words(step, name)}" for name in step.contents]
-        sentences += [f"{name}: {held}" for name, held in cells.items()]
-    return ". ".join(each[0].upper() + each[1:] for each in sentences if each) + "."
-
-
-def _contents_in_words(step: TraceStep, name: str) -> str:
-    """The contents of a part, from the end where it is used."""
-    rows = step.contents[name]
-    if not rows:
-        return "empty"
-    from_top = order_of(step, name) == "bottom first"
-    nearest = (rows[::-1] if from_top else rows)[:MAX_LISTED]
-    listed = _listed([(row.symbol, row.strength) for row in nearest])
-    more = f", and {len(rows) - MAX_LISTED} more" if len(rows) > MAX_LISTED else ""
-    return f"from the {'top' if from_top else 'front'} {listed}{more}"
-
-
-def _listed(shares: Sequence[tuple[str, float]]) -> str:
-    return ", ".join(f"{symbol_text(symbol)} {share:.2f}" for symbol, share in shares)

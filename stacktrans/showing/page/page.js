@@ -1,7 +1,8 @@
 "use strict";
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const LAST = Math.max(...DATA.models.map((model) => model.steps.length)) - 1;
+const MACHINES = DATA.models.map((model) => model.machine && machineOf(model.machine));
+const LIVE = MACHINES.every(Boolean); // whether the page runs strings that are typed
 const SECONDS = 1; // between steps, at speed 1
 const LEGIBLE = 15; // pixels that a symbol needs to be written into its cell
 const NUMBERED = 34; // pixels that a cell across needs for its strength, too
@@ -10,6 +11,7 @@ const THICKEST = 46; // and at most
 const TALLEST = 340; // pixels of a stack; of one that holds more, the rest can be scrolled to
 const MANY = 3; // more memories than this are drawn smaller
 const FEW = 4; // more signals than this stand in columns
+const LISTED = 3; // the most rows of a memory that a sentence lists, from the end where it is used
 const THEMES = ["system", "light", "dark"];
 const ASIDES = {
   "bottom first": "",
@@ -19,7 +21,7 @@ const ASIDES = {
 
 const byId = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
-const state = { place: 0, timer: null };
+const state = { place: 0, last: 0, timer: null, views: [] };
 
 /** An element with classes and a text, which is never markup. */
 function element(tag, classes = "", text = null) {
@@ -40,15 +42,13 @@ function hue(symbol) {
 
 function coloured(made, symbol) {
   const own = hue(symbol);
-  if (own !== null) {
-    made.classList.add("coloured");
-    made.style.setProperty("--hue", own);
-  }
+  made.classList.toggle("coloured", own !== null);
+  made.style.setProperty("--hue", own ?? 0);
   return made;
 }
 
-/** Shown models: each draws itself at a step, or at its last where it has fewer. */
-const views = DATA.models.map((model) => {
+/** A shown model, which draws itself at a step, or at its last where it has fewer. */
+function viewOf(model) {
   const view = element("article", "model");
   const title = element("h2", "", model.name);
   view.append(title, element("p", "about", model.about));
@@ -66,7 +66,8 @@ const views = DATA.models.map((model) => {
   const body = element("div", "body");
   body.append(memory, side);
   const verdict = element("p", "verdict");
-  view.append(lines.box, body, verdict);
+  const rules = rulesOf(model);
+  view.append(lines.box, body, rules.list, verdict);
   byId("models").append(view);
 
   function draw(place, moving) {
@@ -75,14 +76,16 @@ const views = DATA.models.map((model) => {
     lines.draw(at, moving);
     signals.draw(step);
     reads.draw(step);
+    rules.draw(step);
     parts.forEach((part) => part.draw(step, moving));
     const over = place > at ? `ended at step ${at + 1}; ` : "";
     verdict.textContent = at === model.steps.length - 1 ? over + model.verdict : "";
     view.classList.toggle("ended", place > at);
-    return DATA.models.length > 1 ? `${model.name}: ${step.words}` : step.words;
+    const words = wordsOf(model, at);
+    return DATA.models.length > 1 ? `${model.name}: ${words}` : words;
   }
   return { draw };
-});
+}
 
 /** Inputs and answers, a column a step, with the current one marked. */
 function linesOf(model) {
@@ -128,8 +131,81 @@ function linesOf(model) {
   return { box, draw };
 }
 
+/** The rules of a machine, of which the one that applies is marked. */
+function rulesOf(model) {
+  const list = element("ol", "rules");
+  list.tabIndex = 0;
+  list.hidden = !model.rules.length;
+  const items = model.rules.map(([when, action]) => {
+    const item = element("li");
+    item.append(element("span", "when", when), element("span", "action", action));
+    list.append(item);
+    return item;
+  });
+  function draw(step) {
+    items.forEach((item, at) => {
+      item.classList.toggle("applied", at + 1 === step.rule);
+      if (at + 1 !== step.rule) item.removeAttribute("aria-current");
+      else item.setAttribute("aria-current", "step");
+    });
+    const applied = items[step.rule - 1];
+    if (applied) list.scrollTop = applied.offsetTop - (list.clientHeight - applied.offsetHeight) / 2;
+  }
+  return { list, draw };
+}
+
+/** A step in sentences: input, output, rule or operations, and the contents of the memory after it. */
+function wordsOf(model, at) {
+  const step = model.steps[at];
+  const isMachine = model.rules.length > 0; // which names what it has, without numbers
+  const sentences = [`step ${at + 1} of ${model.steps.length}`, `reads ${step.input}`];
+  if (step.rule) sentences.push(`rule ${step.rule}: ${model.rules[step.rule - 1].join(": ")}`);
+  else if (isMachine) sentences.push("no rule applies");
+  if (step.output !== null) {
+    const probability = isMachine ? "" : ` with probability ${number(step.probability)}`;
+    const aside = step.scored ? "" : ", which is not scored";
+    sentences.push(`answers ${step.output}${probability}${aside}`);
+  }
+  if (step.state) sentences.push(`state ${step.state}`);
+  const listed = (shares) =>
+    shares.map(([symbol, , share]) => (isMachine ? symbol : `${symbol} ${number(share)}`)).join(", ");
+  if (!isMachine && !model.actions.length) {
+    sentences.push(model.signals.map((name, which) => `${name} ${number(step.signals[which])}`).join(", "));
+    model.ends.forEach((end, which) => {
+      sentences.push(`read ${end}: ${listed(step.reads[which]) || "nothing"}`);
+    });
+  }
+  step.held.forEach((held, which) => {
+    const { name, order } = model.parts[which];
+    const action = isMachine || !model.actions.length ? "" : `${likeliest(model, step, which)}, `;
+    if (held.length && !held[0][0]) {
+      sentences.push(`${name}: ${action}${held.length} ${held.length === 1 ? "cell" : "cells"}`);
+      return;
+    }
+    const nearest = order === "bottom first" ? [...held].reverse() : held;
+    const from = { "bottom first": "from the top", "front first": "from the front" }[order] ?? order;
+    const more = held.length > LISTED ? `, and ${held.length - LISTED} more` : "";
+    const contents = held.length ? `${from} ${listed(nearest.slice(0, LISTED))}${more}` : "empty";
+    sentences.push(`${name}: ${action}${contents}`);
+  });
+  return `${sentences
+    .filter(Boolean)
+    .map((each) => each[0].toUpperCase() + each.slice(1))
+    .join(". ")}.`;
+}
+
+/** The most probable action of a stack or list, with its probability. */
+function likeliest(model, step, which) {
+  const first = model.actions.slice(0, which).reduce((sum, actions) => sum + actions.length, 0);
+  const actions = model.actions[which];
+  const signals = step.signals.slice(first, first + actions.length);
+  const best = Math.max(...signals);
+  return `${actions[signals.indexOf(best)]} ${number(best)}`;
+}
+
 /** The most that any part of a memory holds at any step, at least 1. */
 function mostOf(model) {
+  if (model.most) return model.most;
   const sum = (cells) => cells.reduce((all, [, , strength]) => all + strength, 0);
   return Math.max(1, ...model.steps.flatMap((step) => step.held.map(sum)));
 }
@@ -163,12 +239,12 @@ function partOf(model, part, which) {
     let before = null;
     for (const held of order) {
       // Two rows of a deque may be of one step; cells of a stack have no step, but a place.
-      const [symbol, pushed] = held;
+      const [, pushed] = held;
       const again = seen.get(pushed) ?? 0;
       seen.set(pushed, again + 1);
       const key = `${pushed}.${!pushed && upright ? order.length - again : again}`;
       kept.add(key);
-      const cell = there.get(key) ?? newCell(symbol, moving);
+      const cell = there.get(key) ?? newCell(moving);
       there.set(key, cell);
       if (before ? before.nextSibling !== cell : cells.firstChild !== cell) {
         cells.insertBefore(cell, before ? before.nextSibling : cells.firstChild);
@@ -184,8 +260,8 @@ function partOf(model, part, which) {
     cells.classList.toggle("empty", order.length === 0);
   }
 
-  function newCell(symbol, moving) {
-    const cell = coloured(element("div", "cell"), symbol);
+  function newCell(moving) {
+    const cell = element("div", "cell");
     for (const name of ["stripe from-first", "stripe from-last", "text", "number"]) {
       cell.append(element("span", name));
     }
@@ -196,13 +272,15 @@ function partOf(model, part, which) {
 
   function fill(cell, symbol, pushed, strength, fromFirst, fromLast, head) {
     const thick = unit() * strength;
+    coloured(cell, symbol);
+    cell.style.setProperty("--length", Math.max(symbol.length, 1));
     cell.dataset.symbol = symbol;
     cell.dataset.step = pushed;
     cell.dataset.strength = number(strength);
     cell.classList.toggle("head", Boolean(head));
     cell.title = pushed
       ? `${symbol}, pushed at step ${pushed}, strength ${number(strength)}`
-      : `a cell, full to ${number(strength)}`;
+      : `${symbol || "a cell"}, full to ${number(strength)}`;
     const [first, last, text, figure] = cell.children;
     first.style.setProperty("--share", share(fromFirst, strength));
     last.style.setProperty("--share", share(fromLast, strength));
@@ -278,15 +356,15 @@ function readsOf(model) {
 
 function go(place) {
   const before = state.place;
-  state.place = Math.min(Math.max(place, 0), LAST);
+  state.place = Math.min(Math.max(place, 0), state.last);
   const moving = Math.abs(state.place - before) === 1;
-  const words = views.map((view) => view.draw(state.place, moving));
+  const words = state.views.map((view) => view.draw(state.place, moving));
   byId("words").replaceChildren(...words.map((said) => element("p", "", said)));
   byId("step").value = state.place + 1;
-  byId("step").setAttribute("aria-valuetext", `step ${state.place + 1} of ${LAST + 1}`);
-  byId("count").textContent = `${state.place + 1} / ${LAST + 1}`;
+  byId("step").setAttribute("aria-valuetext", `step ${state.place + 1} of ${state.last + 1}`);
+  byId("count").textContent = `${state.place + 1} / ${state.last + 1}`;
   byId("first").disabled = byId("back").disabled = state.place === 0;
-  byId("last").disabled = byId("on").disabled = state.place === LAST;
+  byId("last").disabled = byId("on").disabled = state.place === state.last;
 }
 
 function pause() {
@@ -296,11 +374,11 @@ function pause() {
 }
 
 function play() {
-  if (state.place === LAST) go(0);
+  if (state.place === state.last) go(0);
   clearInterval(state.timer);
   state.timer = setInterval(() => {
     go(state.place + 1);
-    if (state.place === LAST) pause();
+    if (state.place === state.last) pause();
   }, (1000 * SECONDS) / Number(byId("speed").value));
   shown();
 }
@@ -326,7 +404,7 @@ const KEYS = {
   ArrowRight: () => jump(state.place + 1),
   ArrowLeft: () => jump(state.place - 1),
   Home: () => jump(0),
-  End: () => jump(LAST),
+  End: () => jump(state.last),
   " ": toggle,
 };
 
@@ -334,6 +412,7 @@ document.addEventListener("keydown", (event) => {
   const action = KEYS[event.key];
   if (!action || event.ctrlKey || event.altKey || event.metaKey) return;
   const where = event.target.tagName;
+  if (event.target.id === "string") return;
   // What a control does with a key by itself, it does.
   if (where === "SELECT" || (where === "BUTTON" && event.key === " ")) return;
   event.preventDefault();
@@ -343,7 +422,7 @@ document.addEventListener("keydown", (event) => {
 byId("first").addEventListener("click", () => jump(0));
 byId("back").addEventListener("click", () => jump(state.place - 1));
 byId("on").addEventListener("click", () => jump(state.place + 1));
-byId("last").addEventListener("click", () => jump(LAST));
+byId("last").addEventListener("click", () => jump(state.last));
 byId("play").addEventListener("click", toggle);
 byId("step").addEventListener("input", (event) => jump(Number(event.target.value) - 1));
 byId("speed").addEventListener("change", () => state.timer !== null && play());
@@ -354,8 +433,45 @@ byId("theme").addEventListener("click", (event) => {
   event.target.textContent = `Theme: ${next}`;
 });
 
+/** Show models from their first step on. */
+function show(models) {
+  byId("models").replaceChildren();
+  state.views = models.map(viewOf);
+  state.last = Math.max(...models.map((model) => model.steps.length)) - 1;
+  byId("step").max = state.last + 1;
+  jump(0);
+}
+
+/** Run all machines over a string; one that they cannot read leaves the steps as they are. */
+function type(text) {
+  byId("trouble").textContent = "";
+  byId("string").removeAttribute("aria-invalid");
+  try {
+    // The first string has a verdict that takes its right answer into account.
+    show(
+      DATA.models.map((model, at) => ({
+        ...traced(model, MACHINES[at], text),
+        ...(text === DATA.text && model.verdict ? { verdict: model.verdict } : {}),
+      })),
+    );
+  } catch (error) {
+    byId("trouble").textContent = error.message;
+    byId("string").setAttribute("aria-invalid", "true");
+  }
+}
+
+byId("string").addEventListener("input", (event) => type(event.target.value));
+byId("string").addEventListener("keydown", (event) => {
+  if (event.key !== "Enter") return;
+  event.target.blur();
+  play();
+});
+
 byId("source").textContent = DATA.source;
-byId("step").max = LAST + 1;
+byId("source").hidden = LIVE;
+byId("typed").hidden = !LIVE;
+byId("string").value = DATA.text;
 if (DATA.models.length > 1) document.body.classList.add("several");
 addEventListener("resize", () => go(state.place));
-go(0);
+if (LIVE) type(DATA.text);
+else show(DATA.models);
