@@ -8,6 +8,7 @@ import runpy
 import shlex
 import shutil
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -65,31 +66,36 @@ def commands(text: str) -> Iterator[tuple[str, str]]:
 
 
 def run(command: str, folder: Path) -> Ended:
-    """Run `head`, or a command that may have its input from `echo`, and be filtered by `grep`."""
+    """Run `head`, or a command that may have its input from `echo`, and be filtered by `grep`.
+
+    A program in Python is run by this interpreter.
+    """
     echo = re.match(r"echo (.*?) \| ", command)
     stdin = f"{shlex.split(echo[1])[0]}\n".encode() if echo else b""
     words = shlex.split(command[echo.end() :] if echo else command)
     filtered = words.index("|") if "|" in words else len(words)
     own, words = words[:filtered], words[filtered + 1 :]
-    if own[0] == "head":
-        return Ended(0, subprocess.run(own, cwd=folder, check=True, stdout=-1).stdout, b"")
+    if own[0] in ("head", "python"):
+        own[0] = sys.executable if own[0] == "python" else "head"
+        done = subprocess.run(own, cwd=folder, check=True, stdout=-1, input=stdin)
+        return Ended(0, done.stdout, b"")
     assert own[0] == "stacktrans", command
     if both := own[-1] == "2>&1":
         own.pop()
-    done = command_line.run(*own[1:], stdin=stdin, cwd=folder)
+    ended = command_line.run(*own[1:], stdin=stdin, cwd=folder)
     if both:
-        done = done._replace(stdout=done.stderr + done.stdout)
+        ended = ended._replace(stdout=ended.stderr + ended.stdout)
     if words:
         program, *inverted, pattern = words
         assert (program, inverted) in (("grep", []), ("grep", ["-v"])), command
         lines = [
             line
-            for line in done.stdout.splitlines(True)
+            for line in ended.stdout.splitlines(True)
             if (pattern.encode() in line) != bool(inverted)
         ]
         assert lines, command
-        done = done._replace(stdout=b"".join(lines))
-    return done
+        ended = ended._replace(stdout=b"".join(lines))
+    return ended
 
 
 def shortened(command: str) -> str:

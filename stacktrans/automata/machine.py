@@ -279,6 +279,12 @@ class Machine(Signature):
             lines.append(f'  {source} -> {target} [label="{label}"];')
         return "\n".join([*lines, "}"]) + "\n"
 
+    def to_python(self) -> str:
+        """A Python program that answers lines of text as the machine does."""
+        from stacktrans.automata.python_code import python_code  # rarely needed
+
+        return python_code(self, self.rules, self.relevant)
+
     def to_json(self) -> str:
         """A machine as JSON, all things by their numbers, with a line and a sentence for a rule."""
         layout = self.layout

@@ -15,6 +15,7 @@ WORTH_SAYING = 0.05
 """The share of undecided signals that is reported."""
 
 if TYPE_CHECKING:
+    from stacktrans.automata.machine import Machine
     from stacktrans.extraction.learner import Extraction
 
 
@@ -23,6 +24,7 @@ def extract(
     out: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
     dot: options.File = None,
     svg: options.File = None,
+    python: options.File = None,
     strings: Annotated[
         int | None, typer.Option(metavar="N", rich_help_panel="How far they agree")
     ] = None,
@@ -41,18 +43,22 @@ def extract(
     and machine answer strings that were not used for learning; how often they agree
     is printed, and the shortest string at which they do not.
 
-    A machine that is saved is a checkpoint: transduce, eval and inspect take it. The
-    exit code is 1 if no machine is found, and the message gives the reason.
+    A machine that is saved is a checkpoint: transduce, eval and inspect take it. Of such
+    a checkpoint, only the files of --dot, --svg and --python are written. The exit code
+    is 1 if no machine is found, and the message gives the reason.
 
         stacktrans extract parenthesis-stack
         stacktrans extract xor-buffered --out xor-machine
         stacktrans extract parenthesis-stack --svg rules.svg --dot rules.dot
+        stacktrans extract xor-buffered --python xor.py
         stacktrans extract anbncn --strings 1000 --lengths 1:1000
 
     Args:
         out: Save the machine as a checkpoint in a new directory.
         dot: Write the machine as a graph in DOT.
         svg: Draw the machine to an .svg file.
+        python: Write the machine as a Python program that needs no package, and answers lines of
+            standard input as transduce --all does.
         strings: Also compare the answers of model and machine to N random strings.
         lengths: The lengths of these strings.
         time_limit: Stop learning rules after this time, such as 30s or 5m.
@@ -62,7 +68,7 @@ def extract(
     from stacktrans.model.checkpoint import save_machine
     from stacktrans.showing import machines
 
-    for path in (dot, svg):
+    for path in (dot, svg, python):
         if path:
             check_file_path(path)
     if out:
@@ -76,6 +82,10 @@ def extract(
         options.parse_seconds(time_limit, "--time-limit"),
     )
     loaded = options.load_model(checkpoint, "auto", hard=True, workers=workers)
+    others = out or strings or as_json
+    if loaded.machine and not others and (dot or svg or python):
+        _export(loaded.machine, dot, svg, python)
+        return
     if strings:
         check_lengths(loaded, range_)
     log = (lambda _: None) if as_json else print_message
@@ -84,16 +94,25 @@ def extract(
         extraction = compare(loaded, extraction, strings, range_)
     if out:
         save_machine(out, loaded.config, extraction.machine, machines.card(extraction, checkpoint))
-    if dot:
-        write_atomically(dot, extraction.machine.to_dot())
-    if svg:
-        write_atomically(svg, machines.svg(extraction.machine))
     if as_json:
         import json
 
         print_json({**_facts(extraction), "machine": json.loads(extraction.machine.to_json())})
     else:
         _print(extraction)
+    _export(extraction.machine, dot, svg, python)
+
+
+def _export(machine: "Machine", dot: Path | None, svg: Path | None, python: Path | None) -> None:
+    """Write a machine to the files that are given."""
+    from stacktrans.showing import machines
+
+    if dot:
+        write_atomically(dot, machine.to_dot())
+    if svg:
+        write_atomically(svg, machines.svg(machine))
+    if python:
+        write_atomically(python, machine.to_python())
 
 
 def _facts(extraction: "Extraction") -> dict[str, Any]:

@@ -19,7 +19,7 @@ import math
 import os
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -334,7 +334,7 @@ def _load_machine(path: Path, threads: int) -> Checkpoint:
             key, given, required = _first_difference(name, given, required)
             difference = f"{shown(given)}, but {CONFIG} requires {shown(required)}"
             raise CheckpointError(f"{path / MACHINE}: {key} is {difference}")
-    return checkpoint
+    return replace(checkpoint, machine=replace(machine, layout=task.layout))
 
 
 def _first_difference(key: str, given: Any, required: Any) -> tuple[str, Any, Any]:

@@ -1,0 +1,151 @@
+"""Machines as stand-alone Python programs: rules in words, tables, and an interpreter."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable, Sequence
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+from stacktrans.automata.rules import CONSTANT, Rule, Signature, SymbolTable, Term
+from stacktrans.automata.wording import component_names, sentence
+from stacktrans.common.visible import visible
+from stacktrans.tasks.layout import LONGEST_PRODUCT, Layout
+
+_INTERPRETER = "interpreter.txt"
+"""The parts of a program, each after a line with its name, with `$` before what varies."""
+
+
+def python_code(machine: Signature, rules: Sequence[Rule], relevant: Collection[int]) -> str:
+    """A Python program that answers lines of text as a machine does.
+
+    Args:
+        machine: its signature.
+        rules: its rules.
+        relevant: the components of observations that some rule depends on.
+    """
+    layout, memories = machine.layout, machine.memories
+    reads = zip(_parts(machine)[1:-1], memories.read_positions, strict=True)
+    ends = tuple(-1 if output is None else output for output in (layout.end, layout.last))
+    each, further = layout.padding
+    padding = f"\n    inputs += [INPUT[{layout.blank}]] * ({each - 1} * len(source) + {further})"
+    cells = zip(memories.names, machine.stack_symbols, strict=True)
+    words = [visible(f"{n}. {sentence(machine, rule)}") for n, rule in enumerate(rules, start=1)]
+    table = zip(words, (_rule(machine, rule) for rule in rules), strict=True)
+    substitutes = vars(layout) | (machine.buffers._asdict() if machine.buffers else {})
+    substitutes |= {
+        "task": visible(machine.task),
+        "rules": "\n".join(f"# {line}" for line in words),
+        "source": (_text(machine, machine.source), machine.words[0]),
+        "target": (_text(machine, machine.target), machine.words[1]),
+        "inputs": _table(machine, machine.inputs),
+        "outputs": _table(machine, machine.outputs),
+        "cells": {name: _table(machine, table) for name, table in cells},
+        "states": _table(machine, machine.states),
+        "ends": ends,
+        "reads": {
+            name: (memories.names[end // 2], _index(end, depth))
+            for number, (name, (end, depth)) in enumerate(reads, start=1)
+            if number in relevant
+        },
+        "table": "\n".join(f"    # {line}\n    {rule}," for line, rule in table),
+        "order": "[::-1]" if layout.backwards else "",
+        "padding": "" if layout.blank is None else padding,
+        "limit": _limit(layout),
+    }
+    kind = "buffers" if machine.buffers else "following" if layout.feeds_back else "synchronous"
+    text = files(__package__).joinpath(_INTERPRETER).read_text("utf-8")
+    parts = dict(part.split("\n", 1) for part in text.split("%% ")[1:])
+    chosen = parts["tables"] + parts[kind] + parts["main"]
+    return Template(chosen).substitute(substitutes)
+
+
+def _rule(machine: Signature, rule: Rule) -> dict[str, Any]:
+    """A rule as the interpreter reads it."""
+    memories, signals, names = machine.memories, rule.signals, _parts(machine)
+
+    def at(end: int) -> tuple[str, int]:
+        return memories.names[end // 2], _index(end, 0)
+
+    def as_data(term: Term, table: SymbolTable) -> tuple[str | None, Any]:
+        if term.component == CONSTANT:
+            return None, _value(machine, table, term.entry)
+        return names[term.component], _row_names(table)[term.entry]
+
+    when = {}
+    for name, table, entries in zip(names, machine.components, rule.when, strict=True):
+        if entries is not None and len(entries) < table.size:
+            every, rows = _table(machine, table), _rows(machine, table, sorted(entries))
+            # A rule that never applies may do so for a component that the interpreter lacks.
+            when[name if rows else names[0]] = {
+                row: None if own == every[row] else own for row, own in rows.items()
+            }
+    pushes = zip(memories.pushes, rule.pushed, strict=True)
+    data = {
+        "equal": [(names[one], names[other], same) for one, other, same in rule.equal],
+        "pop": [at(end) for signal, end in memories.pops if signals[signal]],
+        "push": [
+            (*at(end), as_data(term, machine.stack_symbols[end // 2]))
+            for (signal, end), term in pushes
+            if signals[signal] and term is not None
+        ],
+        "move": [(*at(one), *at(to)) for signal, one, to in memories.moves if signals[signal]],
+        "read on": bool(machine.buffers and signals[-2]),
+    }
+    data = {"when": when, **{key: value for key, value in data.items() if value}}
+    if signals[-1] if machine.buffers else rule.output is not None:
+        data["write"] = rule.output and as_data(rule.output, machine.outputs)
+    if machine.states.size > 1:
+        data["next"] = as_data(rule.next_state, machine.states)
+    return data
+
+
+def _parts(machine: Signature) -> list[str]:
+    """The names of the components of observations."""
+    return ["input", *component_names(machine)[1:]]
+
+
+def _index(end: int, depth: int) -> int:
+    """The index, in a list, of the cell so deep under an end."""
+    return depth if end % 2 else -1 - depth
+
+
+@functools.cache
+def _row_names(table: SymbolTable) -> list[str]:
+    """The names of the families of a table, numbered if a name occurs several times."""
+    names = [name for name, _ in table.families]
+    return [name if names.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(names)]
+
+
+def _value(machine: Signature, table: SymbolTable, number: int) -> tuple[str, str | None]:
+    row, symbol = table.entries[number]
+    return _row_names(table)[row], None if symbol is None else machine.symbols[symbol]
+
+
+def _rows(machine: Signature, table: SymbolTable, numbers: Iterable[int]) -> dict[str, Any]:
+    """The symbols of some entries by their families; None for a family without symbols."""
+    rows: dict[str, list[Any]] = {}
+    for row, symbol in (_value(machine, table, number) for number in numbers):
+        rows.setdefault(row, []).append(symbol)
+    return {row: None if None in own else _text(machine, own) for row, own in rows.items()}
+
+
+def _table(machine: Signature, table: SymbolTable) -> dict[str, Any]:
+    return _rows(machine, table, range(table.size))
+
+
+def _text(machine: Signature, symbols: Sequence[str]) -> str | list[str]:
+    """Symbols in a string if all symbols of a machine are characters, or else in a list."""
+    return [*symbols] if max(map(len, machine.symbols)) > 1 else "".join(symbols)
+
+
+def _limit(layout: Layout) -> str:
+    """`Layout.limit` as an expression."""
+    length = "len(source)"
+    if layout.consecutive and not layout.ends_answers:
+        return f"max(0, {length} - 1)"
+    if layout.consecutive:
+        return f"min({length} ** 2, max(4 * {length}, {LONGEST_PRODUCT})) + 20"
+    each, further = layout.bound()
+    return f"2 * (max(1, {each} * {length} + {further}) - 1) + 20"

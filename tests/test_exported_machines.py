@@ -1,0 +1,260 @@
+"""Machines as Python programs answer as the machines do."""
+
+import ast
+import itertools
+import random
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import own_machines
+import pytest
+from command_line import run
+from own_machines import QUEUE, STACK, mutant, rearranging, rule, when
+from test_stream_machines import moving
+
+from stacktrans.automata.machine import Machine
+from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
+from stacktrans.automata.wording import sentence
+from stacktrans.model import checkpoint
+from stacktrans.settings.resolve import resolve
+from stacktrans.settings.task_files import load_task
+from stacktrans.tasks import make_task
+from stacktrans.tasks.layout import Layout, OutputBound
+
+REVERSE = make_task("reverse", "reverse", {"symbols": 2})
+FLIP = make_task("bigram-flip", "bigram-flip", {"symbols": 2})
+WAITING = make_task("waiting", "waiting-reversal", {"symbols": 2})
+PARITY = make_task("parity", "parity", {})
+BITS = Family("symbol", (0, 1))
+STATES = SymbolTable((Family("even"), Family("odd")))
+CELLS = SymbolTable((Family("empty"), BITS))
+MUTANTS = 16
+LINES = "10\r\n\n0\n1é0\n0\t1\nAB\n".encode() + b"0\xff\n\x00\n111"
+"""Lines with and without answers; the last has no end."""
+DOCS = Path(__file__).parent.parent / "docs"
+MESSAGES = (
+    "the machine has no rule for what it reads here",
+    "the machine did not end its answer, which is cut off",
+)
+
+
+def automaton(
+    layout: Layout,
+    inputs: Sequence[Family],
+    outputs: Sequence[Family],
+    rules: Sequence[tuple[Sequence[int], int, int | None, int]],
+    buffers: Buffers | None = None,
+) -> Machine:
+    """A machine that does not use its stack, by inputs, a state, an output and the next state."""
+    names = (*STACK.signal_names, *(["input read", "output write"] if buffers else []))
+    return Machine(
+        "own", ("0", "1"), ("0", "1"), (False, False), ("0", "1"), SymbolTable(tuple(inputs)),
+        SymbolTable(tuple(outputs)), (CELLS,), STATES, STACK._replace(signal_names=names), buffers,
+        layout,
+        tuple(
+            rule(
+                when(symbols, None, [state]),
+                (0, 0, 1, 1) if buffers else (0, 0),
+                None if output is None else Term(CONSTANT, output),
+                after=Term(CONSTANT, after),
+            )
+            for symbols, state, output, after in rules
+        ),
+    )  # fmt: skip
+
+
+def parity(layout: Layout) -> Machine:
+    """The parity of the ones read; each output of a stream is read back."""
+    rules = [([0], 0, 0, 0), ([1], 0, 1, 1), ([0], 1, 1, 1), ([1], 1, 0, 0)]
+    return automaton(layout, [BITS], [BITS], rules)
+
+
+def last_parity(backwards: bool = False) -> Machine:
+    """Answers whether the number of ones is odd, by one symbol."""
+    begin, separator, zero, one, *written = range(6)
+    return automaton(
+        Layout.joint(2, 2, backwards=backwards),
+        [Family("begin"), Family("separator"), BITS, BITS],
+        [BITS, Family("end")],
+        [
+            ([begin, zero], 0, None, 0),
+            ([one], 0, None, 1),
+            ([zero], 1, None, 1),
+            ([one], 1, None, 0),
+            ([separator], 0, 0, 0),
+            ([separator], 1, 1, 0),
+            (written, 0, 2, 0),
+        ],
+    )
+
+
+def delayed(backwards: bool = False) -> Machine:
+    """Swaps 0 and 1, in buffers of padded strings; writes each symbol a step late."""
+    zero, one, blank, nothing = range(4)
+    return automaton(
+        Layout.padded(2, 2, OutputBound(1, 1), backwards),
+        [BITS, Family("blank"), Family("nothing")],
+        [BITS, Family("end")],
+        [
+            *(([zero], state, 1 - state, 0) for state in (0, 1)),
+            *(([one], state, 1 - state, 1) for state in (0, 1)),
+            *(([blank], state, 1 - state, state) for state in (0, 1)),
+            *(([nothing], state, 2, state) for state in (0, 1)),
+        ],
+        Buffers(1, 1, 1),
+    )
+
+
+FINITE: dict[str, Callable[[], Machine]] = {
+    "synchronous": partial(parity, Layout.synchronous(2, 2)),
+    "stream that begins with 0": partial(parity, Layout.stream(2, follow=0)),
+    "stream that ends with 1": partial(parity, Layout.stream(2, last=1)),
+    "pairs": last_parity,
+    "backwards": partial(last_parity, backwards=True),
+    "buffers": partial(own_machines.buffered_odd, PARITY),
+    "padded buffers": delayed,
+    "padded buffers, backwards": partial(delayed, backwards=True),
+}
+MACHINES: dict[str, Callable[[], Machine]] = FINITE | {
+    "stream without an end": partial(parity, Layout.stream(2)),
+    "stack": partial(rearranging, REVERSE, STACK),
+    "stack read deep": partial(own_machines.peeking, REVERSE),
+    "queue": partial(rearranging, REVERSE, QUEUE),
+    "deque": partial(own_machines.turned, REVERSE),
+    "marks": partial(own_machines.marking, REVERSE),
+    "stack and queue": partial(own_machines.with_queue, REVERSE),
+    "two queues": partial(own_machines.flipping, FLIP),
+    "waiting": partial(own_machines.waiting, WAITING),
+    "many stack symbols": partial(own_machines.wrong_when_deep, REVERSE, 3),
+    "brackets": partial(own_machines.brackets, load_task("parenthesis").make()),
+    "list": moving,
+}
+
+
+def mutants(machine: Machine, count: int) -> Iterator[Machine]:
+    """A machine, and others of which one to three rules are changed."""
+    yield machine
+    for seed in range(count):
+        drawn, changed = random.Random(seed), machine
+        for _ in range(1 + seed % 3):
+            changed = mutant(changed, drawn)
+        yield changed
+
+
+def sources(machine: Machine) -> Iterator[tuple[int, ...]]:
+    """All short sources, and some longer ones."""
+    symbols = range(len(machine.source))
+    for size in range(1, 6 if len(symbols) == 2 else 4):
+        yield from itertools.product(symbols, repeat=size)
+    drawn = random.Random(0)
+    for size in range(6, 30, 4):
+        yield tuple(drawn.choices(symbols, k=size))
+
+
+def expected(machine: Machine, source: Sequence[int]) -> tuple[str, str | None]:
+    """The answer of a machine as text, and a message."""
+    answer = machine.run(source)
+    if answer.failed:
+        return "", MESSAGES[0]
+    written = ["·" if each < 0 else machine.target[each] for each in answer.target]
+    return "".join(written), None if answer.ended else MESSAGES[1]
+
+
+def program(machine: Machine) -> Callable[[str], tuple[str, str | None]]:
+    """The function of a machine's Python program that answers a line."""
+    namespace: dict[str, Any] = {"__name__": "program"}
+    exec(machine.to_python(), namespace)
+    answer_line: Callable[[str], tuple[str, str | None]] = namespace["answer_line"]
+    return answer_line
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_program_answers_as_its_machine(name: str) -> None:
+    messages = set()
+    for machine in mutants(MACHINES[name](), MUTANTS):
+        answer_line = program(machine)
+        for source in sources(machine):
+            answer = expected(machine, source)
+            assert answer_line("".join(machine.source[each] for each in source)) == answer
+            messages.add(answer[1])
+    assert None in messages
+
+
+@pytest.fixture(scope="module")
+def xor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("machines") / "xor"
+    assert run("extract", "xor-buffered", "--out", path).returncode == 0
+    return path
+
+
+def test_files_of_a_machine_are_written(xor: Path, tmp_path: Path) -> None:
+    for command in ("--python=xor.py", "--dot=xor.dot --svg=xor.svg"):
+        done = run("extract", xor, *command.split(), cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (0, b"")
+    names = {"xor.py", "xor.dot", "xor.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    assert "a machine already" in run("extract", xor).stderr.decode()
+
+
+def test_a_program_in_a_pipe_answers_as_transduce(xor: Path, tmp_path: Path) -> None:
+    path = tmp_path / "xor.py"
+    assert run("extract", xor, "--python", path).returncode == 0
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", path], input=LINES, capture_output=True, check=False
+    )
+    right = run("transduce", xor, "--all", stdin=LINES)
+    assert (done.stdout, done.returncode) == (right.stdout, right.returncode)
+    messages, own = (each.stderr.decode().splitlines() for each in (right, done))
+    numbers = [[line.split(":")[-2] for line in lines] for lines in (messages, own)]
+    assert numbers[0] == numbers[1] == ["4", "5", "6", "7", "8"]
+    assert own[0] == "standard input:4: symbol 2 is 'é', which the machine does not know"
+    assert own[3] == "standard input:7: byte 2 is 0xff, which is not UTF-8"
+
+
+def test_a_program_ends_quietly_with_its_reader(xor: Path, tmp_path: Path) -> None:
+    run("extract", xor, "--python", tmp_path / "xor.py")
+    shell = f"{sys.executable} {tmp_path / 'xor.py'} | head -n 1"
+    done = subprocess.run(
+        ["bash", "-c", shell], input=b"01\n" * 99_999, capture_output=True, check=True
+    )
+    assert (done.stdout, done.stderr) == (b"01\n", b"")
+
+
+@pytest.mark.parametrize("name", MACHINES)
+def test_a_program_is_plain_python(name: str, tmp_path: Path) -> None:
+    machine = replace(MACHINES[name](), task="a\nb")
+    text = machine.to_python()
+    assert machine.to_python() == text
+    imported = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import)]
+    assert [alias.name for node in imported for alias in node.names] == ["sys"]
+    assert "ImportFrom" not in ast.dump(ast.parse(text))
+    assert text.startswith("# A machine for the task a\\nb,")
+    for number, each in enumerate(machine.rules, start=1):
+        assert f"# {number}. {sentence(machine, each)}\n" in text
+    (tmp_path / "program.py").write_text(text)
+    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", tmp_path]
+    checked = subprocess.run(ruff, capture_output=True, check=False)
+    assert checked.returncode == 0, checked.stdout.decode()
+
+
+def test_words_are_separated_by_ascii_spaces(tmp_path: Path) -> None:
+    config = resolve(
+        task="reverse",
+        recipe="default",
+        settings={"model": {"memory": {"name": "stack", "size": 4}}},
+        assignments=["parameters.symbols=200"],
+    )
+    task = config.make_task()
+    machine = rearranging(task, STACK)
+    machine = replace(machine, task="reverse", words=(True, True), layout=task.layout)
+    checkpoint.save_machine(tmp_path / "machine", config, machine, "")
+    lines = [" s1 s2", "s1\ts200\x0bs7", "", "  ", "s1\u00a0s2", "s201", "s3 " * 40]
+    answer_line = program(machine)
+    done = run("transduce", tmp_path / "machine", stdin="\n".join(lines).encode())
+    assert [answer_line(line)[0] for line in lines] == done.stdout.decode().splitlines()
+    assert [number for number, line in enumerate(lines) if answer_line(line)[1]] == [4, 5]
