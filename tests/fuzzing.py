@@ -383,7 +383,7 @@ def _named(rng: Random, models: Path, place: Path) -> list[str]:
         ["eval", model, "--data", str(models / "pairs.tsv"), "--errors", "9"],
         ["extract", str(models / "machine"), f"--out={name}"],
         ["extract", model, f"--dot={name}{kind}", f"--svg={name}{kind}"],
-        ["extract", str(models / "machine"), f"--python={name}{kind}"],
+        ["extract", str(models / "machine"), f"--python={name}{kind}", f"--fst={name}"],
         ["transduce", f"checkpoints/{name}", "--", name],
         ["list", "checkpoints"],
     ]

@@ -1,4 +1,4 @@
-"""Machines as Python programs answer as the machines do."""
+"""Machines as Python programs and as finite-state transducers answer as the machines do."""
 
 import ast
 import itertools
@@ -17,6 +17,7 @@ from command_line import run
 from own_machines import QUEUE, STACK, mutant, rearranging, rule, when
 from test_stream_machines import moving
 
+from stacktrans.automata.fst import EPSILON, NotFinite, to_fst
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.automata.wording import sentence
@@ -185,6 +186,86 @@ def test_a_program_answers_as_its_machine(name: str) -> None:
     assert None in messages
 
 
+def transduced(fst: str, source: Sequence[str]) -> str | None:
+    """What a transducer writes for a source, on its only path; None if it has none."""
+    arcs: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    final = set()
+    for line in fst.splitlines():
+        state, *rest = line.split("\t")
+        if rest:
+            arcs.setdefault((state, rest[1]), []).append((rest[0], rest[2]))
+        else:
+            final.add(state)
+    assert all(len(each) == 1 for each in arcs.values())  # deterministic
+    paths, results = [(fst.split("\t")[0].strip(), tuple(source), "")], []
+    for state, left, written in paths:
+        if not left and state in final:
+            results.append(written)
+        for label in {EPSILON, *left[:1]}:
+            for target, output in arcs.get((state, label), []):
+                more = "" if output == EPSILON else output
+                paths.append((target, left[label != EPSILON :], written + more))
+    assert len(results) <= 1
+    return results[0] if results else None
+
+
+@pytest.mark.parametrize("name", FINITE)
+def test_a_transducer_answers_as_its_machine(name: str) -> None:
+    finite = 0
+    for number, machine in enumerate(mutants(FINITE[name](), MUTANTS)):
+        try:
+            fst, inputs, outputs = to_fst(machine)
+        except NotFinite:
+            assert number
+            continue
+        finite += 1
+        order = -1 if machine.layout.backwards else 1
+        for source in sources(machine):
+            text, message = expected(machine, source)
+            symbols = [machine.source[each] for each in source[::order]]
+            written = transduced(fst, symbols)
+            assert (written and written[::order]) == (None if message else text) or (
+                message == MESSAGES[1] and len(written or "") > len(text)
+            )
+        assert transduced(fst, []) == ""
+        assert inputs.splitlines()[:2] == ["<eps>\t0", "0\t1"]
+        assert {line.split("\t")[3] for line in fst.splitlines() if "\t" in line} <= {
+            line.split("\t")[0] for line in outputs.splitlines()
+        }
+    assert finite > MUTANTS / 4
+
+
+def test_a_machine_that_needs_its_memory_has_no_transducer() -> None:
+    for name in MACHINES.keys() - FINITE.keys():
+        with pytest.raises(NotFinite, match="not a finite-state transducer"):
+            to_fst(MACHINES[name]())
+
+
+def test_a_memory_that_is_never_popped_is_finite() -> None:
+    """Only the last of all symbols that are pushed is read: each answer is the one before it."""
+    symbols = SymbolTable((BITS,))
+    machine = replace(
+        parity(Layout.synchronous(2, 2)),
+        states=own_machines.ONE,
+        rules=(
+            rule(when(None, [0], None), (0, 1), Term(CONSTANT, 0), (Term(0, 1),)),
+            rule(when(None, None, None), (0, 1), Term(1, 0), (Term(0, 1),)),
+        ),
+    )
+    assert machine.inputs == symbols
+    fst = to_fst(machine)[0]
+    assert [transduced(fst, each) for each in ("1", "10", "1011", "0110")] == [
+        "0", "01", "0101", "0011",
+    ]  # fmt: skip
+
+
+def test_labels_have_no_spaces() -> None:
+    machine = parity(Layout.synchronous(2, 2))
+    fst, inputs, _ = to_fst(replace(machine, source=(" ", EPSILON), symbols=(" ", EPSILON)))
+    assert inputs == "<eps>\t0\n<U+0020>\t1\n<U+003C>eps>\t2\n"
+    assert transduced(fst, ["<U+003C>eps>", "<U+0020>"]) == "11"
+
+
 @pytest.fixture(scope="module")
 def xor(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("machines") / "xor"
@@ -193,11 +274,12 @@ def xor(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_files_of_a_machine_are_written(xor: Path, tmp_path: Path) -> None:
-    for command in ("--python=xor.py", "--dot=xor.dot --svg=xor.svg"):
+    for command in ("--python=xor.py --fst=xor.fst", "--dot=xor.dot --svg=xor.svg"):
         done = run("extract", xor, *command.split(), cwd=tmp_path)
         assert (done.returncode, done.stdout) == (0, b"")
-    names = {"xor.py", "xor.dot", "xor.svg"}
+    names = {"xor.py", "xor.fst", "xor.fst.isyms", "xor.fst.osyms", "xor.dot", "xor.svg"}
     assert {path.name for path in tmp_path.iterdir()} == names
+    assert transduced((tmp_path / "xor.fst").read_text(), "0110") == "0100"
     assert "a machine already" in run("extract", xor).stderr.decode()
 
 
@@ -237,7 +319,7 @@ def test_a_program_is_plain_python(name: str, tmp_path: Path) -> None:
     for number, each in enumerate(machine.rules, start=1):
         assert f"# {number}. {sentence(machine, each)}\n" in text
     (tmp_path / "program.py").write_text(text)
-    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", tmp_path]
+    ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", str(tmp_path)]
     checked = subprocess.run(ruff, capture_output=True, check=False)
     assert checked.returncode == 0, checked.stdout.decode()
 
@@ -258,3 +340,12 @@ def test_words_are_separated_by_ascii_spaces(tmp_path: Path) -> None:
     done = run("transduce", tmp_path / "machine", stdin="\n".join(lines).encode())
     assert [answer_line(line)[0] for line in lines] == done.stdout.decode().splitlines()
     assert [number for number, line in enumerate(lines) if answer_line(line)[1]] == [4, 5]
+
+
+def test_a_machine_with_a_memory_is_written_except_as_a_transducer(tmp_path: Path) -> None:
+    command = "extract reverse-stack --python reverse.py --fst reverse.fst --out machine"
+    done = run(*command.split(), cwd=tmp_path)
+    assert done.returncode == 1
+    assert b"reverse: not a finite-state transducer: it needs a memory" in done.stderr
+    assert b"push it" in done.stdout
+    assert {path.name for path in tmp_path.iterdir()} == {"machine", "reverse.py"}

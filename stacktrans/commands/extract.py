@@ -25,6 +25,7 @@ def extract(
     dot: options.File = None,
     svg: options.File = None,
     python: options.File = None,
+    fst: options.File = None,
     strings: Annotated[
         int | None, typer.Option(metavar="N", rich_help_panel="How far they agree")
     ] = None,
@@ -44,13 +45,13 @@ def extract(
     is printed, and the shortest string at which they do not.
 
     A machine that is saved is a checkpoint: transduce, eval and inspect take it. Of such
-    a checkpoint, only the files of --dot, --svg and --python are written. The exit code
-    is 1 if no machine is found, and the message gives the reason.
+    a checkpoint, only the files of --dot, --svg, --python and --fst are written. The exit
+    code is 1 if no machine is found, and the message gives the reason.
 
         stacktrans extract parenthesis-stack
         stacktrans extract xor-buffered --out xor-machine
         stacktrans extract parenthesis-stack --svg rules.svg --dot rules.dot
-        stacktrans extract xor-buffered --python xor.py
+        stacktrans extract xor-buffered --python xor.py --fst xor.fst
         stacktrans extract anbncn --strings 1000 --lengths 1:1000
 
     Args:
@@ -59,6 +60,8 @@ def extract(
         svg: Draw the machine to an .svg file.
         python: Write the machine as a Python program that needs no package, and answers lines of
             standard input as transduce --all does.
+        fst: Write the machine as a finite-state transducer in the text format of OpenFst, with its
+            symbols in FILE.isyms and FILE.osyms, if it needs no memory without a bound.
         strings: Also compare the answers of model and machine to N random strings.
         lengths: The lengths of these strings.
         time_limit: Stop learning rules after this time, such as 30s or 5m.
@@ -68,7 +71,7 @@ def extract(
     from stacktrans.model.checkpoint import save_machine
     from stacktrans.showing import machines
 
-    for path in (dot, svg, python):
+    for path in (dot, svg, python, *_fst_files(fst)):
         if path:
             check_file_path(path)
     if out:
@@ -83,8 +86,8 @@ def extract(
     )
     loaded = options.load_model(checkpoint, "auto", hard=True, workers=workers)
     others = out or strings or as_json
-    if loaded.machine and not others and (dot or svg or python):
-        _export(loaded.machine, dot, svg, python)
+    if loaded.machine and not others and (dot or svg or python or fst):
+        _export(loaded.machine, dot, svg, python, fst)
         return
     if strings:
         check_lengths(loaded, range_)
@@ -100,11 +103,13 @@ def extract(
         print_json({**_facts(extraction), "machine": json.loads(extraction.machine.to_json())})
     else:
         _print(extraction)
-    _export(extraction.machine, dot, svg, python)
+    _export(extraction.machine, dot, svg, python, fst)
 
 
-def _export(machine: "Machine", dot: Path | None, svg: Path | None, python: Path | None) -> None:
-    """Write a machine to the files that are given."""
+def _export(
+    machine: "Machine", dot: Path | None, svg: Path | None, python: Path | None, fst: Path | None
+) -> None:
+    """Write a machine to the files that are given; raises `NotFinite` last."""
     from stacktrans.showing import machines
 
     if dot:
@@ -113,6 +118,16 @@ def _export(machine: "Machine", dot: Path | None, svg: Path | None, python: Path
         write_atomically(svg, machines.svg(machine))
     if python:
         write_atomically(python, machine.to_python())
+    if fst:
+        from stacktrans.automata.fst import to_fst
+
+        for path, text in zip(_fst_files(fst), to_fst(machine), strict=True):
+            write_atomically(path, text)
+
+
+def _fst_files(fst: Path | None) -> list[Path]:
+    """The files of a transducer and of its input and output symbols."""
+    return [Path(f"{fst}{suffix}") for suffix in ("", ".isyms", ".osyms")] if fst else []
 
 
 def _facts(extraction: "Extraction") -> dict[str, Any]:

@@ -1,0 +1,180 @@
+"""Machines as finite-state transducers, in the text format of AT&T and OpenFst."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from stacktrans.automata.machine import Configuration, Machine, Row
+from stacktrans.common.errors import StacktransError
+from stacktrans.tasks.alphabets import UNSCORED_MARK
+
+MOST_SITUATIONS, MOST_STEPS = 1000, 100
+EPSILON = "<eps>"
+Symbols = tuple[int, ...]
+
+
+class NotFinite(StacktransError):
+    """A machine whose answers no finite-state transducer gives."""
+
+    def __init__(self, machine: Machine, reason: str) -> None:
+        super().__init__(f"{machine.task}: not a finite-state transducer: {reason}")
+
+
+class Situation(NamedTuple):
+    """All that the rest of an answer depends on, after some symbols of a source.
+
+    Attributes:
+        state: of the machine.
+        contents: of its memories, without cells that no rule can ever read.
+        output: the last output; of machines with buffers, whether it was the end of the answer.
+        missing: the number of symbols read, less that of outputs written to a buffer.
+        dropped: the number of outputs that were dropped; -1 before the first symbol.
+    """
+
+    state: int
+    contents: tuple[Symbols, ...]
+    output: int = 0
+    missing: int = 0
+    dropped: int = -1
+
+
+def to_fst(machine: Machine) -> tuple[str, str, str]:
+    """The finite-state transducer of a machine, and the tables of its input and output symbols.
+
+    It reads and writes symbols in the order in which the machine does. There is no path for a
+    source if the machine has no rule for it, or does not end its answer.
+
+    Raises:
+        NotFinite: there is no such transducer.
+    """
+    inputs, names = [*map(_label, machine.source)], [*map(_label, machine.target), UNSCORED_MARK]
+    reading = _Reading(machine)
+    sources = reading.sources()
+    pending: list[tuple[Symbols, Situation | None]] = [((), next(iter(sources)))]
+    numbers, lines = {pending[0]: 0}, list[str]()
+    for number, (rest, situation) in enumerate(pending):  # which grows
+        arcs, final = [(EPSILON, rest, situation)] if rest else [], not rest
+        if situation and not rest:
+            source = sources[situation]
+            if machine.layout.feeds_back:
+                answer = _answer(machine, source)
+                arcs, final = [(EPSILON, answer, None)] if answer else [], answer == ()
+            for symbol, label in enumerate(inputs):
+                if after := reading.read(situation, symbol):
+                    arcs.append((label, _written(machine, source, symbol), after))
+        for label, outputs, after in arcs:
+            target = outputs[1:], after
+            if target not in numbers:
+                numbers[target] = len(numbers)
+                pending.append(target)
+            output = names[max(outputs[0], -1)] if outputs else EPSILON
+            lines.append(f"{number}\t{numbers[target]}\t{label}\t{output}")
+        lines += [f"{number}"] if final else []
+    return "".join(f"{line}\n" for line in lines), _symbol_table(inputs), _symbol_table(names)
+
+
+def _answer(machine: Machine, source: Symbols) -> Symbols | None:
+    """The answer to a source, both as they are read; None if the machine does not end one."""
+    order = -1 if machine.layout.backwards else 1
+    answer = machine.run(source[::order]) if source else None
+    if answer is None:
+        return ()
+    return tuple(answer.target[::order]) if answer.ended and not answer.failed else None
+
+
+def _written(machine: Machine, source: Symbols, symbol: int) -> Symbols:
+    """What is written when a symbol follows a source; raises `NotFinite`."""
+    if machine.layout.feeds_back:
+        return ()
+    before, after = _answer(machine, source), _answer(machine, (*source, symbol))
+    if before is None or after is None or after[: len(before)] != before:
+        raise NotFinite(
+            machine, "an answer does not begin with that to the beginning of its source"
+        )
+    return after[len(before) :]
+
+
+def _label(symbol: str) -> str:
+    """A symbol as a label, without spaces, and different from that of an empty string."""
+    return re.sub(r"\s|^<(?=eps>$)", lambda found: f"<U+{ord(found[0]):04X}>", symbol)
+
+
+def _symbol_table(labels: Iterable[str]) -> str:
+    distinct = dict.fromkeys([EPSILON, *labels])
+    return "".join(f"{label}\t{number}\n" for number, label in enumerate(distinct))
+
+
+class _Reading:
+    """A machine that reads any source, from situation to situation.
+
+    Args:
+        machine: the machine.
+
+    Raises:
+        NotFinite: it has to count the symbols of a source.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine, self._layout, memories = machine, machine.layout, machine.memories
+        follows, ends = self._layout.feeds_back, self._layout.ends_answers
+        if self._layout.padding.each > 1 or (follows and not ends):
+            raise NotFinite(machine, "the length of an answer depends on that of its source")
+        self._depths = [0] * (2 * len(memories.names))
+        for component, (end, depth) in enumerate(memories.read_positions, start=1):
+            if component in machine.relevant:
+                self._depths[end] = max(self._depths[end], depth + 1)
+        used = [rule.signals for rule in machine.rules]
+        popped = {end // 2 for signal, end in memories.pops if any(own[signal] for own in used)}
+        self._whole = {row for row in popped if any(self._depths[2 * row : 2 * row + 2])}
+        self._whole |= {end // 2 for _, *ends in memories.moves for end in ends}
+
+    def sources(self) -> dict[Situation, Symbols]:
+        """All situations, each with a shortest source that leads to it, the first with none."""
+        configuration = Configuration(self._machine)
+        for number in self._layout.before:
+            configuration.step(number)
+        sources: dict[Situation, Symbols] = {self._situation(configuration, dropped=-1): ()}
+        pending = [*sources]
+        for situation in pending:  # which grows
+            for symbol in range(len(self._machine.source)):
+                after = self.read(situation, symbol)
+                if after and after not in sources:
+                    sources[after] = (*sources[situation], symbol)
+                    pending.append(after)
+            if len(pending) > MOST_SITUATIONS:
+                reason = f"it needs a memory, and more than {MOST_SITUATIONS} contents of it matter"
+                raise NotFinite(self._machine, reason)
+        return sources
+
+    def read(self, before: Situation, symbol: int) -> Situation | None:
+        """The situation after a further symbol; None if the machine has no rule for it."""
+        configuration = Configuration(self._machine, [*map(Row, before.contents)], before.state)
+        dropped, missing, ended = max(before.dropped, 0), before.missing + 1, before.output
+        for _ in range(MOST_STEPS):
+            output = configuration.step(self._layout.first_source + symbol)
+            if configuration.stuck:
+                return None
+            if not self._machine.buffers:
+                return self._situation(configuration, output * self._layout.feeds_back)
+            reads, writes = configuration.last.signals[-2:]
+            if writes and dropped < self._machine.buffers.output_skip:
+                dropped += 1
+            elif writes:
+                ended = int(ended or output == self._layout.end)
+            missing -= writes
+            if reads:
+                return self._situation(configuration, ended, missing, dropped)
+        raise NotFinite(self._machine, f"it takes more than {MOST_STEPS} steps to read a symbol")
+
+    def _situation(
+        self, configuration: Configuration, output: int = 0, missing: int = 0, dropped: int = 0
+    ) -> Situation:
+        contents = []
+        for row, cells in enumerate(map(tuple, configuration.contents)):
+            high, low = self._depths[2 * row : 2 * row + 2]
+            if row not in self._whole and len(cells) > high + low:
+                cells = (*cells[:low], *cells[len(cells) - high :])
+            contents.append(cells)
+        return Situation(configuration.state, tuple(contents), output, missing, dropped)
