@@ -2,7 +2,9 @@
 
 import ast
 import itertools
+import json
 import random
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -21,6 +23,7 @@ from stacktrans.automata.fst import EPSILON, NotFinite, to_fst
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.automata.wording import sentence
+from stacktrans.common.files import CONFIG, MACHINE, SUMS, checksum_lines
 from stacktrans.model import checkpoint
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.task_files import load_task
@@ -268,9 +271,39 @@ def test_labels_have_no_spaces() -> None:
 
 @pytest.fixture(scope="module")
 def xor(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The machine in the documentation of the file format, as a checkpoint."""
+    text = (DOCS / "machines.md").read_text(encoding="utf-8")
+    found = re.search(
+        r'^```json title="two-states.json"\n(.*?)^```$', text, re.DOTALL | re.MULTILINE
+    )
+    assert found
     path = tmp_path_factory.mktemp("machines") / "xor"
-    assert run("extract", "xor-buffered", "--out", path).returncode == 0
+    path.mkdir()
+    config = DOCS.parent / "checkpoints" / "xor-buffered" / CONFIG
+    contents = {CONFIG: config.read_bytes(), MACHINE: found[1].encode()}
+    for name, content in (contents | {SUMS: checksum_lines(contents).encode()}).items():
+        (path / name).write_bytes(content)
     return path
+
+
+def test_a_machine_that_is_written_by_hand_is_a_checkpoint(xor: Path) -> None:
+    done = run("transduce", xor, stdin=b"0110\n1\n111\n")
+    assert (done.returncode, done.stdout) == (0, b"0100\n1\n101\n")
+    assert b"proved: right on all strings" in run("verify", xor, "--count", "10").stdout
+
+
+def test_the_documented_format_names_all_keys(xor: Path) -> None:
+    section = (DOCS / "machines.md").read_text(encoding="utf-8").split("## The file format")[1]
+    section = section.split("```")[0]
+    parts = json.loads((xor / MACHINE).read_text())
+    keys = [*parts, *parts["layout"], *parts["buffers"], *parts["memories"], *parts["rules"][0]]
+    assert [key for key in keys if f"`{key}`" not in section] == []
+    machine = checkpoint.load(xor).machine
+    assert machine is not None
+    written = json.loads(machine.to_json())
+    for rule_in_words in written["rules"]:
+        rule_in_words.pop("rule")
+    assert written == parts
 
 
 def test_files_of_a_machine_are_written(xor: Path, tmp_path: Path) -> None:
