@@ -324,6 +324,38 @@ def test_an_attempt_ends_when_the_development_set_is_right_or_no_better(train: P
     assert usual.merit(Record(1, 1, 0.0, 1.0, 2.0, 0.1, None, {})) == []
 
 
+def test_a_few_development_pairs_may_contradict_a_discrete_solution(train: Path) -> None:
+    config = config_of(train)
+    training = config.training.model_copy(update={"rounding": "discrete"})
+    discrete = config.model_copy(update={"training": training})
+    same = [(0.97, 0.98)] * 5
+    assert judged(EarlyStopping(discrete), (0.97, 0.98), *same) == [None] * 5 + ["exceptions"]
+    # A model that learns exceptions one by one, a worse one, and one that may be soft.
+    assert judged(EarlyStopping(discrete), *same, (0.98, 0.99), *same[1:]) == [None] * 10
+    assert judged(EarlyStopping(discrete), *[(0.94, 0.99)] * 20) == [None] * 20
+    assert judged(EarlyStopping(config), *[(0.97, 0.98)] * 20) == [None] * 20
+
+
+def test_wrong_pairs_are_listed_with_their_lines(tmp_path: Path) -> None:
+    lines, wrong = reversals(600, 1, 2, 7).splitlines(), range(30, 600, 50)
+    for index in wrong:
+        source, target = lines[index].split("\t")
+        lines[index] = f"{source}\t{target}{target[-1]}"
+    path = write(tmp_path / "train.tsv", "".join(f"{line}\n" for line in lines))
+    done = run("train", "--data", path, "--memory", "stack", "--recipe", "default", "--accept",
+               "discrete", "--set", "learning_rate=0.01", "--out", tmp_path / "run")  # fmt: skip
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["outcome"] == "exceptions"
+    assert summary["contradictions"] == [
+        {"line": f"{path}:{index + 1}", "source": source, "target": target, "answer": target[:-1]}
+        for index in wrong
+        for source, target in [lines[index].split("\t")]
+    ]
+    shown = done.stdout.decode()
+    assert "12 pairs contradict the model, the first 10 of them:" in shown
+    assert f"{path}:31: '" in shown
+
+
 def test_the_best_weights_on_the_development_set_are_kept(tmp_path: Path, train: Path) -> None:
     settings = {"training": {"stop": {"development": {"patience": 2}}, "learning_rate": 1e-30}}
     summary = trainer_of(train, tmp_path / "run", settings).run(ignore)

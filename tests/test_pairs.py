@@ -370,7 +370,7 @@ def test_rare_symbols_are_sometimes_unknown() -> None:
     task = make_task("mine", "pairs", {})
     assert isinstance(task, Pairs)
     sources = SymbolColumn.of(["aab", "aa"], "source", CHARACTERS).strings
-    pairs = PairSet(sources, sources.lengths, sources)
+    pairs = PairSet(sources, sources.lengths, sources, np.zeros((len(sources), 2), np.int64))
     assert unknown_probabilities(pairs, 3).tolist() == [0.25 / 4.25, 0.25 / 1.25, 1]
 
 

@@ -9,7 +9,8 @@ from dataclasses import asdict
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from stacktrans.common.visible import listed, shell_text
+from stacktrans.common.errors import shown
+from stacktrans.common.visible import counted, listed, shell_text
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import strategies
@@ -42,6 +43,8 @@ LONGER = 4
 LEARNED = 0.9
 """Share of strings that a run must answer right to have learned them."""
 
+LISTED = 10
+"""The most pairs that contradict a model that are listed; all are in its summary.json."""
 RECORDS_KEPT = 12
 """Number of records that the speed of a run is measured over."""
 _NUMBERED = re.compile(r"^(\S+) [0-9]+$")
@@ -381,9 +384,22 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         if config.task.lengths
         else perplexity_table(perplexity_json(summary.texts)),
         *([remark(f"hard: {summary.hard_use}")] if summary.hard_use else []),
+        *map(remark, _contradictions(summary.contradictions)),
         *([remark(f"alone: {summary.command}")] if summary.race else []),
         remark(f"saved in {directory}"),
     )
+
+
+def _contradictions(pairs: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """Lines on the pairs that contradict a model."""
+    if pairs:
+        many = counted(len(pairs), "pair contradicts", "pairs contradict")
+        yield f"{many} the model" + (
+            f", the first {LISTED} of them:" if len(pairs) > LISTED else ":"
+        )
+    for pair in pairs[:LISTED]:
+        source, target, answer = (shown(pair[name]) for name in ("source", "target", "answer"))
+        yield f"  {pair['line']}: {source}: expected {target}; the model answers {answer}"
 
 
 def _accuracy_table(summary: Summary, config: RunConfig) -> Table:

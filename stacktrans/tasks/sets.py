@@ -16,7 +16,7 @@ from numpy.random import Generator
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError, shown
 from stacktrans.common.ragged import Ragged, concatenate_pairwise, row_starts
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.common.reading import LONGEST, file_version
+from stacktrans.common.reading import LONGEST, file_version, name_of
 from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import MAX_SYMBOLS, OUT_OF_VOCABULARY, Ids, Mask
 from stacktrans.tasks.columns import (
@@ -312,13 +312,20 @@ class PairSet(Sequence[Pair]):
         sources: ids of each source, features included.
         sizes: [n] the length of each source without features.
         targets: ids of each target.
+        origins: [n, 2] the index of the set whose file a line is from, and its number there.
         columns: the columns of their lines; empty if the fields are not needed.
     """
 
     def __init__(
-        self, sources: Ragged, sizes: Ids, targets: Ragged, columns: Sequence[SymbolColumn] = ()
+        self,
+        sources: Ragged,
+        sizes: Ids,
+        targets: Ragged,
+        origins: Ids,
+        columns: Sequence[SymbolColumn] = (),
     ) -> None:
         self.sources, self.sizes, self.targets, self.columns = sources, sizes, targets, columns
+        self.origins = origins
         self._order = np.argsort(sizes, kind="stable")
         self._ordered = sizes[self._order]
 
@@ -396,9 +403,14 @@ class PairSets:
     notes: Sequence[str]
     sets: Sequence[PairSet]
 
+    def location(self, pairs: PairSet, index: int) -> str:
+        """The origin of a pair, as `file:line`."""
+        file, number = pairs.origins[index].tolist()
+        return f"{name_of(Path(getattr(self.request, PARTS[file])))}:{number}"
+
 
 NOTES = "notes.json"
-ARRAYS = ("source-ids", "source-starts", "sizes", "target-ids", "target-starts")
+ARRAYS = ("source-ids", "source-starts", "sizes", "origins", "target-ids", "target-starts")
 """The arrays of a set, each of which `save_sets` writes to a file."""
 
 
@@ -407,7 +419,8 @@ def save_sets(contents: PairSets, directory: Path) -> None:
     directory.mkdir()
     for part, pairs in zip(PARTS, contents.sets, strict=True):
         sources, targets = pairs.sources, pairs.targets
-        arrays = sources.values, sources.starts, pairs.sizes, targets.values, targets.starts
+        own = pairs.sizes, pairs.origins
+        arrays = sources.values, sources.starts, *own, targets.values, targets.starts
         for name, array in zip(ARRAYS, arrays, strict=True):
             np.save(directory / f"{part}-{name}.npy", array)
     (directory / NOTES).write_text(json.dumps(contents.notes))
@@ -420,8 +433,10 @@ def load_sets(directory: Path, request: PairFiles, known: Mapping[str, Any]) -> 
         notes = json.loads((directory / NOTES).read_text())
         for part in PARTS:
             files = [directory / f"{part}-{name}.npy" for name in ARRAYS]
-            ids, starts, sizes, *targets = (np.asarray(np.load(file, "r")) for file in files)
-            sets.append(PairSet(Ragged(ids, starts), sizes, Ragged(*targets)))
+            ids, starts, sizes, origins, *targets = (
+                np.asarray(np.load(file, "r")) for file in files
+            )
+            sets.append(PairSet(Ragged(ids, starts), sizes, Ragged(*targets), origins))
     except (OSError, ValueError, EOFError) as error:
         raise CheckpointError(f"{directory}: damaged ({error})") from error
     return PairSets(request, known, notes, sets)
@@ -489,7 +504,8 @@ def _read_sets(request: PairFiles) -> PairSets:
     sets = []
     for part, mask in enumerate(masks):
         written = [] if part == TRAIN else [column.select(mask) for column in columns.values()]
-        sets.append(PairSet(sources.compress(mask), sizes[mask], targets.compress(mask), written))
+        strings = sources.compress(mask), sizes[mask], targets.compress(mask)
+        sets.append(PairSet(*strings, lines.origins[mask], written))
     known = {
         **{name: tokenizer.joined(name, symbols[name]) for name in tokenizer.columns},
         "steps": [*sets[TRAIN].output_bound],

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from stacktrans.common.errors import CheckpointError, UsageError
 from stacktrans.common.files import RACE, write_atomically
 from stacktrans.common.reading import MOST_BYTES, read_bytes
-from stacktrans.training.records import OUTCOMES
+from stacktrans.training.records import OUTCOMES, SOLUTIONS
 from stacktrans.training.stateful import SavedCount, SavedNumber
 
 Name = Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]
@@ -59,7 +59,7 @@ class Candidate(BaseModel):
     @property
     def solved(self) -> bool:
         """Whether it has solved the task."""
-        return self.ended == "solved"
+        return self.ended in SOLUTIONS
 
     @property
     def can_continue(self) -> bool:

@@ -21,6 +21,7 @@ BUDGET_OUTCOMES = {"max_steps", "time_limit", "budget"}
 """Outcomes after which there may be more to train; all others are stopping rules."""
 OUTCOMES = {
     "solved": "validation coarse accuracy reached its target the required number of times in a row",
+    "exceptions": "all development pairs but for the same few were right, again and again",
     "converged": "the training perplexity stopped improving",
     "development": "the accuracy on the development set stopped improving",
     "epochs": "the training set was used for the requested number of epochs",
@@ -29,6 +30,10 @@ OUTCOMES = {
     "time_limit": "the time limit was reached",
     "budget": "the race of strategies was out of time",
 }
+SOLUTIONS = {"solved", "exceptions"}
+"""Outcomes after which a task counts as solved."""
+EXCEPTIONS = 0.05
+"""The greatest share of development pairs that may contradict a model that has solved its task."""
 
 
 @dataclass
@@ -130,6 +135,8 @@ class Summary:
         texts: perplexity of the validation and the test text, if they are learned.
         start_from: the checkpoint that the run started from, and counts of its symbols; see
             `settings.config.StartFromConfig`. None for new weights.
+        contradictions: pairs in files whose targets are not the model's answers, if it has solved
+            the task; each is a line, as `file:number`, and its source, target and answer.
         notes: remarks made before the run, on `start_from` and on the files of pairs.
         version: version of stacktrans; `torch` is that of torch.
     """
@@ -150,6 +157,7 @@ class Summary:
     texts: dict[str, "Perplexity"] = field(default_factory=dict)
     race: dict[str, Any] | None = None
     start_from: dict[str, Any] | None = None
+    contradictions: list[dict[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     parameters: int
     command: str

@@ -25,6 +25,7 @@ from stacktrans.training.records import (
     BUDGET_OUTCOMES,
     METRICS,
     OUTCOMES,
+    SOLUTIONS,
     SUMMARY,
     Record,
     Summary,
@@ -202,7 +203,7 @@ class SavedRun:
         if merit >= progress.best:
             self._keep(record, merit)
         ended_by = rule.judge(record, self.attempt)
-        if ended_by == "solved" and progress.best_step <= self.attempts.first_step:
+        if ended_by in SOLUTIONS and progress.best_step <= self.attempts.first_step:
             self._keep(record, merit)  # the best weights so far can't be made discrete
         self.attempts.failed = bool(ended_by) and self.attempts.more_wanted
         return None if self.attempts.failed else ended_by

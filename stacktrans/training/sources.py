@@ -12,7 +12,8 @@ import numpy as np
 import torch
 
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.inference.scores import Scores, score
+from stacktrans.inference.scores import Scores, predictions, score
+from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.controllers import GateNoise
 from stacktrans.model.definition import Unrolled
 from stacktrans.model.torch_backend import predictor_of
@@ -176,6 +177,10 @@ class Source(StatefulPart, ABC):
         """Fill in the measurements of the weights that a run has kept."""
         summary.train, summary.test = self.accuracies(model, Purpose.SUMMARY, moment)
 
+    def contradictions(self, checkpoint: Checkpoint) -> list[dict[str, str]]:
+        """The pairs in files that contradict a model, as in `Summary.contradictions`."""
+        return []
+
     def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
         """Accuracy on the test strings of the summary, or on the first of them."""
         count = self.config.training.measure.strings
@@ -327,6 +332,7 @@ class Files(Strings):
     def __init__(self, config: RunConfig, task: Pairs) -> None:
         super().__init__(config, task)
         data = task.data
+        self._data = data
         self._train, development, self._test = (data.sets[part] for part in (TRAIN, DEV, TEST))
         self._unknown_chance = unknown_probabilities(self._train, len(task.source))
         self._unknown = task.source.unknowns()
@@ -388,6 +394,18 @@ class Files(Strings):
         summary.train = self._accuracy_on(model, self._measured(self._train, 1))
         summary.development = self._accuracy_on(model, self.development)
         summary.test = self.tested(model, moment)
+
+    def contradictions(self, checkpoint: Checkpoint) -> list[dict[str, str]]:
+        by_origin = dict[tuple[int, ...], dict[str, str]]()
+        for pairs in self._data.sets:
+            scores = score(checkpoint.predictor, self.layout, pairs)
+            wrong = np.flatnonzero(scores.fine < 1).tolist()
+            answers = predictions(checkpoint, [pairs[index] for index in wrong])
+            for index, each in zip(wrong, answers, strict=True):
+                entry = {"source": each.source, "target": each.target, "answer": each.answer}
+                line = self._data.location(pairs, index)
+                by_origin[tuple(pairs.origins[index].tolist())] = {"line": line, **entry}
+        return [by_origin[origin] for origin in sorted(by_origin)]
 
     def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
         return self._accuracy_on(model, [*self._test[:most]])

@@ -9,8 +9,12 @@ from typing import Protocol
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import DevelopmentConfig, SolvedConfig, StreamConfig
-from stacktrans.training.records import Record, merit
+from stacktrans.training.records import EXCEPTIONS, Record, merit
 from stacktrans.training.stateful import Merit, SavedCount, StatefulPart, Weights, check_value
+
+UNCHANGED = 5
+"""Measurements in a row in which as many development pairs are right as before, after which the
+others count as exceptions."""
 
 
 class JudgedAttempt(Protocol):
@@ -56,12 +60,14 @@ class EarlyStopping(StoppingRule):
         since: measurements since then.
         count: measurements in all.
         in_a_row: number of the last ones in which the task was solved.
+        unchanged: number of the last ones whose coarse accuracy was the best so far, but no better.
     """
 
     best: Merit
     since: SavedCount = 0
     count: SavedCount = 0
     in_a_row: SavedCount = 0
+    unchanged: SavedCount = 0
 
     def __init__(self, config: RunConfig) -> None:
         stop, examples = config.training.stop, config.training.examples
@@ -72,6 +78,8 @@ class EarlyStopping(StoppingRule):
         self._epochs = examples.epochs if examples else math.inf
         self._loss = bool(stop and stop.converged)
         self._files = config.has_pair_files and not self._loss
+        # A soft model may learn exceptions one by one.
+        self._exceptions = self._files and config.training.rounding == "discrete"
         if self._files and stop:  # either rule includes the other
             self._solved = stop.solved or SolvedConfig()
             self._patience = patient.patience if patient else DevelopmentConfig.PATIENCE
@@ -92,12 +100,16 @@ class EarlyStopping(StoppingRule):
     def judge(self, record: Record, attempt: JudgedAttempt) -> str | None:
         self.count += 1
         self.since += 1
-        if (value := self._monitored(record)) > self.best:
+        value = self._monitored(record)
+        self.unchanged = self.unchanged + 1 if value[:1] == self.best[:1] else 0
+        if value > self.best:
             self.best, self.since = value, 0
         if self._solved:
             self.in_a_row = self.in_a_row + 1 if self._is_solved(record, self._solved) else 0
             if self.in_a_row >= self._solved.times:
                 return "solved"
+        if self._exceptions and self.unchanged >= UNCHANGED and self.best[0] >= 1 - EXCEPTIONS:
+            return "exceptions"
         if self.since >= self._patience:
             return "converged" if self._loss else "development"
         return "epochs" if self.count >= self._epochs else None

@@ -29,6 +29,7 @@ from stacktrans.training.model_card import model_card
 from stacktrans.training.race_state import race_summary
 from stacktrans.training.records import (
     BUDGET_OUTCOMES,
+    SOLUTIONS,
     SUMMARY,
     Record,
     Summary,
@@ -224,7 +225,8 @@ class Trainer:
             if is_over():
                 raise Interrupted(self.stop_requested)
 
-        may_fail = state.attempts.another_allowed and self.outcome is None
+        solved = state.progress.ended in SOLUTIONS
+        may_fail = solved and state.attempts.another_allowed and self.outcome is None
         rounded = state.rounding.round(state.attempt, check_stop, may_fail)
         if rounded is None:
             self._fail("the model is wrong when it is hard")
@@ -281,6 +283,8 @@ class Trainer:
         summary.race = race_summary(self.directory)
         with computing_with(self.source.threads):
             self.source.report(best.model, moment, summary)
+            if outcome in SOLUTIONS:
+                summary.contradictions = self.source.contradictions(best)
             if self.config.is_rounded:
                 with best.model.hard_signals():
                     summary.hard = self.source.tested(best.model, moment)
