@@ -34,18 +34,20 @@ Proof of the second part, by induction over the counts. It assumes that
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 from stacktrans.automata.machine import Machine
 from stacktrans.proofs import abstractions, induction
 from stacktrans.proofs.induction import InductionOverCounts
-from stacktrans.proofs.product import Unproved, product_of
+from stacktrans.proofs.product import Product, Unproved, product_of
 from stacktrans.proofs.reachability import Explorer
 from stacktrans.proofs.references import (
     QUEUE,
     REPRESENTATIVES,
+    STACK,
     Reference,
     reference_of,
     symbol_classes,
@@ -147,7 +149,16 @@ def prove(machine: Machine, task: Task) -> Proof | Counterexample:
         raise Unproved("only machines that read from the beginning are followed")
     if machine.memories.moves:
         raise Unproved("lists are followed only where they count")
-    return _BisimulationProver(machine, task, reference).prove()
+    classes = tuple(symbol_classes(machine, reference))
+    product = product_of(machine, reference, representatives(classes))
+    is_wrong = partial(_is_wrong, machine, task)
+    memories = [reference.memory or STACK] * len(machine.stack_symbols)
+    return BisimulationProver(product, classes, is_wrong, memories).prove()
+
+
+def representatives(classes: Iterable[Sequence[int]]) -> frozenset[int]:
+    """The symbols that are explored of some classes."""
+    return frozenset(symbol for symbols in classes for symbol in symbols[:REPRESENTATIVES])
 
 
 def _by_induction(machine: Machine, task: Counting) -> InductionOverCounts | Counterexample:
@@ -170,24 +181,33 @@ def _by_induction(machine: Machine, task: Counting) -> InductionOverCounts | Cou
     return Counterexample(tuple(symbol for symbol, _ in steps[: scored + 1]))
 
 
-class _BisimulationProver:
+class BisimulationProver:
     """A search for a bisimulation by abstraction refinement.
 
     Each memory has the strongest invariant that was not refuted. The idea is that of Clarke,
     Grumberg, Jha, Lu and Veith 2000, "Counterexample-guided abstraction refinement".
+
+    Args:
+        product: of a machine and a reference automaton.
+        classes: the source symbols, by their numbers, in classes.
+        is_wrong: whether the machine, run by the decoder, answers a source wrongly.
+        memories: what each memory of the machine is used as if it is aligned, `STACK` or `QUEUE`.
     """
 
-    def __init__(self, machine: Machine, task: Task, reference: Reference) -> None:
-        self._machine, self._task, self._reference = machine, task, reference
-        self._classes = tuple(symbol_classes(machine, reference))
-        self._symbols = frozenset(
-            symbol for symbols in self._classes for symbol in symbols[:REPRESENTATIVES]
-        )
-        self._product = product_of(machine, reference, self._symbols)
+    def __init__(
+        self,
+        product: Product,
+        classes: Iterable[tuple[int, ...]],
+        is_wrong: Callable[[Sequence[int]], bool],
+        memories: Sequence[str],
+    ) -> None:
+        self._product, self._classes, self._is_wrong = product, tuple(classes), is_wrong
+        self._machine, self._reference = product.machine, product.reference
+        self._memories = [self._reference.memory or STACK, *memories]
         self._not_last = set[tuple[abstractions.Block, int]]()
         # The sides of each memory that some rule reads.
-        self._reads: list[list[int]] = [[] for _ in machine.stack_symbols]
-        for end in machine.relevant_reads:
+        self._reads: list[list[int]] = [[] for _ in self._machine.stack_symbols]
+        for end in self._machine.relevant_reads:
             self._reads[end // 2].append(end % 2)
 
     def prove(self) -> Bisimulation | Counterexample:
@@ -207,16 +227,19 @@ class _BisimulationProver:
 
     def _explore(self, invariants: Sequence[Invariant]) -> Bisimulation | Counterexample | None:
         """The result under invariants; None if all counterexamples that they give are spurious."""
-        tops, domains = {0: abstractions.BACK}, dict[int, abstractions.Abstraction]()
+        # By the memories that they are used as: the tops of aligned parts.
+        tops: dict[str, dict[int, int]] = {QUEUE: {}, STACK: {}}
+        tops[self._memories[0]][0] = abstractions.BACK
+        domains = dict[int, abstractions.Abstraction]()
         for part, invariant in enumerate(invariants, start=1):
             if invariant in _TOPS:
-                tops[part] = _TOPS[invariant]
+                tops[self._memories[part]][part] = _TOPS[invariant]
             elif invariant in _DOMAINS:
                 domains[part] = _DOMAINS[invariant](part, self._reads[part - 1])
-        tape: abstractions.Tape = abstractions.StackTape(tops, len(invariants) + 1)
-        if self._reference.memory == QUEUE:
-            tape = abstractions.QueueTape(tops, len(invariants) + 1, self._not_last)
-        explorer = Explorer(self._product, domains | dict.fromkeys(tops, tape))
+        queues = abstractions.QueueTape(tops[QUEUE], len(self._memories), self._not_last)
+        stacks = abstractions.StackTape(tops[STACK], len(self._memories))
+        tapes = dict.fromkeys(tops[QUEUE], queues) | dict.fromkeys(tops[STACK], stacks)
+        explorer = Explorer(self._product, domains | tapes)
         right = True
         for prefix in itertools.islice(explorer.explore(), MOST_CANDIDATES):
             source = self._reference.completed(prefix)
@@ -231,7 +254,7 @@ class _BisimulationProver:
             self._classes,
             len(explorer.situations),
             frozenset(explorer.relation),
-            frozenset(tape.pushed),
+            frozenset(queues.pushed | stacks.pushed),
         )
 
     def _weaken(self, invariants: list[Invariant], refuted: abstractions.Refuted) -> None:
@@ -259,23 +282,25 @@ class _BisimulationProver:
                 return
         raise Unproved("what can be read from its memories is not known well enough")
 
-    def _is_wrong(self, source: Sequence[int]) -> bool:
-        """Whether the machine, run by the decoder, answers a source otherwise than the task."""
-        try:
-            target = self._task.answer([self._machine.source[symbol] for symbol in source])
-        except NotASource:
-            return False
-        answer = self._machine.run(source, len(target))
-        written = [self._machine.target[symbol] if symbol >= 0 else "" for symbol in answer.target]
-        if answer.failed or len(written) != len(target) or not answer.ended:
-            return True
-        return any(right not in (None, wrote) for right, wrote in zip(target, written, strict=True))
-
     def _shortest(self, wrong: Sequence[int]) -> tuple[int, ...]:
         """The shortest wrong source among `MOST_TRIED` shorter ones, or else the given one."""
+        symbols = sorted(representatives(self._classes))
         shorter = (
             source
             for length in range(1, len(wrong))
-            for source in itertools.product(sorted(self._symbols), repeat=length)
+            for source in itertools.product(symbols, repeat=length)
         )
         return next(filter(self._is_wrong, itertools.islice(shorter, MOST_TRIED)), tuple(wrong))
+
+
+def _is_wrong(machine: Machine, task: Task, source: Sequence[int]) -> bool:
+    """Whether a machine, run by the decoder, answers a source otherwise than the task."""
+    try:
+        target = task.answer([machine.source[symbol] for symbol in source])
+    except NotASource:
+        return False
+    answer = machine.run(source, len(target))
+    written = [machine.target[symbol] if symbol >= 0 else "" for symbol in answer.target]
+    if answer.failed or len(written) != len(target) or not answer.ended:
+        return True
+    return any(right not in (None, wrote) for right, wrote in zip(target, written, strict=True))
