@@ -57,6 +57,12 @@ def _data(value: Any) -> Any:
     return pairs
 
 
+def _model(value: Any) -> Any:
+    if not hasattr(value, "_loaded"):
+        raise TypeError
+    return value
+
+
 def _lengths(value: Any) -> Lengths:
     shortest, longest = (_whole(length) for length in value)
     return checked_lengths(shortest, longest, f"lengths {value}")
@@ -69,6 +75,7 @@ def _at_least(least: int) -> BeforeValidator:
 Count = Annotated[int, _at_least(1)]
 Seed = Annotated[int, _at_least(0)]
 NameOrPath = Annotated[str | os.PathLike[str], _parser(os.fspath, "a name or a path")]
+Loaded = Annotated[Any, _parser(_model, "a model that load returned")]
 Text = Annotated[str, _parser(_text, "a string")]
 Texts = Annotated[str | Sequence[str], _parser(_texts, "a string, or several")]
 Data = Annotated[

@@ -10,12 +10,23 @@ from typing import Self, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from stacktrans.api.arguments import Count, Data, NameOrPath, Range, Seed, Text, Texts, checked
+from stacktrans.api.arguments import (
+    Count,
+    Data,
+    Loaded,
+    NameOrPath,
+    Range,
+    Seed,
+    Text,
+    Texts,
+    checked,
+)
 from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import EvalRequest, evaluate
 from stacktrans.inference.perplexity import perplexities
 from stacktrans.inference.scores import Prediction, Scores
 from stacktrans.inference.transduction import AnswerOptions, Hypothesis, transduce_strings
+from stacktrans.inference.verification import Effort, Verification, verify
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablate
 from stacktrans.model.description import model_line
@@ -301,6 +312,34 @@ class Model:
         )
         ((measured, scores),) = evaluate(self._loaded, request)
         return Evaluation(measured, scores, self._loaded.hard)
+
+    @checked
+    def verify(
+        self,
+        other: Loaded | None = None,
+        *,
+        exhaustive: Count = 20_000,
+        count: Count = 10_000,
+        longest: Count = 10_000,
+        seed: Seed = 1,
+    ) -> Verification:
+        """Look for a string that the model answers wrongly, or otherwise than another model.
+
+        If both are machines, it is also tried to prove that their answers are equal, however long
+        the string; of a machine alone, that its answers are right.
+
+        Args:
+            other: another model with the same alphabets; None for the answers of the task.
+            exhaustive: maximum number of strings up to a length all of whose strings are tested.
+            count: number of random strings of training and test lengths.
+            longest: length of the longest strings.
+            seed: random seed of the strings.
+
+        Raises:
+            UsageError: the model is a language model, or the alphabets differ.
+        """
+        effort = Effort(exhaustive, count, longest, seed)
+        return verify(self._loaded, effort, other._loaded if other else None)
 
     @checked
     def without(self, part: Text) -> Self:

@@ -1,19 +1,28 @@
 """The command `verify`: search for a model's wrong answers, and prove a machine correct."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from stacktrans.commands import options
+from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_json, print_out
 from stacktrans.common.errors import check_positive
 
 WRONG = 1
 """The exit code if an answer was wrong."""
+OTHER = typer.Argument(
+    metavar="OTHER",
+    show_default=False,
+    help="Another checkpoint, whose answers are compared; or another task, by its name or YAML "
+    "file.",
+    autocompletion=completion.checkpoints,
+)
 
 
 def verify(
     checkpoint: options.CheckpointName,
+    other: Annotated[str, OTHER] = "",
     exhaustive: Annotated[int, typer.Option(metavar="N")] = 20_000,
     count: int = 10_000,
     longest: int = 10_000,
@@ -33,9 +42,14 @@ def verify(
     wrong. For a machine made by extract, verify also tries to prove that it
     answers all strings correctly, however long.
 
+    With another checkpoint, verify looks for a string of the task that the two
+    models answer differently, and tries to prove that two machines give the same
+    answers to all strings. Another task takes the place of the model's own.
+
         stacktrans verify checkpoints/reverse-stack
         stacktrans verify checkpoints/xor-buffered --hard --longest 1000
         stacktrans verify checkpoints/copy-queue --count 1000 --json
+        stacktrans verify checkpoints/copy-queue checkpoints/copy-deque --count 100
 
     Args:
         exhaustive: Test all strings up to the greatest length with at most N strings.
@@ -44,15 +58,26 @@ def verify(
         seed: Random seed of the strings.
     """
     from stacktrans.inference import verification
+    from stacktrans.settings.locations import task_files
+    from stacktrans.settings.task_files import load_task
     from stacktrans.showing.verification import verification_json, verification_view
 
     check_positive(**{"--exhaustive": exhaustive, "--count": count, "--longest": longest})
-    loaded = options.load_model(checkpoint, device, hard, workers)
-    result = verification.verify(loaded, verification.Effort(exhaustive, count, longest, seed))
+    loaded, second = options.load_model(checkpoint, device, hard, workers), None
+    path = Path(other)
+    if path.suffix == ".yaml" or (other in task_files() and not path.exists()):
+        loaded = verification.with_task(loaded, load_task(other))
+    elif other:
+        second = options.load_model(other, device, hard, workers)
+    effort = verification.Effort(exhaustive, count, longest, seed)
+    result = verification.verify(loaded, effort, second)
     if as_json:
-        facts = {"checkpoint": checkpoint, "task": loaded.config.task.name, "seed": seed}
-        print_json({**facts, "hard": hard, **verification_json(result, loaded.machine)})
+        facts = {"checkpoint": checkpoint, "other": other or None, "task": loaded.config.task.name}
+        print_json(
+            {**facts, "seed": seed, "hard": hard, **verification_json(result, loaded.machine)}
+        )
     else:
-        print_out(verification_view(result, loaded, checkpoint))
+        models = [(checkpoint, loaded), *([(other, second)] if second else [])]
+        print_out(verification_view(result, models))
     if not result.right:
         raise typer.Exit(WRONG)

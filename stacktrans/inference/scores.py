@@ -36,6 +36,7 @@ class Prediction:
         symbols: number of scored symbols of the target.
         fine: share of the target, its end included, that was output before the first error.
         pair: source and target as ids.
+        ended: whether the model ended the answer; None if it has none.
     """
 
     source: str
@@ -47,6 +48,7 @@ class Prediction:
     symbols: int
     fine: float = field(repr=False)
     pair: Pair = field(repr=False, compare=False)
+    ended: bool | None = field(default=True, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -290,6 +292,7 @@ def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
         len(scored),
         before / max(len(scored) + (layout.end is not None), 1) if errors else 1.0,
         pair,
+        None if answer.failed else answer.ended,
     )
 
 

@@ -1,35 +1,41 @@
-"""Verification of a model: tests on generated strings, shorter counterexamples, and the prover.
+"""Verification of a model: tests on generated strings, shorter counterexamples, and the provers.
 
 The tests are all short strings, random ones of training and test lengths, and long ones. A wrong
 answer is a counterexample, which is then shortened. Right answers prove nothing about other
-strings, but that a machine is right on all strings can be proved.
+strings, but that a machine is right on all strings can be proved. If there are two models, an
+answer of the first is wrong if the second gives another one.
 """
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from stacktrans.automata.machine import Machine
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import UsageError, clipped
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.grammar.rules import GrammarError
 from stacktrans.inference.scores import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.proofs.equivalence import Equivalence, distinct_symbols, prove_equivalent
 from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Counterexample, Proof, prove
+from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
 ALL, RANDOM, LONG = "all strings", "random strings", "long strings"
+REPRESENTATIVE = "strings over symbols that represent all"
+OVER_FEW = "strings over the first symbols"
 REFUTED = "counterexample to a proof"
+FEW, LARGE = 3, 6
+"""The first symbols of an alphabet that is large, over which longer strings are compared."""
 BLOCK = 250
 """Number of strings that are answered at a time."""
 STRINGS_PER_RANGE = 4
 """Number of strings of each range of long lengths."""
 GROWTH = 1.6
 """Ratio of the greatest lengths of consecutive ranges of long strings."""
-Verdict = Proof | Counterexample | Unproved
+Verdict = Proof | Equivalence | Counterexample | Unproved
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,8 @@ class Stage:
     """The results of one group of tests.
 
     Attributes:
-        strings: the group: `ALL`, `RANDOM`, `LONG`, `REFUTED`, or the name of a set of pairs.
+        strings: the group: `ALL`, `REPRESENTATIVE`, `OVER_FEW`, `RANDOM`, `LONG`, `REFUTED`, or
+            the name of a set of pairs.
         lengths: the smallest and the greatest length; None if there were no strings.
         count: number of strings.
         wrong: number of strings that were answered wrongly.
@@ -58,16 +65,23 @@ class Verification:
         counterexample: the shortest one that was found; None if all answers were right.
         verdict: the result of trying to prove that a machine is right on all strings; None for
             other models, and with a counterexample.
+        other: the answer of a second model to the counterexample; None without one.
     """
 
     stages: list[Stage] = field(default_factory=list)
     counterexample: Prediction | None = None
     verdict: Verdict | None = None
+    other: Prediction | None = None
 
     @property
     def right(self) -> bool:
         """Whether nothing wrong was found, neither in single strings nor in a stream of them."""
         return self.counterexample is None and not isinstance(self.verdict, Counterexample)
+
+    @property
+    def shortest(self) -> bool:
+        """Whether a counterexample is known to be one of the shortest."""
+        return any(stage.wrong and stage.strings in (ALL, REPRESENTATIVE) for stage in self.stages)
 
     @property
     def count(self) -> int:
@@ -92,69 +106,106 @@ class Effort:
     seed: int
 
 
-def verify(checkpoint: Checkpoint, effort: Effort) -> Verification:
+def verify(checkpoint: Checkpoint, effort: Effort, other: Checkpoint | None = None) -> Verification:
     """Test a model until an answer is wrong or all tests are done; prove that a machine is right.
 
     A model of pairs in files is tested on all held-out pairs.
 
+    Args:
+        checkpoint: the model.
+        effort: the number and the lengths of test strings, which are sources of its task.
+        other: a second model, whose answers are required in place of those of the task.
+
     Raises:
-        UsageError: the task has no exact answers.
+        UsageError: the task has no exact answers, or the models have different alphabets.
     """
     if checkpoint.config.task.lengths is None:
         raise UsageError(f"{checkpoint.path}: a model of a text has no exact answers")
-    result = Verification()
-    for strings, pairs in _test_sets(checkpoint, effort):
-        stage, wrong = _tested(checkpoint, strings, pairs)
+    models, result = [checkpoint], Verification()
+    if other:
+        _check_alphabets(checkpoint.task, other.task, str(other.path))
+        models.append(other)
+    for strings, pairs in _test_sets(models, effort):
+        stage, wrong = _tested(models, strings, pairs)
         result.stages.append(stage)
         if wrong:
             shortest = min(wrong, key=lambda prediction: len(prediction.pair.source))
             if not checkpoint.task.file_parameters:
-                shortest = _minimized(checkpoint, _resampled(checkpoint, shortest))
+                shortest = _minimized(models, _resampled(models, shortest))
             result.counterexample = shortest
             break
-    if checkpoint.machine:
-        _prove(checkpoint.machine, checkpoint, result)
+    _prove(models, result)
+    if other and result.counterexample:
+        (result.other,) = predictions(other, [result.counterexample.pair])
     return result
 
 
-def _prove(machine: Machine, checkpoint: Checkpoint, result: Verification) -> None:
-    """Try to prove that a machine is right; a shorter counterexample replaces the known one.
+def with_task(checkpoint: Checkpoint, config: TaskConfig) -> Checkpoint:
+    """A model with another task; raises `UsageError` if that has other alphabets."""
+    task = config.make()
+    _check_alphabets(checkpoint.task, task, f"task {config.name}")
+    changed = checkpoint.config.model_copy(update={"task": config})
+    return replace(checkpoint, config=changed, task=task)
+
+
+def _check_alphabets(task: Task, other: Task, name: str) -> None:
+    """Raise `UsageError` if another task, of some name or that of a model, has other alphabets."""
+    for side in ("source", "target"):
+        expected, given = getattr(task, side), getattr(other, side)
+        if (given.symbols, given.words) != (expected.symbols, expected.words):
+            symbols = (clipped(" ".join(each.symbols)) for each in (given, expected))
+            raise UsageError("{}: the {} symbols are {}; expected {}".format(name, side, *symbols))
+
+
+def _prove(models: Sequence[Checkpoint], result: Verification) -> None:
+    """Try to prove that machines are right; a shorter counterexample replaces the known one.
 
     Args:
-        machine: of the checkpoint.
-        checkpoint: the model.
+        models: which may be no machines.
         result: of the tests, to which the verdict is added.
     """
-    task, known = checkpoint.task, result.counterexample
+    task, known = models[0].task, result.counterexample
     verdict: Verdict
+    machines = [model.machine for model in models if model.machine]
+    if len(machines) < len(models):
+        return
     try:
-        verdict = prove(machine, task)
+        one, *others = machines
+        verdict = prove_equivalent(one, others[0], task) if others else prove(one, task)
     except Unproved as reason:
         verdict = reason
     if not isinstance(verdict, Counterexample) or verdict.in_stream:
         result.verdict = None if known else verdict
     elif known is None or len(verdict.source) < len(known.pair.source):
         pair = task.labelled(task.source.decode(verdict.source))
-        for wrong in _wrong_answers(checkpoint, [pair] if pair else []):
+        for wrong in _wrong_answers(models, [pair] if pair else []):
             result.counterexample, length = wrong, wrong.pair.length
             result.stages.append(Stage(REFUTED, Lengths(length, length), 1, 1))
 
 
-def _test_sets(checkpoint: Checkpoint, effort: Effort) -> Iterator[tuple[str, Iterator[Pair]]]:
+def _test_sets(
+    models: Sequence[Checkpoint], effort: Effort
+) -> Iterator[tuple[str, Iterator[Pair]]]:
     """The names of the groups of tests, with their strings and exact answers."""
-    task = checkpoint.task
+    task = models[0].task
     if task.file_parameters:
         for name, pairs in task.held_out().items():
             yield f"{name} set", iter(pairs)
         return
-    yield ALL, _all_pairs(task, effort.exhaustive)
-    yield RANDOM, _random_pairs(checkpoint, effort)
-    yield LONG, _long_pairs(checkpoint, effort)
+    every, machines = task.source.symbols, [model.machine for model in models if model.machine]
+    yield ALL, _all_pairs(task, effort.exhaustive, every)
+    few = distinct_symbols(machines[0], machines[1]) if machines[1:] else every
+    if models[1:] and len(few) > LARGE:
+        yield OVER_FEW, _all_pairs(task, effort.exhaustive, few[:FEW])
+    elif len(few) < len(every):
+        yield REPRESENTATIVE, _all_pairs(task, effort.exhaustive, few)
+    yield RANDOM, _random_pairs(models[0], effort)
+    yield LONG, _long_pairs(models[0], effort)
 
 
-def _all_pairs(task: Task, most: int) -> Iterator[Pair]:
-    """All sources up to a length, the shortest first, with their answers."""
-    symbols, left = task.source.symbols, most
+def _all_pairs(task: Task, most: int, symbols: Sequence[str]) -> Iterator[Pair]:
+    """All sources of some symbols up to a length, the shortest first, with their answers."""
+    left = most
     for length in itertools.count(1):
         left -= len(symbols) ** length
         if left < 0 or length > most:
@@ -189,41 +240,45 @@ def _long_pairs(checkpoint: Checkpoint, effort: Effort) -> Iterator[Pair]:
 
 
 def _tested(
-    checkpoint: Checkpoint, strings: str, pairs: Iterator[Pair]
+    models: Sequence[Checkpoint], strings: str, pairs: Iterator[Pair]
 ) -> tuple[Stage, list[Prediction]]:
     """The results of a group of tests, up to the first block with wrong answers, and these."""
     wrong, lengths = list[Prediction](), list[int]()
     size = STRINGS_PER_RANGE if strings == LONG else BLOCK
     while not wrong and (block := [*itertools.islice(pairs, size)]):
-        wrong = _wrong_answers(checkpoint, block)
+        wrong = _wrong_answers(models, block)
         lengths += [pair.length for pair in block]
     tested = Lengths(min(lengths), max(lengths)) if lengths else None
     return Stage(strings, tested, len(lengths), len(wrong)), wrong
 
 
-def _wrong_answers(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> list[Prediction]:
-    """The wrong answers to pairs, those that a machine has no rule for included."""
-    return [answer for answer in predictions(checkpoint, pairs) if not answer.right]
+def _wrong_answers(models: Sequence[Checkpoint], pairs: Sequence[Pair]) -> list[Prediction]:
+    """The first model's wrong answers to pairs, those that a machine has no rule for included."""
+    first, *others = (predictions(model, pairs) for model in models)
+    if not others:
+        return [answer for answer in first if not answer.right]
+    both = zip(first, *others, strict=True)
+    return [one for one, two in both if (one.answer, one.ended) != (two.answer, two.ended)]
 
 
-def _resampled(checkpoint: Checkpoint, wrong: Prediction) -> Prediction:
+def _resampled(models: Sequence[Checkpoint], wrong: Prediction) -> Prediction:
     """A wrong answer to a short source; shorter ones are drawn as long as an answer is wrong."""
-    shortest = checkpoint.config.task.ranges.train.shortest
+    task, shortest = models[0].task, models[0].config.task.ranges.train.shortest
     while wrong.pair.length > shortest:
         lengths = Lengths(shortest, wrong.pair.length - 1)
         rng = generator(1, Purpose.VERIFICATION, wrong.pair.length)
         try:
-            pairs = checkpoint.task.sample(rng, lengths, BLOCK, "uniform")
+            pairs = task.sample(rng, lengths, BLOCK, "uniform")
         except NoSuchLength:
             return wrong
-        shorter = _wrong_answers(checkpoint, pairs)
+        shorter = _wrong_answers(models, pairs)
         if not shorter:
             return wrong
         wrong = min(shorter, key=lambda prediction: prediction.pair.length)
     return wrong
 
 
-def _minimized(checkpoint: Checkpoint, wrong: Prediction) -> Prediction:
+def _minimized(models: Sequence[Checkpoint], wrong: Prediction) -> Prediction:
     """A wrong answer to a source that is right if any single symbol is left out.
 
     Smaller and smaller parts are left out as long as the answer stays wrong (the algorithm ddmin:
@@ -231,19 +286,22 @@ def _minimized(checkpoint: Checkpoint, wrong: Prediction) -> Prediction:
     """
     size = max(1, len(wrong.pair.source) // 2)
     while True:
-        rest = _wrong_without_part(checkpoint, wrong, size)
+        rest = _wrong_without_part(models, wrong, size)
         if rest is None and size == 1:
             return wrong
         wrong = rest or wrong
         size = max(1, min(size if rest else size // 2, len(wrong.pair.source) // 2))
 
 
-def _wrong_without_part(checkpoint: Checkpoint, wrong: Prediction, size: int) -> Prediction | None:
+def _wrong_without_part(
+    models: Sequence[Checkpoint], wrong: Prediction, size: int
+) -> Prediction | None:
     """A wrong answer to a source without a part of some size; None if all are right."""
-    source = checkpoint.task.source.decode(wrong.pair.source)
+    task = models[0].task
+    source = task.source.decode(wrong.pair.source)
     rests = (source[:start] + source[start + size :] for start in range(0, len(source), size))
-    pairs = (pair for rest in rests if rest and (pair := checkpoint.task.labelled(rest)))
+    pairs = (pair for rest in rests if rest and (pair := task.labelled(rest)))
     while block := [*itertools.islice(pairs, BLOCK)]:
-        if answers := _wrong_answers(checkpoint, block):
+        if answers := _wrong_answers(models, block):
             return answers[0]
     return None

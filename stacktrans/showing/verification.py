@@ -1,6 +1,6 @@
 """Results of testing a model and of proving a machine, as tables, sentences and JSON."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,6 +15,7 @@ from stacktrans.inference.scores import Prediction
 from stacktrans.inference.verification import Verdict, Verification
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
+from stacktrans.proofs.equivalence import Equivalence, Method
 from stacktrans.proofs.induction import InductionOverCounts
 from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Bisimulation, Counterexample, Invariant
@@ -34,48 +35,78 @@ _INVARIANTS = {
     Invariant.REVERSED: "aligned with the reference's memory, bottom to top",
     Invariant.ARBITRARY: "its contents do not matter",
 }
+_METHODS: dict[Method, str] = {
+    "renaming": "both do the same at every step, up to names of states, stack symbols and memories",
+    "task": "both are right on all of them, as verify proves for each by itself",
+    "product": "bisimulation of the two machines",
+}
 _WRONG_IN_STREAM = "an answer is wrong where sequences follow one another"
 
 
-def verification_view(result: Verification, checkpoint: Checkpoint, name: str) -> RenderableType:
-    """The strings that a model was tried on, and the counterexample, or the proof of a machine."""
-    table = Table(Column("strings", left=True), "lengths", "tried", "wrong")
+def verification_view(
+    result: Verification, models: Sequence[tuple[str, Checkpoint]]
+) -> RenderableType:
+    """The strings that a model was tried on, and the counterexample, or the proof of a machine.
+
+    Args:
+        result: of the verification.
+        models: the name and the checkpoint of the model, and of the one that it was compared with.
+    """
+    (_, checkpoint), *others = models
+    wrong = "different" if others else "wrong"
+    table = Table(Column("strings", left=True), "lengths", "tried", wrong)
     for stage in result.stages:
         table.add_row(stage.strings, stage.lengths or "", stage.count, stage.wrong)
     proof, machine = {}, checkpoint.machine
     if result.verdict and machine:
         proof = verdict_json(result.verdict, machine)
     if result.counterexample:
-        lines = _counterexample_lines(result.counterexample, checkpoint, name)
+        lines = _counterexample_lines(result, models)
     elif proof.get("proved"):
         lines = _proof_lines(proof)
     else:
-        lines = [f"right on all {result.count:,} strings, which proves nothing of others"]
+        what = "the same answers to" if others else "right on"
+        lines = [f"{what} all {result.count:,} strings, which proves nothing of others"]
         if "stream" in proof and machine:
             stream = (" " if machine.words[0] else "").join(proof["stream"])
             lines.append(f"wrong: {proof['reason']}, in {stream}")
         elif proof:
             lines.append(f"no proof: {proof['reason']}")
-    return Group(heading(model_line(checkpoint.config)), table, *map(remark, lines))
+    headings = (heading(model_line(model.config)) for _, model in models)
+    return Group(*headings, table, *map(remark, lines))
 
 
-def _counterexample_lines(wrong: Prediction, checkpoint: Checkpoint, name: str) -> list[str]:
-    """A counterexample, and the command that shows the model at it."""
-    length, task = len(wrong.pair.source), checkpoint.task
-    target = task.target.decode(wrong.pair.target)
-    if wrong.pair.scored is not None:
-        target = mask_unscored(target, wrong.pair.scored)
-    lines = [
-        f"answered wrongly, at symbol {wrong.first_wrong}: a string of {length} symbols",
-        f"source  {clipped(wrong.source, LONGEST_SHOWN)}",
-        f"target  {clipped(task.target.join(target), LONGEST_SHOWN)}",
-        f"answer  {clipped(wrong.answer, LONGEST_SHOWN)}",
-    ]
-    if length <= LONGEST_SHOWN:
-        hard = ["--hard"] if checkpoint.hard else []
+def _counterexample_lines(
+    result: Verification, models: Sequence[tuple[str, Checkpoint]]
+) -> list[str]:
+    """A counterexample, and the commands that show models at it."""
+    wrong, task = result.counterexample, models[0][1].task
+    assert wrong
+    length = len(wrong.pair.source)
+    size, rows = counted(length, "symbol"), [("source", wrong.source)]
+    if result.other:
+        known = "and no shorter one" if result.shortest else "the shortest that is known"
+        title = f"different answers to a string of {size}, {known}"
+        answers = map(_shown_answer, (wrong, result.other))
+        rows += ((name, answer) for (name, _), answer in zip(models, answers, strict=True))
+    else:
+        target = task.target.decode(wrong.pair.target)
+        if wrong.pair.scored is not None:
+            target = mask_unscored(target, wrong.pair.scored)
+        title = f"answered wrongly, at symbol {wrong.first_wrong}: a string of {length} symbols"
+        rows += [("target", task.target.join(target)), ("answer", wrong.answer)]
+    lines = [title, *(f"{label}  {clipped(text, LONGEST_SHOWN)}" for label, text in rows)]
+    for name, model in models if length <= LONGEST_SHOWN else ():
+        hard = ["--hard"] if model.hard and not model.machine else []
         command = ["stacktrans", "inspect", name, *hard, "--", wrong.source]
         lines.append(f"look: {shell_text(command)}")
     return lines
+
+
+def _shown_answer(answer: Prediction) -> str:
+    if answer.ended is None:
+        return "(no answer)"
+    return answer.answer if answer.ended else f"{answer.answer} (cut off)"
 
 
 def verification_json(result: Verification, machine: Machine | None) -> dict[str, Any]:
@@ -86,6 +117,8 @@ def verification_json(result: Verification, machine: Machine | None) -> dict[str
         "stages": [asdict(stage) for stage in result.stages],
         "counterexample": wrong and prediction_json(wrong),
         "proof": result.verdict and machine and verdict_json(result.verdict, machine),
+        "other_answer": result.other and result.other.answer,
+        "shortest": result.shortest,
     }
 
 
@@ -99,6 +132,8 @@ def verdict_json(verdict: Verdict, machine: Machine) -> dict[str, Any]:
             return {"proved": False, "reason": _WRONG_IN_STREAM, "stream": stream}
         case InductionOverCounts():
             return {"proved": True, "reason": None, "induction": asdict(verdict)}
+        case Equivalence():
+            return {"proved": True, "reason": None, "equivalence": asdict(verdict)}
     memories = zip(machine.memories.names, verdict.invariants, strict=True)
     return {
         "proved": True,
@@ -121,6 +156,8 @@ def verdict_json(verdict: Verdict, machine: Machine) -> dict[str, Any]:
 
 def _proof_lines(proof: Mapping[str, Any]) -> list[str]:
     """A proof, as `verdict_json` has it, in sentences."""
+    if "equivalence" in proof:
+        return _equivalence_lines(**proof["equivalence"])
     lines = ["proved: right on all strings of the task, whatever their length"]
     if "induction" in proof:
         return [*lines, *_induction_lines(**proof["induction"])]
@@ -146,6 +183,18 @@ def _proof_lines(proof: Mapping[str, Any]) -> list[str]:
     if sizes:
         lines.append(f"two symbols represent {' and '.join(sizes)} equivalent ones")
     return lines
+
+
+def _equivalence_lines(method: Method, situations: int, memories: dict[str, str]) -> list[str]:
+    strings = "strings of the task" if method == "task" else "strings"
+    size = f": {counted(situations, 'situation')}" if situations else ""
+    parallel = "used in parallel with another one"
+    invariants = {**_INVARIANTS, Invariant.ALIGNED: parallel, Invariant.REVERSED: parallel}
+    return [
+        f"proved: the same answers to all {strings}, whatever their length",
+        f"{_METHODS[method]}{size}",
+        *(f"{name}: {invariants[Invariant(of)]}" for name, of in memories.items()),
+    ]
 
 
 def _induction_lines(cases: int, steps: int, cycles: int, initial_contents: int) -> list[str]:

@@ -1,0 +1,285 @@
+"""Two models compared: proofs that machines are equivalent, and the shortest differences."""
+
+import itertools
+import json
+import random
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import own_machines
+import pytest
+from command_line import run
+from own_machines import QUEUE, STACK, mutant, rearranging
+from shipped_tasks import task_of
+
+import stacktrans
+from stacktrans.automata.machine import Machine
+from stacktrans.automata.rules import SymbolTable
+from stacktrans.inference.verification import Effort, verify
+from stacktrans.model.checkpoint import load, save, save_machine
+from stacktrans.proofs.equivalence import Equivalence, distinct_symbols, prove_equivalent
+from stacktrans.proofs.product import Unproved
+from stacktrans.proofs.proof import Counterexample, Invariant
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks import make_task
+from stacktrans.tasks.base import Task
+from stacktrans.tasks.computed import Copy, Parity, Reverse
+
+THREE = {"symbols": 3}
+COPY, REVERSE = make_task("copy", "copy", THREE), make_task("reverse", "reverse", THREE)
+PARITY = make_task("parity", "parity", {})
+
+
+class UnknownCopy(Copy):
+    """Copying without a reference automaton, so that machines can only be compared directly."""
+
+
+class UnknownReverse(Reverse):
+    """Reversal without a reference automaton."""
+
+
+class UnknownParity(Parity):
+    """Parity without a reference automaton."""
+
+
+UNKNOWN: dict[type[Task], type[Task]] = {
+    Copy: UnknownCopy,
+    Reverse: UnknownReverse,
+    Parity: UnknownParity,
+}
+
+
+def unknown(task: Task) -> Task:
+    other: Task = object.__new__(UNKNOWN[type(task)])
+    vars(other).update(vars(task))
+    return other
+
+
+def answer_of(machine: Machine, source: Sequence[int]) -> object:
+    answer = machine.run(source, 2 * len(source) + 20)
+    return None if answer.failed else (answer.target, answer.ended)
+
+
+Making = Callable[[Task], Machine]
+PAIRS: dict[str, tuple[Task, Making, Making]] = {
+    "queue and deque": (COPY, partial(rearranging, memories=QUEUE), own_machines.turned),
+    "queue and queue with marks": (
+        COPY,
+        partial(rearranging, memories=QUEUE),
+        own_machines.marking,
+    ),
+    "stack and stack read deep": (
+        REVERSE,
+        partial(rearranging, memories=STACK),
+        own_machines.peeking,
+    ),
+    "stack and needless queue": (
+        REVERSE,
+        partial(rearranging, memories=STACK),
+        own_machines.with_queue,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_machines_of_different_memories_are_proved_equivalent(name: str) -> None:
+    task, one, other = PAIRS[name]
+    machines = one(task), other(task)
+    for first, second in (machines, machines[::-1]):
+        assert isinstance(prove_equivalent(first, second, task), Equivalence)
+        assert isinstance(prove_equivalent(first, second, unknown(task)), Equivalence)
+
+
+def test_memories_ends_and_stack_symbols_are_renamed() -> None:
+    # What a deque holds is read at its top, where it is pushed at its bottom.
+    queue, deque = rearranging(COPY, QUEUE), own_machines.turned(COPY)
+    begin, push, pop, end = deque.rules
+    end = end._replace(when=(end.when[0], frozenset([0]), None, None))
+    deque = replace(deque, rules=(begin, push, pop, end))
+    assert queue.equivalent(deque)
+    assert deque.equivalent(queue)
+    assert prove_equivalent(queue, deque, COPY) == Equivalence("renaming")
+    empty, symbols = queue.stack_symbols[0].families
+    table = SymbolTable((empty, symbols._replace(symbols=(2, 0, 1))))
+    renamed = replace(queue, stack_symbols=(table,))
+    assert queue.equivalent(renamed)
+    assert renamed.run([0, 1, 2]).target == [0, 1, 2]
+    assert not queue.equivalent(replace(deque, rules=(begin, push, pop)))
+
+
+def test_a_stack_is_not_taken_for_a_queue() -> None:
+    queue, stack = rearranging(COPY, QUEUE), rearranging(COPY, STACK)
+    assert not queue.equivalent(stack)
+    assert prove_equivalent(queue, stack, COPY) == Counterexample((0, 1))
+    assert prove_equivalent(queue, stack, unknown(COPY)) == Counterexample((0, 1))
+
+
+def test_a_machine_with_buffers_is_compared_by_the_task() -> None:
+    direct, buffered = own_machines.odd(PARITY), own_machines.buffered_odd(PARITY)
+    assert prove_equivalent(direct, buffered, PARITY) == Equivalence("task")
+    assert prove_equivalent(buffered, buffered, unknown(PARITY)) == Equivalence("renaming")
+    with pytest.raises(Unproved, match="without buffers"):
+        prove_equivalent(direct, buffered, unknown(PARITY))
+
+
+def test_the_memories_of_both_machines_are_described() -> None:
+    queue, deque = rearranging(COPY, QUEUE), own_machines.turned(COPY)
+    proof = prove_equivalent(queue, deque, unknown(COPY))
+    assert isinstance(proof, Equivalence)
+    assert proof.method == "product"
+    assert proof.memories == {
+        "queue": Invariant.ALIGNED,
+        "deque of the other machine": Invariant.REVERSED,
+    }
+
+
+@pytest.mark.parametrize("name", PAIRS)
+@pytest.mark.parametrize("known", [True, False])
+def test_no_mutant_is_proved_equivalent_that_answers_differently(name: str, known: bool) -> None:
+    task, one, other = PAIRS[name]
+    machine, drawn, compared = one(task), random.Random(1), task if known else unknown(task)
+    strings = [s for n in range(1, 5) for s in itertools.product(range(3), repeat=n)]
+    proved = refuted = 0
+    for _ in range(40):
+        changed = mutant(other(task), drawn)
+        different = next(
+            (s for s in strings if answer_of(machine, s) != answer_of(changed, s)), None
+        )
+        try:
+            verdict = prove_equivalent(machine, changed, compared)
+        except Unproved:
+            continue
+        if isinstance(verdict, Equivalence):
+            assert different is None, changed.rules
+            proved += 1
+        else:
+            assert answer_of(machine, verdict.source) != answer_of(changed, verdict.source)
+            refuted += 1
+            # It is the shortest of all.
+            assert len(verdict.source) == len(different) if different else len(verdict.source) > 4
+    assert proved > 4
+    assert refuted > 4
+    assert proved + refuted > 30
+
+
+def test_two_symbols_represent_all_that_neither_machine_distinguishes() -> None:
+    task = make_task("reverse", "reverse", {"symbols": 128})
+    one, other = rearranging(task, STACK), own_machines.peeking(task)
+    assert len(distinct_symbols(one, other)) == 2
+    assert isinstance(prove_equivalent(one, other, unknown(task)), Equivalence)
+    start, push, *others = other.rules
+    only = push._replace(when=(frozenset([2 + 77]), *push.when[1:]), signals=(0, 0))
+    wrong = replace(other, rules=(start, only, push, *others))
+    assert task.source.symbols[77] in distinct_symbols(one, wrong)
+    for compared in (task, unknown(task)):
+        assert prove_equivalent(one, wrong, compared) == Counterexample((77,))
+
+
+def saved(path: Path, machine: Machine, memory: str) -> Path:
+    """A checkpoint of a machine that reverses or copies three symbols."""
+    name = path.stem.split("-")[0]
+    task = path.parent / f"{name}.yaml"
+    shipped = Path("tasks", f"{name}.yaml").read_text()
+    task.write_text(shipped.replace("symbols: 128", "symbols: 3"))
+    settings: Any = {"model": {"memory": memory}}
+    config = resolve(task=str(task), recipe="feedforward", settings=settings)
+    save_machine(path, config, replace(machine, task=name), "")
+    return path
+
+
+QUICK = ("--exhaustive", "400", "--count", "50", "--longest", "200")
+
+
+def test_verify_proves_two_machines_equivalent(tmp_path: Path) -> None:
+    queue = saved(tmp_path / "copy-queue", rearranging(COPY, QUEUE), "queue")
+    marks = saved(tmp_path / "copy-marks", own_machines.marking(COPY), "queue")
+    done = run("verify", queue, marks, *QUICK)
+    assert done.returncode == 0
+    assert "proved: the same answers to all strings of the task, whatever their length" in (
+        done.stdout.decode().splitlines()
+    )
+    held = json.loads(run("verify", queue, queue, *QUICK, "--json").stdout)
+    assert held["right"]
+    assert (held["other"], held["other_answer"]) == (str(queue), None)
+    assert held["proof"]["equivalence"]["method"] == "renaming"
+    assert {stage["wrong"] for stage in held["stages"]} == {0}
+
+
+def test_verify_shows_the_shortest_difference_and_both_answers(tmp_path: Path) -> None:
+    queue = saved(tmp_path / "copy-queue", rearranging(COPY, QUEUE), "queue")
+    stack = saved(tmp_path / "reverse-stack", rearranging(COPY, STACK), "stack")
+    done = run("verify", queue, stack, *QUICK)
+    assert done.returncode == 1
+    lines = done.stdout.decode().splitlines()
+    assert "different answers to a string of 2 symbols, and no shorter one" in lines
+    (source,) = [line.split()[1] for line in lines if line.startswith("source")]
+    looks = [line.removeprefix("look: ") for line in lines if line.startswith("look: ")]
+    answers = {line.split()[0]: line.split()[1] for line in lines if line.startswith(str(tmp_path))}
+    assert answers == {str(queue): source, str(stack): source[::-1]}
+    for look, path in zip(looks, (queue, stack), strict=True):
+        shown = run(*shlex.split(look)[1:]).stdout.decode().splitlines()[-1]
+        assert answers[str(path)] in shown
+    held = json.loads(run("verify", queue, stack, *QUICK, "--json").stdout)
+    assert not held["right"]
+    assert held["shortest"]
+    assert held["counterexample"]["answer"] == held["other_answer"][::-1] == source
+
+
+def test_verify_takes_another_task(tmp_path: Path) -> None:
+    stack = saved(tmp_path / "copy-stack", rearranging(COPY, STACK), "stack")
+    saved(tmp_path / "reverse", rearranging(REVERSE, STACK), "stack")
+    assert run("verify", stack, *QUICK).returncode == 1
+    done = run("verify", stack, tmp_path / "reverse.yaml", *QUICK)
+    assert done.returncode == 0
+    assert b"proved: right on all strings of the task" in done.stdout
+
+
+@pytest.mark.parametrize("other", ["xor-buffered", "xor"])
+def test_models_of_different_alphabets_are_refused(other: str) -> None:
+    done = run("verify", "reversal-stack", other)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert "the source symbols are 0 1; expected 0 1 #" in done.stderr.decode()
+
+
+def test_a_name_of_neither_a_checkpoint_nor_a_task_is_refused() -> None:
+    done = run("verify", "reversal-stack", "nothing")
+    assert done.returncode in (1, 2)
+    assert "nothing: no such checkpoint" in done.stderr.decode()
+
+
+def test_networks_are_compared_on_strings_alone(tmp_path: Path) -> None:
+    model = stacktrans.load("copy-queue")
+    effort: dict[str, Any] = {"exhaustive": 200, "count": 50, "longest": 150}
+    result = model.verify(stacktrans.load("copy-deque"), **effort)
+    assert result.right
+    assert result.verdict is None
+    assert [stage.strings for stage in result.stages] == [
+        "all strings",
+        "strings over the first symbols",
+        "random strings",
+        "long strings",
+    ]
+    with pytest.raises(stacktrans.UsageError, match="expected a model that load returned"):
+        model.verify("copy-deque")
+    one, weights = load("reversal-stack"), {}
+    weights = {name: weight.copy() for name, weight in one.weights.items()}
+    weights["classifier.bias"][0] += 50.0
+    save(tmp_path / "damaged", one.config, replace(one, weights=weights).model.state_dict())
+    different = verify(one, Effort(200, 50, 50, 1), load(tmp_path / "damaged"))
+    assert different.shortest
+    assert different.counterexample
+    assert different.other
+    assert len(different.counterexample.pair.source) == 2
+    assert different.counterexample.answer != different.other.answer
+
+
+def test_unscored_outputs_are_not_compared() -> None:
+    task = task_of("reversal")
+    machine = own_machines.waiting(task)
+    first, second = machine.rules
+    written = replace(machine, rules=(first._replace(output=second.output), second))
+    assert isinstance(prove_equivalent(machine, written, task), Equivalence)
