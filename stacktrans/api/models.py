@@ -21,6 +21,7 @@ from stacktrans.api.arguments import (
     Texts,
     checked,
 )
+from stacktrans.automata.machine import Machine
 from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import EvalRequest, evaluate
 from stacktrans.inference.perplexity import perplexities
@@ -171,6 +172,11 @@ class Model:
     def network(self) -> Transducer:
         """The torch module."""
         return self._loaded.model
+
+    @property
+    def machine(self) -> Machine | None:
+        """The automaton of an extracted machine; None for a network."""
+        return self._loaded.machine
 
     @cached_property
     def parameters(self) -> int:
