@@ -17,12 +17,15 @@ import own_machines
 import pytest
 from command_line import run
 from own_machines import QUEUE, STACK, mutant, rearranging, rule, when
+from test_answer_limit import tripling
 from test_stream_machines import moving
 
+import stacktrans
 from stacktrans.automata.fst import EPSILON, NotFinite, to_fst
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.automata.wording import sentence
+from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import CONFIG, MACHINE, SUMS, checksum_lines
 from stacktrans.model import checkpoint
 from stacktrans.settings.resolve import resolve
@@ -373,6 +376,31 @@ def test_words_are_separated_by_ascii_spaces(tmp_path: Path) -> None:
     done = run("transduce", tmp_path / "machine", stdin="\n".join(lines).encode())
     assert [answer_line(line)[0] for line in lines] == done.stdout.decode().splitlines()
     assert [number for number, line in enumerate(lines) if answer_line(line)[1]] == [4, 5]
+
+
+@pytest.mark.parametrize("endless", [False, True])
+def test_a_program_for_pairs_in_files_answers_as_transduce(endless: bool, tmp_path: Path) -> None:
+    path = tripling(tmp_path, endless=endless)
+    machine = stacktrans.load(path).machine
+    assert machine is not None
+    answer_line, lines = program(machine), ["ab", "xb", "a\tb", "", "<unk>", "abbab" * 20]
+    done = run("transduce", path, stdin="\n".join(lines).encode())
+    answers = [answer_line(line) for line in lines]
+    assert [text for text, _ in answers] == done.stdout.decode().splitlines()
+    messages = [message.split(":", 2)[2] for message in done.stderr.decode().splitlines()]
+    numbers = [number for number, (_, message) in enumerate(answers, start=1) if message]
+    assert numbers == [int(message.split(":")[0]) for message in messages]
+    assert f"3: {answers[2][1]}" in messages
+    assert answers[0][1] == (MESSAGES[1] if endless else None)
+
+
+def test_features_are_refused(tmp_path: Path) -> None:
+    machine = parity(Layout.synchronous(2, 2))
+    machine = replace(machine, source=("0", "0"), symbols=("0",))
+    with pytest.raises(StacktransError, match="features"):
+        machine.to_python()
+    with pytest.raises(NotFinite, match="features"):
+        to_fst(machine)
 
 
 def test_a_machine_with_a_memory_is_written_except_as_a_transducer(tmp_path: Path) -> None:

@@ -50,6 +50,8 @@ def to_fst(machine: Machine) -> tuple[str, str, str]:
         NotFinite: there is no such transducer.
     """
     inputs, names = [*map(_label, machine.source)], [*map(_label, machine.target), UNSCORED_MARK]
+    if len({*inputs}) < len(inputs):
+        raise NotFinite(machine, "features of its sources have the names of symbols")
     reading = _Reading(machine)
     sources = reading.sources()
     pending: list[tuple[Symbols, Situation | None]] = [((), next(iter(sources)))]

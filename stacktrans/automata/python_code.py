@@ -10,7 +10,9 @@ from typing import Any
 
 from stacktrans.automata.rules import CONSTANT, Rule, Signature, SymbolTable, Term
 from stacktrans.automata.wording import component_names, sentence
+from stacktrans.common.errors import StacktransError
 from stacktrans.common.visible import visible
+from stacktrans.tasks.columns import UNKNOWN_SYMBOL
 from stacktrans.tasks.layout import LONGEST_PRODUCT, Layout
 
 _INTERPRETER = "interpreter.txt"
@@ -24,7 +26,12 @@ def python_code(machine: Signature, rules: Sequence[Rule], relevant: Collection[
         machine: its signature.
         rules: its rules.
         relevant: the components of observations that some rule depends on.
+
+    Raises:
+        StacktransError: sources have features, for which there is no program.
     """
+    if len({*machine.source}) < len(machine.source):
+        raise StacktransError(f"{machine.task}: a program can't read sources with features")
     layout, memories = machine.layout, machine.memories
     reads = zip(_parts(machine)[1:-1], memories.read_positions, strict=True)
     ends = tuple(-1 if output is None else output for output in (layout.end, layout.last))
@@ -39,6 +46,7 @@ def python_code(machine: Signature, rules: Sequence[Rule], relevant: Collection[
         "rules": "\n".join(f"# {line}" for line in words),
         "source": (_text(machine, machine.source), machine.words[0]),
         "target": (_text(machine, machine.target), machine.words[1]),
+        "unknown": repr(UNKNOWN_SYMBOL) if UNKNOWN_SYMBOL in machine.source else None,
         "inputs": _table(machine, machine.inputs),
         "outputs": _table(machine, machine.outputs),
         "cells": {name: _table(machine, table) for name, table in cells},

@@ -71,7 +71,7 @@ def extract(
     from stacktrans.model.checkpoint import save_machine
     from stacktrans.showing import machines
 
-    for path in (dot, svg, python, *_fst_files(fst)):
+    for path in (dot, svg, python, fst):
         if path:
             check_file_path(path)
     if out:
@@ -121,13 +121,8 @@ def _export(
     if fst:
         from stacktrans.automata.fst import to_fst
 
-        for path, text in zip(_fst_files(fst), to_fst(machine), strict=True):
-            write_atomically(path, text)
-
-
-def _fst_files(fst: Path | None) -> list[Path]:
-    """The files of a transducer and of its input and output symbols."""
-    return [Path(f"{fst}{suffix}") for suffix in ("", ".isyms", ".osyms")] if fst else []
+        for suffix, text in zip(("", ".isyms", ".osyms"), to_fst(machine), strict=True):
+            write_atomically(Path(f"{fst}{suffix}"), text)
 
 
 def _facts(extraction: "Extraction") -> dict[str, Any]:
