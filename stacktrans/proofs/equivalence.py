@@ -7,7 +7,7 @@ the same end; or neither has one.
 The proof is about the machines, run as `automata.machine` runs them. It is one of
 
 1. a bisimulation up to names: both do the same at all observations, if states, stack symbols and
-   memories that correspond are taken for the same: checked by `Machine.equivalent`;
+   memories that correspond are taken for the same: checked by `bisimilar`;
 2. two proofs that a machine is right on all sources of the task: `prove`, with its assumptions;
 3. a bisimulation with the abstract memories of both: their product is explored, in which both read
    any string over the alphabet, as in `stacktrans.proofs.proof`, with the assumptions 3, 5 and 6
@@ -19,13 +19,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from stacktrans.automata.machine import NO_OUTPUT, NO_RULE, Machine, Transition
-from stacktrans.automata.rules import START
+from stacktrans.automata.rules import EMPTY, START
 from stacktrans.proofs.product import FINISHED, WRONG, Product, ProductStep, Top, Unproved
 from stacktrans.proofs.proof import (
     BisimulationProver,
@@ -80,9 +80,7 @@ def prove_equivalent(one: Machine, other: Machine, task: Task) -> Equivalence | 
         Unproved: there is neither a proof nor a difference.
     """
     classes = [*_common_classes(one, other)]
-    read = {one.symbols.index(symbol) for symbol in distinct_symbols(one, other)}
-    inputs = [at for at, (_, symbol) in enumerate(one.inputs.entries) if symbol in {None, *read}]
-    if one.equivalent(other, inputs):
+    if bisimilar(one, other):
         return Equivalence("renaming")
     is_different = partial(_is_different, one, other, task)
     with contextlib.suppress(Unproved):
@@ -108,6 +106,110 @@ def _common_classes(one: Machine, other: Machine) -> Iterator[tuple[int, ...]]:
     for symbols, others in pairs:
         if common := {*symbols} & {*others}:
             yield tuple(sorted(common))
+
+
+def bisimilar(one: Machine, other: Machine) -> bool:
+    """Whether machines are bisimilar up to names of states, stack symbols and memories' ends.
+
+    Memories that no rule depends on are left aside. Bisimilar machines do the same at all
+    observations, even those that never occur, and so give the same answers (Hopcroft & Karp 1971).
+    """
+    names = ("source", "target", "words", "buffers", "layout")
+    if any(getattr(one, name) != getattr(other, name) for name in names):
+        return False
+    read = {one.symbols.index(symbol) for symbol in distinct_symbols(one, other)}
+    inputs = [at for at, (_, symbol) in enumerate(one.inputs.entries) if symbol in {None, *read}]
+    rows, others = sorted(one.relevant_memories), sorted(other.relevant_memories)
+    renamed = _Renamed(other, {end: end for row in others for end in (2 * row, 2 * row + 1)})
+    return len(rows) == len(others) and any(
+        _bisimilar((_Renamed(one, ends), renamed), other.memories.alphabets, inputs)
+        for ends in _correspondences(rows, others)
+    )
+
+
+def _correspondences(rows: Sequence[int], others: Sequence[int]) -> Iterator[dict[int, int]]:
+    """All ways in which the ends of rows can be those of others, whose tops may be bottoms."""
+    for images in itertools.permutations(others):
+        for flips in itertools.product((0, 1), repeat=len(rows)):
+            ends = [*zip(rows, images, flips, strict=True)]
+            yield {
+                2 * row + side: 2 * of + (side ^ flip) for row, of, flip in ends for side in (0, 1)
+            }
+
+
+class _Step(NamedTuple):
+    """A step of a machine: what it does, the stack symbols that it pushes, and its next state."""
+
+    done: tuple[Any, ...]
+    pushed: list[int]
+    next_state: int
+
+
+class _Renamed:
+    """A machine under other names of its memories' ends; memories without a name are left aside.
+
+    Args:
+        machine: the machine.
+        names: of ends.
+    """
+
+    def __init__(self, machine: Machine, names: Mapping[int, int]) -> None:
+        self._machine, self._names = machine, names
+        positions = machine.relevant_positions
+        self.positions = [position and (names[position[0]], position[1]) for position in positions]
+
+    def step(self, symbol: int, state: int, cells: Mapping[Any, int]) -> _Step | None:
+        """A step, given an input and the stack symbols that are read; None if no rule applies."""
+        machine, names = self._machine, self._names
+        read = (cells[position] if position else EMPTY for position in self.positions)
+        transition = machine.transition((symbol, *read, state))
+        if transition is None:
+            return None
+        signals, output, pops, pushes, moves, next_state, _ = transition
+        renamed = [(names[end], cell) for end, cell in pushes if end in names]
+        pushed = sorted(renamed, key=lambda push: push[0])
+        buffers = signals[-2:] if machine.buffers else ()
+        is_output = machine.layout.is_answered(symbol) and buffers[1:] != (0,)
+        done = (
+            sorted(names[end] for end in pops if end in names),
+            [end for end, _ in pushed],
+            [(names[taken], names[put]) for taken, put in moves if put in names],
+            buffers,
+            output if is_output else NO_OUTPUT,
+        )
+        return _Step(done, [cell for _, cell in pushed], next_state)
+
+
+def _bisimilar(
+    machines: tuple[_Renamed, _Renamed], alphabets: Sequence[int], inputs: Collection[int]
+) -> bool:
+    """Whether machines are bisimilar if ends of the same name correspond.
+
+    Args:
+        machines: the machines.
+        alphabets: the stack alphabets of memories; see `Ends`.
+        inputs: those that are compared.
+    """
+    positions = sorted({*filter(None, [of for machine in machines for of in machine.positions])})
+    # The states that occur together, and the stack symbols of each alphabet.
+    states, cells = {(START, START)}, {alphabet: {(EMPTY, EMPTY)} for alphabet in alphabets}
+    size = 0
+    while size < (size := len(states) + sum(map(len, cells.values()))):
+        parts: list[Collection[Any]] = [inputs, [*states]]
+        parts += ([*cells[alphabets[end // 2]]] for end, _ in positions)
+        for symbol, *pairs in itertools.product(*parts):
+            one, other = (
+                machine.step(symbol, state, dict(zip(positions, read, strict=True)))
+                for machine, (state, *read) in zip(machines, zip(*pairs, strict=True), strict=True)
+            )
+            if one is None or other is None or one.done != other.done:
+                if one is not other:
+                    return False
+                continue
+            states.add((one.next_state, other.next_state))
+            for end, *pair in zip(one.done[1], one.pushed, other.pushed, strict=True):
+                cells[alphabets[end // 2]].add((pair[0], pair[1]))
+    return True
 
 
 def _is_different(one: Machine, other: Machine, task: Task, source: Sequence[int]) -> bool:

@@ -334,12 +334,7 @@ class InductionProver:
     def __init__(self, machine: Machine, segments: Sequence[Segment]) -> None:
         self._machine, self._segments = machine, segments
         memories = machine.memories
-        # The memories that rules depend on, and those that cells move from to one of them.
-        self._relevant = {end // 2 for end in machine.relevant_reads}
-        for _ in memories.moves:
-            self._relevant |= {
-                taken // 2 for _, taken, put in memories.moves if put // 2 in self._relevant
-            }
+        self._relevant = machine.relevant_memories
         moved = (end for _, *ends in memories.moves for end in ends)
         changed = (end for _, end in (*memories.pops, *memories.pushes))
         used = (*machine.relevant_reads, *changed, *moved)
