@@ -10,7 +10,7 @@ from stacktrans.automata.machine import Configuration, Machine, Row
 from stacktrans.common.errors import StacktransError
 from stacktrans.tasks.alphabets import UNSCORED_MARK
 
-MOST_SITUATIONS, MOST_STEPS = 1000, 100
+MOST_SITUATIONS, MOST_STEPS, LONGEST_ANSWER = 1000, 100, 1000
 EPSILON = "<eps>"
 Symbols = tuple[int, ...]
 
@@ -28,7 +28,8 @@ class Situation(NamedTuple):
     Attributes:
         state: of the machine.
         contents: of its memories, without cells that no rule can ever read.
-        output: the last output; of machines with buffers, whether it was the end of the answer.
+        output: the last output, if it can begin the answer; of machines with buffers, whether the
+            answer has ended.
         missing: the number of symbols read, less that of outputs written to a buffer.
         dropped: the number of outputs that were dropped; -1 before the first symbol.
     """
@@ -80,7 +81,7 @@ def to_fst(machine: Machine) -> tuple[str, str, str]:
 def _answer(machine: Machine, source: Symbols) -> Symbols | None:
     """The answer to a source, both as they are read; None if the machine does not end one."""
     order = -1 if machine.layout.backwards else 1
-    answer = machine.run(source[::order]) if source else None
+    answer = machine.run(source[::order], LONGEST_ANSWER) if source else None
     if answer is None:
         return ()
     return tuple(answer.target[::order]) if answer.ended and not answer.failed else None
@@ -92,9 +93,7 @@ def _written(machine: Machine, source: Symbols, symbol: int) -> Symbols:
         return ()
     before, after = _answer(machine, source), _answer(machine, (*source, symbol))
     if before is None or after is None or after[: len(before)] != before:
-        raise NotFinite(
-            machine, "an answer does not begin with that to the beginning of its source"
-        )
+        raise NotFinite(machine, "it does not write its answer while it reads")
     return after[len(before) :]
 
 
@@ -159,7 +158,8 @@ class _Reading:
             if configuration.stuck:
                 return None
             if not self._machine.buffers:
-                return self._situation(configuration, output * self._layout.feeds_back)
+                begins = self._layout.feeds_back and not self._layout.after
+                return self._situation(configuration, output if begins else 0)
             reads, writes = configuration.last.signals[-2:]
             if writes and dropped < self._machine.buffers.output_skip:
                 dropped += 1

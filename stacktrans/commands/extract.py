@@ -60,8 +60,8 @@ def extract(
         svg: Draw the machine to an .svg file.
         python: Write the machine as a Python program that needs no package, and answers lines of
             standard input as transduce --all does.
-        fst: Write the machine as a finite-state transducer in the text format of OpenFst, with its
-            symbols in FILE.isyms and FILE.osyms, if it needs no memory without a bound.
+        fst: Write the machine as a finite-state transducer in the text format of OpenFst, with the
+            tables of its symbols in FILE.isyms and FILE.osyms, if a finite memory is enough for it.
         strings: Also compare the answers of model and machine to N random strings.
         lengths: The lengths of these strings.
         time_limit: Stop learning rules after this time, such as 30s or 5m.
