@@ -121,14 +121,6 @@ class Machine(Signature):
         reads = enumerate(self.memories.read_positions, start=1)
         return [position if component in self.relevant else None for component, position in reads]
 
-    @property
-    def relevant_memories(self) -> frozenset[int]:
-        """The memories that some rule reads, and those that cells move from to one of them."""
-        memories, moves = {end // 2 for end in self.relevant_reads}, self.memories.moves
-        for _ in moves:
-            memories |= {taken // 2 for _, taken, put in moves if put // 2 in memories}
-        return frozenset(memories)
-
     @functools.cached_property
     def _transitions(self) -> dict[tuple[int, ...], Transition | None]:
         return {}

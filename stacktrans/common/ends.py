@@ -8,7 +8,7 @@ other the cells to its right. Moving the head moves a cell from one row to the o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 TOP, BOTTOM = 0, 1
@@ -52,6 +52,13 @@ class Ends(NamedTuple):
         for _, source, target in self.moves:
             first[source // 2] = first[target // 2] = min(first[source // 2], first[target // 2])
         return first
+
+    def rows_behind(self, ends: Iterable[int]) -> frozenset[int]:
+        """The rows of some ends, and those that cells move from to one of them."""
+        rows = {end // 2 for end in ends}
+        for _ in self.moves:
+            rows |= {taken // 2 for _, taken, put in self.moves if put // 2 in rows}
+        return frozenset(rows)
 
     def shifted(self, rows: int, signals: int) -> Ends:
         """The table renumbered for a memory that follows others with `rows` and `signals`."""

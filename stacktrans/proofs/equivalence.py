@@ -119,7 +119,7 @@ def bisimilar(one: Machine, other: Machine) -> bool:
         return False
     read = {one.symbols.index(symbol) for symbol in distinct_symbols(one, other)}
     inputs = [at for at, (_, symbol) in enumerate(one.inputs.entries) if symbol in {None, *read}]
-    rows, others = sorted(one.relevant_memories), sorted(other.relevant_memories)
+    rows, others = (sorted(each.memories.rows_behind(each.relevant_reads)) for each in (one, other))
     renamed = _Renamed(other, {end: end for row in others for end in (2 * row, 2 * row + 1)})
     return len(rows) == len(others) and any(
         _bisimilar((_Renamed(one, ends), renamed), other.memories.alphabets, inputs)

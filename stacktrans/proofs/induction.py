@@ -334,7 +334,7 @@ class InductionProver:
     def __init__(self, machine: Machine, segments: Sequence[Segment]) -> None:
         self._machine, self._segments = machine, segments
         memories = machine.memories
-        self._relevant = machine.relevant_memories
+        self._relevant = memories.rows_behind(machine.relevant_reads)
         moved = (end for _, *ends in memories.moves for end in ends)
         changed = (end for _, end in (*memories.pops, *memories.pushes))
         used = (*machine.relevant_reads, *changed, *moved)
