@@ -344,7 +344,7 @@ def test_a_program_ends_quietly_with_its_reader(xor: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_program_is_plain_python(name: str, tmp_path: Path) -> None:
+def test_a_program_is_plain_python(name: str) -> None:
     machine = replace(MACHINES[name](), task="a\nb")
     text = machine.to_python()
     assert machine.to_python() == text
@@ -354,7 +354,12 @@ def test_a_program_is_plain_python(name: str, tmp_path: Path) -> None:
     assert text.startswith("# A machine for the task a\\nb,")
     for number, each in enumerate(machine.rules, start=1):
         assert f"# {number}. {sentence(machine, each)}\n" in text
-    (tmp_path / "program.py").write_text(text)
+
+
+def test_programs_pass_a_linter(tmp_path: Path) -> None:
+    pytest.importorskip("ruff")
+    for number, machine in enumerate(MACHINES.values()):
+        (tmp_path / f"program{number}.py").write_text(machine().to_python(), encoding="utf-8")
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", str(tmp_path)]
     checked = subprocess.run(ruff, capture_output=True, check=False)
     assert checked.returncode == 0, checked.stdout.decode()
