@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from command_line import run
-from own_machines import STACK, rearranging
+from own_machines import STACK, rearranging, rule, when
 
 import stacktrans
 from stacktrans.automata.machine import Machine
@@ -77,8 +77,8 @@ def test_rules_are_numbered_and_worded_as_extract_prints_them(tmp_path: Path) ->
         below = lines[lines.index("rule when action") + 1 : -1]
         assert below == [extracted[1 + number] for number in sorted({*applied})]
     card = (path / "README.md").read_text()
-    for rule in (step["rule"] for step in steps):
-        assert f"| {rule['number']} | {rule['when']} | {rule['action']} |" in card
+    for step in steps:
+        assert "| {number} | {when} | {action} |".format(**step["rule"]) in card
 
 
 def test_contents_are_stack_symbols(tmp_path: Path) -> None:
@@ -140,3 +140,25 @@ def test_screens_show_the_rule(tmp_path: Path) -> None:
     at = shown.index("rule 3: reading ||| or a symbol, stack has anything: pop,")
     assert shown[at + 1 : at + 3] == ["write what is read, go to q1", "state: q1"]
     assert shown[at + 4 : at + 6] == ["stack, the top first", "!@2 1.00 ████████████████████"]
+
+
+def test_a_machine_without_a_rule_is_shown_until_it_is_stuck(tmp_path: Path) -> None:
+    # An answer can only end after the first of the symbols.
+    path = reversing(tmp_path, last=rule(when([5], [0], None), (0, 0), Term(CONSTANT, 3)))
+    assert lines_of(run("inspect", path, "!#").stdout)[-1] == "answer: #! (right)"
+    done = run("inspect", path, '"#!', "--contents")
+    assert done.returncode == 0
+    lines = lines_of(done.stdout)
+    assert lines[9] == '8 " none 0.00 0.00 │'
+    assert lines[-1] == 'no answer: no rule applies at step 8: reading ", stack is empty'
+    stuck = trace(load(path), [*'"#!'])
+    assert (stuck.answer, stuck.ended, stuck.correct) == ('!#"', False, False)
+    assert stuck.steps[-1].rule is None
+    assert [step.stuck for step in stuck.steps][-2:] == [None, 'reading ", stack is empty']
+
+
+def test_a_rule_without_an_output_is_an_error(tmp_path: Path) -> None:
+    path = reversing(tmp_path, last=rule(when(None, [0], None), (0, 0)))
+    done = run("inspect", path, "!")
+    assert done.returncode == 1
+    assert b"a rule has no output where the answer needs one" in done.stderr

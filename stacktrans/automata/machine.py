@@ -181,6 +181,14 @@ class Machine(Signature):
             for table in self.stack_symbols
         ]
 
+    def worded_observation(self, observation: tuple[int, ...]) -> str:
+        """An observation in words, such as "reading a, stack is empty"."""
+        when = tuple(
+            frozenset([entry]) if component in self.relevant else None
+            for component, entry in enumerate(observation)
+        )
+        return condition(self, Rule(when, (), (), None, (), Term(CONSTANT, START)))
+
     def run(self, source: Sequence[int], limit: int | None = None) -> Answer:
         """The answer to a source; not of streams, which are predicted symbol by symbol.
 
@@ -385,6 +393,7 @@ class Configuration:
         contents: of each memory.
         state: the state after the last step.
         last: the last transition.
+        observation: that of the last step.
         stuck: whether no rule applied in some step; from then on none does.
     """
 
@@ -396,12 +405,13 @@ class Configuration:
             [Row() for _ in machine.stack_symbols] if contents is None else contents
         )
         self.last = Transition((), NO_OUTPUT, (), (), (), state)
+        self.observation: tuple[int, ...] = ()
         self._reads = machine.relevant_positions
 
     def copy(self) -> Configuration:
         """A copy, which can be advanced independently."""
         other = Configuration(self._machine, [*map(Row, self.contents)], self.state)
-        other.last, other.stuck = self.last, self.stuck
+        other.last, other.observation, other.stuck = self.last, self.observation, self.stuck
         return other
 
     def peek(self, end: int, depth: int) -> int:
@@ -414,7 +424,8 @@ class Configuration:
         if self.stuck:
             return NO_RULE
         read = [self.peek(*position) if position else EMPTY for position in self._reads]
-        transition = self._machine.transition((symbol, *read, self.state))
+        self.observation = symbol, *read, self.state
+        transition = self._machine.transition(self.observation)
         if transition is None:
             self.stuck = True
             return NO_RULE

@@ -11,7 +11,7 @@ import numpy as np
 from stacktrans.automata.wording import WordedRule, entry_name
 from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
 from stacktrans.decoding import decoder
-from stacktrans.decoding.decoder import decode, log_softmax, most_probable_ids, predict
+from stacktrans.decoding.decoder import Answer, decode, log_softmax, most_probable_ids, predict
 from stacktrans.decoding.model import Numbers
 from stacktrans.memory import CellContents, MemorySnapshot, RowContents
 from stacktrans.memory.actions import EMPTY
@@ -25,6 +25,8 @@ _MARKS = {sections.BEGIN: [BEGIN], sections.SEPARATOR: [SEPARATOR], sections.BLA
 """The written form of inputs that are not symbols."""
 NOTHING = ""
 """The input of a step that reads nothing."""
+MISSING = "a rule has no output where the answer needs one"
+"""The reason why a machine that is not stuck has no answer."""
 SMALLEST = 0.005
 """The smallest weight or probability in a trace."""
 
@@ -105,6 +107,8 @@ class TraceStep:
         scored: whether the output is a scored symbol of the answer.
         rule: the rule that a machine applies; None for other models.
         state: the state of a machine after the step; None if it has a single one.
+        stuck: what a machine without a rule for it observes; the step does nothing then, and is the
+            last. None at all other steps.
     """
 
     step: int
@@ -126,6 +130,7 @@ class TraceStep:
     scored: bool = True
     rule: WordedRule | None = None
     state: str | None = None
+    stuck: str | None = None
 
     def by_stack(self) -> dict[str, dict[str, float]]:
         """The signals of each stack or list with actions."""
@@ -165,6 +170,8 @@ class Trace:
 def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> Trace:
     """Trace a model over the symbols of a source and of its own answer.
 
+    The trace of a machine that gets stuck ends with the step at which no rule applies.
+
     Args:
         checkpoint: the model.
         source: the symbols of the source.
@@ -174,21 +181,28 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
     Raises:
         UnknownSymbol: a symbol of the source is not in the alphabet.
         NotASource: the source is empty.
-        StacktransError: the model's numbers overflow.
+        StacktransError: the model's numbers overflow, or a rule of a machine has no output where
+            the answer needs one.
     """
     task = checkpoint.task
     ids = task.encode_source(source)
     answer = decode(checkpoint.predictor, checkpoint.layout, [ids], log_probs=False)[0]
-    if answer.failed:
-        raise StacktransError(checkpoint.predictor.failure)
-    written = task.target.decode(answer.target)
-    scored = [*task.scored(source)] if task.same_length else [True] * len(written)
-    steps_of = _buffered_steps if checkpoint.config.model.buffers else _steps
-    steps = steps_of(checkpoint, ids, answer.target, contents)
-    if task.same_length and not checkpoint.config.model.buffers:
-        steps = [
-            replace(step, scored=is_scored) for step, is_scored in zip(steps, scored, strict=True)
-        ]
+    target, steps = _written(checkpoint, answer), list[TraceStep]()
+    if not answer.failed or checkpoint.machine:
+        steps_of = _buffered_steps if checkpoint.config.model.buffers else _steps
+        steps = steps_of(checkpoint, ids, target, contents)
+    stuck = bool(steps and steps[-1].stuck)
+    if answer.failed and not stuck:
+        raise StacktransError(MISSING if checkpoint.machine else checkpoint.predictor.failure)
+    if stuck and not answer.failed:
+        steps.pop()  # after the answer, where no rule is needed
+    written = task.target.decode(target)
+    scored = [True] * len(written)
+    if task.same_length:
+        scored = [*task.scored(source)][: len(written)]
+        if not checkpoint.config.model.buffers:
+            pairs = zip(steps, scored, strict=not answer.failed)
+            steps[: len(scored)] = [replace(step, scored=is_scored) for step, is_scored in pairs]
     for step in steps:
         try:
             # The contents follow from the signals, and may be large.
@@ -207,12 +221,20 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
         source=task.source.join(source),
         answer=task.target.join(written),
         marked=task.target.join(mask_unscored(written, scored)),
-        ended=answer.ended,
+        ended=answer.ended and not answer.failed,
         expected=expected,
         why_not=why_not,
         correct=correct,
         steps=steps,
     )
+
+
+def _written(checkpoint: Checkpoint, answer: Answer) -> Ids:
+    """The symbols of an answer; of a machine that has none, those until then."""
+    target, layout = np.array(answer.target, np.int64), checkpoint.layout
+    missing = {-1, NO_OUTPUT} if layout.feeds_back else {-1}
+    read = itertools.takewhile(lambda each: each not in missing, layout.in_reading_order(target))
+    return layout.in_reading_order(np.array([*read], np.int64))
 
 
 def of_stacks(whole: Trace, numbers: Sequence[int]) -> Trace:
@@ -249,16 +271,18 @@ class ModelStep(NamedTuple):
         signals: [signals].
         pushed: [pushes, m] vectors pushed.
         snapshot: the memory after the step.
-        rule: as in `TraceStep`.
-        state: as in `TraceStep`.
+        rule: as in `TraceStep`, like the next two.
+        state: the state of a machine.
+        stuck: what a machine without a rule for it observes.
     """
 
     logits: Numbers
     signals: Numbers
     pushed: Numbers
     snapshot: MemorySnapshot
-    rule: WordedRule | None
-    state: str | None
+    rule: WordedRule | None = None
+    state: str | None = None
+    stuck: str | None = None
 
 
 def _observed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[ModelStep]:
@@ -267,30 +291,35 @@ def _observed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[ModelSte
     steps = list[ModelStep]()
 
     def observe(step: decoder.DecodingStep) -> None:
+        if steps and steps[-1].stuck:
+            return
         logits, signals = step.logits[0], np.array(step.state.signals[0])
-        if not np.isnan(signals).any():  # as after a buffered machine's answer, which has no rule
-            pushed = np.array(model.pushed_vectors(step.state))
-            snapshot = model.snapshot(step.state, contents)
-            rule, state = None, None
-            if machine:
-                configuration = step.state.of[0]
+        pushed = np.array(model.pushed_vectors(step.state))
+        snapshot = model.snapshot(step.state, contents)
+        whole = ModelStep(logits, signals, pushed, snapshot)
+        if machine:
+            configuration = step.state.of[0]
+            if configuration.stuck:
+                stuck = machine.worded_observation(configuration.observation)
+                whole = whole._replace(signals=np.zeros_like(signals), stuck=stuck)
+            else:
                 rule = machine.worded_rules[configuration.last.rule - 1]
-                if machine.states.size > 1:
-                    state = entry_name(machine, machine.states, configuration.state)
-            steps.append(ModelStep(logits, signals, pushed, snapshot, rule, state))
+                whole = whole._replace(rule=rule)
+            if machine.states.size > 1:
+                state = entry_name(machine, machine.states, configuration.state)
+                whole = whole._replace(state=state)
+        steps.append(whole)
 
     predict(model, [ids], log_probs=False, observe=observe)
     return steps
 
 
-def _steps(
-    checkpoint: Checkpoint, source: Ids, target: list[int], contents: bool
-) -> list[TraceStep]:
+def _steps(checkpoint: Checkpoint, source: Ids, target: Ids, contents: bool) -> list[TraceStep]:
     layout = checkpoint.layout
     ids, first_answer = layout.prompt(source), 1
     if layout.first_target is not None:
         first_answer = 1 if layout.consecutive else len(ids)
-        ids = np.concatenate([ids, layout.in_reading_order(np.array(target)) + layout.first_target])
+        ids = np.concatenate([ids, layout.in_reading_order(target) + layout.first_target])
     symbols = input_symbols(checkpoint, ids)
     observed = enumerate(_observed(checkpoint, ids.astype(np.int64), contents), start=1)
     steps = [_step(checkpoint, number, step, symbols, contents) for number, step in observed]
@@ -308,14 +337,13 @@ def input_symbols(checkpoint: Checkpoint, ids: Ids) -> list[str]:
 
 
 def _buffered_steps(
-    checkpoint: Checkpoint, source: Ids, target: list[int], contents: bool
+    checkpoint: Checkpoint, source: Ids, target: Ids, contents: bool
 ) -> list[TraceStep]:
     layout, buffers = checkpoint.layout, checkpoint.config.model.buffers
     assert buffers is not None
     source = layout.prompt(source)
     symbols = input_symbols(checkpoint, source)
-    outputs = [*checkpoint.task.target.symbols, END]
-    answer = [outputs[index] for index in layout.in_reading_order(np.array(target, np.int64))]
+    answer = checkpoint.task.target.decode(layout.in_reading_order(target))
     if layout.end is not None:
         answer = [*answer, END][: len(source)]
     observed = _observed(checkpoint, source, contents)
@@ -351,7 +379,7 @@ def _step(
     memory, snapshot = checkpoint.memory, step.snapshot
     outputs = [*checkpoint.task.target.symbols, END]
     best = int(most_probable_ids(step.logits[None])[0])
-    none = best == NO_OUTPUT
+    none = best < 0
     probabilities = np.exp(log_softmax(step.logits))
     likely = [] if none else np.flatnonzero(probabilities >= SMALLEST).tolist()
     names = checkpoint.signal_names
@@ -374,6 +402,7 @@ def _step(
         lines={name: _cell_row(own) for name, own in cells.items()},
         rule=step.rule,
         state=step.state,
+        stuck=step.stuck,
     )
 
 

@@ -69,11 +69,11 @@ class MachineModel(Runner):
         """Apply the last step of the first string to the origins of its cells."""
         if not state.of[0].stuck:
             state.of[0].last.apply(state.origins, state.steps)
-            state.steps += 1
+        state.steps += 1
 
     def pushed_vectors(self, state: Configurations) -> Numbers:
         """See `Predictor.pushed_vectors`; a vector is the number of a stack symbol."""
-        pushed = dict(state.of[0].last.pushes)
+        pushed = {} if state.of[0].stuck else dict(state.of[0].last.pushes)
         stack_symbols = [pushed.get(end, EMPTY) for _, end in self.machine.memories.pushes]
         return np.array(stack_symbols, np.float64).reshape(-1, 1)
 

@@ -51,6 +51,9 @@ def rules_table(trace: Trace) -> list[Table]:
 
 def verdict(trace: Trace) -> str:
     """The answer, and whether it is right."""
+    last = trace.steps[-1]
+    if last.stuck:
+        return f"no answer: no rule applies at step {last.step}: {last.stuck}"
     if not trace.ended:
         judgement = "cut off: the model did not end it"
         if trace.expected is not None:
@@ -72,7 +75,7 @@ def control_cells(step: TraceStep) -> Row:
     """The number of the rule that a machine applies, and its state after it, if it has several."""
     rule, state = step.rule, step.state
     return [
-        *([(Column("rule"), rule.number)] if rule else []),
+        *([(Column("rule"), rule.number if rule else "none")] if rule or step.stuck else []),
         *([(Column("state", left=True), state)] if state else []),
     ]
 

@@ -134,13 +134,18 @@ def _machine(checkpoint: Checkpoint) -> dict[str, Any]:
     machine, layout, task = checkpoint.machine, checkpoint.layout, checkpoint.task
     assert machine
     inputs = [*input_symbols(checkpoint, np.arange(layout.inputs)), NOTHING]
-    states = [entry_name(machine, machine.states, each) for each in range(machine.states.size)]
+    worded_inputs, states = (
+        [entry_name(machine, table, number) for number in range(table.size)]
+        for table in (machine.inputs, machine.states)
+    )
     return {
         "machine": json.loads(machine.to_json()),
         "bound": layout.bound(),
         "unknown": task.source.unknown,
+        "relevant": sorted(machine.relevant),
         "names": {
             "inputs": _names(inputs),
+            "wordedInputs": _names(worded_inputs),
             "outputs": _names([*task.target.symbols, END]),
             "stackSymbols": [*map(_names, machine.stack_symbol_names)],
             "states": _names(states),

@@ -235,7 +235,7 @@ function traced(model, machine, text) {
     probability: shownOutput(transition, at) === null ? null : 1,
     scored: true,
     rule: transition?.rule ?? null,
-    state: transition && several ? names.states[transition.nextState] : null,
+    state: several ? names.states[transition?.nextState ?? observation.at(-1)] : null,
     signals: signalsAt(model, transition),
     get reads() {
       const rows = rowsAfter(machine, run.steps.slice(0, at + 1));
@@ -255,21 +255,29 @@ function traced(model, machine, text) {
     const space = machine.words[1] ? " " : "";
     const text = run.answer.map((output) => (output < 0 ? "·" : names.outputs[output])).join(space);
     if (!run.failed) return `answer: ${text}${run.ended ? "" : "  (cut off: the model did not end it)"}`;
-    if (!run.stuck) return `no answer: the rule of a step has no output, after ${text || "nothing"}`;
-    const [input, ...others] = run.steps.at(-1).observation;
-    const state = others.pop();
-    const seen = others.map((stackSymbol, which) => {
-      const name = names.stackSymbols[machine.memories.reads[which] >> 1][stackSymbol];
-      return `, ${names.components[which + 1]} ${stackSymbol === EMPTY ? "is empty" : `has ${name}`}`;
+    if (!run.stuck) return "no answer: a rule has no output where the answer needs one";
+    return `no answer: no rule applies at step ${steps.length}: ${observed(run.steps.at(-1).observation)}`;
+  }
+
+  /** An observation in words, without the components that no rule depends on. */
+  function observed(observation) {
+    const last = observation.length - 1;
+    const words = observation.map((entry, component) => {
+      if (!model.relevant.includes(component) || component === last) return "";
+      if (!component) return `reading ${names.wordedInputs[entry]}`;
+      const symbols = names.stackSymbols[machine.memories.reads[component - 1] >> 1];
+      const held = symbols.length > 2 ? symbols[entry] : "anything";
+      return `${names.components[component]} ${entry === EMPTY ? "is empty" : `has ${held}`}`;
     });
-    const where = several ? `, in ${names.states[state]}` : "";
-    return `no answer: stuck at step ${steps.length}, since no rule applies: reading ${names.inputs[input]}${seen.join("")}${where}`;
+    const state = several && model.relevant.includes(last) ? `in ${names.states[observation[last]]}` : "";
+    return [state, ...words].filter(Boolean).join(", ") || "always";
   }
 }
 
 /** Signals of a step; of a stack without an active one, the last, which is to do nothing, is. */
 function signalsAt(model, transition) {
-  const signals = transition ? [...transition.signals] : model.signals.map(() => 0);
+  if (!transition) return model.signals.map(() => 0);
+  const signals = [...transition.signals];
   let first = 0;
   for (const actions of model.actions) {
     if (!signals.slice(first, first + actions.length).includes(1)) signals[first + actions.length - 1] = 1;
