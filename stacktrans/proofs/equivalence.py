@@ -1,8 +1,8 @@
 """Proofs that two machines give the same answers: by renaming, by their task, or by their product.
 
-Theorem. If `prove_equivalent` returns an `Equivalence`, then for every source of the task, whatever
-its length, both machines give the same answer, that is the same outputs at all scored positions and
-the same end; or neither has one.
+Theorem. If `prove_equivalent` returns an `Equivalence`, then for every source of the task but the
+empty one, whatever its length, both machines give the same answer, that is the same outputs at all
+scored positions and the same end; or neither has one.
 
 The proof is about the machines, run as `automata.machine` runs them. It is one of
 
@@ -43,6 +43,7 @@ from stacktrans.proofs.references import (
     symbol_classes,
 )
 from stacktrans.tasks.base import Task
+from stacktrans.tasks.layout import Layout
 
 Method = Literal["renaming", "task", "product"]
 """The method of a proof: bisimilar up to names, right on the same task, or by the product."""
@@ -127,6 +128,12 @@ def bisimilar(one: Machine, other: Machine) -> bool:
     )
 
 
+def _is_answered(layout: Layout, symbol: int) -> bool:
+    """Whether the output after an input can be part of an answer."""
+    is_joint = layout.feeds_back and not layout.consecutive
+    return not is_joint or symbol in layout.after or symbol >= (layout.first_target or 0)
+
+
 def _correspondences(rows: Sequence[int], others: Sequence[int]) -> Iterator[dict[int, int]]:
     """All ways in which the ends of rows can be those of others, whose tops may be bottoms."""
     for images in itertools.permutations(others):
@@ -169,7 +176,7 @@ class _Renamed:
         renamed = [(names[end], cell) for end, cell in pushes if end in names]
         pushed = sorted(renamed, key=lambda push: push[0])
         buffers = signals[-2:] if machine.buffers else ()
-        is_output = machine.layout.is_answered(symbol) and buffers[1:] != (0,)
+        is_output = _is_answered(machine.layout, symbol) and buffers[1:] != (0,)
         done = (
             sorted(names[end] for end in pops if end in names),
             [end for end, _ in pushed],
@@ -231,7 +238,9 @@ def _by_product(
     """Explore the product of two machines; raises `Unproved`."""
     layout, backwards = pair.layout, pair.layout.backwards
     if pair.other.layout != layout or pair.buffers or pair.other.buffers or layout.consecutive:
-        raise Unproved("only machines without buffers are followed that read and write the same")
+        raise Unproved(
+            "machines with buffers, of streams, or of different layouts are not followed"
+        )
     if pair.memories.moves:
         raise Unproved("lists are followed only if both machines use them in the same way")
     strings, symbols = _AllStrings(len(pair.source)), representatives(classes)
@@ -345,9 +354,9 @@ class _PairProduct(Product):
         if transition is None:
             return FINISHED
         (read, _), layout, output = step.next_state, self.machine.layout, transition.output
-        if output == NO_RULE or (output == DIFFERENT and layout.is_answered(step.symbol)):
+        if output == NO_RULE or (output == DIFFERENT and _is_answered(layout, step.symbol)):
             return WRONG
-        if layout.first_target is None or not layout.is_answered(step.symbol):
+        if layout.first_target is None or not _is_answered(layout, step.symbol):
             return read, -1
         return (
             FINISHED if output in (layout.end, NO_OUTPUT) else (read, layout.first_target + output)

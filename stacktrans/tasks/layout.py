@@ -270,11 +270,6 @@ class Layout:
         outputs = target.roles()
         return inputs, [*outputs, ENDING] if len(outputs) < self.outputs else outputs
 
-    def is_answered(self, symbol: int) -> bool:
-        """Whether the output after an input can be part of an answer."""
-        is_joint = self.feeds_back and not self.consecutive
-        return not is_joint or symbol in self.after or symbol >= (self.first_target or 0)
-
     def in_reading_order(self, symbols: Ids) -> Ids:
         """Turn a string into reading order, or back: reversed if `backwards`."""
         return symbols[::-1] if self.backwards else symbols
