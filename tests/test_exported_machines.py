@@ -5,6 +5,7 @@ import itertools
 import json
 import random
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import Any
 
 import own_machines
 import pytest
-from command_line import run
+from command_line import STACKTRANS, run
 from own_machines import QUEUE, STACK, mutant, rearranging, rule, when
 from test_answer_limit import tripling
 from test_stream_machines import moving
@@ -317,6 +318,13 @@ def test_files_of_a_machine_are_written(xor: Path, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == names
     assert transduced((tmp_path / "xor.fst").read_text(), "0110") == "0100"
     assert "a machine already" in run("extract", xor).stderr.decode()
+
+
+def test_files_are_written_if_nobody_reads_the_rules(tmp_path: Path) -> None:
+    path = tmp_path / "xor.py"
+    shell = shlex.join([*STACKTRANS, "extract", "xor-buffered", "--python", str(path)])
+    subprocess.run(["bash", "-c", f"{shell} | head -c 0"], capture_output=True, check=True)
+    assert path.exists()
 
 
 def test_a_program_in_a_pipe_answers_as_transduce(xor: Path, tmp_path: Path) -> None:

@@ -97,13 +97,15 @@ def extract(
         extraction = compare(loaded, extraction, strings, range_)
     if out:
         save_machine(out, loaded.config, extraction.machine, machines.card(extraction, checkpoint))
-    if as_json:
-        import json
+    try:
+        _export(extraction.machine, dot, svg, python, fst)
+    finally:  # what was learned is printed even if it can't be written
+        if as_json:
+            import json
 
-        print_json({**_facts(extraction), "machine": json.loads(extraction.machine.to_json())})
-    else:
-        _print(extraction)
-    _export(extraction.machine, dot, svg, python, fst)
+            print_json({**_facts(extraction), "machine": json.loads(extraction.machine.to_json())})
+        else:
+            _print(extraction)
 
 
 def _export(
