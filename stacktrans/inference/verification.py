@@ -24,7 +24,7 @@ from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
 ALL, RANDOM, LONG = "all strings", "random strings", "long strings"
-REPRESENTATIVE = "strings over symbols that represent all"
+REPRESENTATIVE = "strings over representative symbols"
 OVER_FEW = "strings over the first symbols"
 REFUTED = "counterexample to a proof"
 FEW, LARGE = 3, 6
@@ -80,8 +80,8 @@ class Verification:
 
     @property
     def shortest(self) -> bool:
-        """Whether a counterexample is known to be one of the shortest."""
-        return any(stage.wrong and stage.strings in (ALL, REPRESENTATIVE) for stage in self.stages)
+        """Whether there is a counterexample, and all shorter strings were tried."""
+        return any(stage.wrong and stage.strings == ALL for stage in self.stages)
 
     @property
     def count(self) -> int:
