@@ -223,67 +223,86 @@ function idsOf(machine, text, unknown) {
 
 /** A model of the page with the steps of its machine over a text. */
 function traced(model, machine, text) {
-  const { names } = model;
   const run = answerOf(machine, idsOf(machine, text, model.unknown), model.bound);
-  const hidden = machine.layout.first_target === null || machine.layout.consecutive ? 0 : run.prompt - 1;
-  const shownOutput = (transition, at) =>
-    transition && at >= hidden ? (names.outputs[transition.output] ?? null) : null;
-  const several = machine.states.entries.length > 1;
-  const steps = run.steps.map(({ observation, transition }, at) => ({
-    input: names.inputs[observation[0]],
-    output: shownOutput(transition, at),
-    probability: shownOutput(transition, at) === null ? null : 1,
-    scored: true,
-    rule: transition?.rule ?? null,
-    state: several ? names.states[transition?.nextState ?? observation.at(-1)] : null,
-    signals: signalsAt(model, transition),
+  const { first_target: firstTarget, consecutive } = machine.layout;
+  // Outputs before the last symbol of the prompt belong to no answer.
+  const hidden = firstTarget === null || consecutive ? 0 : run.prompt - 1;
+  const steps = run.steps.map((step, at) => ({
+    ...stepOf(model, machine, step, at < hidden),
     get reads() {
-      const rows = rowsAfter(machine, run.steps.slice(0, at + 1));
-      return model.ends.map((_, which) => {
-        const end = machine.memories.reads[which];
-        const cell = peek(rows, end, 0);
-        return cell ? [[names.stackSymbols[end >> 1][cell.stackSymbol], cell.step + 1, 1]] : [];
-      });
+      return readIn(model, machine, rowsAfter(machine, run.steps.slice(0, at + 1)));
     },
     get held() {
       return heldIn(model, machine, rowsAfter(machine, run.steps.slice(0, at + 1)));
     },
   }));
-  return { ...model, steps, most: mostHeld(model, machine, run.steps), verdict: verdictOf() };
-
-  function verdictOf() {
-    const space = machine.words[1] ? " " : "";
-    const text = run.answer.map((output) => (output < 0 ? "·" : names.outputs[output])).join(space);
-    if (!run.failed) return `answer: ${text}${run.ended ? "" : "  (cut off: the model did not end it)"}`;
-    if (!run.stuck) return "no answer: a rule has no output where the answer needs one";
-    return `no answer: no rule applies at step ${steps.length}: ${observed(run.steps.at(-1).observation)}`;
-  }
-
-  /** An observation in words, without the components that no rule depends on. */
-  function observed(observation) {
-    const last = observation.length - 1;
-    const words = observation.map((entry, component) => {
-      if (!model.relevant.includes(component) || component === last) return "";
-      if (!component) return `reading ${names.wordedInputs[entry]}`;
-      const symbols = names.stackSymbols[machine.memories.reads[component - 1] >> 1];
-      const held = symbols.length > 2 ? symbols[entry] : "anything";
-      return `${names.components[component]} ${entry === EMPTY ? "is empty" : `has ${held}`}`;
-    });
-    const state = several && model.relevant.includes(last) ? `in ${names.states[observation[last]]}` : "";
-    return [state, ...words].filter(Boolean).join(", ") || "always";
-  }
+  const most = mostHeld(model, machine, run.steps);
+  return { ...model, steps, most, verdict: verdictOf(model, machine, run) };
 }
 
-/** Signals of a step; of a stack without an active one, the last, which is to do nothing, is. */
-function signalsAt(model, transition) {
-  if (!transition) return model.signals.map(() => 0);
+const hasStates = (machine) => machine.states.entries.length > 1;
+
+/** A step as the data of a page have it, but for the memory. */
+function stepOf({ names, signals, actions }, machine, { observation, transition }, hidden) {
+  const output = transition && !hidden ? (names.outputs[transition.output] ?? null) : null;
+  const state = transition ? transition.nextState : observation.at(-1);
+  return {
+    input: names.inputs[observation[0]],
+    output,
+    probability: output === null ? null : 1,
+    scored: true,
+    rule: transition?.rule ?? null,
+    state: hasStates(machine) ? names.states[state] : null,
+    signals: transition ? activeSignals(transition, actions) : signals.map(() => 0),
+  };
+}
+
+/** The answer of a run, or why there is none. */
+function verdictOf(model, machine, { answer, steps, ended, failed, stuck }) {
+  if (stuck) {
+    const observed = wordedObservation(model, machine, steps.at(-1).observation);
+    return `no answer: no rule applies at step ${steps.length}: ${observed}`;
+  }
+  if (failed) return "no answer: a rule has no output where the answer needs one";
+  const symbols = answer.map((output) => (output === NO_OUTPUT ? "·" : model.names.outputs[output]));
+  const cut = ended ? "" : "  (cut off: the model did not end it)";
+  return `answer: ${symbols.join(machine.words[1] ? " " : "")}${cut}`;
+}
+
+/** An observation in words, without the components that no rule depends on. */
+function wordedObservation({ names, relevant }, machine, observation) {
+  const last = observation.length - 1;
+  const words = observation.map((entry, component) => {
+    if (component === 0) return `reading ${names.wordedInputs[entry]}`;
+    const symbols = names.stackSymbols[machine.memories.reads[component - 1] >> 1];
+    if (entry === EMPTY) return `${names.components[component]} is empty`;
+    return `${names.components[component]} has ${symbols.length > 2 ? symbols[entry] : "anything"}`;
+  });
+  words.pop();
+  const shown = words.filter((_, component) => relevant.includes(component));
+  if (hasStates(machine) && relevant.includes(last)) shown.unshift(`in ${names.states[observation[last]]}`);
+  return shown.join(", ") || "always";
+}
+
+/** Signals of a transition; of a stack without an active one, the last, which is to do nothing, is. */
+function activeSignals(transition, stacks) {
   const signals = [...transition.signals];
   let first = 0;
-  for (const actions of model.actions) {
-    if (!signals.slice(first, first + actions.length).includes(1)) signals[first + actions.length - 1] = 1;
-    first += actions.length;
+  for (const actions of stacks) {
+    const next = first + actions.length;
+    if (!signals.slice(first, next).includes(1)) signals[next - 1] = 1;
+    first = next;
   }
   return signals;
+}
+
+/** What is read of each end, as the data of a page have it. */
+function readIn(model, machine, rows) {
+  return model.ends.map((_, which) => {
+    const end = machine.memories.reads[which];
+    const cell = peek(rows, end, 0);
+    return cell ? [[model.names.stackSymbols[end >> 1][cell.stackSymbol], cell.step + 1, 1]] : [];
+  });
 }
 
 /** The contents of the parts of a memory, as the data of a page have them. */
@@ -297,8 +316,8 @@ function heldIn(model, machine, rows) {
         symbols[stackSymbol],
         step + 1,
         1,
-        Number(model.ends.length > 0 && at === 0 && isRead(part, true)),
-        Number(model.ends.length > 0 && at === first.length - 1 && isRead(part, false)),
+        Number(at === 0 && isRead(part, true)),
+        Number(at === first.length - 1 && isRead(part, false)),
       ]);
     }
     const left = second && !first.length ? [{ stackSymbol: EMPTY }] : first;

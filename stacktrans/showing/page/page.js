@@ -135,6 +135,7 @@ function linesOf(model) {
 function rulesOf(model) {
   const list = element("ol", "rules");
   list.tabIndex = 0;
+  list.setAttribute("aria-label", `Rules of ${model.name}`);
   list.hidden = !model.rules.length;
   const items = model.rules.map(([when, action]) => {
     const item = element("li");
