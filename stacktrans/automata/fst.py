@@ -10,7 +10,7 @@ from stacktrans.automata.machine import Configuration, Machine, Row
 from stacktrans.common.errors import StacktransError
 from stacktrans.tasks.alphabets import UNSCORED_MARK
 
-MOST_SITUATIONS, MOST_STEPS, LONGEST_ANSWER = 1000, 100, 1000
+MOST_STATES, MOST_STEPS, LONGEST_ANSWER = 1000, 100, 1000
 EPSILON = "<eps>"
 Symbols = tuple[int, ...]
 
@@ -22,8 +22,8 @@ class NotFinite(StacktransError):
         super().__init__(f"{machine.task}: not a finite-state transducer: {reason}")
 
 
-class Situation(NamedTuple):
-    """All that the rest of an answer depends on, after some symbols of a source.
+class FstState(NamedTuple):
+    """A state of the transducer: all that the rest of an answer depends on.
 
     Attributes:
         state: of the machine.
@@ -55,17 +55,17 @@ def to_fst(machine: Machine) -> tuple[str, str, str]:
         raise NotFinite(machine, "features of its sources have the names of symbols")
     reading = _Reading(machine)
     sources = reading.sources()
-    pending: list[tuple[Symbols, Situation | None]] = [((), next(iter(sources)))]
+    pending: list[tuple[Symbols, FstState | None]] = [((), next(iter(sources)))]
     numbers, lines = {pending[0]: 0}, list[str]()
-    for number, (rest, situation) in enumerate(pending):  # which grows
-        arcs, final = [(EPSILON, rest, situation)] if rest else [], not rest
-        if situation and not rest:
-            source = sources[situation]
+    for number, (rest, state) in enumerate(pending):  # which grows
+        arcs, final = [(EPSILON, rest, state)] if rest else [], not rest
+        if state and not rest:
+            source = sources[state]
             if machine.layout.feeds_back:
                 answer = _answer(machine, source)
                 arcs, final = [(EPSILON, answer, None)] if answer else [], answer == ()
             for symbol, label in enumerate(inputs):
-                if after := reading.read(situation, symbol):
+                if after := reading.read(state, symbol):
                     arcs.append((label, _written(machine, source, symbol), after))
         for label, outputs, after in arcs:
             target = outputs[1:], after
@@ -108,7 +108,7 @@ def _symbol_table(labels: Iterable[str]) -> str:
 
 
 class _Reading:
-    """A machine that reads any source, from situation to situation.
+    """A machine that reads any source, from state to state of the transducer.
 
     Args:
         machine: the machine.
@@ -131,26 +131,26 @@ class _Reading:
         self._whole = {row for row in popped if any(self._depths[2 * row : 2 * row + 2])}
         self._whole |= {end // 2 for _, *ends in memories.moves for end in ends}
 
-    def sources(self) -> dict[Situation, Symbols]:
-        """All situations, each with a shortest source that leads to it, the first with none."""
+    def sources(self) -> dict[FstState, Symbols]:
+        """All states, the initial one first, each with a shortest source that leads to it."""
         configuration = Configuration(self._machine)
         for number in self._layout.before:
             configuration.step(number)
-        sources: dict[Situation, Symbols] = {self._situation(configuration, dropped=-1): ()}
+        sources: dict[FstState, Symbols] = {self._state_of(configuration, dropped=-1): ()}
         pending = [*sources]
-        for situation in pending:  # which grows
+        for state in pending:  # which grows
             for symbol in range(len(self._machine.source)):
-                after = self.read(situation, symbol)
+                after = self.read(state, symbol)
                 if after and after not in sources:
-                    sources[after] = (*sources[situation], symbol)
+                    sources[after] = (*sources[state], symbol)
                     pending.append(after)
-            if len(pending) > MOST_SITUATIONS:
-                reason = f"it needs a memory, and more than {MOST_SITUATIONS} contents of it matter"
+            if len(pending) > MOST_STATES:
+                reason = f"it needs a memory, and more than {MOST_STATES} contents of it matter"
                 raise NotFinite(self._machine, reason)
         return sources
 
-    def read(self, before: Situation, symbol: int) -> Situation | None:
-        """The situation after a further symbol; None if the machine has no rule for it."""
+    def read(self, before: FstState, symbol: int) -> FstState | None:
+        """The state after a further symbol; None if the machine has no rule for it."""
         configuration = Configuration(self._machine, [*map(Row, before.contents)], before.state)
         dropped, missing, ended = max(before.dropped, 0), before.missing + 1, before.output
         for _ in range(MOST_STEPS):
@@ -159,7 +159,7 @@ class _Reading:
                 return None
             if not self._machine.buffers:
                 begins = self._layout.feeds_back and not self._layout.after
-                return self._situation(configuration, output if begins else 0)
+                return self._state_of(configuration, output if begins else 0)
             reads, writes = configuration.last.signals[-2:]
             if writes and dropped < self._machine.buffers.output_skip:
                 dropped += 1
@@ -167,16 +167,16 @@ class _Reading:
                 ended = int(ended or output == self._layout.end)
             missing -= writes
             if reads:
-                return self._situation(configuration, ended, missing, dropped)
+                return self._state_of(configuration, ended, missing, dropped)
         raise NotFinite(self._machine, f"it takes more than {MOST_STEPS} steps to read a symbol")
 
-    def _situation(
+    def _state_of(
         self, configuration: Configuration, output: int = 0, missing: int = 0, dropped: int = 0
-    ) -> Situation:
+    ) -> FstState:
         contents = []
         for row, cells in enumerate(map(tuple, configuration.contents)):
             high, low = self._depths[2 * row : 2 * row + 2]
             if row not in self._whole and len(cells) > high + low:
                 cells = (*cells[:low], *cells[len(cells) - high :])
             contents.append(cells)
-        return Situation(configuration.state, tuple(contents), output, missing, dropped)
+        return FstState(configuration.state, tuple(contents), output, missing, dropped)
