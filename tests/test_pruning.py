@@ -12,9 +12,9 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.training.rounding import prunable, pruned, smallest
 
 
-def model_of(memory: str = "stack-rnn", **settings: Any) -> Transducer:
+def model_of(memory: str = "stack-rnn", task: str = "anbn", **settings: Any) -> Transducer:
     small = {"memory": memory, "count": 4, "hidden_size": 6, "size": 2, **settings}
-    config = resolve(task="anbn", settings={"model": shaped(**small)}).model
+    config = resolve(task=task, settings={"model": shaped(**small)}).model
     torch.manual_seed(1)
     return Transducer(config, 3, 3).double().eval()
 
@@ -69,7 +69,27 @@ def test_prunable_models(settings: dict[str, Any], possible: bool) -> None:
     assert prunable(model_of(**settings)) is possible
 
 
-def test_memories_without_actions_cannot_be_pruned() -> None:
+@pytest.mark.parametrize("settings", [{}, {"buffers": {}}])
+def test_queues_and_stacks_that_are_never_pushed_to_can_be_left_out(
+    settings: dict[str, Any],
+) -> None:
+    model = model_of("2*queue+deque+stack", "reverse", controller="lstm", **settings)
+    model.hard = True
+    assert model.operation
+    with torch.no_grad():
+        for index, name in enumerate(model.operation.signal_names):
+            if name.startswith("push") and not name.endswith("queue 2"):
+                model.operation.signals.bias[index] = -100
+    smaller = pruned(model, [1])
+    assert smaller.config.memory.name == "queue"
+    smaller.hard = True
+    ids, lengths = torch.randint(3, (2, 30)), [30, 20]
+    with torch.no_grad():
+        one, other = (each.double().unroll(ids, lengths).hidden for each in (smaller, model))
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-9)
+
+
+def test_a_single_memory_cannot_be_pruned() -> None:
     model = model_of("stack", count=1)
     assert not prunable(model)
     with pytest.raises(TypeError):

@@ -121,6 +121,11 @@ class Memory(ABC, Generic[State]):
         """The name of where each vector is pushed to."""
 
     @property
+    def parts(self) -> Sequence[Memory[Any]]:
+        """The memories side by side that it consists of, in the order of signals and reads."""
+        return [self]
+
+    @property
     def ends(self) -> Ends | None:
         """The end at which each signal pushes, pops or moves; None if signals do anything else."""
         return None

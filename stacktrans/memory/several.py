@@ -39,14 +39,13 @@ class Several(Memory[States]):
 
     Attributes:
         part_names: the names of the memories.
-        parts: the memories.
         labels: the name of each, numbered if it occurs several times.
     """
 
     part_names: ClassVar[tuple[str, ...]]
 
     def __init__(self) -> None:
-        self.parts: Sequence[Memory[Any]] = [MEMORIES.load(name)() for name in self.part_names]
+        self._parts: Sequence[Memory[Any]] = [MEMORIES.load(name)() for name in self.part_names]
         names = self.part_names
         self.labels = [
             f"{name} {names[: index + 1].count(name)}" if names.count(name) > 1 else name
@@ -56,6 +55,10 @@ class Several(Memory[States]):
     def __reduce__(self) -> tuple[Any, ...]:
         # The class is made at run time, and can't be imported by a name.
         return _made, (self.part_names,), vars(self)
+
+    @property
+    def parts(self) -> Sequence[Memory[Any]]:
+        return self._parts
 
     @property
     def signal_names(self) -> tuple[str, ...]:

@@ -285,7 +285,7 @@ class TrainingConfig(Section):
     """rule that ends the run; null if epochs or a budget end it."""
     rounding: Rounding | None = None
     """fine-tuning, when a rule has ended the run, until the model uses its memory discretely, and
-    pruning of stacks or lists that it does not need; null for none. The result is kept if it is no
+    pruning of memories that it does not need; null for none. The result is kept if it is no
     worse on validation strings of both ranges, with soft and hard signals. If the hard model does
     not solve the task, the run keeps it and begins another attempt, if it may; not with lossless
     rounding, which accepts models that can't be made discrete without loss."""

@@ -1,11 +1,13 @@
-"""Fine-tune a trained model to hard signals (joulin2015, 3.3), and leave out needless stacks."""
+"""Fine-tune a trained model to hard signals (joulin2015, 3.3), and leave out needless memories."""
 
 import copy
 from collections.abc import Callable, Sequence
 
+import numpy as np
 import torch
 
 from stacktrans.common.randomness import Purpose
+from stacktrans.common.registry import MEMORIES
 from stacktrans.inference.scores import score
 from stacktrans.model.devices import computing_with
 from stacktrans.model.torch_backend import predictor_of
@@ -143,7 +145,7 @@ def is_as_good(after: Accuracies, before: Accuracies) -> bool:
 
 
 def prune(model: Transducer, measured: Callable[[Transducer], Accuracies]) -> Transducer:
-    """Leave out the stacks or lists that a model does not need, soft or hard."""
+    """Leave out the memories that a model does not need, soft or hard."""
     if not prunable(model):
         return model
     before = measured(model)
@@ -151,12 +153,12 @@ def prune(model: Transducer, measured: Callable[[Transducer], Accuracies]) -> Tr
 
 
 def prunable(model: Transducer) -> bool:
-    """Whether some of a model's stacks or lists may be left out."""
-    return model.memory.count > 1 and bool(model.controller.weights_on_reads)
+    """Whether some of a model's memories may be left out."""
+    return len(model.memory.parts) > 1 and bool(model.controller.weights_on_reads)
 
 
 def smallest(model: Transducer, is_as_good: Callable[[Transducer], bool]) -> Transducer:
-    """The model with as few stacks or lists as a depth-first search finds to be as good.
+    """The model with as few memories as a depth-first search finds to be as good.
 
     Each in turn is left out, if what remains is as good as the whole, and from there on those
     after it, until nothing more can be left out.
@@ -173,36 +175,40 @@ def smallest(model: Transducer, is_as_good: Callable[[Transducer], bool]) -> Tra
                 best = min(best, search(fewer, index), key=len)
         return best
 
-    return pruned(model, search(tuple(range(model.memory.count)), 0))
+    return pruned(model, search(tuple(range(len(model.memory.parts))), 0))
 
 
 def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
-    """A prunable model with only those stacks or lists whose indices are given, at least one.
+    """A prunable model with only those memories whose indices are given, at least one.
 
     The biases of its controller stand for the reads of the others, which are empty at every step.
     """
     if not prunable(model):
-        raise TypeError("only some of several stacks or lists can be left out")
-    memory = model.memory
-    fewer = model.config.memory.model_copy(update={"count": len(kept)})
-    config = model.config.model_copy(update={"memory": fewer})
+        raise TypeError("only some of several memories can be left out")
+    parts, size = model.memory.parts, model.config.memory_size
+    name = MEMORIES.combined([parts[index].name for index in kept])
+    fewer = {"count": len(kept)} if model.memory.takes_actions else {"name": name}
+    memory = model.config.memory.model_copy(update=fewer)
+    config = model.config.model_copy(update={"memory": memory})
     smaller = Transducer(config, model.inputs, len(model.classifier.weight))
     weights = dict(model.state_dict())
-    own, count = torch.tensor(list(kept)), memory.count
-    size = model.config.memory_size
-    rows = {"signals": len(memory.signal_names) // count, "values": memory.pushes // count * size}
-    for part, each in rows.items():
-        for kind in ("weight", "bias"):
-            name = f"operation.{part}.{kind}"
-            if name in weights:
-                weights[name] = weights[name].unflatten(0, (-1, each))[own].flatten(0, 1)
+    rows = {
+        "signals": [len(part.signal_names) for part in parts],
+        "values": [part.pushes * size for part in parts],
+    }
+    for name, sizes in rows.items():
+        for key in (f"operation.{name}.weight", f"operation.{name}.bias"):
+            if key in weights:
+                # The rows of signals of buffers follow those of memories.
+                *blocks, rest = weights[key].tensor_split(np.cumsum(sizes).tolist())
+                weights[key] = torch.cat([*(blocks[index] for index in kept), rest])
     below = weights["controller.layers.0.below_weight"]
-    by_memory = below.unflatten(1, (count, -1))
-    weights["controller.layers.0.below_weight"] = by_memory[:, own].flatten(1)
+    by_part = below.split([part.reads * size for part in parts], dim=1)
+    weights["controller.layers.0.below_weight"] = torch.cat([by_part[at] for at in kept], dim=1)
     if "controller.layers.0.bias" in weights:
-        left_out = torch.ones(count, dtype=torch.bool).index_fill(0, own, False)
-        empty = memory.initial_reads(1, size, below).view(count, -1)[left_out].flatten()
-        silent = (by_memory[:, left_out].flatten(1) * empty).sum(dim=1)
-        weights["controller.layers.0.bias"] = weights["controller.layers.0.bias"] + silent
+        for at in set(range(len(parts))).difference(kept):
+            empty = parts[at].initial_reads(1, size, below).flatten()
+            silent = (by_part[at] * empty).sum(dim=1)
+            weights["controller.layers.0.bias"] = weights["controller.layers.0.bias"] + silent
     smaller.to(device=below.device, dtype=below.dtype).load_state_dict(weights)
     return smaller.eval()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -69,6 +69,10 @@ class ActionMemory(Memory[State]):
     @property
     def push_names(self) -> tuple[str, ...]:
         return tuple(f"{self.structure} {number}" for number in range(1, self.count + 1))
+
+    @property
+    def parts(self) -> Sequence[Memory[Any]]:
+        return [type(self)(1, self.depth, self.no_op, self.capacity)] * self.count
 
     @property
     def ends(self) -> Ends:
