@@ -277,6 +277,14 @@ def test_networks_are_compared_on_strings_alone(tmp_path: Path) -> None:
     assert different.counterexample.answer != different.other.answer
 
 
+def test_answers_that_are_scored_in_part_have_an_output_for_each_input() -> None:
+    reversal, other = load("reversal-stack"), load("copy-queue")
+    task = make_task("copy", "copy", THREE)
+    task.source, task.target = reversal.task.source, reversal.task.target
+    with pytest.raises(stacktrans.UsageError, match="expected a model with an output for each"):
+        verify(reversal, Effort(10, 10, 10, 1), replace(other, task=task))
+
+
 def test_unscored_outputs_are_not_compared() -> None:
     task = task_of("reversal")
     machine = own_machines.waiting(task)

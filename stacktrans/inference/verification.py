@@ -117,13 +117,16 @@ def verify(checkpoint: Checkpoint, effort: Effort, other: Checkpoint | None = No
         other: a second model, whose answers are required in place of those of the task.
 
     Raises:
-        UsageError: the task has no exact answers, or the models have different alphabets.
+        UsageError: the task has no exact answers, or the models have different alphabets, or
+            answers that cannot be compared symbol by symbol where only some are scored.
     """
     if checkpoint.config.task.lengths is None:
         raise UsageError(f"{checkpoint.path}: a model of a text has no exact answers")
     models, result = [checkpoint], Verification()
     if other:
         _check_alphabets(checkpoint.task, other.task, str(other.path))
+        if not (checkpoint.task.scores_all or other.task.same_length):
+            raise UsageError(f"{other.path}: expected a model with an output for each input")
         models.append(other)
     for strings, pairs in _test_sets(models, effort):
         stage, wrong = _tested(models, strings, pairs)
