@@ -95,7 +95,8 @@ def _counterexample_lines(
             target = mask_unscored(target, wrong.pair.scored)
         title = f"answered wrongly, at symbol {wrong.first_wrong}: a string of {length} symbols"
         rows += [("target", task.target.join(target)), ("answer", wrong.answer)]
-    lines = [title, *(f"{label}  {clipped(text, LONGEST_SHOWN)}" for label, text in rows)]
+    width = max(len(label) for label, _ in rows)
+    lines = [title, *(f"{label:{width}}  {clipped(text, LONGEST_SHOWN)}" for label, text in rows)]
     for name, model in models if length <= LONGEST_SHOWN else ():
         hard = ["--hard"] if model.hard and not model.machine else []
         command = ["stacktrans", "inspect", name, *hard, "--", wrong.source]
