@@ -23,6 +23,7 @@ class Purpose(IntEnum):
     RESAMPLING = 9
     SPLIT = 10
     VERIFICATION = 11
+    PERMUTATION = 12
 
 
 def generator(seed: int, purpose: Purpose, *indices: int) -> np.random.Generator:

@@ -40,6 +40,8 @@ class Pairs(Task):
             default none, with a warning if forms are mixed.
         header: whether a first line that names the columns is not a pair; by default, true unless
             columns are given.
+        interchangeable: whether symbols that few pairs seem to treat equally are permuted in
+            training, which makes new pairs of them; by default true.
         known: symbols and checksums of the files, which a run fills in.
 
     Raises:
@@ -60,6 +62,7 @@ class Pairs(Task):
         separator: str | None = None,
         normalize: str | None = None,
         header: bool | None = None,
+        interchangeable: bool = True,
         known: dict[str, Any] | None = None,
     ) -> None:
         for part, file in zip(PARTS, (train, dev, test), strict=True):
@@ -71,11 +74,13 @@ class Pairs(Task):
         is_seed = split is None or (type(split) is int and split >= 0)
         check_parameter(is_seed, "split", split, "a random seed")
         check_parameter(isinstance(header, bool | None), "header", header, "true or false")
+        is_bool = isinstance(interchangeable, bool)
+        check_parameter(is_bool, "interchangeable", interchangeable, "true or false")
         header = columns is None if header is None else header
         self.request = PairFiles(
             train, dev, test, columns, symbols, split or 0, separator, normalize, header
         )
-        self._split = split
+        self._split, self.interchangeable = split, interchangeable
         self.known, self.sampled = known, known is not None
         tokenizer = Tokenizer.of(symbols, "features" in self.columns, separator, normalize)
         read = _known_symbols(known, tokenizer)
@@ -88,6 +93,8 @@ class Pairs(Task):
         data = self._read(seed if self._split is None else self._split, before or self)
         parameters = {**data.request._asdict(), "known": dict(data.known)}
         del parameters["kept"]  # which `known` has
+        if not self.interchangeable:
+            parameters["interchangeable"] = False
         lengths = {"train": [*data.sets[TRAIN].lengths], "test": [*data.sets[TEST].lengths]}
         return {"parameters": parameters, "lengths": lengths, "length_law": "task"}
 

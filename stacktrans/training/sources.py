@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from stacktrans.common.errors import shown
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.scores import Scores, predictions, score
 from stacktrans.model.checkpoint import Checkpoint
@@ -28,6 +29,7 @@ from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength
 from stacktrans.tasks.lines import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import PairSet, unknown_probabilities
+from stacktrans.training.permutation import SymbolClass, interchangeable
 from stacktrans.training.records import Accuracy, Record, Summary
 from stacktrans.training.stateful import StatefulPart
 
@@ -37,6 +39,8 @@ COUNTED_SYMBOLS = 10_000
 """Symbols that symbol frequencies are estimated from."""
 COUNTED_BATCHES = 100
 """Largest number of batches that these symbols are taken from."""
+UNPERMUTED = 3
+"""One attempt in so many has no symbols permuted, in case that they are not interchangeable."""
 SYMBOLS_FOR_ALL = 2000
 """A batch has at least as many symbols as the model knows, but not more than this for that reason:
 a symbol that is in few batches is hardly learned."""
@@ -336,8 +340,18 @@ class Files(Strings):
         self._train, development, self._test = (data.sets[part] for part in (TRAIN, DEV, TEST))
         self._unknown_chance = unknown_probabilities(self._train, len(task.source))
         self._unknown = task.source.unknowns()
-        self.notes = data.notes
+        known = task.source.unknown
+        self._classes = interchangeable(self._train, known) if task.interchangeable else ()
+        self.notes = [*data.notes, *map(self._permutation_note, self._classes)]
         self.development = self._measured(development, 0)
+
+    def _permutation_note(self, each: SymbolClass) -> str:
+        """A note on symbols that are permuted."""
+        symbols = self.task.source.join(self.task.source.decode(each.sources))
+        return (
+            f"{len(each.sources)} symbols seem interchangeable and are permuted in training "
+            f"({shown(symbols)}); task.parameters.interchangeable=false prevents this"
+        )
 
     def _measured(self, pairs: PairSet, key: int) -> list[Pair]:
         """The pairs that are measured: all, or a random choice that is always the same."""
@@ -349,6 +363,15 @@ class Files(Strings):
 
     def check(self) -> None:
         self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
+
+    def strings(
+        self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *key: int
+    ) -> list[Pair]:
+        pairs = super().strings(purpose, moment, lengths, count, *key)
+        rng = generator(self.config.seed, Purpose.PERMUTATION, moment.attempt, moment.step)
+        for each in self._classes if moment.attempt % UNPERMUTED else ():
+            pairs = [each.permute(rng, pair) for pair in pairs]
+        return pairs
 
     def _sample(
         self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthDistribution

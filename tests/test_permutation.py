@@ -1,0 +1,138 @@
+"""Interchangeable symbols of pairs in files, and training on pairs with such symbols permuted."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import TRAIN, run
+from test_pairs import config_of, learned, lines_of, write
+
+from stacktrans.common.randomness import Purpose
+from stacktrans.tasks.lines import TRAIN as TRAINING
+from stacktrans.tasks.pairs import Pairs
+from stacktrans.training.permutation import MOST_PAIRS, SymbolClass, interchangeable
+from stacktrans.training.sources import Files, Moment
+
+LETTERS = "abcdefghijklmnopqrst"
+FIRST, SECOND = LETTERS[:10], LETTERS[10:]
+Function = Callable[[str], str]
+
+
+def capitalized(source: str) -> str:
+    return ".".join(part.capitalize() for part in source.split("."))
+
+
+def same(source: str) -> str:
+    first, _, second = source.partition("#")
+    return "yes" if first == second else "no"
+
+
+def in_half(source: str) -> str:
+    return "".join(symbol for symbol in source if symbol in FIRST)
+
+
+def differences(source: str) -> str:
+    ranks = np.diff([0, *map(LETTERS.index, source)]) % len(LETTERS)
+    return "".join(LETTERS[rank] for rank in ranks)
+
+
+def pairs_of(answer: Function, count: int = 300, alphabet: str = LETTERS, mark: str = "") -> str:
+    rng = np.random.default_rng(5)
+    sources = []
+    for _ in range(count):
+        source = "".join(rng.choice([*alphabet], size=rng.integers(1, 21)))
+        if mark == "#":
+            other = source if rng.random() < 0.5 else "".join(rng.choice([*alphabet], len(source)))
+            source = f"{source}#{other}"
+        elif mark:
+            source += mark + "".join(rng.choice([*alphabet], size=rng.integers(1, 11)))
+        sources.append(source)
+    return lines_of([(source, answer(source)) for source in sources])
+
+
+def classes_of(task: Pairs) -> list[SymbolClass]:
+    return [*interchangeable(task.data.sets[TRAINING], task.source.unknown)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "mark", "expected"),
+    [
+        (lambda source: source * 2, "", {LETTERS}),
+        (lambda source: source[::-1].upper(), "", {LETTERS}),
+        (capitalized, ".", {LETTERS}),
+        (same, "#", {LETTERS}),
+        (in_half, "", {FIRST, SECOND}),
+    ],
+)
+def test_interchangeable_symbols_make_right_pairs_of_others(
+    tmp_path: Path, answer: Function, mark: str, expected: set[str]
+) -> None:
+    task = learned(write(tmp_path / "pairs.tsv", pairs_of(answer, mark=mark)))
+    classes = classes_of(task)
+    assert {"".join(task.source.decode(each.sources)) for each in classes} == expected
+    rng = np.random.default_rng(1)
+    for pair in task.data.sets[TRAINING]:
+        permuted = pair
+        for each in classes:
+            permuted = each.permute(rng, permuted)
+        source, target = task.source.decode(permuted.source), task.target.decode(permuted.target)
+        assert "".join(target) == answer("".join(source))
+        assert len(pair.source) < 4 or permuted.source.tolist() != pair.source.tolist()
+
+
+@pytest.mark.parametrize(
+    ("answer", "alphabet", "count"),
+    [
+        (lambda source: "".join(sorted(source)), LETTERS, 300),
+        (differences, LETTERS, 300),
+        (lambda source: max(source) + source, LETTERS, 300),
+        (lambda source: f"{int(source, 2) + 1:b}", "01", 300),
+        (lambda source: str(int(source) + 1), "0123456789", 300),
+        (lambda source: source, LETTERS, 2 * MOST_PAIRS),
+    ],
+)
+def test_symbols_are_not_interchangeable_where_pairs_differ_or_are_many(
+    tmp_path: Path, answer: Function, alphabet: str, count: int
+) -> None:
+    text = pairs_of(answer, count, alphabet)
+    assert not classes_of(learned(write(tmp_path / "pairs.tsv", text)))
+
+
+def test_a_few_wrong_pairs_do_not_hide_interchangeable_symbols(tmp_path: Path) -> None:
+    lines = pairs_of(lambda source: source[::-1]).splitlines()
+    lines[::40] = [line[:-1] + LETTERS[number] for number, line in enumerate(lines[::40])]
+    task = learned(write(tmp_path / "pairs.tsv", "\n".join(lines)))
+    assert [len(each.sources) for each in classes_of(task)] == [len(LETTERS)]
+
+
+def test_every_third_attempt_and_the_development_set_have_the_pairs_as_given(
+    tmp_path: Path,
+) -> None:
+    config = config_of(write(tmp_path / "pairs.tsv", pairs_of(lambda source: source[::-1])))
+    task = config.make_task()
+    assert isinstance(task, Pairs)
+    source = Files(config, task)
+    given = {pair.source.tobytes() for pairs in task.data.sets for pair in pairs}
+
+    def share_given(attempt: int) -> float:
+        drawn = source.strings(Purpose.TRAINING, Moment(attempt, 1), source.ranges.train, 200)
+        known = [pair for pair in drawn if task.source.unknown not in pair.source]
+        assert all(pair.source[::-1].tolist() == pair.target.tolist() for pair in known)
+        return float(np.mean([pair.source.tobytes() in given for pair in drawn]))
+
+    assert max(share_given(1), share_given(2)) < 0.2
+    assert share_given(3) > 0.9  # the others have an unknown symbol
+    assert {pair.source.tobytes() for pair in source.development} <= given
+
+
+def test_permutation_is_announced_and_can_be_prevented(tmp_path: Path) -> None:
+    path = write(tmp_path / "pairs.tsv", pairs_of(lambda source: source[::-1]))
+    command: list[str | Path] = [*TRAIN, "--data", path, "--memory", "stack", "--dry-run"]
+    note = f"20 symbols seem interchangeable and are permuted in training ('{LETTERS}')"
+    assert note in run(*command).stderr.decode()
+    setting = "task.parameters.interchangeable"
+    assert b"interchangeable" not in run(*command, "--set", f"{setting}=false").stderr
+    refused = run(*command, "--set", f"{setting}=maybe")
+    assert refused.returncode == 2
+    assert b"interchangeable is 'maybe'; expected true or false" in refused.stderr
