@@ -35,7 +35,7 @@ from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
 GRID = 1 / 256
 """The spacing of the grid to which vectors are rounded, so that equal ones are recorded once."""
-TOLERANCES = (0.02, 0.02, 0.02, 0.01, 0.003, 0.0, 0.0)
+TOLERANCES = (0.02, 0.003, 0.0, 0.0, 0.0, 0.0, 0.0)
 """Of each round, the share of steps that may contradict equivalent ones."""
 OBSERVED, TESTED = 60, 100
 """Random strings of the training lengths that are observed and tested; of the test lengths half."""
@@ -43,7 +43,7 @@ OBSERVED_PER_SYMBOL = 2
 """Further strings of the training lengths for each symbol of a large alphabet."""
 SECONDS = 60
 """The time limit of learning."""
-PATIENCE = 2
+PATIENCE = 3
 """The rounds without an improvement after which learning ends."""
 AT_ONCE, BLOCK = 100, 250
 """The strings that are tested at once, and of those of `compare`."""
