@@ -24,8 +24,8 @@ MOST_PAIRS = 3000
 """Training pairs up to which symbols are permuted; from more, a model learns every symbol."""
 MOST_SYMBOLS = 1000
 """Symbols of an alphabet up to which classes are searched for."""
-LEAST_SYMBOLS = 3
-"""Symbols of a class: permutations of two at most double the pairs."""
+LEAST_SYMBOLS = 5
+"""Symbols of a class: of fewer, even few pairs show most combinations."""
 LEAST_EXPECTED = 5.0
 """Expected targets with a symbol, if it did not depend on the source, that are evidence."""
 LEAST_EQUAL = 10

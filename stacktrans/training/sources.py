@@ -39,6 +39,8 @@ COUNTED_SYMBOLS = 10_000
 """Symbols that symbol frequencies are estimated from."""
 COUNTED_BATCHES = 100
 """Largest number of batches that these symbols are taken from."""
+LEAST_PAIRS = 80
+"""Pairs that a curriculum begins with if no symbols are permuted: fewer would be memorized."""
 UNPERMUTED = 3
 """One attempt in so many has no symbols permuted, in case that they are not interchangeable."""
 SYMBOLS_FOR_ALL = 2000
@@ -136,12 +138,15 @@ class Source(StatefulPart, ABC):
         """The share of the training lengths to begin with, large enough that it has strings."""
         curriculum = self.config.training.curriculum
         share = curriculum.share if curriculum else 1.0
-        while curriculum and share < 1:
-            with suppress(NoSuchLength):
-                self.strings(Purpose.TRAINING, Moment(attempt, 0), self._shortest(share), 1)
-                return share
+        while curriculum and share < 1 and not self._has_enough(self._shortest(share), attempt):
             share = min(1.0, share * curriculum.growth)
         return share
+
+    def _has_enough(self, lengths: Lengths, attempt: int) -> bool:
+        """Whether there are enough strings of some lengths to begin with."""
+        with suppress(NoSuchLength):
+            return bool(self.strings(Purpose.TRAINING, Moment(attempt, 0), lengths, 1))
+        return False
 
     @abstractmethod
     def batch(self, moment: Moment) -> Batch:
@@ -363,6 +368,10 @@ class Files(Strings):
 
     def check(self) -> None:
         self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
+
+    def _has_enough(self, lengths: Lengths, attempt: int) -> bool:
+        least = 1 if self._classes else min(LEAST_PAIRS, len(self._train))
+        return len(self._train.of_lengths(lengths)) >= least
 
     def strings(
         self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *key: int

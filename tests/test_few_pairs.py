@@ -1,4 +1,4 @@
-"""Interchangeable symbols of pairs in files, and training on pairs with such symbols permuted."""
+"""Training on few pairs: symbols that are interchangeable, and the beginning of a curriculum."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -6,13 +6,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import TRAIN, run
-from test_pairs import config_of, learned, lines_of, write
+from test_pairs import config_of, learned, lines_of, reversals, write
 
 from stacktrans.common.randomness import Purpose
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.lines import TRAIN as TRAINING
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.training.permutation import MOST_PAIRS, SymbolClass, interchangeable
-from stacktrans.training.sources import Files, Moment
+from stacktrans.training.sources import LEAST_PAIRS, Files, Moment
 
 LETTERS = "abcdefghijklmnopqrst"
 FIRST, SECOND = LETTERS[:10], LETTERS[10:]
@@ -136,3 +138,21 @@ def test_permutation_is_announced_and_can_be_prevented(tmp_path: Path) -> None:
     refused = run(*command, "--set", f"{setting}=maybe")
     assert refused.returncode == 2
     assert b"interchangeable is 'maybe'; expected true or false" in refused.stderr
+
+
+@pytest.mark.parametrize(("count", "longest"), [(100, 40), (300, 15), (3000, 5)])
+def test_a_curriculum_begins_with_enough_pairs(tmp_path: Path, count: int, longest: int) -> None:
+    path = write(tmp_path / "pairs.tsv", reversals(count, 1, longest=40))
+    parameters = {"train": str(path), "test": str(write(tmp_path / "test.tsv", reversals(10, 2)))}
+    settings = {
+        "task": {"name": "few", "generator": "pairs", "parameters": parameters},
+        "model": {"memory": "stack"},
+        "training": {"curriculum": {"share": 0.1, "growth": 1.5, "loss": "10%"}},
+    }
+    config = resolve(settings=settings)
+    task = config.make_task()
+    assert isinstance(task, Pairs)
+    source, pairs = Files(config, task), task.data.sets[TRAINING]
+    lengths = source.lengths(source.first_share(1))
+    assert lengths == Lengths(1, longest)
+    assert len(pairs.of_lengths(lengths)) >= min(LEAST_PAIRS, len(pairs))
