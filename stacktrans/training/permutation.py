@@ -68,9 +68,9 @@ def interchangeable(pairs: PairSet, known: int) -> Sequence[SymbolClass]:
 
     A symbol of targets stands for a symbol of sources if it only occurs where the other does. Sets
     of symbols for which as many stand are split, by partition refinement, until they do not differ
-    in their neighbors, nor in how often they occur in a source and in its target. A class is kept
-    if enough pairs have sources that are equal up to permutations, and nearly all of their targets
-    are equal in the same way.
+    in their neighbors, nor in how often they occur in a source and in its target. The classes
+    are kept if enough pairs have sources that are equal up to permutations, and nearly all of their
+    targets are equal in the same way.
 
     Args:
         pairs: the training set.
@@ -86,13 +86,7 @@ def interchangeable(pairs: PairSet, known: int) -> Sequence[SymbolClass]:
         number = len(classes)
         classes = [part for each in classes for part in _split(each, counts, neighbors)]
     classes = [each for each in classes if len(each.sources) >= LEAST_SYMBOLS]
-    if _is_supported(pairs, classes):
-        return classes
-    supported: list[SymbolClass] = []
-    for each in classes:
-        if _is_supported(pairs, [*supported, each]):
-            supported.append(each)
-    return supported
+    return classes if _is_supported(pairs, classes) else []
 
 
 def _counts(strings: Ragged, size: int) -> Counts:
@@ -127,14 +121,11 @@ def _candidates(sources: Counts, targets: Counts) -> list[SymbolClass]:
     stands = rates.min(axis=0) <= EXCEPTIONS
     images = [np.flatnonzero(stands & (best == symbol)) for symbol in range(len(rates))]
     independent = (rates > 0.5).all(axis=1)
-    by_count = defaultdict[int, list[int]](list)
+    by_count = defaultdict[int, list[Ids]](list)
     for symbol, each in enumerate(images):
         if len(each) or independent[symbol]:
-            by_count[len(each)].append(symbol)
-    return [
-        SymbolClass(np.array(group), np.array([images[symbol] for symbol in group], dtype=np.int64))
-        for group in by_count.values()
-    ]
+            by_count[len(each)].append(np.append(symbol, each))
+    return [SymbolClass(rows[:, 0], rows[:, 1:]) for rows in map(np.stack, by_count.values())]
 
 
 def _split(
