@@ -28,7 +28,7 @@ LEAST_SYMBOLS = 5
 """Symbols of a class: of fewer, even few pairs show most combinations."""
 LEAST_EXPECTED = 5.0
 """Expected targets with a symbol, if it did not depend on the source, that are evidence."""
-LEAST_EQUAL = 10
+LEAST_EQUAL = 5
 """Pairs whose sources are equal up to permutations that are needed as evidence."""
 EXCEPTIONS = 0.05
 """Share of the evidence that may contradict a class, since pairs may be wrong."""
