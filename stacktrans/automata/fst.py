@@ -11,7 +11,9 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.tasks.alphabets import UNSCORED_MARK
 
 MOST_STATES, MOST_STEPS, LONGEST_ANSWER = 1000, 100, 1000
+"""The most states of a transducer, steps to read a symbol, and symbols of an answer."""
 EPSILON = "<eps>"
+"""The label of an empty string."""
 Symbols = tuple[int, ...]
 
 
@@ -99,7 +101,7 @@ def _written(machine: Machine, source: Symbols, symbol: int) -> Symbols:
 
 def _label(symbol: str) -> str:
     """A symbol as a label, without spaces, and different from that of an empty string."""
-    return re.sub(r"\s|^<(?=eps>$)", lambda found: f"<U+{ord(found[0]):04X}>", symbol)
+    return re.sub(r"\s|^<(?=eps>$)", lambda match: f"<U+{ord(match[0]):04X}>", symbol)
 
 
 def _symbol_table(labels: Iterable[str]) -> str:

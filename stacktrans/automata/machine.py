@@ -1,4 +1,4 @@
-"""Deterministic automata with memories: runs, minimization, equivalence, JSON, DOT, batches."""
+"""Deterministic automata with memories: runs, minimization, JSON, DOT, and batches of strings."""
 
 from __future__ import annotations
 

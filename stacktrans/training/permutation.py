@@ -204,5 +204,5 @@ def _is_supported(pairs: PairSet, classes: Sequence[SymbolClass]) -> bool:
 
 def _pattern(string: Ids, members: "_Members", order: dict[tuple[int, int], int]) -> Any:
     """A string in which members of classes are replaced by the order of their first appearance."""
-    places = [members.get(symbol, (-1 - symbol, 0, 0)) for symbol in string.tolist()]
-    return tuple((n, order.setdefault((n, row), len(order)), column) for n, row, column in places)
+    symbols = [members.get(symbol, (-1 - symbol, 0, 0)) for symbol in string.tolist()]
+    return tuple((n, order.setdefault((n, row), len(order)), column) for n, row, column in symbols)

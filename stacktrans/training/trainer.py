@@ -122,15 +122,13 @@ class Trainer:
         with state.opened(self.directory):
             # Last, so that a directory is a run's as soon as there is more in it.
             state.write(checkpoint.CONFIG, self.config.to_yaml())
-            outcome = state.progress.outcome or (None if state.progress.ended else self.outcome)
+            outcome = state.ended or (None if state.progress.ended else self.outcome)
             with self._next_attempts() as self._speculative:
                 while not (outcome or self.stop_requested or self.budget_spent()):
-                    with self._timed():
-                        if state.progress.ended is None:
-                            self._speculative.train(state.attempts.speculative(state.attempt.step))
-                            self._advance()
-                        elif self._round(lambda: bool(self.stop_requested)):
-                            outcome = state.progress.ended
+                    if state.progress.ended is None:
+                        self._speculative.train(state.attempts.speculative(state.attempt.step))
+                    self._proceed(lambda: bool(self.stop_requested))
+                    outcome = state.ended
                 outcome = outcome or self.budget_spent()
                 self._check_weights()
                 if not outcome:
@@ -146,11 +144,7 @@ class Trainer:
         try:
             with state.opened(self.directory):
                 while not (state.ended or self.budget_spent() or is_over()):
-                    with self._timed():
-                        if state.progress.ended is None:
-                            self._advance()
-                        else:
-                            self._round(is_over)
+                    self._proceed(is_over)
                 self._check_weights()
                 state.save_last()
         except Interrupted:
@@ -159,11 +153,13 @@ class Trainer:
     def _next_attempts(self) -> "SpeculativeAttempts":
         return SpeculativeAttempts(self.config, self.directory, self.state.device)
 
-    @contextlib.contextmanager
-    def _timed(self) -> Iterator[None]:
-        """Count the seconds of a part of the training."""
+    def _proceed(self, is_over: Callable[[], bool]) -> None:
+        """Train on a batch or, once training has ended, round; count the seconds."""
         begin = time.monotonic()
-        yield
+        if self.state.progress.ended is None:
+            self._advance()
+        else:
+            self._round(is_over)
         self.state.progress.seconds += time.monotonic() - begin
 
     def budget_spent(self) -> str | None:
@@ -212,14 +208,9 @@ class Trainer:
         self._report(record)
         return self.state.judge(record)
 
-    def _round(self, is_over: Callable[[], bool]) -> bool:
-        """Round and prune the best weights, if configured; whether the run ends with them.
-
-        Raises `Interrupted` if it `is_over` before.
-        """
+    def _round(self, is_over: Callable[[], bool]) -> None:
+        """Round and prune the best weights, or fail; raises `Interrupted` once it `is_over`."""
         state = self.state
-        if state.rounding.weights is None:
-            return True
 
         def check_stop() -> None:
             if is_over():
@@ -230,10 +221,9 @@ class Trainer:
         rounded = state.rounding.round(state.attempt, check_stop, may_fail)
         if rounded is None:
             self._fail("the model is wrong when it is hard")
-            return False
+            return
         state.save_best(rounded)
         state.rounding.weights = None
-        return True
 
     def _check_weights(self) -> None:
         """End the attempt if its weights are not finite, and so must not be saved."""
