@@ -31,11 +31,13 @@ from stacktrans.tasks.layout import SOURCE, TARGET
 
 MOST_COMPARED = 12
 """The most states or stack symbols that are compared with one another."""
-MOSTLY = 0.9
-"""The share of a stack symbol's steps that have to be of one symbol."""
+MOSTLY = 2
+"""A stack symbol is named after a symbol that occurs this many times as often as any other."""
 ANYTHING = None
 """The terms of an irrelevant action: any would do."""
 Terms = frozenset[Term] | None
+FEW_RULES = 30
+"""The most rules for which another order of generalization is tried."""
 MOST_ROUNDS = 2000
 """The most rounds in which sorts are split."""
 
@@ -156,7 +158,7 @@ def _symbols_of_classes(
             if label != EMPTY and label not in chosen and len(symbols):
                 counts = np.bincount(symbols + 1)
                 best = int(counts.argmax())
-                if best and counts[best] >= MOSTLY * len(symbols):
+                if best and counts[best] > MOSTLY * np.delete(counts, best).max():
                     chosen[label] = best - 1
     return chosen
 
@@ -287,7 +289,11 @@ class _RuleLearner:
             groups = self._groups()
             if self.deadline.over() or not self._split_sorts(groups):
                 break
-        return [*_Generalization(self, groups).rules()]
+        inputs, *others = range(len(self.tables))
+        rules = _Generalization(self, groups, [*others, inputs]).rules()
+        if len(rules) > FEW_RULES:
+            return rules
+        return min(rules, _Generalization(self, groups, [inputs, *others]).rules(), key=len)
 
     def _equal(self, one: int, other: int, rows: Ids | slice) -> Mask:
         """[n] whether two components have the same symbol, in some steps or in all."""
@@ -403,21 +409,42 @@ class _RuleLearner:
         return None
 
 
+class _CoveringRule(NamedTuple):
+    """A rule in the making.
+
+    Attributes:
+        when: of each component the sorts to which it applies; None for all.
+        chosen: the term of each action; None where any would do.
+        matching: [groups] to which it applies.
+    """
+
+    when: list[set[int] | None]
+    chosen: list[Term | None]
+    matching: Mask
+
+
 class _Generalization:
     """A generalization of groups of steps to rules.
 
     Args:
         learner: of the groups.
         groups: of steps.
+        order: of the components on which conditions are widened.
     """
 
-    def __init__(self, learner: _RuleLearner, groups: Sequence[_Group]) -> None:
-        self._learner, self._groups = learner, groups
+    def __init__(
+        self, learner: _RuleLearner, groups: Sequence[_Group], order: Sequence[int]
+    ) -> None:
+        self._learner, self._groups, self._order = learner, groups, order
         self._keys = np.array([group.key for group in groups])
         self._covered: Mask = np.zeros(len(groups), np.bool_)
 
-    def rules(self) -> Iterator[Rule]:
-        """Rules for all groups, those of the most steps first."""
+    def rules(self) -> list[Rule]:
+        """Rules for all groups, those of the most steps first, without redundant ones."""
+        covering = self._without_redundant([*self._covering()])
+        return [self._rule(rule.when, rule.chosen) for rule in covering]
+
+    def _covering(self) -> Iterator[_CoveringRule]:
         actions, counts = self._learner.actions, self._learner.counts
         weights = [int(counts[group.rows].sum()) for group in self._groups]
         for index in sorted(range(len(weights)), key=lambda index: -weights[index]):
@@ -431,7 +458,32 @@ class _Generalization:
                 _preferred(of_action) if of_action else self._best(action, rows)
                 for action, of_action in zip(actions, terms, strict=True)
             ]
-            yield self._rule(when, chosen)
+            yield _CoveringRule(when, chosen, matching)
+
+    def _without_redundant(self, rules: list[_CoveringRule]) -> list[_CoveringRule]:
+        """The rules but for those whose steps a later rule gets right, too."""
+        nothing = np.ones((1, len(self._groups)), np.bool_)  # applies where no rule does
+        matching = np.concatenate([*(rule.matching[None] for rule in rules), nothing])
+        right = np.zeros_like(matching)
+        for index, group in np.argwhere(matching[:-1]).tolist():
+            right[index, group] = self._is_right(rules[index].chosen, self._groups[group])
+        kept = np.ones(len(matching), np.bool_)
+        for index in range(len(rules)):
+            kept[index] = False
+            first = matching[kept].argmax(axis=0)
+            kept[index] = not right[kept][first, np.arange(len(first))].all()
+        return [rule for rule, needed in zip(rules, kept, strict=False) if needed]
+
+    def _is_right(self, chosen: Sequence[Term | None], group: _Group) -> bool:
+        """Whether terms of a rule are right in all steps of a group."""
+        return all(
+            terms is ANYTHING or term in terms
+            for term, terms in zip(chosen, group.terms, strict=True)
+        ) and all(
+            _is_defined(term, action.table, group)
+            for term, action in zip(chosen, self._learner.actions, strict=True)
+            if term and action.needed and action.table
+        )
 
     def _matched(self, matching: Mask) -> list[_Group]:
         return [self._groups[index] for index in np.flatnonzero(matching).tolist()]
@@ -455,7 +507,7 @@ class _Generalization:
         matching: Mask = np.zeros(len(self._groups), np.bool_)
         matching[index] = True
         terms, count = self._groups[index].terms, len(self._learner.tables)
-        for component in [*range(count, len(when)), *range(1, count), 0]:
+        for component in [*range(count, len(when)), *self._order]:
             for wider in self._wider(component, when):
                 self._learner.deadline.check(GRACE)
                 covered = self._matching([*when[:component], wider, *when[component + 1 :]])
