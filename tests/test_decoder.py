@@ -246,24 +246,26 @@ def odd_one_out() -> Machine:
 
 @pytest.mark.parametrize("log_probs", [False, True])
 def test_a_string_for_which_a_machine_has_no_rule_does_not_spoil_others(log_probs: bool) -> None:
-    runner = Runner(odd_one_out())
-    layout = runner.machine.layout
+    machine = odd_one_out()
+    runner, layout = Runner(machine), machine.layout
     sources = [[0] * 1000, [0, 1, 0], [0], [2, 2, 0], [1], [0] * 5]
     answers = decode(runner, layout, [*map(np.array, sources)], log_probs=log_probs)
     assert [answer.failed for answer in answers] == [False, True, False, False, True, False]
     for source, answer in zip(sources, answers, strict=True):
         if not answer.failed:
             assert answer == Answer([0] * source.count(0), 0.0, True)
-        same([answer], [runner.machine.run(source)])
+        same([answer], [machine.run(source)])
 
 
 def test_a_machine_without_an_output_has_no_answer() -> None:
-    runner = Runner(odd_one_out())
-    assert runner.machine.run([2]).failed
-    answers = decode(runner, runner.machine.layout, [*map(np.array, ([2], [0]))])
+    machine = odd_one_out()
+    assert machine.run([2]).failed
+    answers = decode(Runner(machine), machine.layout, [*map(np.array, ([2], [0]))])
     assert [answer.failed for answer in answers] == [True, False]
     # Of synchronous outputs some may not matter.
-    symbols = predict(runner, [np.array([0, 1, 5]), np.array([0, 2, 1])], log_probs=False).symbols
+    symbols = predict(
+        Runner(machine), [np.array([0, 1, 5]), np.array([0, 2, 1])], log_probs=False
+    ).symbols
     assert [each.tolist() for each in symbols] == [[NO_OUTPUT, NO_OUTPUT, 3], [NO_OUTPUT] * 2 + [0]]
 
 

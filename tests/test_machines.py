@@ -24,10 +24,11 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import MACHINE, SUMS, checksum_lines
 from stacktrans.decoding.decoder import decode
 from stacktrans.extraction import refinement
+from stacktrans.extraction.abstraction import Abstraction, AbstractionRunner, coarsest_abstraction
 from stacktrans.extraction.learner import Extraction, Learner, extract, without_needless_memories
 from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.extraction.network import Network
-from stacktrans.extraction.queries import Query
+from stacktrans.extraction.queries import Query, answers_of, random_queries
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
@@ -36,6 +37,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.machines import svg
 from stacktrans.tasks.layout import Layout
+from stacktrans.tasks.lengths import Lengths
 
 LETTERS = 8
 
@@ -235,6 +237,17 @@ def test_a_memory_is_shut_if_that_changes_no_answer(
         name for name, bias in zip(found.signal_names, biases, strict=True) if bias < -20
     ] == shut
     assert Learner(found).learn().counterexample is None
+
+
+def test_an_abstraction_has_fewer_vectors_and_the_answers_of_its_model(tmp_path: Path) -> None:
+    found = checkpoint.load(reversing_beside(tmp_path, said=0.4), hard=True)
+    network = Network(found, Deadline(60))
+    queries, others = (random_queries(found, Lengths(1, 12), 100, seed) for seed in (1, 2))
+    exact, coarse = Abstraction(network, (0, 0, 0)), coarsest_abstraction(found, network, queries)
+    answers = answers_of(found, found.predictor.discretized(), others)
+    assert answers_of(found, AbstractionRunner(exact), others) == answers
+    assert answers_of(found, AbstractionRunner(coarse), others) == answers
+    assert len(coarse.pushed[-1]) <= 2 * LETTERS < len(exact.pushed[-1])
 
 
 @pytest.mark.parametrize("name", ["parenthesis-stack", "xor-buffered"])

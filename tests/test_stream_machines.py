@@ -18,11 +18,12 @@ from stacktrans.automata.wording import sentence
 from stacktrans.commands.terminal import print_out
 from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
-from stacktrans.decoding.decoder import most_probable_ids
+from stacktrans.decoding.decoder import predict
 from stacktrans.extraction import limits
+from stacktrans.extraction.abstraction import Abstraction, AbstractionRunner
 from stacktrans.extraction.learner import Extraction, Learner, extract
 from stacktrans.extraction.limits import CannotExtract, Deadline
-from stacktrans.extraction.network import NOTHING, Network, Recorder
+from stacktrans.extraction.network import Network
 from stacktrans.extraction.queries import random_queries
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import Checkpoint
@@ -51,25 +52,22 @@ def untrained(directory: Path, memory: str, seed: int = 0, **own: object) -> Che
 
 
 @pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn"])
-def test_steps_of_a_network_do_what_was_recorded(memory: str, tmp_path: Path) -> None:
+def test_an_abstraction_without_a_radius_has_the_outputs_of_its_network(
+    memory: str, tmp_path: Path
+) -> None:
     taken = []
     for seed in range(4):
         loaded = untrained(tmp_path, memory, seed, count=3, depth=4)
         network = Network(loaded, Deadline(60))
         strings = [each.ids[:25] for each in random_queries(loaded, Lengths(1, 19), 6, 1)]
-        recorder = Recorder(network, 2.0**-20)
-        recorder.run(strings, [None] * len(strings))
-        steps = recorder.steps()
-        reads = [
-            recorder.pushed[end // 2].of(numbers)
-            for end, numbers in zip(network.ends.reads, steps.reads.T, strict=True)
-        ]
-        states = recorder.states.of(steps.states)
-        done = network.step(states, steps.inputs, np.stack(reads, axis=1))
-        known = steps.signals != NOTHING
-        assert np.array_equal(done.signals[known], steps.signals[known])
-        assert np.array_equal(most_probable_ids(done.logits), steps.outputs)
-        taken.append((steps.signals == 1).any(axis=0))
+        abstraction = Abstraction(network, [0.0] * (1 + len(set(network.ends.alphabets))))
+        own, expected = (
+            predict(model, strings, log_probs=False).symbols
+            for model in (AbstractionRunner(abstraction), network.model)
+        )
+        assert [*map(list, own)] == [*map(list, expected)]
+        abstraction.record(strings, [None] * len(strings))
+        taken.append((abstraction.steps().signals == 1).any(axis=0))
     assert np.mean(np.any(taken, axis=0)) > 0.7  # most actions are
 
 

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from pydantic import TypeAdapter
@@ -18,6 +18,7 @@ from stacktrans.automata.rules import (
     CONSTANT,
     EMPTY,
     START,
+    Buffers,
     Rule,
     Signature,
     SymbolTable,
@@ -27,12 +28,14 @@ from stacktrans.automata.rules import (
     ranges,
 )
 from stacktrans.automata.wording import WordedRule, actions, condition, entry_name, sentence
+from stacktrans.common.ends import Ends
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import verify_checksum
 from stacktrans.common.visible import visible
 from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.decoding.model import Numbers, SoftInput
 from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.layout import Layout
 
 NO_OUTPUT = -1
 """The output where a machine has learned none, since no output is scored there."""
@@ -79,6 +82,30 @@ class Transition(NamedTuple):
             contents[end // 2].put(end % 2, stack_symbol if mark is None else mark)
         for taken, put in self.moves:
             contents[put // 2].put(put % 2, contents[taken // 2].take(taken % 2))
+
+
+class Automaton(Protocol):
+    """An automaton with memories that runs step by step: a machine, or an abstract network.
+
+    Its members are those of `Machine`.
+    """
+
+    @property
+    def memories(self) -> Ends: ...
+
+    @property
+    def layout(self) -> Layout: ...
+
+    @property
+    def buffers(self) -> Buffers | None: ...
+
+    @property
+    def no_input(self) -> int: ...
+
+    @property
+    def relevant_positions(self) -> Sequence[tuple[int, int] | None]: ...
+
+    def transition(self, observation: tuple[int, ...]) -> Transition | None: ...
 
 
 @dataclass(frozen=True)
@@ -398,11 +425,11 @@ class Configuration:
     """
 
     def __init__(
-        self, machine: Machine, contents: Sequence[Any] | None = None, state: int = START
+        self, machine: Automaton, contents: Sequence[Any] | None = None, state: int = START
     ) -> None:
         self._machine, self.state, self.stuck = machine, state, False
         self.contents: Sequence[Any] = (
-            [Row() for _ in machine.stack_symbols] if contents is None else contents
+            [Row() for _ in machine.memories.names] if contents is None else contents
         )
         self.last = Transition((), NO_OUTPUT, (), (), (), state)
         self.observation: tuple[int, ...] = ()
@@ -421,12 +448,17 @@ class Configuration:
 
     def step(self, symbol: int) -> int:
         """The output for an input; `NO_OUTPUT` if there is none, `NO_RULE` if no rule applies."""
-        if self.stuck:
-            return NO_RULE
+        return self.follow(self._machine.transition(self.observe(symbol)))
+
+    def observe(self, symbol: int) -> tuple[int, ...]:
+        """All that the step at an input depends on; `EMPTY` for reads that are not relevant."""
         read = [self.peek(*position) if position else EMPTY for position in self._reads]
         self.observation = symbol, *read, self.state
-        transition = self._machine.transition(self.observation)
-        if transition is None:
+        return self.observation
+
+    def follow(self, transition: Transition | None) -> int:
+        """Make a step, and return its output; `NO_RULE` without a transition, and from then on."""
+        if self.stuck or transition is None:
             self.stuck = True
             return NO_RULE
         transition.apply(self.contents)
@@ -459,18 +491,23 @@ class Runner:
         machine: the machine.
     """
 
+    machine: Automaton
     failure: ClassVar[str] = "the machine has no rule for what it reads here"
     certain: ClassVar[bool] = True
     threads = 1
 
-    def __init__(self, machine: Machine) -> None:
+    def __init__(self, machine: Automaton) -> None:
         self.machine, self.buffers = machine, machine.buffers
 
     def start(self, batch: int, steps: int = 0) -> Configurations:
         """See `Model.start`."""
         signals = np.zeros((batch, len(self.machine.memories.signal_names)))
         configurations = [Configuration(self.machine) for _ in range(batch)]
-        return Configurations(configurations, signals, [Row() for _ in self.machine.stack_symbols])
+        return Configurations(configurations, signals, [Row() for _ in self.machine.memories.names])
+
+    def transitions(self, observations: Sequence[tuple[int, ...]]) -> list[Transition | None]:
+        """The transitions of several strings."""
+        return [*map(self.machine.transition, observations)]
 
     def advance(
         self, state: Configurations, ids: Ids | SoftInput, requested: Mask | None = None
@@ -479,11 +516,13 @@ class Runner:
         if isinstance(ids, SoftInput):
             ids = np.where(ids.ids < 0, self.machine.no_input, ids.ids)[:, None]
         outputs = np.empty(ids.shape, np.int64)
-        for item, (configuration, row) in enumerate(zip(state.of, ids.tolist(), strict=True)):
-            outputs[item] = [*map(configuration.step, row)]
+        for column, symbols in enumerate(ids.T.tolist()):
+            transitions = self.transitions([*map(Configuration.observe, state.of, symbols)])
+            outputs[:, column] = [*map(Configuration.follow, state.of, transitions)]
+        for item, configuration in enumerate(state.of):
             state.signals[item] = np.nan if configuration.stuck else configuration.last.signals
         chosen = outputs.ravel() if requested is None else outputs[requested]
-        logits = np.full((len(chosen), self.machine.outputs.size), UNLIKELY)
+        logits = np.full((len(chosen), self.machine.layout.outputs), UNLIKELY)
         logits[np.arange(len(chosen)), np.maximum(chosen, 0)] = 0
         logits[chosen == NO_OUTPUT] = -np.inf
         logits[chosen == NO_RULE] = np.nan

@@ -9,17 +9,17 @@ without memory (Omlin & Giles 1996).
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-import numpy as np
-
 from stacktrans.automata.machine import Machine
 from stacktrans.common.ends import Ends
+from stacktrans.extraction.abstraction import coarsest_abstraction
 from stacktrans.extraction.hypothesis import build_hypothesis
 from stacktrans.extraction.limits import GRACE, CannotExtract, Deadline
-from stacktrans.extraction.network import Network, Recorder
+from stacktrans.extraction.network import Network
 from stacktrans.extraction.queries import (
     LARGE_ALPHABET,
     Query,
@@ -33,24 +33,21 @@ from stacktrans.model.ablation import ablate_signals
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
-GRID = 1 / 256
-"""The spacing of the grid to which vectors are rounded, so that equal ones are recorded once."""
-TOLERANCES = (0.02, 0.003, 0.0, 0.0, 0.0, 0.0, 0.0)
-"""Of each round, the share of steps that may contradict equivalent ones."""
-OBSERVED, TESTED = 60, 100
-"""Random strings of the training lengths that are observed and tested; of the test lengths half."""
+OBSERVED, TESTED = 200, 600
+"""Random strings of the training lengths that are observed, and with which a hypothesis is tested;
+of the test lengths half."""
 OBSERVED_PER_SYMBOL = 2
 """Further strings of the training lengths for each symbol of a large alphabet."""
 SECONDS = 60
 """The time limit of learning."""
-PATIENCE = 3
+PATIENCE = 8
 """The rounds without an improvement after which learning ends."""
 AT_ONCE, BLOCK = 100, 250
 """The strings that are tested at once, and of those of `compare`."""
 ABLATION_BLOCK = 50
 """The strings that a model without a memory answers before its answers are compared."""
-PROCESSED = 40
-"""The most counterexamples that are processed in a round."""
+ENOUGH = 40
+"""The counterexamples with which a test ends."""
 LEAST_AGREEMENT = 0.5
 """The share of equal answers below which there is no machine."""
 SEED = 1 << 20
@@ -198,9 +195,11 @@ class Learner:
         ranges = checkpoint.config.task.ranges
         self._ranges = (ranges.train, ranges.test)
         ends = Network(checkpoint, self._deadline).ends
-        instructive = self._as_trained(self._queries(seed=1)[::-1])
+        random = [*itertools.chain(*self._random((OBSERVED, OBSERVED // 2), seed=1))]
+        instructive = self._as_trained([*random[::5], *random, *self._short.queries[::-1]])
         simpler = without_needless_memories(checkpoint, ends, instructive)
-        self._recorder = Recorder(Network(simpler, self._deadline), GRID)
+        network = Network(simpler, self._deadline)
+        self._abstraction = coarsest_abstraction(checkpoint, network, instructive)
 
     def learn(self) -> Extraction:
         """Learn hypotheses until one is right, there is no progress, or no time left.
@@ -210,29 +209,31 @@ class Learner:
             StacktransError: numbers of the network overflow.
         """
         self._observe_first()
-        best, fewest, worse = None, -1, 0
-        for number, tolerance in enumerate(TOLERANCES, start=1):
-            try:
-                partition = Refinement(self._recorder, tolerance).until_consistent()
-                hypothesis = build_hypothesis(self._checkpoint, partition)
-            except CannotExtract:
-                if best is None:
-                    raise
-                break
-            best = best or hypothesis
-            queries = self._queries(seed=number + 1)
-            tested, wrong = self._test_equivalence(hypothesis, queries, GRACE)
-            if tested < len(queries):
-                break
-            self._log(f"round {number}: {len(hypothesis.rules)} rules, {len(wrong)} strings differ")
+        best, problem = None, CannotExtract("no machine found")
+        least, worse = math.inf, 0
+        for number in itertools.count(1):
             worse += 1
-            if fewest < 0 or len(wrong) < fewest:
-                best, fewest, worse = hypothesis, len(wrong), 0
-            instructive = self._as_trained(wrong)
-            if not instructive or worse == PATIENCE or self._deadline.over():
+            try:
+                partition = Refinement(self._abstraction, number).until_consistent()
+                hypothesis = build_hypothesis(self._checkpoint, partition)
+            except CannotExtract as error:
+                problem = error
+            else:
+                random = self._random((TESTED, TESTED // 2), seed=number + 1)
+                queries = [*self._short.queries, *itertools.chain(*random)]
+                tested, wrong = self._test_equivalence(hypothesis, queries, GRACE, ENOUGH)
+                differ = f"{len(wrong)} of {tested} strings differ"
+                self._log(f"round {number}: {len(hypothesis.rules)} rules, {differ}")
+                if len(wrong) / tested < least:
+                    best, least, worse = hypothesis, len(wrong) / tested, 0
+                instructive = self._as_trained(wrong)
+                if not instructive:
+                    break
+                self._observe(instructive)
+            if worse >= PATIENCE or self._deadline.over():
                 break
-            self._process_counterexamples(instructive)
-        assert best is not None
+        if best is None:
+            raise problem
         return self._evaluated(best, number)
 
     def _observe_first(self) -> None:
@@ -247,28 +248,26 @@ class Learner:
 
     def _observe(self, queries: Sequence[Query]) -> None:
         """Run the network on strings, and record what each step depends on and does."""
-        self._recorder.run([query.ids for query in queries], [query.scored for query in queries])
+        self._abstraction.record(
+            [query.ids for query in queries], [query.scored for query in queries]
+        )
 
     def _test_equivalence(
-        self, machine: Machine, queries: Sequence[Query], grace: float, least: int = 0
+        self, machine: Machine, queries: Sequence[Query], grace: float, enough: float = math.inf
     ) -> tuple[int, list[Query]]:
         """Compare the answers of machine and network, an approximate equivalence query.
 
         Returns:
-            the number of strings that there was time for, `least` at least, and counterexamples.
+            the number of strings, until there is no time or are enough counterexamples, and these.
         """
-        wrong: list[Query] = []
-        for first in range(0, len(queries), AT_ONCE):
-            if first >= least and self._deadline.over(grace):
-                return first, wrong
-            part = queries[first : first + AT_ONCE]
+        tested, wrong = 0, list[Query]()
+        while tested < len(queries) and len(wrong) < enough:
+            if tested and self._deadline.over(grace):
+                break
+            part = queries[tested : tested + AT_ONCE]
             wrong += counterexamples(self._checkpoint, self._hard, machine, part)
-        return len(queries), wrong
-
-    def _process_counterexamples(self, wrong: Sequence[Query]) -> None:
-        """Observe some counterexamples, so that the next hypothesis is consistent with them."""
-        some = np.linspace(0, len(wrong) - 1, min(len(wrong), PROCESSED))
-        self._observe([wrong[index] for index in some.astype(int).tolist()])
+            tested += len(part)
+        return tested, wrong
 
     def _as_trained(self, queries: Sequence[Query]) -> list[Query]:
         """The queries that are not much shorter than the training strings.
@@ -277,10 +276,6 @@ class Learner:
         """
         shortest = min(self._ranges[0].shortest, self._short.longest - 1)
         return [query for query in queries if _length(query) >= shortest]
-
-    def _queries(self, seed: int) -> list[Query]:
-        random = self._random((TESTED, TESTED // 2), seed)
-        return [*self._short.queries, *itertools.chain(*random)]
 
     def _random(self, counts: tuple[int, int], seed: int) -> Iterator[list[Query]]:
         """Random strings of the training lengths, and of the test lengths."""
@@ -292,18 +287,18 @@ class Learner:
         short, files = self._short, self._checkpoint.task.file_parameters
         few = short.symbols < len(self._checkpoint.task.source)
         of_few = f"over {short.symbols} symbols " if few else ""
-        drawn = self._random((2 * TESTED, 2 * (TESTED // 2)), seed=0)
+        drawn = self._random((OBSERVED, OBSERVED // 2), seed=0)
         sets = [(f"all {of_few}up to length {short.longest}", short.queries)]
         which = "those in the files" if files else "random"
         sets += zip((f"{which} of length {each}" for each in self._ranges), drawn, strict=True)
         agreement, wrong = [], list[Query]()
         for what, queries in sets:
-            tested, differing = self._test_equivalence(machine, queries, 2 * GRACE, least=1)
+            tested, differing = self._test_equivalence(machine, queries, 2 * GRACE)
             wrong += differing
             some = "some of " if tested < len(queries) else ""
             if queries:  # files may have none of some lengths
                 agreement.append(Agreement(f"{some}{what}", tested, tested - len(differing)))
-        undecided = self._recorder.undecided / max(self._recorder.signals, 1)
+        undecided = self._abstraction.undecided / max(self._abstraction.signals, 1)
         tested = sum(each.strings for each in agreement)
         overall = sum(each.agreeing for each in agreement) / max(tested, 1)
         if overall < LEAST_AGREEMENT:
@@ -314,5 +309,5 @@ class Learner:
                 + ("; there was no time for more" if self._deadline.over() else "")
             )
         shortest = _shortest(self._checkpoint, wrong, known=None)
-        observed, taken = self._recorder.strings, self._deadline.taken
+        observed, taken = self._abstraction.strings, self._deadline.taken
         return Extraction(machine, tuple(agreement), shortest, observed, rounds, undecided, taken)

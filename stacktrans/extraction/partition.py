@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.extraction.network import AT_ONCE, EMPTY, NOTHING, Network, Recorder, Vectors
+from stacktrans.extraction.abstraction import Abstraction, Vectors
+from stacktrans.extraction.network import AT_ONCE, EMPTY, NOTHING, Network
 from stacktrans.kernels import Array
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET
@@ -101,14 +102,6 @@ class Classes:
         """The classes of those for which there is evidence; `NOTHING` for others."""
         return np.where((numbers >= 0) & self.known[numbers], self.of[numbers], NOTHING)
 
-    def separability(self, numbers: Ids, values: Ids) -> float:
-        """How well vectors [n] predict values [n]: the mean accuracy of the nearest neighbour."""
-        assert self.vectors is not None
-        apart = distances(vectors := self.vectors.of(numbers), vectors)
-        np.fill_diagonal(apart, np.inf)
-        right = values[apart.argmin(axis=1)] == values
-        return float(np.mean([right[values == value].mean() for value in np.unique(values)]))
-
     def split(
         self,
         numbers: Ids,
@@ -166,13 +159,6 @@ class Classes:
             self._final_splits.append({part: part for part in parts.tolist()})
         return True
 
-    def value_of(self, label: int, column: int) -> int:
-        """The value of an action by which a class was split last; `NOTHING` if it was not."""
-        for split in reversed(self.splits):
-            if split.experiment.column == column != NOTHING and label in split.classes:
-                return int(split.values[split.classes == label][0])
-        return NOTHING
-
     def merge(self, one: int, other: int) -> None:
         """Make two classes one."""
         self.of[self.of == other] = one
@@ -218,10 +204,10 @@ class Groups(NamedTuple):
         np.add.at(total, pairs // size, counts)
         return most, total
 
-    def inconsistent(self, values: Ids, tolerance: float = 0.0, margin: float = 0.0) -> Ids:
-        """The groups with different values, but for a share of their steps, and some more."""
+    def inconsistent(self, values: Ids) -> Ids:
+        """The groups with different values."""
         most, total = self.counts(values)
-        return np.flatnonzero(total - most > tolerance * total + margin)
+        return np.flatnonzero(total > most)
 
 
 class Partition:
@@ -231,7 +217,7 @@ class Partition:
     the next state.
 
     Args:
-        recorder: of the steps; after its network's deadline no classes are merged.
+        abstraction: with the recorded steps; after its network's deadline no classes are merged.
 
     Attributes:
         deadline: that of the network.
@@ -253,21 +239,21 @@ class Partition:
         output: the column of outputs.
     """
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.deadline = recorder.network.deadline
-        self.steps = steps = recorder.steps()
+    def __init__(self, abstraction: Abstraction) -> None:
+        self.deadline = abstraction.network.deadline
+        self.steps = steps = abstraction.steps()
         self.observations = np.column_stack([steps.inputs, steps.reads, steps.states])
-        self.states = Classes(np.zeros(len(recorder.states), np.int64), recorder.states)
-        self.sections = sections_of(recorder.network)
+        self.states = Classes(np.zeros(len(abstraction.states), np.int64), abstraction.states)
+        self.sections = sections_of(abstraction.network)
         self.inputs = Classes(initial_classes(self.sections), None)
-        self.ends = ends = recorder.network.ends
-        nonempty = [np.arange(len(vectors)) != EMPTY for vectors in recorder.pushed]
-        pairs = zip(nonempty, recorder.pushed, strict=True)
+        self.ends = ends = abstraction.network.ends
+        nonempty = [np.arange(len(vectors)) != EMPTY for vectors in abstraction.pushed]
+        pairs = zip(nonempty, abstraction.pushed, strict=True)
         classes = [Classes(own.astype(np.int64), vectors) for own, vectors in pairs]
         self.stack_symbols = [classes[alphabet] for alphabet in ends.alphabets]
         self.read_memories = [end // 2 for end in ends.reads]
         self.push_memories = [end // 2 for _, end in ends.pushes]
-        origins = [np.full(len(vectors), NOTHING) for vectors in recorder.pushed]
+        origins = [np.full(len(vectors), NOTHING) for vectors in abstraction.pushed]
         self.origins = [origins[alphabet] for alphabet in ends.alphabets]
         for memory, numbers in zip(self.push_memories, steps.pushed.T, strict=True):
             pushed = numbers != NOTHING
@@ -283,6 +269,7 @@ class Partition:
         self.output: int = steps.signals.shape[1]
         used = (*ends.pops, *ends.pushes, *((signal, taken) for signal, taken, _ in ends.moves))
         self._memories = {signal: end // 2 for signal, end in used}
+        self._memory_signals = len(abstraction.network.model.memory.signal_names)
 
     def memory_relevant(self, memory: int) -> bool:
         """Whether any action depends on the contents of a memory."""
@@ -292,7 +279,7 @@ class Partition:
 
     def _signal_relevant(self, signal: int) -> bool:
         """Whether a signal is one of the buffers, or of a relevant memory."""
-        if signal >= len(self.ends.signal_names):
+        if signal >= self._memory_signals:
             return True
         return signal in self._memories and self.memory_relevant(self._memories[signal])
 
@@ -366,17 +353,12 @@ class Partition:
         return changed
 
     def confirm(self) -> bool:
-        """Make classes known that differ in an action from others; return whether any was not."""
+        """Make the classes known of all that is read where relevant; return whether any was not."""
         changed = False
         for component in np.flatnonzero(self.relevant)[1:].tolist():
             classes, numbers = self.components[component]
-            groups = self.groups(without=component)
-            differing = np.zeros(len(groups.firsts), np.bool_)
-            for column in (*self.direct, *self.later):
-                differing[groups.inconsistent(self.values(column))] = True
-            evident = np.unique(numbers[differing[groups.of]])
-            changed |= not classes.known[evident].all()
-            classes.known[evident] = True
+            changed |= not classes.known[numbers].all()
+            classes.known[numbers] = True
         return changed
 
     def merge(

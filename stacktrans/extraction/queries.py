@@ -31,6 +31,10 @@ MOST_SHORT = 1500
 """The most short strings, which limits their length."""
 MOST_CANDIDATES = 20_000
 """The most strings that are generated to find short ones that the task has an answer for."""
+FIRST_CANDIDATES = 1000
+"""The most of them among which there has to be one."""
+FIRST_CANDIDATES = 1000
+"""The most of them among which there has to be such a string."""
 LONGEST_ROW = 8
 """The most sequences of a stream in a row."""
 
@@ -69,7 +73,7 @@ def short_queries(checkpoint: Checkpoint) -> ShortQueries:
     candidates, longest = 0, 0
     for length in itertools.count(1):
         candidates += symbols**length
-        if candidates > MOST_CANDIDATES:
+        if candidates > (MOST_CANDIDATES if queries else FIRST_CANDIDATES):
             break
         sources = itertools.product(task.source.symbols[:symbols], repeat=length)
         pairs = (task.labelled(source) for source in sources)

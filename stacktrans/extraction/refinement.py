@@ -20,8 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.decoding.decoder import most_probable_ids
+from stacktrans.extraction.abstraction import Abstraction
 from stacktrans.extraction.limits import CannotExtract, OutOfTime
-from stacktrans.extraction.network import EMPTY, NOTHING, Outcome, Recorder
+from stacktrans.extraction.network import EMPTY, NOTHING, Outcome
 from stacktrans.extraction.partition import Classes, Experiment, Partition, lookup, modes, nearest
 from stacktrans.kernels import Array
 from stacktrans.tasks.alphabets import Ids, Mask
@@ -32,16 +33,10 @@ MOST_STATES, MOST_STACK_SYMBOLS = 200, 4096
 """The most classes of states, and of the vectors of a memory."""
 MOST_CONFLICTS = 500
 """The most conflicts that are resolved."""
-CONTEXTS = 4
+CONTEXTS = 16
 """The steps in which all members of a class are tried."""
-COMPARED = 600
-"""The steps of a conflict that are compared with one another, for each value."""
-EXPLAINS = 0.95
-"""The accuracy with which a vector that is read has to predict the values of a conflict."""
 MOST_MERGED = 5
 """The classes of a conflict that are merged in pairs."""
-MARGIN = 150
-"""The steps, times the tolerance, that may contradict others in what they lead to."""
 
 
 class Conflict(NamedTuple):
@@ -90,13 +85,15 @@ class Experiments:
     """Experiments: single steps of a network on recombined observations.
 
     Args:
-        recorder: of the steps.
+        abstraction: with the recorded steps.
         partition: of the steps.
         rng: draws those that are experimented with.
     """
 
-    def __init__(self, recorder: Recorder, partition: Partition, rng: np.random.Generator) -> None:
-        self._recorder, self._partition, self._rng = recorder, partition, rng
+    def __init__(
+        self, abstraction: Abstraction, partition: Partition, rng: np.random.Generator
+    ) -> None:
+        self._abstraction, self._partition, self._rng = abstraction, partition, rng
 
     def causes(self, conflict: Conflict) -> list[Cause]:
         """Components that make the difference between pairs of steps, the most frequent first.
@@ -155,9 +152,9 @@ class Experiments:
         Raises:
             OutOfTime: there is no time left for it.
         """
-        recorder, network = self._recorder, self._recorder.network
-        memories = [recorder.pushed[memory] for memory in self._partition.read_memories]
-        columns = zip([*memories, recorder.states], observations.T[1:], strict=True)
+        abstraction, network = self._abstraction, self._abstraction.network
+        memories = [abstraction.pushed[memory] for memory in self._partition.read_memories]
+        columns = zip([*memories, abstraction.states], observations.T[1:], strict=True)
         *reads, states = [
             vectors if index == component and vectors is not None else table.of(numbers)
             for index, (table, numbers) in enumerate(columns, start=1)
@@ -170,7 +167,7 @@ class Experiments:
         """[n] a signal, by its column, or the output; `NOTHING` for the pop of an empty memory."""
         if column == self._partition.output:
             return most_probable_ids(outcome.logits)
-        network = self._recorder.network
+        network = self._abstraction.network
         signals: Ids = network.effective(outcome.signals, observations[:, 1:-1])[:, column]
         return signals
 
@@ -208,16 +205,16 @@ class Refinement:
     """The refinement of a partition until it is consistent with all recorded steps.
 
     Args:
-        recorder: of the steps; at its network's deadline the refinement ends.
-        tolerance: the share of steps that may contradict equivalent ones.
+        abstraction: with the recorded steps; at its network's deadline the refinement ends.
+        seed: of the choice of steps that are experimented with.
     """
 
-    def __init__(self, recorder: Recorder, tolerance: float) -> None:
-        self._recorder, self._tolerance = recorder, tolerance
-        self._deadline = recorder.network.deadline
-        self._partition = Partition(recorder)
-        self._rng = np.random.default_rng(0)
-        self._experiments = Experiments(recorder, self._partition, self._rng)
+    def __init__(self, abstraction: Abstraction, seed: int) -> None:
+        self._abstraction = abstraction
+        self._deadline = abstraction.network.deadline
+        self._partition = Partition(abstraction)
+        self._rng = np.random.default_rng(seed)
+        self._experiments = Experiments(abstraction, self._partition, self._rng)
         self._given_up: set[tuple[int, ...]] = set()
 
     def until_consistent(self) -> Partition:
@@ -236,16 +233,16 @@ class Refinement:
 
     def _conflict(self) -> Conflict | None:
         """The conflict of the most steps, about signals and outputs before anything else."""
-        partition, tolerance = self._partition, self._tolerance
+        partition = self._partition
         groups = partition.groups()
         while partition.propagate(groups) and not self._deadline.over():
             groups = partition.groups()
         sizes = np.bincount(groups.of)
-        for columns, margin in ((partition.direct, 0.0), (partition.later, MARGIN * tolerance)):
+        for columns in (partition.direct, partition.later):
             conflicts = []
             for column in columns:
                 values = partition.values(column)
-                inconsistent = groups.inconsistent(values, tolerance, margin).tolist()
+                inconsistent = groups.inconsistent(values).tolist()
                 conflicts += [(int(sizes[group]), group, column) for group in inconsistent]
             for _, group, column in sorted(conflicts, reverse=True):
                 name = partition.conflict_name(column, groups.firsts[group])
@@ -260,42 +257,32 @@ class Refinement:
         relevant = self._partition.relevant
         if conflict.column > self._partition.output and self._merge_results(conflict):
             return
-        causes = self._experiments.causes(conflict)
-        first = causes[0].component if causes else len(relevant) - 1
-        by_state = not relevant[first] or first == len(relevant) - 1
-        if by_state and self._split_what_is_read(conflict):
-            return
-        for cause in causes:
+        for cause in self._experiments.causes(conflict):
             if not relevant[cause.component]:
                 relevant[cause.component] = True
                 return
             if self._split(conflict, cause):
                 return
-        self._given_up.add(conflict.name)
+        if not self._split_by_observation(conflict):
+            self._given_up.add(conflict.name)
 
-    def _split_what_is_read(self, conflict: Conflict) -> bool:
-        """Split the class of a relevant vector that makes the same distinction as the state."""
-        order, rank = conflict.ranked(self._rng)
-        enough = max(3, COMPARED // int((rank == 0).sum()))
-        some = order[rank < enough][: 2 * COMPARED]  # about as many of each value
-        rows, values = conflict.rows[some], conflict.values[some]
-        best: tuple[Classes, Ids] | None = None
-        most = EXPLAINS
-        for component in np.flatnonzero(self._partition.relevant)[1:-1].tolist():
-            classes, numbers = self._partition.components[component]
-            different = len(np.unique(numbers[rows])) > 1
-            if different and (share := classes.separability(numbers[rows], values)) > most:
-                best, most = (classes, numbers), share
+    def _split_by_observation(self, conflict: Conflict) -> bool:
+        """Split the class of the component that predicts the conflict best, without experiments."""
+        best, most = None, float(np.bincount(conflict.values).max() / len(conflict.values))
+        for component, (classes, numbers) in enumerate(self._partition.components):
+            in_conflict = numbers[conflict.rows]
+            members, indices = np.unique(in_conflict, return_inverse=True)
+            usual = modes(in_conflict, conflict.values)
+            share = float((usual[indices.reshape(-1)] == conflict.values).mean())
+            if share > most:
+                best, most = (component, classes, members, usual), share
         if best is None:
             return False
-        classes, numbers = best
-        in_conflict = numbers[conflict.rows]
-        members = np.flatnonzero(classes.of == classes.of[in_conflict[0]])
-        others = np.setdiff1d(members, in_conflict)
-        usual = modes(in_conflict, conflict.values)
-        unknown = np.full(len(others), NOTHING - 1)
+        component, classes, members, usual = best
+        others = np.setdiff1d(np.flatnonzero(classes.of == classes.of[members[0]]), members)
+        self._partition.relevant[component] = True
         final = conflict.column > self._partition.output
-        return classes.split(np.unique(in_conflict), usual, others, unknown, final=final)
+        return classes.split(members, usual, others, np.full(len(others), NOTHING - 1), final=final)
 
     def _merge_results(self, conflict: Conflict) -> bool:
         """Merge the classes that a conflict leads to, if this brings about no other conflict."""
@@ -324,7 +311,6 @@ class Refinement:
         evident = np.isin(members, in_conflict)
         elsewhere, origins = self._inconclusive(cause.component, members, evident, values)
         rest = ~evident & ~elsewhere
-        self._keep_outputs(classes, conflict, in_conflict, members, values)
         final = conflict.column > self._partition.output
         column = NOTHING if final else conflict.column
         split = classes.split(
@@ -359,18 +345,6 @@ class Refinement:
                 return elsewhere, conclusive
         return np.zeros(len(members), np.bool_), None
 
-    def _keep_outputs(
-        self, classes: Classes, conflict: Conflict, in_conflict: Ids, members: Ids, values: Ids
-    ) -> None:
-        """Let observed members keep the value of their class, if only guessed members deviate.
-
-        Those that deviate became members by an experiment, which may have been misleading.
-        """
-        before = classes.value_of(int(classes.of[members[0]]), conflict.column)
-        deviating = conflict.values != before
-        if not deviating.all() and not classes.observed[in_conflict[deviating]].any():
-            values[classes.observed[members]] = before
-
     def _merge_equivalent(self, classes: Classes) -> None:
         """Merge stack symbols with the same output in the last split and an earlier one.
 
@@ -392,7 +366,7 @@ class Refinement:
 
     def _check_counts(self, resolved: int) -> None:
         """Raise `CannotExtract` if there are too many conflicts or classes."""
-        strings, states = f"{self._recorder.strings} strings", self._partition.states.count
+        strings, states = f"{self._abstraction.strings} strings", self._partition.states.count
         stack_symbols = [classes.count for classes in self._partition.stack_symbols]
         problem = ""
         if resolved > MOST_CONFLICTS:

@@ -42,6 +42,7 @@ class MachineModel(Runner):
         machine: the machine.
     """
 
+    machine: Machine
     hard = True
 
     def __init__(self, config: ModelConfig, machine: Machine) -> None:

@@ -1,0 +1,275 @@
+"""Abstractions of a network: it runs over numbered vectors, near ones of which are one.
+
+What a network pushes varies with all that it reads, but most of this variation makes no difference.
+An abstraction goes on with one vector where others are near to it, so that there are few. As in
+counterexample-guided abstraction refinement (Clarke et al. 2000), abstractions are tested, the
+coarsest first, until one gives the network's answers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Hashable, Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from stacktrans.automata.machine import Runner, Transition
+from stacktrans.decoding.decoder import DecodingStep, decode, most_probable_ids, predict
+from stacktrans.extraction.limits import OutOfTime
+from stacktrans.extraction.network import EMPTY, NOTHING, Network
+from stacktrans.extraction.queries import Query, answers_of
+from stacktrans.kernels import Array
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.model.machine_backend import buffers_of
+from stacktrans.tasks.alphabets import Ids, Mask
+
+GRID = 1 / 256
+"""The spacing of the grid to which vectors are rounded, so that equal ones are one."""
+RADII = (np.inf, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5)
+"""The radii that are tried, the greatest first."""
+FIRST, BLOCK = 30, 250
+"""The strings that an abstraction is tested on first, and those of each block after them."""
+
+Observation = tuple[int, ...]
+"""All that a step depends on: the input, the numbers of the vectors that are read, and of the
+state."""
+
+
+class Vectors:
+    """Numbered vectors, in the order of their first occurrence.
+
+    Args:
+        first: [D] the vector of number 0.
+        projection: [D, P] what a network makes of them, in which distances are measured.
+        radius: the greatest distance at which vectors with the same key are one.
+    """
+
+    def __init__(self, first: Array, projection: Array, radius: float) -> None:
+        self._projection, self._radius = projection, radius
+        self._numbers: dict[bytes, int] = {}
+        self._of_key: dict[Hashable, list[int]] = {}
+        self._vectors: list[Array] = []
+        self._projected: list[Array] = []
+        self._table = first[:0]
+        self.add(first, None)
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def of(self, numbers: Ids) -> Array:
+        """The vectors [..., D] of numbers [...]."""
+        if len(self._table) < len(self._vectors):
+            self._table = np.stack(self._vectors)
+        vectors: Array = self._table[numbers]
+        return vectors
+
+    def add(self, vector: Array, key: Hashable) -> int:
+        """Add a vector [D] unless it is near another of the same key; return the number."""
+        near = self._of_key.setdefault(key, [])
+        projected = vector @ self._projection
+        if self._radius and near:
+            apart = np.stack([self._projected[number] for number in near]) - projected
+            distances = np.linalg.norm(apart, axis=1)
+            if distances.min() <= self._radius:
+                return near[int(distances.argmin())]
+        rounded = np.rint(vector / GRID).astype(np.int32)
+        number = self._numbers.setdefault(rounded.tobytes(), len(self._vectors))
+        if number == len(self._vectors):
+            self._vectors.append(vector)
+            self._projected.append(projected)
+        near.append(number)
+        return number
+
+
+class RecordedSteps(NamedTuple):
+    """The N different recorded steps of a network, with vectors by number.
+
+    Attributes:
+        states: [N] before each.
+        inputs: [N] ids.
+        reads: [N, reads] the vector that was read from each end.
+        signals: [N, signals] 0 or 1; `NOTHING` for the pop of an empty memory.
+        outputs: [N]; `NOTHING` where they are not scored.
+        pushed: [N, pushes]; `NOTHING` where nothing is pushed.
+        next_states: [N] after each.
+    """
+
+    states: Ids
+    inputs: Ids
+    reads: Ids
+    signals: Ids
+    outputs: Ids
+    pushed: Ids
+    next_states: Ids
+
+
+class Abstraction:
+    """An abstraction of a network: an automaton whose transitions the network computes.
+
+    Vectors that are pushed by the same push after the same input, with the same memories empty,
+    are one if they are near. So are states.
+
+    Args:
+        network: the network; runs end at its deadline.
+        radii: of each alphabet of vectors, and of states; see `Vectors`. If all are 0, answers are
+            those of the network.
+
+    Attributes:
+        states: before and after steps; the first is the initial one.
+        pushed: of each memory, the vectors pushed; the first is read when it is empty.
+        undecided: the number of undecided signals.
+        signals: the number of signals.
+        strings: the number of recorded strings.
+    """
+
+    def __init__(self, network: Network, radii: Sequence[float]) -> None:
+        self.network, self.radii = network, radii
+        self.memories, self.layout = network.ends, network.layout
+        self.buffers, self.no_input = buffers_of(network.model.config), network.no_input
+        self.relevant_positions = network.ends.read_positions
+        *of_vectors, of_states = radii
+        identity = np.eye(len(network.start), dtype=network.start.dtype)
+        self.states = Vectors(network.start, identity, of_states)
+        alphabets = network.ends.alphabets
+        vectors = {
+            alphabet: Vectors(network.empty, network.projection(alphabet), radius)
+            for alphabet, radius in zip(dict.fromkeys(alphabets), of_vectors, strict=True)
+        }
+        self.pushed = [vectors[alphabet] for alphabet in alphabets]
+        self.undecided = self.signals = self.strings = 0
+        self._transitions: dict[Observation, Transition] = {}
+        self._recorded: dict[Observation, bool] = {}
+
+    def transition(self, observation: Observation) -> Transition:
+        """The transition at an observation, which was computed before."""
+        return self._transitions[observation]
+
+    def compute(self, observations: Iterable[Observation]) -> None:
+        """Compute the transitions at new observations.
+
+        Raises:
+            OutOfTime: the deadline was reached.
+            StacktransError: the network's numbers overflow.
+        """
+        new = [each for each in dict.fromkeys(observations) if each not in self._transitions]
+        if not new:
+            return
+        network, ends, numbers = self.network, self.memories, np.array(new)
+        reads = np.zeros((len(new), len(ends.reads), len(network.empty)), network.empty.dtype)
+        for index, end in enumerate(ends.reads):
+            reads[:, index] = self.pushed[end // 2].of(numbers[:, 1 + index])
+        outcome = network.step(self.states.of(numbers[:, -1]), numbers[:, 0], reads)
+        self.undecided += int(outcome.undecided.sum())
+        self.signals += outcome.signals.size
+        outputs = most_probable_ids(outcome.logits).tolist()
+        for row, observation in enumerate(new):
+            signals = tuple(outcome.signals[row].tolist())
+            seen = observation[0], *[number != EMPTY for number in observation[1:]]
+            pushes = tuple(
+                (end, self.pushed[end // 2].add(outcome.pushed[row, index], (index, seen)))
+                for index, (signal, end) in enumerate(ends.pushes)
+                if signals[signal]
+            )
+            self._transitions[observation] = Transition(
+                signals,
+                outputs[row],
+                pops=tuple(end for signal, end in ends.pops if signals[signal]),
+                pushes=pushes,
+                moves=tuple((taken, put) for signal, taken, put in ends.moves if signals[signal]),
+                next_state=self.states.add(outcome.states[row], seen),
+            )
+
+    def record(self, sources: Sequence[Ids], scored: Sequence[Mask | None]) -> None:
+        """Record the steps over some strings.
+
+        Args:
+            sources: ids of source symbols; of a stream, all that is read.
+            scored: of each, which of its outputs are scored; None for all.
+        """
+        layout, ended = self.layout, np.zeros(len(sources), np.bool_)
+        self.strings += len(sources)
+
+        def observe(step: DecodingStep) -> None:
+            rows = zip(step.state.of, step.items, step.positions, strict=True)
+            for configuration, item, position in rows:
+                mask, observation = scored[item], configuration.observation
+                counts = position >= 0 and not ended[item] and (mask is None or mask[position])
+                self._recorded[observation] = counts or self._recorded.get(observation, False)
+                if counts and not layout.feeds_back:  # otherwise the decoder stops at the end
+                    ended[item] = configuration.last.output == layout.end
+
+        with contextlib.suppress(OutOfTime):
+            if layout.consecutive:
+                predict(AbstractionRunner(self), sources, log_probs=False, observe=observe)
+            else:
+                decode(AbstractionRunner(self), layout, sources, log_probs=False, observe=observe)
+
+    def steps(self) -> RecordedSteps:
+        """The different steps that were recorded, in the order of their first occurrence."""
+        observations = np.array([*self._recorded])
+        transitions = [self._transitions[observation] for observation in self._recorded]
+        signals = np.array([transition.signals for transition in transitions])
+        pushed = np.full((len(transitions), len(self.memories.pushes)), NOTHING)
+        happen = signals[:, [signal for signal, _ in self.memories.pushes]] == 1
+        pushed[happen] = [number for each in transitions for _, number in each.pushes]
+        scored = zip(transitions, self._recorded.values(), strict=True)
+        return RecordedSteps(
+            states=observations[:, -1],
+            inputs=observations[:, 0],
+            reads=observations[:, 1:-1],
+            signals=self.network.effective(signals, observations[:, 1:-1]),
+            outputs=np.array([step.output if counts else NOTHING for step, counts in scored]),
+            pushed=pushed,
+            next_states=np.array([transition.next_state for transition in transitions]),
+        )
+
+
+class AbstractionRunner(Runner):
+    """An abstraction as a model for the decoder, which takes the steps of all strings at once."""
+
+    machine: Abstraction
+
+    def transitions(self, observations: Sequence[Observation]) -> list[Transition | None]:
+        """See `Runner.transitions`."""
+        self.machine.compute(observations)
+        return super().transitions(observations)
+
+
+def coarsest_abstraction(
+    checkpoint: Checkpoint, network: Network, queries: Sequence[Query]
+) -> Abstraction:
+    """The coarsest abstraction that is found to give a network's answers, by a greedy search.
+
+    Args:
+        checkpoint: of the model.
+        network: the network.
+        queries: those whose answers have to stay the same, the most instructive first.
+
+    Raises:
+        OutOfTime: the network's deadline was reached.
+    """
+    bounds = [0, *range(FIRST, len(queries) + BLOCK, BLOCK)]
+    model = checkpoint.predictor.discretized()
+    parts = [queries[first:last] for first, last in itertools.pairwise(bounds)]
+    expected = [answers_of(checkpoint, model, part) for part in parts]
+    alphabets = len(set(network.ends.alphabets))
+
+    def first_right(candidates: Iterable[Sequence[float]]) -> Abstraction | None:
+        """The first with some radii that gives the network's answers, after it has given them."""
+        for radii in candidates:
+            abstraction = Abstraction(network, radii)
+            runner = AbstractionRunner(abstraction)
+            pairs = zip(parts, expected, strict=True)
+            if all(answers_of(checkpoint, runner, part) == right for part, right in pairs):
+                return abstraction
+        return None
+
+    of_vectors = ((*[radius] * alphabets, 0.0) for radius in RADII)
+    best = first_right(of_vectors) or Abstraction(network, (0.0,) * (alphabets + 1))
+    for index in reversed(range(alphabets + 1)):
+        before, (radius, *after) = best.radii[:index], best.radii[index:]
+        wider = itertools.takewhile(radius.__lt__, RADII)
+        best = first_right((*before, each, *after) for each in wider) or best
+    return best
