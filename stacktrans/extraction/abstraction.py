@@ -65,6 +65,11 @@ class Vectors:
         vectors: Array = self._table[numbers]
         return vectors
 
+    def projected(self, numbers: Ids) -> Array:
+        """[..., P] what a network makes of the vectors of numbers [...]."""
+        projected: Array = self.of(numbers) @ self._projection
+        return projected
+
     def add(self, vector: Array, key: Hashable) -> int:
         """Add a vector [D] unless it is near another of the same key; return the number."""
         near = self._of_key.setdefault(key, [])
@@ -146,6 +151,14 @@ class Abstraction:
         """The transition at an observation, which was computed before."""
         return self._transitions[observation]
 
+    def reads(self, numbers: Ids) -> Array:
+        """The vectors [N, reads, m] of numbers [N, reads]."""
+        empty = self.network.empty
+        vectors = np.zeros((*numbers.shape, len(empty)), empty.dtype)
+        for index, end in enumerate(self.memories.reads):
+            vectors[:, index] = self.pushed[end // 2].of(numbers[:, index])
+        return vectors
+
     def compute(self, observations: Iterable[Observation]) -> None:
         """Compute the transitions at new observations.
 
@@ -156,11 +169,9 @@ class Abstraction:
         new = [each for each in dict.fromkeys(observations) if each not in self._transitions]
         if not new:
             return
-        network, ends, numbers = self.network, self.memories, np.array(new)
-        reads = np.zeros((len(new), len(ends.reads), len(network.empty)), network.empty.dtype)
-        for index, end in enumerate(ends.reads):
-            reads[:, index] = self.pushed[end // 2].of(numbers[:, 1 + index])
-        outcome = network.step(self.states.of(numbers[:, -1]), numbers[:, 0], reads)
+        ends, numbers = self.memories, np.array(new)
+        reads = self.reads(numbers[:, 1:-1])
+        outcome = self.network.step(self.states.of(numbers[:, -1]), numbers[:, 0], reads)
         self.undecided += int(outcome.undecided.sum())
         self.signals += outcome.signals.size
         outputs = most_probable_ids(outcome.logits).tolist()

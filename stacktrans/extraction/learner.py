@@ -40,8 +40,12 @@ OBSERVED_PER_SYMBOL = 2
 """Further strings of the training lengths for each symbol of a large alphabet."""
 SECONDS = 60
 """The time limit of learning."""
+ROUND = 1 / 4
+"""The share of it that a round may take, and in which right machines are simplified."""
 PATIENCE = 8
 """The rounds without an improvement after which learning ends."""
+SIMPLER = 2
+"""The further rounds in which a right machine is replaced by one with fewer rules."""
 AT_ONCE, BLOCK = 100, 250
 """The strings that are tested at once, and of those of `compare`."""
 ABLATION_BLOCK = 50
@@ -210,29 +214,30 @@ class Learner:
         """
         self._observe_first()
         best, problem = None, CannotExtract("no machine found")
-        least, worse = math.inf, 0
+        least, worse, soon = math.inf, 0, self._deadline.part(ROUND)
         for number in itertools.count(1):
             worse += 1
             try:
-                partition = Refinement(self._abstraction, number).until_consistent()
+                deadline = self._deadline.part(ROUND)
+                partition = Refinement(self._abstraction, deadline, number).until_consistent()
                 hypothesis = build_hypothesis(self._checkpoint, partition)
             except CannotExtract as error:
                 problem = error
             else:
-                random = self._random((TESTED, TESTED // 2), seed=number + 1)
-                queries = [*self._short.queries, *itertools.chain(*random)]
-                tested, wrong = self._test_equivalence(hypothesis, queries, GRACE, ENOUGH)
-                differ = f"{len(wrong)} of {tested} strings differ"
-                self._log(f"round {number}: {len(hypothesis.rules)} rules, {differ}")
-                if len(wrong) / tested < least:
-                    best, least, worse = hypothesis, len(wrong) / tested, 0
-                instructive = self._as_trained(wrong)
-                if not instructive:
-                    break
-                self._observe(instructive)
-            if worse >= PATIENCE or self._deadline.over():
+                rules = len(hypothesis.rules)
+                if best is None or least > 0 or rules < len(best.rules):
+                    tested, wrong = self._test_equivalence(hypothesis, number)
+                    self._log(
+                        f"round {number}: {rules} rules, {len(wrong)} of {tested} strings differ"
+                    )
+                    if len(wrong) < least * tested or not wrong:
+                        best, least, worse = hypothesis, len(wrong) / max(tested, 1), 0
+                    self._observe(wrong)
+            enough = worse == PATIENCE if least else worse == SIMPLER or soon.over()
+            if enough or self._deadline.over():
                 break
         if best is None:
+            self._deadline.check()
             raise problem
         return self._evaluated(best, number)
 
@@ -252,13 +257,23 @@ class Learner:
             [query.ids for query in queries], [query.scored for query in queries]
         )
 
-    def _test_equivalence(
-        self, machine: Machine, queries: Sequence[Query], grace: float, enough: float = math.inf
-    ) -> tuple[int, list[Query]]:
-        """Compare the answers of machine and network, an approximate equivalence query.
+    def _test_equivalence(self, hypothesis: Machine, number: int) -> tuple[int, list[Query]]:
+        """Test a hypothesis of some number with random strings, an approximate equivalence query.
 
         Returns:
             the number of strings, until there is no time or are enough counterexamples, and these.
+        """
+        random = self._random((TESTED, TESTED // 2), seed=number + 1)
+        queries = self._as_trained([*self._short.queries, *itertools.chain(*random)])
+        return self._compare(hypothesis, queries, GRACE, ENOUGH)
+
+    def _compare(
+        self, machine: Machine, queries: Sequence[Query], grace: float, enough: float = math.inf
+    ) -> tuple[int, list[Query]]:
+        """Compare the answers of machine and network, until there is no time or enough differ.
+
+        Returns:
+            the number of strings that were compared, and those with different answers.
         """
         tested, wrong = 0, list[Query]()
         while tested < len(queries) and len(wrong) < enough:
@@ -293,7 +308,7 @@ class Learner:
         sets += zip((f"{which} of length {each}" for each in self._ranges), drawn, strict=True)
         agreement, wrong = [], list[Query]()
         for what, queries in sets:
-            tested, differing = self._test_equivalence(machine, queries, 2 * GRACE)
+            tested, differing = self._compare(machine, queries, 2 * GRACE)
             wrong += differing
             some = "some of " if tested < len(queries) else ""
             if queries:  # files may have none of some lengths

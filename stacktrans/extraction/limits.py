@@ -37,6 +37,10 @@ class Deadline:
         """Whether it was reached, and some seconds after it have passed."""
         return self.taken > self.seconds + grace
 
+    def part(self, share: float) -> Deadline:
+        """A deadline after a share of the time limit from now on, but no later than this one."""
+        return Deadline(min(share * self.seconds, self.seconds - self.taken))
+
     def check(self, grace: float = 0) -> None:
         """Raise `OutOfTime` if it was reached, and some seconds after it have passed."""
         if self.over(grace):

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.extraction.abstraction import Abstraction, Vectors
+from stacktrans.extraction.limits import Deadline
 from stacktrans.extraction.network import AT_ONCE, EMPTY, NOTHING, Network
 from stacktrans.kernels import Array
 from stacktrans.tasks.alphabets import Ids, Mask
@@ -21,50 +22,10 @@ MOST_EXAMPLES = 2000
 """The most members of a class whose nearest neighbours are found."""
 FEW_INPUTS = 8
 """The most inputs of a section of a string that are in classes of their own from the beginning."""
+UNKNOWN = -2
+"""In place of a value of which nothing is known; `NOTHING` is a value."""
 LARGEST_KEY = 2**62
 """The bound of keys of steps."""
-
-
-class Experiment(NamedTuple):
-    """An experiment that split a class: the network does different things with its members.
-
-    Attributes:
-        column: of the action that differs; `NOTHING` if only nearest neighbours tell.
-        component: of the observation in which members were put.
-        context: [components] the rest of the observation.
-        origins: the sections of strings in which vectors are pushed that it is conclusive for;
-            None if for all.
-    """
-
-    column: int
-    component: int
-    context: Ids
-    origins: Ids | None = None
-
-
-NO_EXPERIMENT = Experiment(NOTHING, NOTHING, np.zeros(0, np.int64))
-
-
-class Split(NamedTuple):
-    """A split of a class, an inner node of a discrimination tree (Isberner, Howar & Steffen 2014).
-
-    Attributes:
-        parent: the class that was split.
-        experiment: the experiment.
-        values: its different results.
-        classes: the part of each result.
-        examples: [n] some members.
-        parts: [n] their parts.
-        inconclusive: the class of members of other origins; `NOTHING` if there are none.
-    """
-
-    parent: int
-    experiment: Experiment
-    values: Ids
-    classes: Ids
-    examples: Ids
-    parts: Ids
-    inconclusive: int
 
 
 class Classes:
@@ -80,16 +41,12 @@ class Classes:
         known: [N] whether there is evidence for it.
         observed: [N] whether there ever was.
         count: the number of classes, those that were merged included.
-        splits: the splits of classes, in order.
-        merged: the class that each merged class became part of.
     """
 
     def __init__(self, of: Ids, vectors: Vectors | None) -> None:
         self.of, self.vectors = of, vectors
         self.known, self.observed = np.ones(len(of), np.bool_), np.zeros(len(of), np.bool_)
         self.count = int(of.max(initial=0)) + 1
-        self.splits: list[Split] = []
-        self.merged: dict[int, int] = {}
         self._final_splits: list[dict[int, int]] = []
 
     @property
@@ -102,16 +59,7 @@ class Classes:
         """The classes of those for which there is evidence; `NOTHING` for others."""
         return np.where((numbers >= 0) & self.known[numbers], self.of[numbers], NOTHING)
 
-    def split(
-        self,
-        numbers: Ids,
-        values: Ids,
-        others: Ids,
-        guesses: Ids,
-        experiment: Experiment = NO_EXPERIMENT,
-        final: bool = False,
-        inconclusive: Ids | None = None,
-    ) -> bool:
+    def split(self, numbers: Ids, values: Ids, others: Ids, guesses: Ids, final: bool) -> bool:
         """Split a class by the values of its members; return whether it has several.
 
         Args:
@@ -120,9 +68,7 @@ class Classes:
             others: the other members.
             guesses: of their values; vectors whose guess no member confirms go with their nearest
                 neighbours.
-            experiment: whose results the values are.
             final: whether the parts are never merged.
-            inconclusive: members for which there are no values, which become a class of their own.
         """
         parent = int(self.of[numbers[0]])
         if self.vectors is None:
@@ -135,41 +81,22 @@ class Classes:
         parts = np.empty(len(ranked), np.int64)
         parts[ranked] = np.append(parent, self.count + np.arange(len(ranked) - 1))
         self.count += len(ranked) - 1
-        labels = parts[np.searchsorted(different, values)]
-        self.of[numbers] = labels
-        some = np.linspace(0, len(numbers) - 1, min(len(numbers), MOST_EXAMPLES)).astype(np.int64)
-        examples = numbers[some], labels[some]
-        rest = NOTHING if inconclusive is None else self.count
-        self.splits.append(Split(parent, experiment, different, parts, *examples, rest))
+        self.of[numbers] = parts[np.searchsorted(different, values)]
         indices, known = lookup(different, guesses)
         self.of[others[known]] = parts[indices[known]]
         if len(left := others[~known]) and self.vectors is not None:
-            vectors = self.vectors.of(left), self.vectors.of(examples[0])
-            self.of[left] = examples[1][nearest(*vectors)]
+            some = np.linspace(0, len(numbers) - 1, min(len(numbers), MOST_EXAMPLES))
+            examples = numbers[some.astype(np.int64)]
+            closest = nearest(self.vectors.projected(left), self.vectors.projected(examples))
+            self.of[left] = self.of[examples[closest]]
         self.observed[numbers] = True
         self.known[others] = self.observed[others] & known
-        if inconclusive is not None:
-            self.of[inconclusive], self.count = rest, self.count + 1
-            self.known[inconclusive] &= self.observed[inconclusive]
-            parts = np.append(parts, rest)
         for part_of in self._final_splits:
             if parent in part_of:
                 part_of.update(dict.fromkeys(parts.tolist(), part_of[parent]))
         if final:
             self._final_splits.append({part: part for part in parts.tolist()})
         return True
-
-    def merge(self, one: int, other: int) -> None:
-        """Make two classes one."""
-        self.of[self.of == other] = one
-        self.merged[other] = one
-
-    def current(self, labels: Ids) -> Ids:
-        """[n] the classes that classes have become by merging them."""
-        current = labels.copy()
-        while (merged := np.isin(current, [*self.merged])).any():
-            current[merged] = [self.merged[label] for label in current[merged].tolist()]
-        return current
 
     def finally_split(self, one: int, other: int) -> bool:
         """Whether two classes come from different parts of a final split."""
@@ -188,17 +115,15 @@ class Groups(NamedTuple):
     firsts: Ids
     of: Ids
 
-    def counts(self, values: Ids, rows: Mask | slice = slice(None)) -> tuple[Ids, Ids]:
+    def counts(self, values: Ids) -> tuple[Ids, Ids]:
         """The steps of each group with its most frequent value, and all that have a value.
 
         Args:
             values: [N] of steps; `NOTHING` for none.
-            rows: the steps that count.
         """
-        values, groups = values[rows], self.of[rows]
         known = values != NOTHING
         size = int(values.max(initial=0)) + 1
-        pairs, counts = np.unique(groups[known] * size + values[known], return_counts=True)
+        pairs, counts = np.unique(self.of[known] * size + values[known], return_counts=True)
         most, total = np.zeros((2, len(self.firsts)), np.int64)
         np.maximum.at(most, pairs // size, counts)
         np.add.at(total, pairs // size, counts)
@@ -217,10 +142,11 @@ class Partition:
     the next state.
 
     Args:
-        abstraction: with the recorded steps; after its network's deadline no classes are merged.
+        abstraction: with the recorded steps.
+        deadline: after which no classes are merged.
 
     Attributes:
-        deadline: that of the network.
+        deadline: see above.
         steps: the recorded steps.
         observations: [N, components] of steps: the input, the vector read at each end, the state.
         states: classes of states.
@@ -239,8 +165,8 @@ class Partition:
         output: the column of outputs.
     """
 
-    def __init__(self, abstraction: Abstraction) -> None:
-        self.deadline = abstraction.network.deadline
+    def __init__(self, abstraction: Abstraction, deadline: Deadline) -> None:
+        self.deadline = deadline
         self.steps = steps = abstraction.steps()
         self.observations = np.column_stack([steps.inputs, steps.reads, steps.states])
         self.states = Classes(np.zeros(len(abstraction.states), np.int64), abstraction.states)
@@ -333,23 +259,16 @@ class Partition:
         return (column, *np.where(self.relevant, classes, NOTHING).tolist())
 
     def propagate(self, groups: Groups) -> bool:
-        """Let unknown results be those of equivalent steps; return whether any was unknown.
-
-        Where inputs are not split yet, only guesses that agree with these steps become known.
-        """
+        """Make classes known to which equivalent steps lead as well; return whether any was not."""
         changed = False
-        single = (np.bincount(self.inputs.of) == 1)[self.inputs.of[self.steps.inputs]]
         for classes, numbers in self.results:
             values = classes.of_known(numbers)
             known, common = values != NOTHING, np.full(len(groups.firsts), NOTHING)
             common[groups.of[known]] = values[known]
             common[groups.inconsistent(values)] = NOTHING
-            agreed = common[groups.of]
-            unknown = (numbers >= 0) & ~known & (agreed != NOTHING)
-            rows = np.flatnonzero(unknown & (single | (classes.of[numbers] == agreed)))
-            classes.of[numbers[rows]] = agreed[rows]
-            classes.known[numbers[rows]] = True
-            changed |= len(rows) > 0
+            agreeing = (numbers >= 0) & ~known & (classes.of[numbers] == common[groups.of])
+            classes.known[numbers[agreeing]] = True
+            changed |= bool(agreeing.any())
         return changed
 
     def confirm(self) -> bool:
@@ -362,11 +281,7 @@ class Partition:
         return changed
 
     def merge(
-        self,
-        classes: Classes,
-        pairs: Iterable[tuple[int, int]],
-        fewer: int | None = None,
-        evident: bool = False,
+        self, classes: Classes, pairs: Iterable[tuple[int, int]], fewer: int | None = None
     ) -> bool:
         """Merge pairs of classes unless conflicts arise; return whether any was merged.
 
@@ -375,17 +290,16 @@ class Partition:
             pairs: classes.
             fewer: the column of an action whose conflicts have to become fewer, where no other
                 action may have more of them, which would split the classes again; None for none.
-            evident: whether guesses do not count; see `count_conflicts`.
         """
-        before, merged = self.count_conflicts(evident), False
+        before, merged = self.count_conflicts(), False
         for one, other in pairs:
             if self.deadline.over():
                 break
             if fewer is not None and classes.finally_split(one, other):
                 continue
             saved = classes.of.copy()
-            classes.merge(one, other)
-            after = self.count_conflicts(evident)
+            classes.of[classes.of == other] = one
+            after = self.count_conflicts()
             if fewer is None:
                 worse = sum(after.values()) > sum(before.values())
             else:
@@ -393,25 +307,15 @@ class Partition:
                 worse = more or after[fewer] == before[fewer]
             if worse:
                 classes.of = saved
-                del classes.merged[other]
             else:
                 before, merged = after, True
         return merged
 
-    def count_conflicts(self, evident: bool = False) -> dict[int, int]:
-        """The number of steps that contradict most equivalent ones, by the column of the action.
-
-        If only what is `evident` counts, these are signals and outputs of steps in which no vector
-        is read whose class is a guess.
-        """
-        columns = self.direct if evident else [*self.direct, *self.later]
-        rows: Mask = np.ones(len(self.steps.inputs), np.bool_)
-        for component in np.flatnonzero(self.relevant)[1:-1].tolist() if evident else ():
-            classes, numbers = self.components[component]
-            rows &= classes.observed[numbers] | (numbers == EMPTY)
+    def count_conflicts(self) -> dict[int, int]:
+        """The number of steps that contradict most equivalent ones, by the column of the action."""
         groups, conflicts = self.groups(), {}
-        for column in columns:
-            most, total = groups.counts(self.values(column), rows)
+        for column in (*self.direct, *self.later):
+            most, total = groups.counts(self.values(column))
             conflicts[column] = int((total - most).sum())
         return conflicts
 
@@ -454,12 +358,3 @@ def initial_classes(sections: Ids) -> Ids:
     labels = np.where(sizes <= FEW_INPUTS, single, sections)
     classes: Ids = np.unique(labels, return_inverse=True)[1]
     return classes.reshape(-1)
-
-
-def modes(numbers: Ids, values: Ids) -> Ids:
-    """The most frequent value of each different number, in order."""
-    pairs, counts = np.unique(np.column_stack([numbers, values]), axis=0, return_counts=True)
-    order = np.lexsort([-counts, pairs[:, 0]])
-    _, first = np.unique(pairs[order, 0], return_index=True)
-    values_of: Ids = pairs[order][first, 1]
-    return values_of
