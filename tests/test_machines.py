@@ -24,10 +24,14 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import MACHINE, SUMS, checksum_lines
 from stacktrans.decoding.decoder import decode
 from stacktrans.extraction import refinement
-from stacktrans.extraction.abstraction import Abstraction, AbstractionRunner, coarsest_abstraction
 from stacktrans.extraction.learner import Extraction, Learner, extract, without_needless_memories
 from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.extraction.network import Network
+from stacktrans.extraction.quantization import (
+    QuantizedNetwork,
+    QuantizedRunner,
+    coarsest_quantization,
+)
 from stacktrans.extraction.queries import Query, answers_of, random_queries
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
@@ -239,14 +243,17 @@ def test_a_memory_is_shut_if_that_changes_no_answer(
     assert Learner(found).learn().counterexample is None
 
 
-def test_an_abstraction_has_fewer_vectors_and_the_answers_of_its_model(tmp_path: Path) -> None:
+def test_a_quantized_network_has_fewer_vectors_and_the_same_answers(tmp_path: Path) -> None:
     found = checkpoint.load(reversing_beside(tmp_path, said=0.4), hard=True)
     network = Network(found, Deadline(60))
     queries, others = (random_queries(found, Lengths(1, 12), 100, seed) for seed in (1, 2))
-    exact, coarse = Abstraction(network, (0, 0, 0)), coarsest_abstraction(found, network, queries)
+    exact, coarse = (
+        QuantizedNetwork(network, (0, 0, 0)),
+        coarsest_quantization(found, network, queries),
+    )
     answers = answers_of(found, found.predictor.discretized(), others)
-    assert answers_of(found, AbstractionRunner(exact), others) == answers
-    assert answers_of(found, AbstractionRunner(coarse), others) == answers
+    assert answers_of(found, QuantizedRunner(exact), others) == answers
+    assert answers_of(found, QuantizedRunner(coarse), others) == answers
     assert len(coarse.pushed[-1]) <= 2 * LETTERS < len(exact.pushed[-1])
 
 

@@ -20,10 +20,10 @@ from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
 from stacktrans.decoding.decoder import predict
 from stacktrans.extraction import limits
-from stacktrans.extraction.abstraction import Abstraction, AbstractionRunner
 from stacktrans.extraction.learner import Extraction, Learner, extract
 from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.extraction.network import Network
+from stacktrans.extraction.quantization import QuantizedNetwork, QuantizedRunner
 from stacktrans.extraction.queries import random_queries
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import Checkpoint
@@ -52,7 +52,7 @@ def untrained(directory: Path, memory: str, seed: int = 0, **own: object) -> Che
 
 
 @pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn"])
-def test_an_abstraction_without_a_radius_has_the_outputs_of_its_network(
+def test_a_network_that_is_quantized_without_a_radius_has_the_same_outputs(
     memory: str, tmp_path: Path
 ) -> None:
     taken = []
@@ -60,14 +60,14 @@ def test_an_abstraction_without_a_radius_has_the_outputs_of_its_network(
         loaded = untrained(tmp_path, memory, seed, count=3, depth=4)
         network = Network(loaded, Deadline(60))
         strings = [each.ids[:25] for each in random_queries(loaded, Lengths(1, 19), 6, 1)]
-        abstraction = Abstraction(network, [0.0] * (1 + len(set(network.ends.alphabets))))
+        quantized = QuantizedNetwork(network, [0.0] * (1 + len(set(network.ends.alphabets))))
         own, expected = (
             predict(model, strings, log_probs=False).symbols
-            for model in (AbstractionRunner(abstraction), network.model)
+            for model in (QuantizedRunner(quantized), network.model)
         )
         assert [*map(list, own)] == [*map(list, expected)]
-        abstraction.record(strings, [None] * len(strings))
-        taken.append((abstraction.steps().signals == 1).any(axis=0))
+        quantized.record(strings, [None] * len(strings))
+        taken.append((quantized.steps().signals == 1).any(axis=0))
     assert np.mean(np.any(taken, axis=0)) > 0.7  # most actions are
 
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 from stacktrans.automata.machine import Machine
 from stacktrans.common.ends import Ends
-from stacktrans.extraction.abstraction import coarsest_abstraction
 from stacktrans.extraction.hypothesis import build_hypothesis
 from stacktrans.extraction.limits import GRACE, CannotExtract, Deadline
 from stacktrans.extraction.network import Network
+from stacktrans.extraction.quantization import coarsest_quantization
 from stacktrans.extraction.queries import (
     LARGE_ALPHABET,
     Query,
@@ -203,7 +203,7 @@ class Learner:
         instructive = self._as_trained([*random[::5], *random, *self._short.queries[::-1]])
         simpler = without_needless_memories(checkpoint, ends, instructive)
         network = Network(simpler, self._deadline)
-        self._abstraction = coarsest_abstraction(checkpoint, network, instructive)
+        self._quantized = coarsest_quantization(checkpoint, network, instructive)
 
     def learn(self) -> Extraction:
         """Learn hypotheses until one is right, there is no progress, or no time left.
@@ -218,9 +218,7 @@ class Learner:
         for number in itertools.count(1):
             worse += 1
             try:
-                deadline = self._deadline.part(ROUND)
-                partition = Refinement(self._abstraction, deadline, number).until_consistent()
-                hypothesis = build_hypothesis(self._checkpoint, partition)
+                hypothesis = self._hypothesis(number)
             except CannotExtract as error:
                 problem = error
             else:
@@ -253,9 +251,15 @@ class Learner:
 
     def _observe(self, queries: Sequence[Query]) -> None:
         """Run the network on strings, and record what each step depends on and does."""
-        self._abstraction.record(
+        self._quantized.record(
             [query.ids for query in queries], [query.scored for query in queries]
         )
+
+    def _hypothesis(self, number: int) -> Machine:
+        """The hypothesis of a number, whose experiments depend on it; raises `CannotExtract`."""
+        deadline = self._deadline.part(ROUND)
+        partition = Refinement(self._quantized, deadline, number).until_consistent()
+        return build_hypothesis(self._checkpoint, partition)
 
     def _test_equivalence(self, hypothesis: Machine, number: int) -> tuple[int, list[Query]]:
         """Test a hypothesis of some number with random strings, an approximate equivalence query.
@@ -313,7 +317,7 @@ class Learner:
             some = "some of " if tested < len(queries) else ""
             if queries:  # files may have none of some lengths
                 agreement.append(Agreement(f"{some}{what}", tested, tested - len(differing)))
-        undecided = self._abstraction.undecided / max(self._abstraction.signals, 1)
+        undecided = self._quantized.undecided / max(self._quantized.signals, 1)
         tested = sum(each.strings for each in agreement)
         overall = sum(each.agreeing for each in agreement) / max(tested, 1)
         if overall < LEAST_AGREEMENT:
@@ -324,5 +328,5 @@ class Learner:
                 + ("; there was no time for more" if self._deadline.over() else "")
             )
         shortest = _shortest(self._checkpoint, wrong, known=None)
-        observed, taken = self._abstraction.strings, self._deadline.taken
+        observed, taken = self._quantized.strings, self._deadline.taken
         return Extraction(machine, tuple(agreement), shortest, observed, rounds, undecided, taken)

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.extraction.abstraction import Abstraction, Vectors
 from stacktrans.extraction.limits import Deadline
 from stacktrans.extraction.network import AT_ONCE, EMPTY, NOTHING, Network
+from stacktrans.extraction.quantization import Codebook, QuantizedNetwork
 from stacktrans.kernels import Array
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET
@@ -43,7 +43,7 @@ class Classes:
         count: the number of classes, those that were merged included.
     """
 
-    def __init__(self, of: Ids, vectors: Vectors | None) -> None:
+    def __init__(self, of: Ids, vectors: Codebook | None) -> None:
         self.of, self.vectors = of, vectors
         self.known, self.observed = np.ones(len(of), np.bool_), np.zeros(len(of), np.bool_)
         self.count = int(of.max(initial=0)) + 1
@@ -142,7 +142,7 @@ class Partition:
     the next state.
 
     Args:
-        abstraction: with the recorded steps.
+        quantized: with the recorded steps.
         deadline: after which no classes are merged.
 
     Attributes:
@@ -165,21 +165,21 @@ class Partition:
         output: the column of outputs.
     """
 
-    def __init__(self, abstraction: Abstraction, deadline: Deadline) -> None:
+    def __init__(self, quantized: QuantizedNetwork, deadline: Deadline) -> None:
         self.deadline = deadline
-        self.steps = steps = abstraction.steps()
+        self.steps = steps = quantized.steps()
         self.observations = np.column_stack([steps.inputs, steps.reads, steps.states])
-        self.states = Classes(np.zeros(len(abstraction.states), np.int64), abstraction.states)
-        self.sections = sections_of(abstraction.network)
+        self.states = Classes(np.zeros(len(quantized.states), np.int64), quantized.states)
+        self.sections = sections_of(quantized.network)
         self.inputs = Classes(initial_classes(self.sections), None)
-        self.ends = ends = abstraction.network.ends
-        nonempty = [np.arange(len(vectors)) != EMPTY for vectors in abstraction.pushed]
-        pairs = zip(nonempty, abstraction.pushed, strict=True)
+        self.ends = ends = quantized.network.ends
+        nonempty = [np.arange(len(vectors)) != EMPTY for vectors in quantized.pushed]
+        pairs = zip(nonempty, quantized.pushed, strict=True)
         classes = [Classes(own.astype(np.int64), vectors) for own, vectors in pairs]
         self.stack_symbols = [classes[alphabet] for alphabet in ends.alphabets]
         self.read_memories = [end // 2 for end in ends.reads]
         self.push_memories = [end // 2 for _, end in ends.pushes]
-        origins = [np.full(len(vectors), NOTHING) for vectors in abstraction.pushed]
+        origins = [np.full(len(vectors), NOTHING) for vectors in quantized.pushed]
         self.origins = [origins[alphabet] for alphabet in ends.alphabets]
         for memory, numbers in zip(self.push_memories, steps.pushed.T, strict=True):
             pushed = numbers != NOTHING
@@ -195,7 +195,7 @@ class Partition:
         self.output: int = steps.signals.shape[1]
         used = (*ends.pops, *ends.pushes, *((signal, taken) for signal, taken, _ in ends.moves))
         self._memories = {signal: end // 2 for signal, end in used}
-        self._memory_signals = len(abstraction.network.model.memory.signal_names)
+        self._memory_signals = len(quantized.network.model.memory.signal_names)
 
     def memory_relevant(self, memory: int) -> bool:
         """Whether any action depends on the contents of a memory."""

@@ -22,10 +22,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.decoding.decoder import most_probable_ids
-from stacktrans.extraction.abstraction import Abstraction
 from stacktrans.extraction.limits import CannotExtract, Deadline, OutOfTime
 from stacktrans.extraction.network import EMPTY, NOTHING
 from stacktrans.extraction.partition import UNKNOWN, Partition
+from stacktrans.extraction.quantization import QuantizedNetwork
 from stacktrans.tasks.alphabets import Ids
 
 MOST_STATES, MOST_STACK_SYMBOLS = 200, 4096
@@ -72,14 +72,14 @@ class Refinement:
     """The refinement of a partition until it is consistent with all recorded steps.
 
     Args:
-        abstraction: with the recorded steps.
+        quantized: with the recorded steps.
         deadline: at which the refinement ends.
         seed: of the choice of steps that are experimented with.
     """
 
-    def __init__(self, abstraction: Abstraction, deadline: Deadline, seed: int) -> None:
-        self._abstraction, self._deadline = abstraction, deadline
-        self._partition = Partition(abstraction, deadline)
+    def __init__(self, quantized: QuantizedNetwork, deadline: Deadline, seed: int) -> None:
+        self._quantized, self._deadline = quantized, deadline
+        self._partition = Partition(quantized, deadline)
         self._rng = np.random.default_rng(seed)
         self._given_up: set[tuple[int, ...]] = set()
 
@@ -191,9 +191,9 @@ class Refinement:
 
     def _values(self, observations: Ids, column: int) -> Ids:
         """[n] a signal or the output at observations [n, components]; raises `OutOfTime`."""
-        abstraction, network = self._abstraction, self._abstraction.network
+        quantized, network = self._quantized, self._quantized.network
         symbols, numbers, states = observations[:, 0], observations[:, 1:-1], observations[:, -1]
-        outcome = network.step(abstraction.states.of(states), symbols, abstraction.reads(numbers))
+        outcome = network.step(quantized.states.of(states), symbols, quantized.reads(numbers))
         if column == self._partition.output:
             return most_probable_ids(outcome.logits)
         signals: Ids = network.effective(outcome.signals, numbers)[:, column]
@@ -211,7 +211,7 @@ class Refinement:
 
     def _check_counts(self, resolved: int) -> None:
         """Raise `CannotExtract` if there are too many conflicts or classes."""
-        strings, states = f"{self._abstraction.strings} strings", self._partition.states.count
+        strings, states = f"{self._quantized.strings} strings", self._partition.states.count
         stack_symbols = [classes.count for classes in self._partition.stack_symbols]
         problem = ""
         if resolved > MOST_CONFLICTS:

@@ -1,8 +1,8 @@
-"""Abstractions of a network: it runs over numbered vectors, near ones of which are one.
+"""Vector quantization of a network: it runs over the numbers of vectors in codebooks.
 
 What a network pushes varies with all that it reads, but most of this variation makes no difference.
-An abstraction goes on with one vector where others are near to it, so that there are few. As in
-counterexample-guided abstraction refinement (Clarke et al. 2000), abstractions are tested, the
+A quantized network goes on with one vector where others are near to it, so that there are few. As
+in counterexample-guided abstraction refinement (Clarke et al. 2000), quantizations are tested, the
 coarsest first, until one gives the network's answers.
 """
 
@@ -30,14 +30,14 @@ GRID = 1 / 256
 RADII = (np.inf, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5)
 """The radii that are tried, the greatest first."""
 FIRST, BLOCK = 30, 250
-"""The strings that an abstraction is tested on first, and those of each block after them."""
+"""The strings that a quantization is tested on first, and those of each block after them."""
 
 Observation = tuple[int, ...]
 """All that a step depends on: the input, the numbers of the vectors that are read, and of the
 state."""
 
 
-class Vectors:
+class Codebook:
     """Numbered vectors, in the order of their first occurrence.
 
     Args:
@@ -110,15 +110,15 @@ class RecordedSteps(NamedTuple):
     next_states: Ids
 
 
-class Abstraction:
-    """An abstraction of a network: an automaton whose transitions the network computes.
+class QuantizedNetwork:
+    """A network over numbered vectors: an automaton whose transitions the network computes.
 
     Vectors that are pushed by the same push after the same input, with the same memories empty,
     are one if they are near. So are states.
 
     Args:
         network: the network; runs end at its deadline.
-        radii: of each alphabet of vectors, and of states; see `Vectors`. If all are 0, answers are
+        radii: of each alphabet of vectors, and of states; see `Codebook`. If all are 0, answers are
             those of the network.
 
     Attributes:
@@ -136,10 +136,10 @@ class Abstraction:
         self.relevant_positions = network.ends.read_positions
         *of_vectors, of_states = radii
         identity = np.eye(len(network.start), dtype=network.start.dtype)
-        self.states = Vectors(network.start, identity, of_states)
+        self.states = Codebook(network.start, identity, of_states)
         alphabets = network.ends.alphabets
         vectors = {
-            alphabet: Vectors(network.empty, network.projection(alphabet), radius)
+            alphabet: Codebook(network.empty, network.projection(alphabet), radius)
             for alphabet, radius in zip(dict.fromkeys(alphabets), of_vectors, strict=True)
         }
         self.pushed = [vectors[alphabet] for alphabet in alphabets]
@@ -213,9 +213,9 @@ class Abstraction:
 
         with contextlib.suppress(OutOfTime):
             if layout.consecutive:
-                predict(AbstractionRunner(self), sources, log_probs=False, observe=observe)
+                predict(QuantizedRunner(self), sources, log_probs=False, observe=observe)
             else:
-                decode(AbstractionRunner(self), layout, sources, log_probs=False, observe=observe)
+                decode(QuantizedRunner(self), layout, sources, log_probs=False, observe=observe)
 
     def steps(self) -> RecordedSteps:
         """The different steps that were recorded, in the order of their first occurrence."""
@@ -237,10 +237,10 @@ class Abstraction:
         )
 
 
-class AbstractionRunner(Runner):
-    """An abstraction as a model for the decoder, which takes the steps of all strings at once."""
+class QuantizedRunner(Runner):
+    """A quantized network as a model for the decoder, which computes all strings' steps at once."""
 
-    machine: Abstraction
+    machine: QuantizedNetwork
 
     def transitions(self, observations: Sequence[Observation]) -> list[Transition | None]:
         """See `Runner.transitions`."""
@@ -248,10 +248,10 @@ class AbstractionRunner(Runner):
         return super().transitions(observations)
 
 
-def coarsest_abstraction(
+def coarsest_quantization(
     checkpoint: Checkpoint, network: Network, queries: Sequence[Query]
-) -> Abstraction:
-    """The coarsest abstraction that is found to give a network's answers, by a greedy search.
+) -> QuantizedNetwork:
+    """The network with the coarsest quantization found that gives its answers, by greedy search.
 
     Args:
         checkpoint: of the model.
@@ -267,18 +267,18 @@ def coarsest_abstraction(
     expected = [answers_of(checkpoint, model, part) for part in parts]
     alphabets = len(set(network.ends.alphabets))
 
-    def first_right(candidates: Iterable[Sequence[float]]) -> Abstraction | None:
+    def first_right(candidates: Iterable[Sequence[float]]) -> QuantizedNetwork | None:
         """The first with some radii that gives the network's answers, after it has given them."""
         for radii in candidates:
-            abstraction = Abstraction(network, radii)
-            runner = AbstractionRunner(abstraction)
+            quantized = QuantizedNetwork(network, radii)
+            runner = QuantizedRunner(quantized)
             pairs = zip(parts, expected, strict=True)
             if all(answers_of(checkpoint, runner, part) == right for part, right in pairs):
-                return abstraction
+                return quantized
         return None
 
     of_vectors = ((*[radius] * alphabets, 0.0) for radius in RADII)
-    best = first_right(of_vectors) or Abstraction(network, (0.0,) * (alphabets + 1))
+    best = first_right(of_vectors) or QuantizedNetwork(network, (0.0,) * (alphabets + 1))
     for index in reversed(range(alphabets + 1)):
         before, (radius, *after) = best.radii[:index], best.radii[index:]
         wider = itertools.takewhile(radius.__lt__, RADII)
