@@ -74,6 +74,21 @@ class Transition(NamedTuple):
     next_state: int
     rule: int = 0
 
+    @classmethod
+    def of(
+        cls,
+        memories: Ends,
+        signals: tuple[int, ...],
+        output: int,
+        pushes: tuple[tuple[int, int], ...],
+        next_state: int,
+        rule: int = 0,
+    ) -> Transition:
+        """The transition with the pops and moves of some signals; see its attributes."""
+        pops = tuple(end for signal, end in memories.pops if signals[signal])
+        moves = tuple((taken, put) for signal, taken, put in memories.moves if signals[signal])
+        return cls(signals, output, pops, pushes, moves, next_state, rule)
+
     def apply(self, contents: Sequence[Any], mark: int | None = None) -> None:
         """Change the contents of memories, `Row`s or the like; pushes can push a mark instead."""
         for end in self.pops:
@@ -85,7 +100,7 @@ class Transition(NamedTuple):
 
 
 class Automaton(Protocol):
-    """An automaton with memories that runs step by step: a machine, or an abstract network.
+    """An automaton with memories that runs step by step: a machine, or a quantized network.
 
     Its members are those of `Machine`.
     """
@@ -188,9 +203,7 @@ class Machine(Signature):
         if next_state < 0 or any(stack_symbol < 0 for _, stack_symbol in pushes):
             return None
         output = NO_OUTPUT if rule.output is None else value(rule.output, self.outputs)
-        pops = tuple(end for signal, end in memories.pops if signals[signal])
-        moves = tuple((taken, put) for signal, taken, put in memories.moves if signals[signal])
-        return Transition(signals, output, pops, pushes, moves, next_state, number)
+        return Transition.of(memories, signals, output, pushes, next_state, number)
 
     @functools.cached_property
     def worded_rules(self) -> list[WordedRule]:

@@ -238,12 +238,12 @@ class Partition:
             usual[rows[values[rows] != np.bincount(values[rows]).argmax()]] = NOTHING
         return usual
 
-    def groups(self, without: int = NOTHING) -> Groups:
-        """The groups of equivalent steps, where one component counts as irrelevant."""
+    def groups(self) -> Groups:
+        """The groups of equivalent steps."""
         keys, size = np.zeros(len(self.steps.inputs), np.int64), 1
         for component in np.flatnonzero(self.relevant).tolist():
             classes, numbers = self.components[component]
-            if component == without or classes.count == 1:
+            if classes.count == 1:
                 continue
             if size * classes.count >= LARGEST_KEY:
                 keys = np.unique(keys, return_inverse=True)[1].reshape(-1)

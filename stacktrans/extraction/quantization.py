@@ -183,13 +183,9 @@ class QuantizedNetwork:
                 for index, (signal, end) in enumerate(ends.pushes)
                 if signals[signal]
             )
-            self._transitions[observation] = Transition(
-                signals,
-                outputs[row],
-                pops=tuple(end for signal, end in ends.pops if signals[signal]),
-                pushes=pushes,
-                moves=tuple((taken, put) for signal, taken, put in ends.moves if signals[signal]),
-                next_state=self.states.add(outcome.states[row], seen),
+            next_state = self.states.add(outcome.states[row], seen)
+            self._transitions[observation] = Transition.of(
+                ends, signals, outputs[row], pushes, next_state
             )
 
     def record(self, sources: Sequence[Ids], scored: Sequence[Mask | None]) -> None:
