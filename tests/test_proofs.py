@@ -47,6 +47,17 @@ def made(generator: str, **parameters: object) -> Task:
     return make_task(generator, generator, parameters)
 
 
+def translated(generator: str, **rules: Sequence[tuple[str, str]]) -> Task:
+    """The task of a grammar with sources and targets of equally likely alternatives, root first."""
+    listed = {
+        name: [
+            {"probability": f"1/{len(pairs)}", "source": one, "target": two} for one, two in pairs
+        ]
+        for name, pairs in rules.items()
+    }
+    return made(generator, root=next(iter(rules)), rules=listed)
+
+
 TASKS = {
     "reverse": made("reverse", symbols=3),
     "copy": made("copy", symbols=3),
@@ -57,8 +68,27 @@ TASKS = {
     "delayed-parity": made("delayed-parity"),
     "brackets": made("next-symbol", **PARENTHESIS),
     "nested-brackets": made("next-symbol", **{**PARENTHESIS, "rules": NESTED}),
+    "copy by grammar": translated(
+        "grammar", S=[("a S:1", "a S:1"), ("b S:1", "b S:1"), ("a", "a"), ("b", "b")]
+    ),
+    "reverse by grammar": translated(
+        "grammar", S=[("a S:1", "S:1 a"), ("b S:1", "S:1 b"), ("a", "a"), ("b", "b")]
+    ),
+    "verb first": translated(
+        "grammar",
+        S=[("N:1 V:2", "V:2 N:1"), ("N:1 V:2 and S:3", "V:2 N:1 und S:3")],
+        N=[("n", "n1"), ("m", "m1")],
+        V=[("v", "v1"), ("w", "w1")],
+    ),
+    "ending": translated("grammar", S=[("a S:1", "a S:1"), ("b", "b !"), ("a", "c d")]),
+    "beginning": translated("grammar", S=[("a S:1", "S:1 a"), ("b", "! b"), ("a", "c d")]),
+    "same length": translated(
+        "same-length-grammar",
+        S=[("a S:1", "x S:1"), ("b T:1", "y T:1"), ("a", "x")],
+        T=[("a T:1", "y T:1"), ("b S:1", "x S:1"), ("a", "y")],
+    ),
 }
-LONGEST = {"waiting-reversal-deletion": 6, "parity": 8, "delayed-parity": 8}
+LONGEST = {"parity": 8, "delayed-parity": 8, "ending": 8, "beginning": 8}
 Making = Callable[[Task], Machine]
 MACHINES: dict[str, tuple[str, Making, int]] = {
     "stack": ("reverse", partial(rearranging, memories=STACK), 4),
@@ -72,6 +102,8 @@ MACHINES: dict[str, tuple[str, Making, int]] = {
     "parity": ("parity", own_machines.odd, 8),
     "buffers": ("parity", own_machines.buffered_odd, 8),
     "brackets": ("brackets", own_machines.brackets, 6),
+    "queue of a grammar": ("copy by grammar", partial(rearranging, memories=QUEUE), 4),
+    "stack of a grammar": ("reverse by grammar", partial(rearranging, memories=STACK), 4),
 }
 
 
@@ -99,7 +131,8 @@ def answer_of(task: Task, reference: Reference, source: Sequence[int]) -> list[i
         return said
     said = []
     while (step := reference.answer(state, top())).output != -1:
-        held.pop(place)
+        if step.pops:
+            held.pop(place)
         said.append(step.output)
         state = step.next_state
     return said
@@ -147,6 +180,20 @@ def test_grammars_that_are_none_of_brackets_are_not_taken_for_one(old: str, new:
     }
     predict = {"predict": [")"], "rules": rules}
     assert reference_of(made("next-symbol", **{**PARENTHESIS, **predict})) is None
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        [("a S:1 b", "x S:1 y"), ("a b", "x y")],  # sources that are not regular
+        [("S:1 b", "S:1 y"), ("a", "x")],  # recursion on the left
+        [("S:1 S:2", "S:1 S:2"), ("a", "x")],
+        [("a S:1", "x S:1"), ("a S:1", "y S:1"), ("a", "x")],  # two targets
+        [("a S:1", "x S:1 x"), ("b S:1", "y S:1 y"), ("b", "y")],  # targets in both orders
+    ],
+)
+def test_grammars_that_have_no_reference_automaton(rules: list[tuple[str, str]]) -> None:
+    assert reference_of(translated("grammar", S=rules)) is None
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -251,15 +298,39 @@ def test_a_reason_is_given_if_there_is_no_proof() -> None:
         prove(machine, made("reverse", symbols=4))
 
 
-def saved(directory: Path, machine: Machine) -> Path:
-    """A checkpoint of a machine that reverses three symbols."""
-    (directory / "reverse.yaml").write_text(
-        Path("tasks/reverse.yaml").read_text().replace("symbols: 128", "symbols: 3")
-    )
+def saved(directory: Path, machine: Machine, task: str | None = None) -> Path:
+    """A checkpoint of a machine that reverses three symbols, or solves the task of a file."""
+    reverse = Path("tasks/reverse.yaml").read_text().replace("symbols: 128", "symbols: 3")
+    (directory / "reverse.yaml").write_text(task or reverse)
     stack: Any = {"model": {"memory": "stack"}}
     config = resolve(task=str(directory / "reverse.yaml"), recipe="feedforward", settings=stack)
     save_machine(directory / "machine", config, replace(machine, task="reverse"), "")
     return directory / "machine"
+
+
+def test_a_machine_for_a_grammar_of_the_user_is_proved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = """
+        name: reverse
+        generator: grammar
+        parameters:
+          characters: true
+          root: S
+          rules:
+            S:
+              - {probability: 1/3, source: "a S:1", target: "S:1 a"}
+              - {probability: 1/3, source: "b S:1", target: "S:1 b"}
+              - {probability: 1/6, source: "a"}
+              - {probability: 1/6, source: "b"}
+        lengths: {train: [1, 5], test: [6, 10]}
+    """
+    monkeypatch.setattr("stacktrans.grammar.inside.MAX_CELLS", 200)  # at most so many words
+    reversing = replace(rearranging(TASKS["reverse by grammar"], STACK), words=(False, False))
+    machine = saved(tmp_path, reversing, task)
+    output = run("verify", machine, "--count", 10).stdout.decode()
+    assert "proved: right on all strings of the task, whatever their length" in output
+    assert "stack: aligned with the reference's memory" in output
 
 
 def test_steps_after_a_complete_answer_need_no_rules() -> None:

@@ -18,6 +18,7 @@ from numpy.random import Generator
 
 from stacktrans.common.errors import abridged
 from stacktrans.grammar.depth import DepthTable
+from stacktrans.grammar.determinization import Transducer, determinize
 from stacktrans.grammar.inside import Booleans, Chart, Floats, InsideTable, NormalForm
 from stacktrans.grammar.rules import (
     Bracketing,
@@ -30,7 +31,7 @@ from stacktrans.grammar.rules import (
     read_rules,
 )
 
-__all__ = ["Bracketing", "Grammar", "GrammarError"]
+__all__ = ["Bracketing", "Grammar", "GrammarError", "Transducer"]
 
 
 class Grammar:
@@ -105,6 +106,15 @@ class Grammar:
     def bracketing(self) -> Bracketing | None:
         """The bracket language of sources, if the rules have one of the known forms for it."""
         return bracketing(self._root, self._rules)
+
+    def transducer(self, *, reverse: bool = False, synchronous: bool = False) -> Transducer | None:
+        """The subsequential transducer, if sources are regular and targets in a suitable order.
+
+        Args:
+            reverse: whether targets are written from their last word to their first.
+            synchronous: whether exactly one word is written at each step.
+        """
+        return determinize(self._root, self._rules, reverse=reverse, synchronous=synchronous)
 
     def translate(self, source: Sequence[str]) -> list[str]:
         """The target of the most probable derivation of a source.

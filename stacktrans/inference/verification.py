@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 from stacktrans.common.errors import UsageError, clipped
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.grammar.rules import GrammarError
 from stacktrans.inference.scores import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.proofs.equivalence import Equivalence, distinct_symbols, prove_equivalent
@@ -21,7 +20,7 @@ from stacktrans.proofs.proof import Counterexample, Proof, prove
 from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Pair
-from stacktrans.tasks.lengths import Lengths, NoSuchLength
+from stacktrans.tasks.lengths import Lengths, NoSuchLaw, NoSuchLength
 
 ALL, RANDOM, LONG = "all strings", "random strings", "long strings"
 REPRESENTATIVE = "strings over representative symbols"
@@ -238,7 +237,7 @@ def _long_pairs(checkpoint: Checkpoint, effort: Effort) -> Iterator[Pair]:
             yield from checkpoint.task.sample(rng, lengths, STRINGS_PER_RANGE, "uniform")
         except NoSuchLength:
             continue
-        except GrammarError:  # its sentences are too long to be drawn
+        except NoSuchLaw:  # its sentences are too long to be drawn
             return
 
 

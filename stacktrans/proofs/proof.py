@@ -14,8 +14,8 @@ a state of the machine, up to an abstraction of their memories (Hopcroft and Kar
 algorithm for testing equivalence of finite automata", without memories). It assumes that
 
 1. machine and task have the same alphabets and layout: checked by `prove`;
-2. the reference automaton has the task's sources and answers: `reference_of`, written by hand, and
-   compared with the task in tests;
+2. the reference automaton has the task's sources and answers: `reference_of`, written by hand or
+   computed from a grammar, and compared with the task in tests;
 3. two symbols of a class represent all of it: checked by `symbol_classes`;
 4. the product takes every step that both automata can take: `Product.steps`, and a buffered
    machine has steps enough to answer: checked by `BufferedProduct.after`;

@@ -1,4 +1,4 @@
-"""Reference automata of copying, reversal, xor and brackets; classes of equivalent symbols.
+"""Reference automata of copying, reversal, xor, brackets and grammars; classes of symbols.
 
 A reference automaton gives the symbols that can come next of a source, and the expected outputs.
 Machines are compared with these automata, so they are as short as the tasks themselves, and tests
@@ -8,12 +8,13 @@ compare them with the tasks on all short strings.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, EMPTY, START, SymbolTable
-from stacktrans.grammar import Bracketing
+from stacktrans.grammar import Bracketing, Transducer
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.computed import (
     WAIT,
@@ -24,7 +25,7 @@ from stacktrans.tasks.computed import (
     Reverse,
     WaitingReversal,
 )
-from stacktrans.tasks.grammatical import NextSymbolTask
+from stacktrans.tasks.grammatical import GrammarTask, NextSymbolTask, SameLengthGrammarTask
 
 Cell = Any
 """What a reference automaton pushes: something hashable."""
@@ -210,6 +211,68 @@ class BracketAutomaton(Reference):
         return symbols[bracket] if below is None else f"{symbols[bracket]} over {symbols[below]}"
 
 
+class GrammarAutomaton(Reference):
+    """The reference of a synchronous grammar with regular sources.
+
+    It pushes the words of the target as soon as they are certain: from the first to a queue, or
+    from the last to a stack. Without memory, it writes a word for each word that it reads.
+
+    Args:
+        task: the task of the grammar.
+        transducer: of the grammar; it writes from the last word for a `STACK`.
+        memory: `STACK`, `QUEUE` or None.
+    """
+
+    def __init__(self, task: GrammarTask, transducer: Transducer, memory: str | None) -> None:
+        self.memory, self._names = memory, task.target.symbols
+        self.start = next(iter(transducer.steps))
+        self._steps = defaultdict[Hashable, list[ReferenceStep]](list)
+        for state, steps in transducer.steps.items():
+            for word, (outputs, after) in steps.items():
+                (symbol,), cells = task.source.encode([word]), task.target.encode(outputs).tolist()
+                written, pushed = (None, tuple(cells)) if memory else (cells[0], ())
+                step = ReferenceStep(int(symbol), written, after, pushed=pushed)
+                self._steps[state].append(step)
+        self._endings = dict[Hashable, list[int]]()
+        for state, words in transducer.endings.items():
+            ending: list[int] = task.target.encode(words).tolist()
+            self._endings[state] = ending
+            self._endings |= {self._left(ending[n:]): ending[n:] for n in range(len(ending) + 1)}
+
+    def steps(self, state: Hashable, top: Cell | None) -> Iterator[ReferenceStep]:
+        yield from self._steps[state]
+
+    def accepts(self, state: Hashable, top: Cell | None) -> bool:
+        return state in self._endings
+
+    def answer(self, state: Hashable, top: Cell | None) -> ReferenceStep:
+        ending = self._endings[state]
+        if top is not None and (self.memory == QUEUE or not ending):
+            return ReferenceStep(-1, top, state, pops=True)
+        return ReferenceStep(-1, ending[0] if ending else -1, self._left(ending[1:]))
+
+    def completed(self, prefix: Sequence[int]) -> list[int]:
+        state: Hashable = self.start
+        for symbol in prefix:
+            state = next(step.next_state for step in self._steps[state] if step.symbol == symbol)
+        sources, reached = [(state, [*prefix])], {state}
+        for state, source in sources:  # which grows
+            if state in self._endings:
+                return source
+            for step in self._steps[state]:
+                if step.next_state not in reached:
+                    reached.add(step.next_state)
+                    sources.append((step.next_state, [*source, step.symbol]))
+        raise AssertionError("every prefix of a source can be completed")
+
+    def cell_name(self, cell: Cell, symbols: Sequence[str]) -> str:
+        return self._names[cell]
+
+    def _left(self, ending: Sequence[int]) -> str:
+        """The state in which only the last symbols of an answer are left to write."""
+        return " ".join((*(self._names[cell] for cell in ending), "</s>"))
+
+
 def reference_of(task: Task) -> Reference | None:
     """The reference automaton of a task; None if there is none.
 
@@ -224,6 +287,16 @@ def reference_of(task: Task) -> Reference | None:
         return ParityAutomaton(delayed=cls is DelayedParity)
     if isinstance(task, NextSymbolTask) and cls is NextSymbolTask:
         return _bracket_automaton(task, task.grammar.bracketing())
+    if isinstance(task, GrammarTask) and cls in (GrammarTask, SameLengthGrammarTask):
+        return _grammar_automaton(task)
+    return None
+
+
+def _grammar_automaton(task: GrammarTask) -> GrammarAutomaton | None:
+    for memory in (None,) if task.same_length else (QUEUE, STACK):
+        transducer = task.grammar.transducer(reverse=memory == STACK, synchronous=task.same_length)
+        if transducer:
+            return GrammarAutomaton(task, transducer, memory)
     return None
 
 
