@@ -51,7 +51,7 @@ def test_reads_show_the_contents_at_an_end(name: str, part: str, ends: list[str]
         assert [*step.contents] == [part]
         held = step.contents[part]
         # Of each that is left out, less than `SMALLEST` is missing.
-        assert sum(row.strength for row in held) == pytest.approx(step.held, abs=0.03)
+        assert sum(row.strength for row in held) == pytest.approx(step.total_strength, abs=0.03)
         for row in held:
             assert row.symbol == found.steps[row.step - 1].input
         for end in ends:
@@ -152,7 +152,7 @@ def held_for_ever(count: int) -> Trace:
             signals={"pop": 0.0, "push": 1.0},
             pushed={},
             reads={"top": []},
-            held=float(number),
+            total_strength=float(number),
             tops={},
             contents={"stack": [StoredRow(symbols[at], at + 1, 1.0) for at in range(number)]},
         )

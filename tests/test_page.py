@@ -84,11 +84,11 @@ def test_the_data_are_those_of_the_trace() -> None:
         assert (found["input"], found["output"]) == (step.input, step.output)
         assert found["signals"] == pytest.approx([*step.signals.values()], abs=1e-4)
         held = step.contents["stack"]
-        assert [row[:2] for row in found["held"][0]] == [[row.symbol, row.step] for row in held]
-        assert [row[2] for row in found["held"][0]] == pytest.approx(
+        assert [row[:2] for row in found["contents"][0]] == [[row.symbol, row.step] for row in held]
+        assert [row[2] for row in found["contents"][0]] == pytest.approx(
             [row.strength for row in held], abs=1e-4
         )
-        assert sum(row[4] for row in found["held"][0]) == pytest.approx(
+        assert sum(row[4] for row in found["contents"][0]) == pytest.approx(
             sum(part.weight for part in step.reads["top"]), abs=0.02
         )
 

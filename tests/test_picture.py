@@ -40,7 +40,7 @@ def step_of(
         signals={"pop": 1 - push, "push": push},
         pushed={"top": [-1.0, 0.5]},
         reads={},
-        held=1.0,
+        total_strength=1.0,
         tops={},
         input_read=read,
     )

@@ -179,7 +179,7 @@ def test_rows_of_a_single_column_count_solved_runs(tmp_path: Path) -> None:
 
 def test_claims_hold_or_not_or_were_not_run(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
-    held = [claim["held"] for claim in as_json(plan, records_of(plan))["claims"]]
+    held = [claim["holds"] for claim in as_json(plan, records_of(plan))["claims"]]
     assert held == [False, True, True, False, None]
 
 
@@ -223,7 +223,7 @@ def test_thresholds_in_per_cent_are_reached_by_exact_shares(tmp_path: Path, perc
     for record in records.values():
         record["measured"]["test"]["value"] = round(10 * percent) / 1000
     assert cells_of(plan, records)[0].solved == 6
-    assert as_json(plan, records)["claims"][0]["held"]
+    assert as_json(plan, records)["claims"][0]["holds"]
 
 
 def test_conditions_may_have_tasks_of_their_own(tmp_path: Path) -> None:

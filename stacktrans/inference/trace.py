@@ -94,7 +94,7 @@ class TraceStep:
         signals: value of each signal.
         pushed: vector pushed, for each end, stack or list.
         reads: shares of rows in what is read, largest first, for each end.
-        held: sum of all strengths in the memory after the step.
+        total_strength: sum of all strengths in the memory after the step.
         tops: cells that are read of each stack, list or tape, for memories with cells.
         contents: rows of each queue, stack or deque after the step, bottom (or front) first, for
             memories with strengths; empty, as `lines`, unless contents were requested.
@@ -103,7 +103,7 @@ class TraceStep:
             following three, without buffers.
         input_left: sum of the strengths in the input buffer when it is read.
         written: shares of the output in the symbols of the answer, largest first.
-        output_held: sum of the strengths in the output buffer after the step.
+        output_strength: sum of the strengths in the output buffer after the step.
         scored: whether the output is a scored symbol of the answer.
         rule: the rule that a machine applies; None for other models.
         state: the state of a machine after the step; None if it has a single one.
@@ -119,14 +119,14 @@ class TraceStep:
     signals: dict[str, float]
     pushed: dict[str, list[float]]
     reads: dict[str, list[ReadShare]]
-    held: float
+    total_strength: float
     tops: dict[str, list[list[float]]]
     contents: dict[str, list[StoredRow]] = field(default_factory=dict)
     lines: dict[str, CellRow] = field(default_factory=dict)
     input_read: list[ReadShare] | None = None
     input_left: float | None = None
     written: list[ReadShare] | None = None
-    output_held: float | None = None
+    output_strength: float | None = None
     scored: bool = True
     rule: WordedRule | None = None
     state: str | None = None
@@ -152,7 +152,7 @@ class Trace:
         ended: whether the model ended its answer by itself.
         expected: the exact answer, with a mark for each symbol that is not determined; None if the
             task gives none.
-        why_not: why the task gives no exact answer.
+        no_target: why the task gives no exact answer.
         correct: whether the answer is the exact one; None without an exact answer.
         steps: the steps of the run.
     """
@@ -162,7 +162,7 @@ class Trace:
     marked: str
     ended: bool
     expected: str | None
-    why_not: str | None
+    no_target: str | None
     correct: bool | None
     steps: list[TraceStep]
 
@@ -209,21 +209,21 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
             json.dumps(asdict(replace(step, contents={}, lines={})), allow_nan=False)
         except ValueError:  # NaN or infinite
             raise StacktransError(f"step {step.step}: {OVERFLOW}") from None
-    expected, correct, why_not = None, None, None
+    expected, correct, no_target = None, None, None
     try:
         symbols = task.answer(source)
         expected = task.target.join([symbol or UNSCORED_MARK for symbol in symbols])
         right = [known in (None, own) for known, own in zip(symbols, written, strict=False)]
         correct = answer.ended and len(written) == len(symbols) and all(right)
     except (NotASource, UnknownSymbol) as error:
-        why_not = str(error)
+        no_target = str(error)
     return Trace(
         source=task.source.join(source),
         answer=task.target.join(written),
         marked=task.target.join(mask_unscored(written, scored)),
         ended=answer.ended and not answer.failed,
         expected=expected,
-        why_not=why_not,
+        no_target=no_target,
         correct=correct,
         steps=steps,
     )
@@ -361,7 +361,7 @@ def _buffered_steps(
             input_read=_shares(reads[index], symbols),
             input_left=float(left[index]),
             written=_shares(parts[:, index], answer),
-            output_held=float(write[: index + 1].sum()),
+            output_strength=float(write[: index + 1].sum()),
         )
         for index, step in enumerate(observed)
     ]
@@ -396,7 +396,7 @@ def _step(
             name: _shares(weights, symbols[:number], snapshot.stack_symbols.get(name))
             for name, weights in snapshot.read_weights.items()
         },
-        held=snapshot.total_strength,
+        total_strength=snapshot.total_strength,
         tops={name: own.tolist() for name, own in snapshot.read_cells.items()},
         contents={name: _stored_rows(own, symbols) for name, own in rows.items()},
         lines={name: _cell_row(own) for name, own in cells.items()},

@@ -58,8 +58,8 @@ def verdict(trace: Trace) -> str:
         judgement = "cut off: the model did not end it"
         if trace.expected is not None:
             judgement += f"; right is {trace.expected}"
-    elif trace.why_not is not None:
-        judgement = f"the task gives no answer: {trace.why_not}"
+    elif trace.no_target is not None:
+        judgement = f"the task gives no answer: {trace.no_target}"
     elif trace.correct:
         judgement = "right"
     else:
@@ -90,7 +90,7 @@ def _strength_row(step: TraceStep) -> Row:
             (read("read input", drop=4), parts_text(step.input_read)),
         ]
         after += [
-            (Column("held", drop=1), f"{step.output_held:.2f}"),
+            (Column("held", drop=1), f"{step.output_strength:.2f}"),
             (read("write answer", drop=4), parts_text(step.written)),
         ]
     return [

@@ -413,7 +413,7 @@ def as_json(plan: Plan, records: Records) -> dict[str, Any]:
             for cell in cells
         ],
         "claims": [
-            {"claim": claim.claim, "source": claim.source, "held": claim_holds(plan, claim, cells)}
+            {"claim": claim.claim, "source": claim.source, "holds": claim_holds(plan, claim, cells)}
             for claim in plan.file.claims
         ],
         "runs": [

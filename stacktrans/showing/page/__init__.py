@@ -167,7 +167,7 @@ def _step(step: TraceStep) -> dict[str, Any]:
         "scored": step.scored,
         "signals": [round(value, DIGITS) for value in step.signals.values()],
         "reads": [[*map(_part, parts)] for parts in step.reads.values()],
-        "held": [_contents(step, name, blocks) for name, blocks in parts_of(step).items()],
+        "contents": [_contents(step, name, blocks) for name, blocks in parts_of(step).items()],
         "rule": step.rule and step.rule.number,
         "state": step.state and visible(step.state),
     }

@@ -232,11 +232,11 @@ function traced(model, machine, text) {
     get reads() {
       return readIn(model, machine, rowsAfter(machine, run.steps.slice(0, at + 1)));
     },
-    get held() {
-      return heldIn(model, machine, rowsAfter(machine, run.steps.slice(0, at + 1)));
+    get contents() {
+      return contentsIn(model, machine, rowsAfter(machine, run.steps.slice(0, at + 1)));
     },
   }));
-  const most = mostHeld(model, machine, run.steps);
+  const most = mostCells(model, machine, run.steps);
   return { ...model, steps, most, verdict: verdictOf(model, machine, run) };
 }
 
@@ -306,7 +306,7 @@ function readIn(model, machine, rows) {
 }
 
 /** The contents of the parts of a memory, as the data of a page have them. */
-function heldIn(model, machine, rows) {
+function contentsIn(model, machine, rows) {
   const count = rows.length / model.parts.length; // two rows of a list: up to its head, and right of it
   return model.parts.map((_, part) => {
     const [first, second] = rows.slice(part * count, (part + 1) * count);
@@ -335,7 +335,7 @@ function heldIn(model, machine, rows) {
 }
 
 /** The most cells of a part of a memory at any step, at least 1. */
-function mostHeld(model, machine, steps) {
+function mostCells(model, machine, steps) {
   const rows = rowsAfter(machine, []);
   const count = rows.length / model.parts.length;
   let most = 1;

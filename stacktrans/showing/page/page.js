@@ -176,17 +176,17 @@ function wordsOf(model, at) {
       sentences.push(`read ${end}: ${listed(step.reads[which]) || "nothing"}`);
     });
   }
-  step.held.forEach((held, which) => {
+  step.contents.forEach((cells, which) => {
     const { name, order } = model.parts[which];
     const action = isMachine || !model.actions.length ? "" : `${likeliest(model, step, which)}, `;
-    if (held.length && !held[0][0]) {
-      sentences.push(`${name}: ${action}${held.length} ${held.length === 1 ? "cell" : "cells"}`);
+    if (cells.length && !cells[0][0]) {
+      sentences.push(`${name}: ${action}${cells.length} ${cells.length === 1 ? "cell" : "cells"}`);
       return;
     }
-    const nearest = order === "bottom first" ? [...held].reverse() : held;
+    const nearest = order === "bottom first" ? [...cells].reverse() : cells;
     const from = { "bottom first": "from the top", "front first": "from the front" }[order] ?? order;
-    const more = held.length > LISTED ? `, and ${held.length - LISTED} more` : "";
-    const contents = held.length ? `${from} ${listed(nearest.slice(0, LISTED))}${more}` : "empty";
+    const more = cells.length > LISTED ? `, and ${cells.length - LISTED} more` : "";
+    const contents = cells.length ? `${from} ${listed(nearest.slice(0, LISTED))}${more}` : "empty";
     sentences.push(`${name}: ${action}${contents}`);
   });
   return `${sentences
@@ -208,7 +208,7 @@ function likeliest(model, step, which) {
 function mostOf(model) {
   if (model.most) return model.most;
   const sum = (cells) => cells.reduce((all, [, , strength]) => all + strength, 0);
-  return Math.max(1, ...model.steps.flatMap((step) => step.held.map(sum)));
+  return Math.max(1, ...model.steps.flatMap((step) => step.contents.map(sum)));
 }
 
 /** A queue, stack, deque or list: its cells, each as thick as its strength. */
@@ -235,12 +235,12 @@ function partOf(model, part, which) {
 
   function draw(step, moving) {
     const kept = new Set();
-    const order = upright ? [...step.held[which]].reverse() : step.held[which];
+    const order = upright ? [...step.contents[which]].reverse() : step.contents[which];
     const seen = new Map();
     let before = null;
-    for (const held of order) {
+    for (const row of order) {
       // Two rows of a deque may be of one step; cells of a stack have no step, but a place.
-      const [, pushed] = held;
+      const [, pushed] = row;
       const again = seen.get(pushed) ?? 0;
       seen.set(pushed, again + 1);
       const key = `${pushed}.${!pushed && upright ? order.length - again : again}`;
@@ -250,7 +250,7 @@ function partOf(model, part, which) {
       if (before ? before.nextSibling !== cell : cells.firstChild !== cell) {
         cells.insertBefore(cell, before ? before.nextSibling : cells.firstChild);
       }
-      fill(cell, ...held);
+      fill(cell, ...row);
       before = cell;
     }
     for (const [key, cell] of there) {
