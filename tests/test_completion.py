@@ -44,7 +44,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_names() -> None:
     assert "transduce" in offered("stacktrans ")
     assert offered("stacktrans train --task ") == TASKS
-    assert offered("stacktrans generate --task rev") == ["reversal", "reversal-deletion", "reverse"]
+    reversals = ["reversal", "reversal-deletion", "reverse", "reverse-string"]
+    assert offered("stacktrans generate --task rev") == reversals
     assert offered("stacktrans train --memory ") == sorted(MEMORIES.builtin)
     assert offered("stacktrans train --controller ") == sorted(CONTROLLERS.builtin)
     known = {"joint", "buffered", "feedforward"}
@@ -62,7 +63,7 @@ def test_tasks_and_runs_of_one_s_own(place: Path) -> None:
     (place / "tasks").mkdir()
     (place / "tasks" / "mine.yaml").write_text("no: [task")
     (place / "tasks" / "two words.yaml").touch()
-    assert offered("stacktrans train --task m") == ["memorization", "mine"]
+    assert offered("stacktrans train --task mi") == ["mine", "missing-duplicate-string"]
     assert "two" not in offered("stacktrans train --task ")
     for run in ("checkpoints/copy-run", "elsewhere/copy-other"):
         for part in ("best", "last"):
