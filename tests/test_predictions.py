@@ -60,18 +60,18 @@ def asked(loaded: Checkpoint, pairs: list[Pair]) -> list[Prediction]:
 
 
 @pytest.mark.parametrize(
-    ("target", "answer", "ended", "first_wrong", "edits", "fine"),
+    ("target", "answer", "ended", "first_wrong", "edits", "in_place", "fine"),
     [
-        ("abcd", "abcd", True, None, 0, 1),
-        ("abcd", "abxd", True, 3, 1, 2 / 5),
-        ("abcd", "ab", True, 3, 2, 2 / 5),
-        ("abcd", "abcde", True, 5, 1, 4 / 5),
-        ("abcd", "abcd", False, 5, 0, 4 / 5),
-        ("abcd", "xabc", True, 1, 2, 0),
-        ("abcd", "", True, 1, 4, 0),
-        ("", "ab", True, 1, 2, 0),
-        ("", "", True, None, 0, 1),
-        ("kitten", "sitting", True, 1, 3, 0),
+        ("abcd", "abcd", True, None, 0, 4, 1),
+        ("abcd", "abxd", True, 3, 1, 3, 2 / 5),
+        ("abcd", "ab", True, 3, 2, 2, 2 / 5),
+        ("abcd", "abcde", True, 5, 1, 4, 4 / 5),
+        ("abcd", "abcd", False, 5, 0, 4, 4 / 5),
+        ("abcd", "xabc", True, 1, 2, 0, 0),
+        ("abcd", "", True, 1, 4, 0, 0),
+        ("", "ab", True, 1, 2, 0, 0),
+        ("", "", True, None, 0, 0, 1),
+        ("kitten", "sitting", True, 1, 3, 4, 0),
     ],
 )
 def test_an_answer_is_compared_with_its_target(
@@ -82,6 +82,7 @@ def test_an_answer_is_compared_with_its_target(
     ended: bool,
     first_wrong: int | None,
     edits: int,
+    in_place: int,
     fine: float,
 ) -> None:
     said(monkeypatch, {"abc": (answer, ended)})
@@ -89,6 +90,7 @@ def test_an_answer_is_compared_with_its_target(
     assert (found.source, found.target, found.answer) == ("abc", target, answer)
     assert (found.right, found.first_wrong) == (first_wrong is None, first_wrong)
     assert (found.edits, found.symbols, found.fine) == (edits, len(target), fine)
+    assert found.in_place == in_place
 
 
 def test_the_error_rate_counts_all_edits_a_symbol_of_all_targets(
@@ -102,6 +104,7 @@ def test_the_error_rate_counts_all_edits_a_symbol_of_all_targets(
     assert scores.of_lengths(1, 1).symbol_error_rate == 3 / 6
     assert (scores + scores).symbol_error_rate == 3 / 12
     assert {n: each.symbol_error_rate for n, each in scores.by_length().items()} == {1: 0.5, 2: 0}
+    assert scores.positional_accuracy == (3 / 6 + 6 / 6) / 2
 
 
 def test_answers_are_decoded_only_with_a_beam(untrained: Checkpoint, pairs: list[Pair]) -> None:
@@ -161,7 +164,7 @@ def test_symbols_that_are_not_scored_do_not_count() -> None:
     right, wrong = asked(model, pairs_of_strings([("10##", "##01"), ("01##", "##01")], model.task))
     assert (right.answer, right.target, right.right) == ("··01", "##01", True)
     assert (wrong.answer, wrong.target, wrong.first_wrong) == ("··10", "##01", 3)
-    assert (wrong.symbols, wrong.edits, wrong.fine) == (2, 2, 0)
+    assert (wrong.symbols, wrong.edits, wrong.in_place, wrong.fine) == (2, 2, 0, 0)
 
 
 def test_a_sequence_of_a_stream_is_answered_by_itself() -> None:

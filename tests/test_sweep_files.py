@@ -110,6 +110,11 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
             "dev: strings: development needs training.data.examples",
         ),
         (
+            {"measures": {"p": {"of": "positions", "strings": "test"}}},
+            "p:",
+            "of: positions needs strings that are drawn",
+        ),
+        (
             {"measures": {"p": {"of": "perplexity", "strings": "test"}}},
             "p:",
             "p: of: perplexity is only for texts",

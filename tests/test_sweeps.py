@@ -5,12 +5,14 @@ import re
 import shlex
 import shutil
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
 from command_line import run, run_process
 from small_sweeps import MEASURES, RACED, records, sweep_file
 
+import stacktrans
 from stacktrans.settings import candidates, resolve
 from stacktrans.settings.candidates import identity_of
 from stacktrans.settings.command import single_run_command
@@ -102,13 +104,20 @@ def test_records_suffice_without_the_folders_of_runs(swept: Path, tmp_path: Path
 
 
 def test_another_measure_is_taken_of_finished_runs(swept: Path, tmp_path: Path) -> None:
-    measures = {**MEASURES, "long": {"of": "symbols", "lengths": [9, 9], "count": 5}}
+    more: dict[str, Any] = {"long": {"of": "symbols"}, "score": {"of": "positions", "each": True}}
+    measures = MEASURES | {name: {**more[name], "lengths": [8, 9], "count": 5} for name in more}
     path = sweep_file(tmp_path, measures=measures)
     out = shutil.copytree(swept, tmp_path / "out")
     trained = {file: file.stat().st_mtime_ns for file in out.glob("runs/*/summary.json")}
     assert run("sweep", path, "--only", "Queue", "--out", out, "--workers", "1").returncode == 0
     assert {file: file.stat().st_mtime_ns for file in trained} == trained
-    assert ["long" in record["measured"] for record in records(out)] == [False] * 3 + [True] * 3
+    found = [record["measured"] for record in records(out)]
+    assert [measured.keys() > MEASURES.keys() for measured in found] == [False] * 3 + [True] * 3
+    (folder,) = (out / "runs").glob(f"*{records(out)[-1]['identity']}")
+    scores = stacktrans.load(folder).evaluate(lengths=(8, 9), each=True, count=5, beam=1)
+    expected = mean(each.in_place / each.symbols for each in scores.predictions)
+    assert 0 < expected < 1
+    assert found[-1]["score"]["value"] == pytest.approx(expected)
 
 
 def test_the_candidates_of_a_race_are_part_of_its_identity(

@@ -34,6 +34,7 @@ class Prediction:
             last symbol if the answer is longer, or was not ended. None if the answer is right.
         edits: Levenshtein distance of answer and target, over the scored symbols.
         symbols: number of scored symbols of the target.
+        in_place: number of these that the answer has at the same positions.
         fine: share of the target, its end included, that was output before the first error.
         pair: source and target as ids.
         ended: whether the model ended the answer; None if it has none.
@@ -46,6 +47,7 @@ class Prediction:
     first_wrong: int | None
     edits: int
     symbols: int
+    in_place: int
     fine: float = field(repr=False)
     pair: Pair = field(repr=False, compare=False)
     ended: bool | None = field(default=True, repr=False, compare=False)
@@ -121,6 +123,17 @@ class Scores:
         edits: int = sum(prediction.edits for prediction in self.predictions)
         symbols: int = sum(prediction.symbols for prediction in self.predictions)
         return edits / max(symbols, 1)
+
+    @property
+    def positional_accuracy(self) -> float:
+        """Share of scored symbols that answers have at their positions, averaged over lengths.
+
+        This is the score of deletang2023. It needs predictions.
+        """
+        assert self.predictions is not None
+        counts = np.array([[each.in_place, each.symbols] for each in self.predictions])
+        groups = [counts[self.lengths == length].sum(axis=0) for length in np.unique(self.lengths)]
+        return float(np.mean([in_place / max(symbols, 1) for in_place, symbols in groups]))
 
     def by_length(self) -> dict[int, "Scores"]:
         """The scores of the strings of each length, the shortest first."""
@@ -290,6 +303,7 @@ def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
         errors[0] + 1 if errors else None,
         edits,
         len(scored),
+        sum(output[at : at + 1] == target[at : at + 1] for at in scored),
         before / max(len(scored) + (layout.end is not None), 1) if errors else 1.0,
         pair,
         None if answer.failed else answer.ended,

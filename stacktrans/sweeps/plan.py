@@ -52,9 +52,10 @@ class Measure(Section):
     """A quantity that is measured of every run.
 
     Attributes:
-        of: an accuracy, the share of lengths at which every string is right, the perplexity of a
-            text, or `machine`: 1 if a machine can be extracted that answers every string as the
-            model with hard signals does, 0 if not.
+        of: an accuracy, the share of lengths at which every string is right, the share of symbols
+            that answers have at their positions (averaged over lengths), the perplexity of a text,
+            or `machine`: 1 if a machine can be extracted that answers every string as the model
+            with hard signals does, 0 if not.
         strings: the set of strings that the run's summary measured on; None to draw others.
         lengths: the lengths of drawn strings; by default those of the task's test range.
         depth: the greatest depth of drawn derivations, instead of lengths.
@@ -64,7 +65,7 @@ class Measure(Section):
         hard: whether the memory's signals are rounded to 0 or 1.
     """
 
-    of: Literal["coarse", "fine", "symbols", "lengths", "perplexity", "machine"]
+    of: Literal["coarse", "fine", "symbols", "positions", "lengths", "perplexity", "machine"]
     strings: Literal["train", "development", "valid", "test"] | None = None
     lengths: LengthRange | None = None
     depth: PositiveInt | None = None
@@ -78,7 +79,7 @@ class Measure(Section):
         given = self.model_fields_set - {"of", "strings"}
         if self.strings and given:
             raise ValueError(f"{min(given)}: cannot be used with strings: {self.strings}")
-        if self.strings and self.of in ("lengths", "machine"):
+        if self.strings and self.of in ("positions", "lengths", "machine"):
             raise ValueError(f"of: {self.of} needs strings that are drawn")
         if self.of == "machine" and (others := given - {"lengths", "count"}):
             raise ValueError(f"{min(others)}: cannot be used with of: machine")

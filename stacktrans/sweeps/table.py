@@ -222,6 +222,7 @@ _MEASURES = {
     "coarse": "coarse accuracy",
     "fine": "fine accuracy",
     "symbols": "symbol accuracy",
+    "positions": "share of symbols that answers have at their positions, averaged over lengths,",
     "lengths": "share of the lengths at which every string is right",
     "perplexity": "perplexity",
     "machine": "whether there is a machine that answers as the model with hard signals does",

@@ -265,7 +265,8 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
     lengths, law = measure.range_of(loaded.config.task, loaded.task)
     if of_machine:
         return {"measure": definition, "value": _has_a_machine(loaded, measure.count, lengths)}
-    request = EvalRequest(count=measure.count, seed=measure.seed, each=measure.each)
+    beam = 1 if measure.of == "positions" else None  # for answers that do not depend on the target
+    request = EvalRequest(count=measure.count, seed=measure.seed, each=measure.each, beam=beam)
     scores = scores_of_range(loaded, lengths, law, request)
     by_length = {
         str(length): round(within.coarse_accuracy, 6)
@@ -273,6 +274,8 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
     }
     if measure.of == "lengths":
         value = sum(share == 1 for share in by_length.values()) / len(by_length)
+    elif measure.of == "positions":
+        value = scores.positional_accuracy
     else:
         value = float(getattr(Accuracy.of(scores), measure.of))
     return {"measure": definition, "value": value, "coarse": by_length}
