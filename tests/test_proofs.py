@@ -62,6 +62,7 @@ TASKS = {
     "reverse": made("reverse", symbols=3),
     "copy": made("copy", symbols=3),
     "bigram-flip": made("bigram-flip", symbols=3),
+    "reverse-string": made("reverse-string", symbols=2),
     "waiting-reversal": made("waiting-reversal", symbols=2),
     "waiting-reversal-deletion": made("waiting-reversal", symbols=4, deleted=2),
     "parity": made("parity"),

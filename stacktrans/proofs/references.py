@@ -16,6 +16,7 @@ from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, EMPTY, START, SymbolTable
 from stacktrans.grammar import Bracketing, Transducer
 from stacktrans.tasks.base import Task
+from stacktrans.tasks.chomsky import ReverseString
 from stacktrans.tasks.computed import (
     WAIT,
     BigramFlip,
@@ -279,8 +280,8 @@ def reference_of(task: Task) -> Reference | None:
     A subclass of a task's class may mean something else, and so has none.
     """
     cls, size = type(task), len(task.source)
-    if cls in (Copy, Reverse, BigramFlip):
-        return Rearrangement(STACK if cls is Reverse else QUEUE, size, cls is BigramFlip)
+    if cls in (Copy, Reverse, ReverseString, BigramFlip):
+        return Rearrangement(STACK if issubclass(cls, Reverse) else QUEUE, size, cls is BigramFlip)
     if isinstance(task, WaitingReversal) and cls is WaitingReversal:
         return WaitingReversalAutomaton(task.source.symbols.index(WAIT), task.kept)
     if cls in (Parity, DelayedParity):
