@@ -32,8 +32,6 @@ MOST_SHORT = 1500
 MOST_CANDIDATES = 20_000
 """The most strings that are generated to find short ones that the task has an answer for."""
 FIRST_CANDIDATES = 1000
-"""The most of them among which there has to be one."""
-FIRST_CANDIDATES = 1000
 """The most of them among which there has to be such a string."""
 LONGEST_ROW = 8
 """The most sequences of a stream in a row."""
