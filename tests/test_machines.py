@@ -32,7 +32,7 @@ from stacktrans.extraction.quantization import (
     QuantizedRunner,
     coarsest_quantization,
 )
-from stacktrans.extraction.queries import Query, answers_of, random_queries
+from stacktrans.extraction.queries import Query, answers_of, random_queries, same_answers
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
@@ -235,7 +235,8 @@ def test_a_memory_is_shut_if_that_changes_no_answer(
 ) -> None:
     found = checkpoint.load(reversing_beside(tmp_path, said), hard=True)
     strings = [Query(np.array(each), None) for each in ([0, 1], [2, 2, 1, 0], [7, 3, 5, 5, 6])]
-    simpler = without_needless_memories(found, Network(found, Deadline(60)).ends, strings)
+    ends = Network(found, Deadline(60)).ends
+    simpler = without_needless_memories(found, ends, same_answers(found, strings))
     biases = simpler.weights["operation.signals.bias"]
     assert [
         name for name, bias in zip(found.signal_names, biases, strict=True) if bias < -20
@@ -249,7 +250,7 @@ def test_a_quantized_network_has_fewer_vectors_and_the_same_answers(tmp_path: Pa
     queries, others = (random_queries(found, Lengths(1, 12), 100, seed) for seed in (1, 2))
     exact, coarse = (
         QuantizedNetwork(network, (0, 0, 0)),
-        coarsest_quantization(found, network, queries),
+        coarsest_quantization(network, same_answers(found, queries)),
     )
     answers = answers_of(found, found.predictor.discretized(), others)
     assert answers_of(found, QuantizedRunner(exact), others) == answers

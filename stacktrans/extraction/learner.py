@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from stacktrans.automata.machine import Machine
 from stacktrans.common.ends import Ends
+from stacktrans.decoding.model import Model
 from stacktrans.extraction.hypothesis import build_hypothesis
 from stacktrans.extraction.limits import GRACE, CannotExtract, Deadline
 from stacktrans.extraction.network import Network
@@ -23,9 +24,9 @@ from stacktrans.extraction.quantization import coarsest_quantization
 from stacktrans.extraction.queries import (
     LARGE_ALPHABET,
     Query,
-    answers_of,
     counterexamples,
     random_queries,
+    same_answers,
     short_queries,
 )
 from stacktrans.extraction.refinement import Refinement
@@ -48,8 +49,6 @@ SIMPLER = 2
 """The further rounds in which a right machine is replaced by one with fewer rules."""
 AT_ONCE, BLOCK = 100, 250
 """The strings that are tested at once, and of those of `compare`."""
-ABLATION_BLOCK = 50
-"""The strings that a model without a memory answers before its answers are compared."""
 ENOUGH = 40
 """The counterexamples with which a test ends."""
 LEAST_AGREEMENT = 0.5
@@ -135,7 +134,7 @@ def check_lengths(checkpoint: Checkpoint, lengths: Lengths) -> None:
 
 
 def without_needless_memories(
-    checkpoint: Checkpoint, ends: Ends, queries: Sequence[Query]
+    checkpoint: Checkpoint, ends: Ends, passes: Callable[[Model], bool]
 ) -> Checkpoint:
     """The model without memories that no answer depends on, the last memory first.
 
@@ -145,19 +144,12 @@ def without_needless_memories(
     Args:
         checkpoint: of the model.
         ends: of its memory.
-        queries: those whose answers have to stay the same, the most instructive first.
+        passes: whether the answers of a model stayed the same.
     """
-    firsts = range(0, len(queries), ABLATION_BLOCK)
-    parts = [queries[first : first + ABLATION_BLOCK] for first in firsts]
-    right = [answers_of(checkpoint, checkpoint.predictor.discretized(), part) for part in parts]
     for memory in sorted(set(ends.alphabets), reverse=True):
         pushes = [signal for signal, end in ends.pushes if ends.alphabets[end // 2] == memory]
         ablated = ablate_signals(checkpoint, pushes)
-        model = ablated.predictor.discretized()
-        if all(
-            None not in answers and answers_of(ablated, model, part) == answers
-            for part, answers in zip(parts, right, strict=True)
-        ):
+        if passes(ablated.predictor.discretized()):
             checkpoint = ablated
     return checkpoint
 
@@ -201,9 +193,9 @@ class Learner:
         ends = Network(checkpoint, self._deadline).ends
         random = [*itertools.chain(*self._random((OBSERVED, OBSERVED // 2), seed=1))]
         instructive = self._as_trained([*random[::5], *random, *self._short.queries[::-1]])
-        simpler = without_needless_memories(checkpoint, ends, instructive)
-        network = Network(simpler, self._deadline)
-        self._quantized = coarsest_quantization(checkpoint, network, instructive)
+        passes = same_answers(checkpoint, instructive)
+        simpler = without_needless_memories(checkpoint, ends, passes)
+        self._quantized = coarsest_quantization(Network(simpler, self._deadline), passes)
 
     def learn(self) -> Extraction:
         """Learn hypotheses until one is right, there is no progress, or no time left.

@@ -10,18 +10,17 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from stacktrans.automata.machine import Runner, Transition
 from stacktrans.decoding.decoder import DecodingStep, decode, most_probable_ids, predict
+from stacktrans.decoding.model import Model
 from stacktrans.extraction.limits import OutOfTime
 from stacktrans.extraction.network import EMPTY, NOTHING, Network
-from stacktrans.extraction.queries import Query, answers_of
 from stacktrans.kernels import Array
-from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.machine_backend import buffers_of
 from stacktrans.tasks.alphabets import Ids, Mask
 
@@ -29,8 +28,6 @@ GRID = 1 / 256
 """The spacing of the grid to which vectors are rounded, so that equal ones are one."""
 RADII = (np.inf, 16.0, 8.0, 4.0, 2.0, 1.0, 0.5)
 """The radii that are tried, the greatest first."""
-FIRST, BLOCK = 30, 250
-"""The strings that a quantization is tested on first, and those of each block after them."""
 
 Observation = tuple[int, ...]
 """All that a step depends on: the input, the numbers of the vectors that are read, and of the
@@ -244,39 +241,30 @@ class QuantizedRunner(Runner):
         return super().transitions(observations)
 
 
-def coarsest_quantization(
-    checkpoint: Checkpoint, network: Network, queries: Sequence[Query]
-) -> QuantizedNetwork:
-    """The network with the coarsest quantization found that gives its answers, by greedy search.
+def coarsest_quantization(network: Network, passes: Callable[[Model], bool]) -> QuantizedNetwork:
+    """The coarsest quantization found of a network with which it passes a test, by greedy search.
 
     Args:
-        checkpoint: of the model.
         network: the network.
-        queries: those whose answers have to stay the same, the most instructive first.
+        passes: the test, which it passes without a quantization.
 
     Raises:
         OutOfTime: the network's deadline was reached.
     """
-    bounds = [0, *range(FIRST, len(queries) + BLOCK, BLOCK)]
-    model = checkpoint.predictor.discretized()
-    parts = [queries[first:last] for first, last in itertools.pairwise(bounds)]
-    expected = [answers_of(checkpoint, model, part) for part in parts]
     alphabets = len(set(network.ends.alphabets))
 
-    def first_right(candidates: Iterable[Sequence[float]]) -> QuantizedNetwork | None:
-        """The first with some radii that gives the network's answers, after it has given them."""
+    def first_passing(candidates: Iterable[Sequence[float]]) -> QuantizedNetwork | None:
+        """The first with some radii that passes, after the test."""
         for radii in candidates:
             quantized = QuantizedNetwork(network, radii)
-            runner = QuantizedRunner(quantized)
-            pairs = zip(parts, expected, strict=True)
-            if all(answers_of(checkpoint, runner, part) == right for part, right in pairs):
+            if passes(QuantizedRunner(quantized)):
                 return quantized
         return None
 
     of_vectors = ((*[radius] * alphabets, 0.0) for radius in RADII)
-    best = first_right(of_vectors) or QuantizedNetwork(network, (0.0,) * (alphabets + 1))
+    best = first_passing(of_vectors) or QuantizedNetwork(network, (0.0,) * (alphabets + 1))
     for index in reversed(range(alphabets + 1)):
         before, (radius, *after) = best.radii[:index], best.radii[index:]
         wider = itertools.takewhile(radius.__lt__, RADII)
-        best = first_right((*before, each, *after) for each in wider) or best
+        best = first_passing((*before, each, *after) for each in wider) or best
     return best

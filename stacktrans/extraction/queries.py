@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +35,8 @@ FIRST_CANDIDATES = 1000
 """The most of them among which there has to be such a string."""
 LONGEST_ROW = 8
 """The most sequences of a stream in a row."""
+FIRST, BLOCK = 30, 250
+"""The queries that a simpler model answers first, and those of each block after them."""
 
 
 class Query(NamedTuple):
@@ -142,6 +144,25 @@ def answers_of(
         symbols = answer.target if scored is None else itertools.compress(answer.target, scored)
         answers.append(None if answer.failed else (*symbols, answer.ended))
     return answers
+
+
+def same_answers(checkpoint: Checkpoint, queries: Sequence[Query]) -> Callable[[Model], bool]:
+    """A test of a simpler model: whether it gives all answers of the hard model to some queries.
+
+    Args:
+        checkpoint: of the hard model.
+        queries: the most instructive first.
+    """
+    bounds = [0, *range(FIRST, len(queries) + BLOCK, BLOCK)]
+    parts = [queries[first:last] for first, last in itertools.pairwise(bounds)]
+    hard = checkpoint.predictor.discretized()
+    expected = [answers_of(checkpoint, hard, part) for part in parts]
+
+    def passes(model: Model) -> bool:
+        pairs = zip(parts, expected, strict=True)
+        return all(answers_of(checkpoint, model, part) == right for part, right in pairs)
+
+    return passes
 
 
 def counterexamples(
