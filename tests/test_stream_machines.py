@@ -24,7 +24,7 @@ from stacktrans.extraction.learner import Extraction, Learner, extract
 from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.extraction.network import Network
 from stacktrans.extraction.quantization import QuantizedNetwork, QuantizedRunner
-from stacktrans.extraction.queries import random_queries
+from stacktrans.extraction.queries import Query, random_queries
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
@@ -66,7 +66,7 @@ def test_a_network_that_is_quantized_without_a_radius_has_the_same_outputs(
             for model in (QuantizedRunner(quantized), network.model)
         )
         assert [*map(list, own)] == [*map(list, expected)]
-        quantized.record(strings, [None] * len(strings))
+        quantized.record([Query(string, None) for string in strings])
         taken.append((quantized.steps().signals == 1).any(axis=0))
     assert np.mean(np.any(taken, axis=0)) > 0.7  # most actions are
 

@@ -222,7 +222,7 @@ class Learner:
                     )
                     if len(wrong) < least * tested or not wrong:
                         best, least, worse = hypothesis, len(wrong) / max(tested, 1), 0
-                    self._observe(wrong)
+                    self._quantized.record(wrong)
             enough = worse == PATIENCE if least else worse == SIMPLER or soon.over()
             if enough or self._deadline.over():
                 break
@@ -234,18 +234,12 @@ class Learner:
     def _observe_first(self) -> None:
         """Observe all short strings and random ones; raises `OutOfTime`."""
         if self._ranges[0].shortest <= self._short.longest:
-            self._observe(self._as_trained(self._short.queries))
+            self._quantized.record(self._as_trained(self._short.queries))
         symbols = len(self._checkpoint.task.source)
         more = OBSERVED_PER_SYMBOL * symbols if symbols > LARGE_ALPHABET else 0
         for queries in self._random((OBSERVED + more, OBSERVED // 2), seed=1):
-            self._observe(queries)
+            self._quantized.record(queries)
         self._deadline.check()
-
-    def _observe(self, queries: Sequence[Query]) -> None:
-        """Run the network on strings, and record what each step depends on and does."""
-        self._quantized.record(
-            [query.ids for query in queries], [query.scored for query in queries]
-        )
 
     def _hypothesis(self, number: int) -> Machine:
         """The hypothesis of a number, whose experiments depend on it; raises `CannotExtract`."""

@@ -20,9 +20,10 @@ from stacktrans.decoding.decoder import DecodingStep, decode, most_probable_ids,
 from stacktrans.decoding.model import Model
 from stacktrans.extraction.limits import OutOfTime
 from stacktrans.extraction.network import EMPTY, NOTHING, Network
+from stacktrans.extraction.queries import Query
 from stacktrans.kernels import Array
 from stacktrans.model.machine_backend import buffers_of
-from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.alphabets import Ids
 
 GRID = 1 / 256
 """The spacing of the grid to which vectors are rounded, so that equal ones are one."""
@@ -185,30 +186,26 @@ class QuantizedNetwork:
                 ends, signals, outputs[row], pushes, next_state
             )
 
-    def record(self, sources: Sequence[Ids], scored: Sequence[Mask | None]) -> None:
-        """Record the steps over some strings.
-
-        Args:
-            sources: ids of source symbols; of a stream, all that is read.
-            scored: of each, which of its outputs are scored; None for all.
-        """
-        layout, ended = self.layout, np.zeros(len(sources), np.bool_)
-        self.strings += len(sources)
+    def record(self, queries: Sequence[Query]) -> None:
+        """Record the steps over the strings of queries, until the network's deadline."""
+        layout, ended = self.layout, np.zeros(len(queries), np.bool_)
+        self.strings += len(queries)
 
         def observe(step: DecodingStep) -> None:
             rows = zip(step.state.of, step.items, step.positions, strict=True)
             for configuration, item, position in rows:
-                mask, observation = scored[item], configuration.observation
+                mask, observation = queries[item].scored, configuration.observation
                 counts = position >= 0 and not ended[item] and (mask is None or mask[position])
                 self._recorded[observation] = counts or self._recorded.get(observation, False)
                 if counts and not layout.feeds_back:  # otherwise the decoder stops at the end
                     ended[item] = configuration.last.output == layout.end
 
+        runner, sources = QuantizedRunner(self), [query.ids for query in queries]
         with contextlib.suppress(OutOfTime):
             if layout.consecutive:
-                predict(QuantizedRunner(self), sources, log_probs=False, observe=observe)
+                predict(runner, sources, log_probs=False, observe=observe)
             else:
-                decode(QuantizedRunner(self), layout, sources, log_probs=False, observe=observe)
+                decode(runner, layout, sources, log_probs=False, observe=observe)
 
     def steps(self) -> RecordedSteps:
         """The different steps that were recorded, in the order of their first occurrence."""
