@@ -252,9 +252,9 @@ def test_a_quantized_network_has_fewer_vectors_and_the_same_answers(tmp_path: Pa
         QuantizedNetwork(network, (0, 0, 0)),
         coarsest_quantization(network, same_answers(found, queries)),
     )
-    answers = answers_of(found, found.predictor.discretized(), others)
-    assert answers_of(found, QuantizedRunner(exact), others) == answers
-    assert answers_of(found, QuantizedRunner(coarse), others) == answers
+    answers = answers_of(found.layout, found.predictor.discretized(), others)
+    assert answers_of(found.layout, QuantizedRunner(exact), others) == answers
+    assert answers_of(found.layout, QuantizedRunner(coarse), others) == answers
     assert len(coarse.pushed[-1]) <= 2 * LETTERS < len(exact.pushed[-1])
 
 

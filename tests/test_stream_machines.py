@@ -66,7 +66,7 @@ def test_a_network_that_is_quantized_without_a_radius_has_the_same_outputs(
             for model in (QuantizedRunner(quantized), network.model)
         )
         assert [*map(list, own)] == [*map(list, expected)]
-        quantized.record([Query(string, None) for string in strings])
+        quantized.record([Query(ids, np.ones(len(ids), np.bool_)) for ids in strings])
         taken.append((quantized.steps().signals == 1).any(axis=0))
     assert np.mean(np.any(taken, axis=0)) > 0.7  # most actions are
 

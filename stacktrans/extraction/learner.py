@@ -121,7 +121,7 @@ def compare(
     for first in range(0, count, BLOCK):
         size = min(BLOCK, count - first)
         queries = random_queries(checkpoint, lengths, size, SEED + first, "uniform")
-        wrong += counterexamples(checkpoint, network, extraction.machine, queries)
+        wrong += counterexamples(network, extraction.machine, queries)
     more = Agreement(f"random of length {lengths}, uniformly", count, count - len(wrong))
     shortest = _shortest(checkpoint, wrong, extraction.counterexample)
     return replace(extraction, agreement=(*extraction.agreement, more), counterexample=shortest)
@@ -270,7 +270,7 @@ class Learner:
             if tested and self._deadline.over(grace):
                 break
             part = queries[tested : tested + AT_ONCE]
-            wrong += counterexamples(self._checkpoint, self._hard, machine, part)
+            wrong += counterexamples(self._hard, machine, part)
             tested += len(part)
         return tested, wrong
 

@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.automata.machine import Runner, Transition
-from stacktrans.decoding.decoder import DecodingStep, decode, most_probable_ids, predict
+from stacktrans.decoding.decoder import DecodingStep, most_probable_ids
 from stacktrans.decoding.model import Model
 from stacktrans.extraction.limits import OutOfTime
 from stacktrans.extraction.network import EMPTY, NOTHING, Network
-from stacktrans.extraction.queries import Query
+from stacktrans.extraction.queries import Query, answers_of
 from stacktrans.kernels import Array
 from stacktrans.model.machine_backend import buffers_of
 from stacktrans.tasks.alphabets import Ids
@@ -200,12 +200,8 @@ class QuantizedNetwork:
                 if counts and not layout.feeds_back:  # otherwise the decoder stops at the end
                     ended[item] = configuration.last.output == layout.end
 
-        runner, sources = QuantizedRunner(self), [query.ids for query in queries]
         with contextlib.suppress(OutOfTime):
-            if layout.consecutive:
-                predict(runner, sources, log_probs=False, observe=observe)
-            else:
-                decode(runner, layout, sources, log_probs=False, observe=observe)
+            answers_of(layout, QuantizedRunner(self), queries, observe)
 
     def steps(self) -> RecordedSteps:
         """The different steps that were recorded, in the order of their first occurrence."""

@@ -15,12 +15,12 @@ import numpy as np
 
 from stacktrans.automata.machine import Machine, Runner
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.decoding.decoder import decode, predict
+from stacktrans.decoding.decoder import Observer, decode, predict
 from stacktrans.decoding.model import Model
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.base import held_out_pairs
-from stacktrans.tasks.layout import Pair
+from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength
 
 SYMBOLS_OF_SHORT = 3
@@ -126,19 +126,25 @@ def random_queries(
 
 
 def answers_of(
-    checkpoint: Checkpoint, model: Model, queries: Sequence[Query]
+    layout: Layout, model: Model, queries: Sequence[Query], observe: Observer | None = None
 ) -> list[tuple[int, ...] | None]:
     """The scored symbols of a model's answer to each query, and whether it was ended.
 
     None where a machine has no rule, or numbers overflow.
+
+    Args:
+        layout: of the task.
+        model: the model.
+        queries: the queries.
+        observe: is called with each step.
     """
-    layout, ids = checkpoint.layout, [query.ids for query in queries]
+    ids = [query.ids for query in queries]
     if layout.consecutive:
         masks = [query.scored for query in queries if query.scored is not None]
-        rows = (row.tolist() for row in predict(model, ids, masks, log_probs=False).symbols)
+        rows = (row.tolist() for row in predict(model, ids, masks, False, observe).symbols)
         return [None if -1 in row else tuple(row) for row in rows]
     answers: list[tuple[int, ...] | None] = []
-    decoded = decode(model, layout, ids, log_probs=False)
+    decoded = decode(model, layout, ids, log_probs=False, observe=observe)
     for query, answer in zip(queries, decoded, strict=True):
         scored = query.scored
         symbols = answer.target if scored is None else itertools.compress(answer.target, scored)
@@ -155,21 +161,19 @@ def same_answers(checkpoint: Checkpoint, queries: Sequence[Query]) -> Callable[[
     """
     bounds = [0, *range(FIRST, len(queries) + BLOCK, BLOCK)]
     parts = [queries[first:last] for first, last in itertools.pairwise(bounds)]
-    hard = checkpoint.predictor.discretized()
-    expected = [answers_of(checkpoint, hard, part) for part in parts]
+    layout, hard = checkpoint.layout, checkpoint.predictor.discretized()
+    expected = [answers_of(layout, hard, part) for part in parts]
 
     def passes(model: Model) -> bool:
         pairs = zip(parts, expected, strict=True)
-        return all(answers_of(checkpoint, model, part) == right for part, right in pairs)
+        return all(answers_of(layout, model, part) == right for part, right in pairs)
 
     return passes
 
 
-def counterexamples(
-    checkpoint: Checkpoint, network: Model, machine: Machine, queries: Sequence[Query]
-) -> list[Query]:
+def counterexamples(network: Model, machine: Machine, queries: Sequence[Query]) -> list[Query]:
     """The queries to which machine and network give different answers, where they are scored."""
-    expected = answers_of(checkpoint, network, queries)
-    answers = answers_of(checkpoint, Runner(machine), queries)
+    expected = answers_of(machine.layout, network, queries)
+    answers = answers_of(machine.layout, Runner(machine), queries)
     triples = zip(queries, expected, answers, strict=True)
     return [query for query, right, answer in triples if answer is None or answer != right]
