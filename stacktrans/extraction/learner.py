@@ -154,16 +154,12 @@ def without_needless_memories(
     return checkpoint
 
 
-def _length(query: Query) -> int:
-    return len(query.ids)
-
-
 def _shortest(checkpoint: Checkpoint, queries: Sequence[Query], known: str | None) -> str | None:
-    """The shortest of some queries and a known string, as text; None if there are none."""
-    alphabet, shortest = checkpoint.task.source, min(queries, key=_length, default=None)
-    if not shortest or (known is not None and len(alphabet.split(known)) <= _length(shortest)):
-        return known
-    return alphabet.join(alphabet.decode(shortest.ids))
+    """The shortest of a known string and some queries, as text; None if there are none."""
+    alphabet = checkpoint.task.source
+    texts = [] if known is None else [known]
+    texts += (alphabet.join(alphabet.decode(query.ids)) for query in queries)
+    return min(texts, key=lambda text: len(alphabet.split(text)), default=None)
 
 
 class Learner:
@@ -280,7 +276,7 @@ class Learner:
         The answers of a network to shorter ones may be arbitrary.
         """
         shortest = min(self._ranges[0].shortest, self._short.longest - 1)
-        return [query for query in queries if _length(query) >= shortest]
+        return [query for query in queries if len(query.ids) >= shortest]
 
     def _random(self, counts: tuple[int, int], seed: int) -> Iterator[list[Query]]:
         """Random strings of the training lengths, and of the test lengths."""
