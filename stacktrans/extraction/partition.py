@@ -7,7 +7,6 @@ memory is irrelevant, whatever is done with it, if nothing that is read of it is
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 
@@ -102,37 +101,6 @@ class Classes:
         """Whether two classes come from different parts of a final split."""
         pairs = ((part_of.get(one), part_of.get(other)) for part_of in self._final_splits)
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)
-
-
-class Groups(NamedTuple):
-    """A partition of the recorded steps into groups of equivalent ones.
-
-    Attributes:
-        firsts: the first step of each.
-        of: [N] the group of each step.
-    """
-
-    firsts: Ids
-    of: Ids
-
-    def counts(self, values: Ids) -> tuple[Ids, Ids]:
-        """The steps of each group with its most frequent value, and all that have a value.
-
-        Args:
-            values: [N] of steps; `NOTHING` for none.
-        """
-        known = values != NOTHING
-        size = int(values.max(initial=0)) + 1
-        pairs, counts = np.unique(self.of[known] * size + values[known], return_counts=True)
-        most, total = np.zeros((2, len(self.firsts)), np.int64)
-        np.maximum.at(most, pairs // size, counts)
-        np.add.at(total, pairs // size, counts)
-        return most, total
-
-    def inconsistent(self, values: Ids) -> Ids:
-        """The groups with different values."""
-        most, total = self.counts(values)
-        return np.flatnonzero(total > most)
 
 
 class Partition:
@@ -233,13 +201,13 @@ class Partition:
         """[N] the values of an action; `NOTHING` where most equivalent steps have another."""
         groups, values = self.groups(), self.values(column)
         usual = values.copy()
-        for group in groups.inconsistent(values).tolist():
-            rows = np.flatnonzero((groups.of == group) & (values != NOTHING))
+        for group in inconsistent(groups, values):
+            rows = np.flatnonzero((groups == group) & (values != NOTHING))
             usual[rows[values[rows] != np.bincount(values[rows]).argmax()]] = NOTHING
         return usual
 
-    def groups(self) -> Groups:
-        """The groups of equivalent steps."""
+    def groups(self) -> Ids:
+        """[N] the group of each step; groups consist of equivalent steps."""
         keys, size = np.zeros(len(self.steps.inputs), np.int64), 1
         for component in np.flatnonzero(self.relevant).tolist():
             classes, numbers = self.components[component]
@@ -250,26 +218,27 @@ class Partition:
                 size = len(keys)
             keys = keys * classes.count + classes.of[numbers]
             size *= classes.count
-        _, firsts, groups = np.unique(keys, return_index=True, return_inverse=True)
-        return Groups(firsts, groups.reshape(-1))
+        groups: Ids = np.unique(keys, return_inverse=True)[1]
+        return groups.reshape(-1)
 
     def conflict_name(self, column: int, row: int) -> tuple[int, ...]:
         """The action of a conflict, and the classes of the relevant components of a step."""
         classes = [int(classes.of[numbers[row]]) for classes, numbers in self.components]
         return (column, *np.where(self.relevant, classes, NOTHING).tolist())
 
-    def propagate(self, groups: Groups) -> bool:
-        """Make classes known to which equivalent steps lead as well; return whether any was not."""
-        changed = False
-        for classes, numbers in self.results:
-            values = classes.of_known(numbers)
-            known, common = values != NOTHING, np.full(len(groups.firsts), NOTHING)
-            common[groups.of[known]] = values[known]
-            common[groups.inconsistent(values)] = NOTHING
-            agreeing = (numbers >= 0) & ~known & (classes.of[numbers] == common[groups.of])
-            classes.known[numbers[agreeing]] = True
-            changed |= bool(agreeing.any())
-        return changed
+    def propagate(self, groups: Ids) -> None:
+        """Make classes known to which equivalent steps lead as well."""
+        changed = True
+        while changed and not self.deadline.over():
+            changed = False
+            for classes, numbers in self.results:
+                values = classes.of_known(numbers)
+                known, common = values != NOTHING, np.full(groups.max() + 1, NOTHING)
+                common[groups[known]] = values[known]
+                common[inconsistent(groups, values)] = NOTHING
+                agreeing = (numbers >= 0) & ~known & (classes.of[numbers] == common[groups])
+                classes.known[numbers[agreeing]] = True
+                changed |= bool(agreeing.any())
 
     def confirm(self) -> bool:
         """Make the classes known of all that is read where relevant; return whether any was not."""
@@ -315,9 +284,32 @@ class Partition:
         """The number of steps that contradict most equivalent ones, by the column of the action."""
         groups, conflicts = self.groups(), {}
         for column in (*self.direct, *self.later):
-            most, total = groups.counts(self.values(column))
+            most, total = group_counts(groups, self.values(column))
             conflicts[column] = int((total - most).sum())
         return conflicts
+
+
+def group_counts(groups: Ids, values: Ids) -> tuple[Ids, Ids]:
+    """The steps of each group with its most frequent value, and all that have a value.
+
+    Args:
+        groups: [N] of steps.
+        values: [N] of steps; `NOTHING` for none.
+    """
+    known = values != NOTHING
+    size = int(values.max(initial=0)) + 1
+    pairs, counts = np.unique(groups[known] * size + values[known], return_counts=True)
+    most, total = np.zeros((2, groups.max() + 1), np.int64)
+    np.maximum.at(most, pairs // size, counts)
+    np.add.at(total, pairs // size, counts)
+    return most, total
+
+
+def inconsistent(groups: Ids, values: Ids) -> list[int]:
+    """The groups with different values; arguments as for `group_counts`."""
+    most, total = group_counts(groups, values)
+    different: list[int] = np.flatnonzero(total > most).tolist()
+    return different
 
 
 def lookup(values: Ids, wanted: Ids) -> tuple[Ids, Mask]:

@@ -24,7 +24,7 @@ import numpy as np
 from stacktrans.decoding.decoder import most_probable_ids
 from stacktrans.extraction.limits import CannotExtract, Deadline, OutOfTime
 from stacktrans.extraction.network import EMPTY, NOTHING
-from stacktrans.extraction.partition import UNKNOWN, Partition
+from stacktrans.extraction.partition import UNKNOWN, Partition, inconsistent
 from stacktrans.extraction.quantization import QuantizedNetwork
 from stacktrans.tasks.alphabets import Ids
 
@@ -101,20 +101,18 @@ class Refinement:
         """The conflict of the most steps, about signals and outputs before anything else."""
         partition = self._partition
         groups = partition.groups()
-        while partition.propagate(groups) and not self._deadline.over():
-            groups = partition.groups()
-        sizes = np.bincount(groups.of)
+        partition.propagate(groups)
+        sizes = np.bincount(groups)
         for columns in (partition.direct, partition.later):
             conflicts = []
             for column in columns:
-                values = partition.values(column)
-                inconsistent = groups.inconsistent(values).tolist()
-                conflicts += [(int(sizes[group]), group, column) for group in inconsistent]
+                different = inconsistent(groups, partition.values(column))
+                conflicts += [(int(sizes[group]), group, column) for group in different]
             for _, group, column in sorted(conflicts, reverse=True):
-                name = partition.conflict_name(column, groups.firsts[group])
+                values = partition.values(column)
+                rows = np.flatnonzero((groups == group) & (values != NOTHING))
+                name = partition.conflict_name(column, rows[0])
                 if name not in self._given_up:
-                    values = partition.values(column)
-                    rows = np.flatnonzero((groups.of == group) & (values != NOTHING))
                     return Conflict(rows, values[rows], column, name)
         return None
 
