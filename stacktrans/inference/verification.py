@@ -6,6 +6,7 @@ strings, but that a machine is right on all strings can be proved. If there are 
 answer of the first is wrong if the second gives another one.
 """
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -266,17 +267,14 @@ def _wrong_answers(models: Sequence[Checkpoint], pairs: Sequence[Pair]) -> list[
 def _resampled(models: Sequence[Checkpoint], wrong: Prediction) -> Prediction:
     """A wrong answer to a short source; shorter ones are drawn as long as an answer is wrong."""
     task, shortest = models[0].task, models[0].config.task.ranges.train.shortest
-    while wrong.pair.length > shortest:
-        lengths = Lengths(shortest, wrong.pair.length - 1)
-        rng = generator(1, Purpose.VERIFICATION, wrong.pair.length)
-        try:
-            pairs = task.sample(rng, lengths, BLOCK, "uniform")
-        except NoSuchLength:
-            return wrong
-        shorter = _wrong_answers(models, pairs)
-        if not shorter:
-            return wrong
-        wrong = min(shorter, key=lambda prediction: prediction.pair.length)
+    with contextlib.suppress(NoSuchLength):
+        while wrong.pair.length > shortest:
+            lengths = Lengths(shortest, wrong.pair.length - 1)
+            rng = generator(1, Purpose.VERIFICATION, wrong.pair.length)
+            shorter = _wrong_answers(models, task.sample(rng, lengths, BLOCK, "uniform"))
+            if not shorter:
+                break
+            wrong = min(shorter, key=lambda prediction: prediction.pair.length)
     return wrong
 
 
