@@ -71,23 +71,19 @@ def extract(
     from stacktrans.model.checkpoint import save_machine
     from stacktrans.showing import machines
 
-    for path in (dot, svg, python, fst):
-        if path:
-            check_file_path(path)
+    files = dot, svg, python, fst
+    for path in filter(None, files):
+        check_file_path(path)
     if out:
         if out.exists():
             raise UsageError(f"{out}: exists already; expected a new directory")
         check_directory_path(out)
-    if strings is not None:
-        check_positive(**{"--strings": strings})
-    range_, seconds = (
-        options.parse_lengths(lengths),
-        options.parse_seconds(time_limit, "--time-limit"),
-    )
+    check_positive(**{"--strings": strings})
+    range_ = options.parse_lengths(lengths)
+    seconds = options.parse_seconds(time_limit, "--time-limit")
     loaded = options.load_model(checkpoint, "auto", hard=True, workers=workers)
-    others = out or strings or as_json
-    if loaded.machine and not others and (dot or svg or python or fst):
-        _export(loaded.machine, dot, svg, python, fst)
+    if loaded.machine and any(files) and not (out or strings or as_json):
+        _export(loaded.machine, *files)
         return
     if strings:
         check_lengths(loaded, range_)
@@ -98,7 +94,7 @@ def extract(
     if out:
         save_machine(out, loaded.config, extraction.machine, machines.card(extraction, checkpoint))
     try:
-        _export(extraction.machine, dot, svg, python, fst)
+        _export(extraction.machine, *files)
     finally:  # what was learned is printed even if it can't be written
         if as_json:
             import json
