@@ -29,8 +29,6 @@ ANYTHING = None
 Terms = frozenset[Term] | None
 FEW_RULES = 30
 """The most rules for which another order of generalization is tried."""
-MOST_ROUNDS = 2000
-"""The most rounds in which sorts are split."""
 
 
 def build_hypothesis(checkpoint: Checkpoint, partition: Partition) -> Machine:
@@ -143,10 +141,9 @@ class _RuleLearner:
 
     def learn(self) -> list[Rule]:
         """The rules, the most general first; raises `OutOfTime`."""
-        for _ in range(MOST_ROUNDS):
+        groups = self._groups()
+        while not self.deadline.over() and self._split_sorts(groups):
             groups = self._groups()
-            if self.deadline.over() or not self._split_sorts(groups):
-                break
         inputs, *others = range(len(self.tables))
         rules = _Generalization(self, groups, [*others, inputs]).rules()
         if len(rules) > FEW_RULES:
