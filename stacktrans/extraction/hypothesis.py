@@ -222,29 +222,25 @@ class _RuleLearner:
         """Split a sort to explain the steps that deviate from the best term of an action."""
         candidates = self.candidates(action, group.rows)
         _, right = max(candidates, key=lambda candidate: int(candidate[1].sum()))
-        best: tuple[float, int, Ids] | None = None
-        first: tuple[int, Ids] | None = None
+        # The steps that a split explains, the component, and the entries to split off.
+        options: list[tuple[int, int, Ids]] = []
         for component, sorts in enumerate(self.sorts):
             column = self.observations[group.rows, component]
-            entries = np.unique(column)
-            if len(entries) < 2:
-                continue
+            total = np.bincount(column, minlength=len(sorts))
             wrong = np.bincount(column[~right], minlength=len(sorts))
-            first = first or (component, np.array([wrong.argmax()]))
-            wrong = wrong[entries]
-            total = np.bincount(column, minlength=len(sorts))[entries]
-            explained = float(np.maximum(wrong, total - wrong).sum() / len(column))
-            deviating = entries[2 * wrong > total]
-            if 0 < len(deviating) < len(entries) and (best is None or explained > best[0] + 1e-9):
-                best = explained, component, deviating
+            deviating = np.flatnonzero(2 * wrong > total)
+            if 0 < len(deviating) < np.count_nonzero(total):
+                explained = int(np.maximum(wrong, total - wrong).sum())
+                options.append((explained, component, deviating))
+            elif np.count_nonzero(total) > 1:  # a single entry, of a step that deviates
+                options.append((0, component, wrong.argmax(keepdims=True)))
         pair = self._deciding_pair(group, right)
-        if pair is not None and (best is None or best[0] < 1):
+        best = max(options, key=lambda option: option[0], default=None)
+        if pair is not None and (best is None or best[0] < len(group.rows)):
             self.pairs.append(pair)
             self._split_in_round.add((-1, -1))
         elif best:
             self._split_off(*best[1:])
-        elif first:  # a single entry, of a step that deviates
-            self._split_off(*first)
 
     def _split_off(self, component: int, entries: Ids) -> None:
         """Make a sort of some entries, unless their sort was split in this round."""
