@@ -328,12 +328,8 @@ class _Generalization:
     def _is_right(self, chosen: Sequence[Term | None], group: _Group) -> bool:
         """Whether terms of a rule are right in all steps of a group."""
         return all(
-            terms is ANYTHING or term in terms
-            for term, terms in zip(chosen, group.terms, strict=True)
-        ) and all(
-            _is_defined(term, action.table, group)
-            for term, action in zip(chosen, self._learner.actions, strict=True)
-            if term and action.needed and action.table
+            (terms is ANYTHING or term in terms) and _is_defined(term, action, [group])
+            for term, terms, action in zip(chosen, group.terms, self._learner.actions, strict=True)
         )
 
     def _matched(self, matching: Mask) -> list[_Group]:
@@ -395,12 +391,9 @@ class _Generalization:
             every = (terms[index], *(group.terms[index] for group in groups))
             known = [of_group for of_group in every if of_group is not ANYTHING]
             common = frozenset.intersection(*known) if known else ANYTHING
-            if common and action.needed and (table := action.table):
-                common = frozenset(
-                    term
-                    for term in common
-                    if all(_is_defined(term, table, group) for group in groups)
-                )
+            common = common and frozenset(
+                term for term in common if _is_defined(term, action, groups)
+            )
             if common == frozenset():
                 return None
             result.append(common)
@@ -440,8 +433,9 @@ def _preferred(terms: frozenset[Term]) -> Term:
     return min(terms, key=lambda term: (term.component == CONSTANT, *term))
 
 
-def _is_defined(term: Term, table: SymbolTable, group: _Group) -> bool:
-    """Whether a term has a value in all steps of a group."""
-    if term.component == CONSTANT:
+def _is_defined(term: Term | None, action: _Action, groups: Sequence[_Group]) -> bool:
+    """Whether a term has a value in all steps of some groups, or need not have one."""
+    if term is None or term.component == CONSTANT or not (action.table and action.needed):
         return True
-    return group.symbols[term.component] <= frozenset(table.families[term.entry].symbols or ())
+    members = {*(action.table.families[term.entry].symbols or ())}
+    return all(group.symbols[term.component] <= members for group in groups)
