@@ -9,7 +9,7 @@ else of the outputs that are written when it is read.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ import numpy as np
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import Family, SymbolTable
 from stacktrans.extraction.network import EMPTY, NOTHING
-from stacktrans.extraction.partition import Classes, Partition
+from stacktrans.extraction.partition import Partition
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.layout import SOURCE, TARGET
@@ -56,20 +56,8 @@ def name_classes(checkpoint: Checkpoint, partition: Partition) -> Naming:
     outputs = SymbolTable((target, *[Family("end")] * (layout.outputs > len(task.target))))
     if 1 < len(labels := partition.states.labels) <= MOST_COMPARED:
         partition.merge(partition.states, itertools.combinations(labels, 2))
-    tables: list[SymbolTable] = []
-    numbers: list[Ids] = []
-    for memory, classes in enumerate(partition.stack_symbols):
-        if (alphabet := partition.ends.alphabets[memory]) != memory:
-            table, of_classes = tables[alphabet], numbers[alphabet]
-        elif partition.memory_relevant(memory):
-            known = _symbols_of_classes(partition, memory, inputs, outputs)
-            partition.merge(classes, _candidate_pairs(classes, known))
-            known = _symbols_of_classes(partition, memory, inputs, outputs)
-            table, of_classes = _stack_symbols(classes, known)
-        else:
-            table, of_classes = SymbolTable((Family("empty"),)), np.zeros(classes.count, np.int64)
-        tables.append(table)
-        numbers.append(of_classes)
+    alphabets = partition.ends.alphabets
+    named = {of: _stack_symbols(partition, of, inputs, outputs) for of in dict.fromkeys(alphabets)}
     first = int(partition.states.of[0])
     order = [first, *(label for label in partition.states.labels if label != first)]
     of_states = np.zeros(partition.states.count, np.int64)
@@ -79,23 +67,11 @@ def name_classes(checkpoint: Checkpoint, partition: Partition) -> Naming:
         symbols=symbols,
         inputs=inputs,
         outputs=outputs,
-        stack_symbols=tuple(tables),
+        stack_symbols=tuple(named[memory][0] for memory in alphabets),
         states=SymbolTable(tuple(Family(f"q{number}") for number in range(len(order)))),
         rules=(),
     )
-    return Naming(machine, numbers, of_states)
-
-
-def _candidate_pairs(classes: Classes, symbols: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """Pairs of classes to merge: those of the same symbol, and all, or those of none, if few."""
-    labels = [label for label in classes.labels if label != EMPTY]
-    others = [label for label in labels if label not in symbols]
-    by_symbol: dict[int, list[int]] = {}
-    for label in sorted(symbols, key=lambda label: -int((classes.of == label).sum())):
-        by_symbol.setdefault(symbols[label], []).append(label)
-    few = [group for group in (others, labels) if len(group) <= MOST_COMPARED]
-    for group in (*by_symbol.values(), *few):
-        yield from itertools.combinations(group, 2)
+    return Naming(machine, [named[memory][1] for memory in alphabets], of_states)
 
 
 def entry_symbols(table: SymbolTable) -> Ids:
@@ -108,55 +84,73 @@ def entry_families(table: SymbolTable) -> Ids:
     return np.array([family for family, _ in table.entries])
 
 
-def _symbols_of_classes(
+def _stack_symbols(
     partition: Partition, memory: int, inputs: SymbolTable, outputs: SymbolTable
-) -> dict[int, int]:
-    """The symbols of classes of vectors, by inputs at which they are pushed, or else by outputs."""
-    steps, classes = partition.steps, partition.stack_symbols[memory]
-    alphabets = partition.ends.alphabets
-    none = np.zeros((0, 2), np.int64)
-    pushed, read = [none], [none]
-    for numbers, pushed_on in zip(steps.pushed.T, partition.push_memories, strict=True):
-        if alphabets[pushed_on] == memory:
-            rows = classes.of_known(numbers) != NOTHING
-            symbols = entry_symbols(inputs)[steps.inputs[rows]]
-            pushed.append(np.column_stack([classes.of[numbers[rows]], symbols]))
-    rows = steps.outputs != NOTHING
-    for end, (numbers, read_of) in enumerate(
-        zip(steps.reads.T, partition.read_memories, strict=True)
-    ):
-        if alphabets[read_of] == memory and partition.relevant[1 + end]:
-            symbols = entry_symbols(outputs)[steps.outputs[rows]]
-            read.append(np.column_stack([classes.of[numbers[rows]], symbols]))
-    chosen: dict[int, int] = {}
-    for votes in (np.concatenate(pushed), np.concatenate(read)):
-        for label in classes.labels:
-            symbols = votes[votes[:, 0] == label, 1]
-            if label != EMPTY and label not in chosen and len(symbols):
-                counts = np.bincount(symbols + 1)
-                best = int(counts.argmax())
-                if best and counts[best] > MOSTLY * np.delete(counts, best).max():
-                    chosen[label] = best - 1
-    return chosen
-
-
-def _stack_symbols(classes: Classes, symbols: dict[int, int]) -> tuple[SymbolTable, Ids]:
-    """Families of stack symbols, the most frequent of a symbol first, and those of classes."""
-    sizes = np.bincount(classes.of, minlength=classes.count)
-    members: list[dict[int, int]] = []
-    for label in sorted(symbols, key=lambda label: -sizes[label]):
-        symbol = symbols[label]
-        if all(symbol in family for family in members):
-            members.append({})
-        next(family for family in members if symbol not in family)[symbol] = label
+) -> tuple[SymbolTable, Ids]:
+    """The stack symbols of a memory, and the one of each of its classes; merges some of them."""
+    classes = partition.stack_symbols[memory]
+    numbers = np.zeros(classes.count, np.int64)
+    if not partition.memory_relevant(memory):
+        return SymbolTable((Family("empty"),)), numbers
+    by_symbol = _classes_by_symbol(partition, memory, inputs, outputs)
+    partition.merge(classes, _candidate_pairs(by_symbol))
+    by_symbol = _classes_by_symbol(partition, memory, inputs, outputs)
+    marks = sorted(by_symbol.pop(NOTHING))
     families, order = [Family("empty")], [EMPTY]
-    for number, family in enumerate(members, start=1):
-        name = "symbol" if number == 1 else f"symbol {number}"
-        families.append(Family(name, tuple(sorted(family))))
-        order += [family[symbol] for symbol in sorted(family)]
-    marks = [label for label in classes.labels if label != EMPTY and label not in symbols]
+    for index in range(max(map(len, by_symbol.values()), default=0)):
+        members = {of: labels[index] for of, labels in by_symbol.items() if index < len(labels)}
+        name = f"symbol {index + 1}" if index else "symbol"
+        families.append(Family(name, tuple(sorted(members))))
+        order += (members[symbol] for symbol in sorted(members))
     families += [Family(f"mark {number}") for number in range(1, len(marks) + 1)]
     order += marks
-    numbers = np.zeros(classes.count, np.int64)
     numbers[order] = np.arange(len(order))
     return SymbolTable(tuple(families)), numbers
+
+
+def _candidate_pairs(by_symbol: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
+    """Pairs of classes to merge: those of the same symbol, and all, or those of none, if few."""
+    groups = [sorted(by_symbol[NOTHING]), sorted(itertools.chain(*by_symbol.values()))]
+    few = [group for group in groups if len(group) <= MOST_COMPARED]
+    for group in (*(labels for of, labels in by_symbol.items() if of != NOTHING), *few):
+        yield from itertools.combinations(group, 2)
+
+
+def _classes_by_symbol(
+    partition: Partition, memory: int, inputs: SymbolTable, outputs: SymbolTable
+) -> dict[int, list[int]]:
+    """The classes of the vectors in a memory, the largest first, by their symbols, or `NOTHING`.
+
+    The symbol of a class is that of the inputs at which it is pushed, or else of the outputs at
+    which it is read.
+    """
+    steps, alphabets = partition.steps, partition.ends.alphabets
+    classes = partition.stack_symbols[memory]
+    pushes = zip(partition.push_memories, steps.pushed.T, strict=True)
+    pushed = [classes.of_known(numbers) for of, numbers in pushes if alphabets[of] == memory]
+    reads = zip(partition.read_memories, steps.reads.T, partition.relevant[1:-1], strict=True)
+    read = [
+        np.where(steps.outputs == NOTHING, NOTHING, classes.of[numbers])
+        for of, numbers, relevant in reads
+        if relevant and alphabets[of] == memory
+    ]
+    symbols_of_inputs = entry_symbols(inputs)[steps.inputs]
+    symbols_of_outputs = entry_symbols(outputs)[steps.outputs]
+    by_symbol: dict[int, list[int]] = {NOTHING: []}
+    sizes = np.bincount(classes.of)
+    for label in sorted({*classes.labels} - {EMPTY}, key=lambda label: (-sizes[label], label)):
+        symbol = _usual_symbol(pushed, symbols_of_inputs, label)
+        if symbol == NOTHING:
+            symbol = _usual_symbol(read, symbols_of_outputs, label)
+        by_symbol.setdefault(symbol, []).append(label)
+    return by_symbol
+
+
+def _usual_symbol(columns: Sequence[Ids], symbols: Ids, label: int) -> int:
+    """The symbol of the steps in which columns have a label; `NOTHING` if none is usual there."""
+    counts = np.zeros(2 + symbols.max(), np.int64)
+    for column in columns:
+        counts += np.bincount(1 + symbols[column == label], minlength=len(counts))
+    usual = int(counts.argmax())
+    is_usual = counts[usual] > MOSTLY * np.delete(counts, usual).max(initial=0)
+    return usual - 1 if is_usual else NOTHING
