@@ -71,11 +71,8 @@ def _actions(partition: Partition, names: Naming) -> list[_Action]:
     entries.append((names.states, machine.states))
     columns = zip(partition.results, entries, strict=True)
     for column, ((classes, vectors), (numbers, table)) in enumerate(columns, partition.output + 1):
-        values = likely = np.full(len(vectors), NOTHING)
-        if column in partition.later:
-            known = partition.usual_values(column) != NOTHING
-            likely = np.where(vectors == NOTHING, NOTHING, numbers[classes.of[vectors]])
-            values = np.where(known, likely, NOTHING)
+        likely = np.where(vectors == NOTHING, NOTHING, numbers[classes.of[vectors]])
+        values = np.where(partition.usual_values(column) == NOTHING, NOTHING, likely)
         actions.append(_Action(values, likely, table))
     return actions
 

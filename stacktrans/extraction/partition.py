@@ -141,9 +141,8 @@ class Partition:
         self.sections = sections_of(quantized.network)
         self.inputs = Classes(initial_classes(self.sections), None)
         self.ends = ends = quantized.network.ends
-        nonempty = [np.arange(len(vectors)) != EMPTY for vectors in quantized.pushed]
-        pairs = zip(nonempty, quantized.pushed, strict=True)
-        classes = [Classes(own.astype(np.int64), vectors) for own, vectors in pairs]
+        labels = [(np.arange(len(own)) != EMPTY).astype(np.int64) for own in quantized.pushed]
+        classes = [*map(Classes, labels, quantized.pushed)]
         self.stack_symbols = [classes[alphabet] for alphabet in ends.alphabets]
         self.read_memories = [end // 2 for end in ends.reads]
         self.push_memories = [end // 2 for _, end in ends.pushes]
