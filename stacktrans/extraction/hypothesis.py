@@ -112,16 +112,14 @@ class _RuleLearner:
     """
 
     def __init__(self, partition: Partition, names: Naming) -> None:
-        self.deadline, steps = partition.deadline, partition.steps
-        reads = [
-            names.stack_symbols[memory][partition.stack_symbols[memory].of[steps.reads[:, end]]]
-            * partition.relevant[1 + end]
-            for end, memory in enumerate(partition.read_memories)
-        ]
-        states = names.states[partition.states.of[steps.states]]
+        self.deadline = partition.deadline
+        entries = [names.stack_symbols[memory] for memory in partition.read_memories]
+        read = zip(partition.components[1:], [*entries, names.states], strict=True)
+        observed = [partition.steps.observations[:, 0]]
+        observed += [numbers[classes.of[vectors]] for (classes, vectors), numbers in read]
         actions = _actions(partition, names)
         columns = [column for action in actions for column in (action.values, action.likely)]
-        table = np.column_stack([steps.inputs, *reads, states, *columns])
+        table = np.column_stack([np.column_stack(observed) * partition.relevant, *columns])
         table, self.counts = np.unique(table, axis=0, return_counts=True)
         self.tables = names.machine.components
         self.observations, done = np.split(table, [len(self.tables)], axis=1)

@@ -128,13 +128,13 @@ def _classes_by_symbol(
     classes = partition.stack_symbols[memory]
     pushes = zip(partition.push_memories, steps.pushed.T, strict=True)
     pushed = [classes.of_known(numbers) for of, numbers in pushes if alphabets[of] == memory]
-    reads = zip(partition.read_memories, steps.reads.T, partition.relevant[1:-1], strict=True)
+    reads = zip(partition.read_memories, steps.observations.T[1:-1], strict=True)
     read = [
         np.where(steps.outputs == NOTHING, NOTHING, classes.of[numbers])
-        for of, numbers, relevant in reads
-        if relevant and alphabets[of] == memory
+        for component, (of, numbers) in enumerate(reads, start=1)
+        if partition.relevant[component] and alphabets[of] == memory
     ]
-    symbols_of_inputs = entry_symbols(inputs)[steps.inputs]
+    symbols_of_inputs = entry_symbols(inputs)[steps.observations[:, 0]]
     symbols_of_outputs = entry_symbols(outputs)[steps.outputs]
     by_symbol: dict[int, list[int]] = {NOTHING: []}
     sizes = np.bincount(classes.of)

@@ -116,7 +116,6 @@ class Partition:
     Attributes:
         deadline: see above.
         steps: the recorded steps.
-        observations: [N, components] of steps: the input, the vector read at each end, the state.
         states: classes of states.
         inputs: classes of inputs.
         stack_symbols: of each memory, classes of pushed vectors; `EMPTY` is the class of the vector
@@ -136,7 +135,7 @@ class Partition:
     def __init__(self, quantized: QuantizedNetwork, deadline: Deadline) -> None:
         self.deadline = deadline
         self.steps = steps = quantized.steps()
-        self.observations = np.column_stack([steps.inputs, steps.reads, steps.states])
+        inputs = steps.observations[:, 0]
         self.states = Classes(np.zeros(len(quantized.states), np.int64), quantized.states)
         self.sections = sections_of(quantized.network)
         self.inputs = Classes(initial_classes(self.sections), None)
@@ -150,14 +149,14 @@ class Partition:
         self.origins = [origins[alphabet] for alphabet in ends.alphabets]
         for memory, numbers in zip(self.push_memories, steps.pushed.T, strict=True):
             pushed = numbers != NOTHING
-            self.origins[memory][numbers[pushed]] = self.sections[steps.inputs[pushed]]
+            self.origins[memory][numbers[pushed]] = self.sections[inputs[pushed]]
         read = [self.stack_symbols[memory] for memory in self.read_memories]
         of_pushes = [self.stack_symbols[memory] for memory in self.push_memories]
         tables = [self.inputs, *read, self.states]
-        self.components = [*zip(tables, self.observations.T, strict=True)]
+        self.components = [*zip(tables, steps.observations.T, strict=True)]
         vectors = [*steps.pushed.T, steps.next_states]
         self.results = [*zip([*of_pushes, self.states], vectors, strict=True)]
-        self.relevant: Mask = np.zeros(self.observations.shape[1], np.bool_)
+        self.relevant: Mask = np.zeros(len(self.components), np.bool_)
         self.relevant[[0, -1]] = True
         self.output: int = steps.signals.shape[1]
         used = (*ends.pops, *ends.pushes, *((signal, taken) for signal, taken, _ in ends.moves))
@@ -207,7 +206,7 @@ class Partition:
 
     def groups(self) -> Ids:
         """[N] the group of each step; groups consist of equivalent steps."""
-        keys, size = np.zeros(len(self.steps.inputs), np.int64), 1
+        keys, size = np.zeros(len(self.steps.observations), np.int64), 1
         for component in np.flatnonzero(self.relevant).tolist():
             classes, numbers = self.components[component]
             if classes.count == 1:

@@ -90,18 +90,14 @@ class RecordedSteps(NamedTuple):
     """The N different recorded steps of a network, with vectors by number.
 
     Attributes:
-        states: [N] before each.
-        inputs: [N] ids.
-        reads: [N, reads] the vector that was read from each end.
+        observations: [N, components] the input, the vector read from each end, the state before.
         signals: [N, signals] 0 or 1; `NOTHING` for the pop of an empty memory.
         outputs: [N]; `NOTHING` where they are not scored.
         pushed: [N, pushes]; `NOTHING` where nothing is pushed.
         next_states: [N] after each.
     """
 
-    states: Ids
-    inputs: Ids
-    reads: Ids
+    observations: Ids
     signals: Ids
     outputs: Ids
     pushed: Ids
@@ -213,9 +209,7 @@ class QuantizedNetwork:
         pushed[happen] = [number for each in transitions for _, number in each.pushes]
         scored = zip(transitions, self._recorded.values(), strict=True)
         return RecordedSteps(
-            states=observations[:, -1],
-            inputs=observations[:, 0],
-            reads=observations[:, 1:-1],
+            observations=observations,
             signals=self.network.effective(signals, observations[:, 1:-1]),
             outputs=np.array([step.output if counts else NOTHING for step, counts in scored]),
             pushed=pushed,

@@ -171,10 +171,11 @@ class Refinement:
         the cause may never be read there: if there are different results for such vectors, they are
         `UNKNOWN`.
         """
+        recorded = self._partition.steps.observations
         members, known = np.concatenate([cause.members, others]), len(cause.members)
         trials = []
         for row in self._rng.permutation(conflict.rows)[:CONTEXTS]:
-            observations = np.repeat(self._partition.observations[row][None], len(members), axis=0)
+            observations = np.repeat(recorded[row][None], len(members), axis=0)
             observations[:, cause.component] = members
             values = self._values(observations, conflict.column)
             trials.append((int((values[:known] == cause.values).sum()), values))
