@@ -19,7 +19,7 @@ from stacktrans.automata.machine import Runner, Transition
 from stacktrans.decoding.decoder import DecodingStep, most_probable_ids
 from stacktrans.decoding.model import Model
 from stacktrans.extraction.limits import OutOfTime
-from stacktrans.extraction.network import EMPTY, NOTHING, Network
+from stacktrans.extraction.network import EMPTY, NOTHING, Network, Outcome
 from stacktrans.extraction.queries import Query, answers_of
 from stacktrans.kernels import Array
 from stacktrans.model.machine_backend import buffers_of
@@ -145,13 +145,13 @@ class QuantizedNetwork:
         """The transition at an observation, which was computed before."""
         return self._transitions[observation]
 
-    def reads(self, numbers: Ids) -> Array:
-        """The vectors [N, reads, m] of numbers [N, reads]."""
+    def outcome(self, observations: Ids) -> Outcome:
+        """The outcome of the network's steps at observations [N, components]; raises as it does."""
         empty = self.network.empty
-        vectors = np.zeros((*numbers.shape, len(empty)), empty.dtype)
+        reads = np.zeros((len(observations), len(self.memories.reads), len(empty)), empty.dtype)
         for index, end in enumerate(self.memories.reads):
-            vectors[:, index] = self.pushed[end // 2].of(numbers[:, index])
-        return vectors
+            reads[:, index] = self.pushed[end // 2].of(observations[:, 1 + index])
+        return self.network.step(self.states.of(observations[:, -1]), observations[:, 0], reads)
 
     def compute(self, observations: Iterable[Observation]) -> None:
         """Compute the transitions at new observations.
@@ -163,9 +163,7 @@ class QuantizedNetwork:
         new = [each for each in dict.fromkeys(observations) if each not in self._transitions]
         if not new:
             return
-        ends, numbers = self.memories, np.array(new)
-        reads = self.reads(numbers[:, 1:-1])
-        outcome = self.network.step(self.states.of(numbers[:, -1]), numbers[:, 0], reads)
+        ends, outcome = self.memories, self.outcome(np.array(new))
         self.undecided += int(outcome.undecided.sum())
         self.signals += outcome.signals.size
         outputs = most_probable_ids(outcome.logits).tolist()

@@ -190,12 +190,11 @@ class Refinement:
 
     def _values(self, observations: Ids, column: int) -> Ids:
         """[n] a signal or the output at observations [n, components]; raises `OutOfTime`."""
-        quantized, network = self._quantized, self._quantized.network
-        symbols, numbers, states = observations[:, 0], observations[:, 1:-1], observations[:, -1]
-        outcome = network.step(quantized.states.of(states), symbols, quantized.reads(numbers))
+        outcome = self._quantized.outcome(observations)
         if column == self._partition.output:
             return most_probable_ids(outcome.logits)
-        signals: Ids = network.effective(outcome.signals, numbers)[:, column]
+        network = self._quantized.network
+        signals: Ids = network.effective(outcome.signals, observations[:, 1:-1])[:, column]
         return signals
 
     def _merge_results(self, conflict: Conflict) -> bool:
