@@ -115,9 +115,6 @@ class Automaton(Protocol):
     def buffers(self) -> Buffers | None: ...
 
     @property
-    def no_input(self) -> int: ...
-
-    @property
     def relevant_positions(self) -> Sequence[tuple[int, int] | None]: ...
 
     def transition(self, observation: tuple[int, ...]) -> Transition | None: ...
@@ -527,7 +524,8 @@ class Runner:
     ) -> Numbers:
         """See `Model.advance`; logits are NaN if no rule applies, -inf where there is no output."""
         if isinstance(ids, SoftInput):
-            ids = np.where(ids.ids < 0, self.machine.no_input, ids.ids)[:, None]
+            no_input = self.machine.layout.inputs  # the id after the last
+            ids = np.where(ids.ids < 0, no_input, ids.ids)[:, None]
         outputs = np.empty(ids.shape, np.int64)
         for column, symbols in enumerate(ids.T.tolist()):
             transitions = self.transitions([*map(Configuration.observe, state.of, symbols)])

@@ -62,7 +62,6 @@ class Network:
         model: the discrete model.
         layout: of its task.
         ends: of its memory.
-        no_input: the id that buffered models read after the last input.
         empty: [m] the vector that is read from an empty memory.
         start: [D] the state before the first step.
 
@@ -85,7 +84,6 @@ class Network:
             raise CannotExtract(f"memory {name} cannot be part of a machine; {expected}")
         self.ends, self.layout = ends, checkpoint.layout
         self.model = replace(predictor.discretized(), threads=1)
-        self.no_input = len(self.model.weights.projected) - 1
         self.start = self.model.weights.initial[:, :, 0][self._kept]
         empty = self.model.weights.architecture.memory.nothing
         self.empty = np.full(self.model.weights.sizes.columns, empty, self.start.dtype)

@@ -11,11 +11,11 @@ from collections.abc import Iterable
 import numpy as np
 
 from stacktrans.extraction.limits import Deadline
-from stacktrans.extraction.network import AT_ONCE, EMPTY, NOTHING, Network
+from stacktrans.extraction.network import AT_ONCE, EMPTY, NOTHING
 from stacktrans.extraction.quantization import Codebook, QuantizedNetwork
 from stacktrans.kernels import Array
 from stacktrans.tasks.alphabets import Ids, Mask
-from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET
+from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET, Layout
 
 MOST_EXAMPLES = 2000
 """The most members of a class whose nearest neighbours are found."""
@@ -137,7 +137,7 @@ class Partition:
         self.steps = steps = quantized.steps()
         inputs = steps.observations[:, 0]
         self.states = Classes(np.zeros(len(quantized.states), np.int64), quantized.states)
-        self.sections = sections_of(quantized.network)
+        self.sections = sections_of(quantized.layout, quantized.buffers is not None)
         self.inputs = Classes(initial_classes(self.sections), None)
         self.ends = ends = quantized.network.ends
         labels = [(np.arange(len(own)) != EMPTY).astype(np.int64) for own in quantized.pushed]
@@ -332,13 +332,11 @@ def nearest(ones: Array, others: Array) -> Ids:
     return np.concatenate(parts)
 
 
-def sections_of(network: Network) -> Ids:
+def sections_of(layout: Layout, buffered: bool) -> Ids:
     """[inputs] the section of strings of each; sources, blanks and no input are one section."""
-    numbers, layout = {BEGIN: 2, SEPARATOR: 3, TARGET: 4}, network.layout
-    names, counts = zip(*layout.sections, strict=True)
-    sections = np.ones(network.no_input + 1, np.int64)
-    sections[: layout.inputs] = np.repeat([numbers.get(name, 1) for name in names], counts)
-    return sections
+    numbers = {BEGIN: 2, SEPARATOR: 3, TARGET: 4}
+    names, counts = zip(*layout.sections, ("no input", int(buffered)), strict=True)
+    return np.repeat([numbers.get(name, 1) for name in names], counts)
 
 
 def initial_classes(sections: Ids) -> Ids:

@@ -126,7 +126,7 @@ class QuantizedNetwork:
     def __init__(self, network: Network, radii: Sequence[float]) -> None:
         self.network, self.radii = network, radii
         self.memories, self.layout = network.ends, network.layout
-        self.buffers, self.no_input = buffers_of(network.model.config), network.no_input
+        self.buffers = buffers_of(network.model.config)
         self.relevant_positions = network.ends.read_positions
         *of_vectors, of_states = radii
         identity = np.eye(len(network.start), dtype=network.start.dtype)
