@@ -151,8 +151,7 @@ class Machine(Signature):
     @property
     def relevant_reads(self) -> list[int]:
         """The ends of memories that some rule reads, once for each read."""
-        reads = enumerate(self.memories.reads, start=1)
-        return [end for component, end in reads if component in self.relevant]
+        return [end for end, _ in filter(None, self.relevant_positions)]
 
     @functools.cached_property
     def relevant_positions(self) -> list[tuple[int, int] | None]:
