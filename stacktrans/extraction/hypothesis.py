@@ -281,8 +281,9 @@ class _Generalization:
     def __init__(
         self, learner: _RuleLearner, groups: Sequence[_Group], order: Sequence[int]
     ) -> None:
-        self._learner, self._groups, self._order = learner, groups, order
-        self._keys = np.array([group.key for group in groups])
+        self._learner, self._order = learner, order
+        self._groups = sorted(groups, key=lambda group: -int(learner.counts[group.rows].sum()))
+        self._keys = np.array([group.key for group in self._groups])
         self._covered: Mask = np.zeros(len(groups), np.bool_)
 
     def rules(self) -> list[Rule]:
@@ -291,18 +292,16 @@ class _Generalization:
         return [self._rule(rule.when, rule.chosen) for rule in covering]
 
     def _covering(self) -> Iterator[_CoveringRule]:
-        actions, counts = self._learner.actions, self._learner.counts
-        weights = [int(counts[group.rows].sum()) for group in self._groups]
-        for index in sorted(range(len(weights)), key=lambda index: -weights[index]):
+        for index, group in enumerate(self._groups):
             if self._covered[index]:
                 continue
-            when: list[set[int] | None] = [{part} for part in self._groups[index].key]
+            when: list[set[int] | None] = [{part} for part in group.key]
             matching, terms = self._generalize(when, index)
             self._covered |= matching
             rows = np.concatenate([group.rows for group in self._matched(matching)])
             chosen = [
                 _preferred(of_action) if of_action else self._best(action, rows)
-                for action, of_action in zip(actions, terms, strict=True)
+                for action, of_action in zip(self._learner.actions, terms, strict=True)
             ]
             yield _CoveringRule(when, chosen, matching)
 
