@@ -60,7 +60,7 @@ class Cause(NamedTuple):
     Attributes:
         component: its number.
         members: [n] the different inputs, vectors or states that it is in these steps.
-        values: [n] of the action that each of them predicts.
+        values: [n] of the action that each of them predicts; `UNKNOWN` if it predicts none.
     """
 
     component: int
@@ -130,6 +130,8 @@ class Refinement:
                 results, guesses = self._experiment(conflict, cause, others)
                 if (results == results[0]).all():  # it has no effect
                     continue
+                if (cause.values == UNKNOWN).all():
+                    cause = cause._replace(values=results)
             if not partition.relevant[cause.component]:
                 partition.relevant[cause.component] = True
                 return
@@ -141,26 +143,31 @@ class Refinement:
         """The components that predict different values of a conflict, the best first.
 
         Each is ranked by the number of steps that it predicts, less that of its different members.
-        Those that rank below the most frequent value alone come last, in the order that they would
-        have if all values were as frequent.
+        Those that rank below the most frequent value alone come after them, in the order that they
+        would have if all values were as frequent. Of components that predict nothing by themselves,
+        such as those of an exclusive or, only an experiment can show the effect: they come last.
         """
         partition = self._partition
         values, of_steps, counts = np.unique(
             conflict.values, return_inverse=True, return_counts=True
         )
-        ranked: list[tuple[bool, float, bool, Cause]] = []
+        ranked: list[tuple[int, float, bool, Cause]] = []
         for component, (_, numbers) in enumerate(partition.components):
             members, of_members = np.unique(numbers[conflict.rows], return_inverse=True)
             frequent = np.zeros((len(members), len(values)))
             np.add.at(frequent, (of_members.reshape(-1), of_steps), 1)
             balanced = frequent * (len(of_steps) / len(values) / counts)
-            for weights, worse in ((frequent, False), (balanced, True)):
+            irrelevant = not partition.relevant[component]
+            for worse, weights in enumerate((frequent, balanced)):
                 predicted = values[weights.argmax(axis=1)]
                 score = float(weights.max(axis=1).sum()) - len(members)
                 if (predicted != predicted[0]).any() and (worse or score > counts.max()):
                     cause = Cause(component, members, predicted)
-                    ranked.append((worse, -score, not partition.relevant[component], cause))
+                    ranked.append((worse, -score, irrelevant, cause))
                     break
+            else:
+                cause = Cause(component, members, np.full(len(members), UNKNOWN))
+                ranked.append((2, len(members), irrelevant, cause))
         return [cause for *_, cause in sorted(ranked, key=lambda entry: entry[:3])]
 
     def _experiment(self, conflict: Conflict, cause: Cause, others: Ids) -> tuple[Ids, Ids]:
