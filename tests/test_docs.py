@@ -2,11 +2,13 @@
 
 import contextlib
 import itertools
+import json
 import os
 import re
 import runpy
 import shlex
 import shutil
+import statistics
 import subprocess
 import sys
 import tomllib
@@ -373,3 +375,19 @@ def test_the_results_are_those_recorded() -> None:
     assert len(rows) > 20
     for row in rows:
         assert any(set(row) <= set(other) for other in recorded), row
+
+
+def test_the_table_of_the_readme_is_as_recorded() -> None:
+    """Its figures are those of all runs of a task."""
+    path = ROOT / "experiments" / "results" / "deletang2023" / "results.jsonl"
+    runs = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    rows = [cells(line) for line in lines if " of 10 |" in line]
+    assert len(rows) >= 4
+    for name, *_, scores, seconds, machines in rows:
+        own = [run for run in runs if run["condition"] == name.strip("`")]
+        values = [100 * run["measured"]["score"]["value"] for run in own]
+        assert scores == f"{min(values):.1f} – {max(values):.1f}"
+        assert seconds == f"{statistics.median(run['seconds'] for run in own):.0f}"
+        found = sum(run["measured"]["machine"]["value"] == 1 for run in own)
+        assert machines == f"{found} of {len(own)}"
