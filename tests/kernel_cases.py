@@ -27,6 +27,7 @@ from stacktrans.memory import (
     Queue,
     Stack,
     StrengthMemory,
+    SuperposedStack,
 )
 from stacktrans.model.controllers import RecurrentLayer
 from stacktrans.model.numpy_backend import InferenceWeights, NumpyState
@@ -50,6 +51,7 @@ ACTION_MEMORIES: dict[str, ActionMemory[Any]] = {
     "action stacks": ActionStack(3, 5, no_op=True),
     "short stacks": ActionStack(2, 1, no_op=True, capacity=1),
     "deep reads": ActionStack(1, 6, no_op=False, capacity=3),
+    "superposed stacks": SuperposedStack(2, 1, no_op=True),
     "list": ActionList(1, 1, no_op=False),
     "lists": ActionList(3, 4, no_op=True),
     "short lists": ActionList(2, 5, no_op=True, capacity=2),

@@ -1,5 +1,6 @@
 """The papers' equations, written out literally and slowly, as oracles."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -99,6 +100,43 @@ LITERAL: dict[str, type[Literal]] = {
     "stack": LiteralStack,
     "queue": LiteralQueue,
     "deque": LiteralDeque,
+}
+
+
+Cells = defaultdict[int, Tensor]
+"""Cells of a stack or list by their index, 0 at the top or head; all others are empty."""
+
+
+def empty_cells(size: int, number: float) -> Cells:
+    """A stack or list whose cells of some size all hold a number."""
+    return defaultdict(lambda: torch.full((size,), number, dtype=torch.float64))
+
+
+def literal_stack(cells: Cells, steps: int, actions: dict[str, Tensor], value: Tensor) -> Cells:
+    """joulin2015, section 3.1: a stack after a step, the number `steps` from 0."""
+    after = defaultdict(cells.default_factory)
+    push, pop, stay = actions["push"], actions["pop"], actions.get("no-op", torch.zeros(()))
+    after[0] = push * value + pop * cells[1] + stay * cells[0]
+    for i in range(1, steps + 2):
+        after[i] = push * cells[i - 1] + pop * cells[i + 1] + stay * cells[i]
+    return after
+
+
+def literal_list(cells: Cells, steps: int, actions: dict[str, Tensor], value: Tensor) -> Cells:
+    """joulin2015, section 3.2: a list after a step."""
+    after = defaultdict(cells.default_factory)
+    insert, left, right = actions["insert"], actions["left"], actions["right"]
+    stay = actions.get("no-op", torch.zeros(()))
+    for i in range(-steps - 1, steps + 2):
+        inserted = value if i == 0 else cells[i + 1] if i < 0 else cells[i]
+        after[i] = right * cells[i + 1] + left * cells[i - 1] + insert * inserted + stay * cells[i]
+    return after
+
+
+LITERAL_ACTIONS = {
+    "stack-rnn": literal_stack,
+    "list-rnn": literal_list,
+    "superposed": literal_stack,
 }
 
 

@@ -22,7 +22,7 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.training.rounding import SHARPNESS
 
 CONTROLLERS = ("lstm", "gru", "rnn", "sigmoid", "linear")
-MEMORIES = ("stack", "deque", "queue+stack", "stack-rnn", "list-rnn")
+MEMORIES = ("stack", "deque", "queue+stack", "stack-rnn", "list-rnn", "superposed")
 STRINGS = np.array([[0, 3, 4, 2, 1, 5], [0, 2, 2, 3, 1, 6]])
 
 
@@ -107,7 +107,7 @@ def test_without_memory_nothing_is_read(controller: str, memory: str) -> None:
     assert not torch.allclose(found, logits_of(random_model(controller, memory)))
 
 
-@pytest.mark.parametrize("memory", ["stack", "deque", "queue+stack", "stack-rnn"])
+@pytest.mark.parametrize("memory", ["stack", "deque", "queue+stack", "stack-rnn", "superposed"])
 @pytest.mark.parametrize(("part", "action"), [("pushes", "push"), ("pops", "pop")])
 def test_signals_are_blocked(memory: str, part: str, action: str) -> None:
     found = logits_of(ablate(random_model("lstm", memory), part))

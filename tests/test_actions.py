@@ -1,59 +1,31 @@
 """Memories with actions against the printed equations (joulin2015, section 3)."""
 
 import itertools
-from collections import defaultdict
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from literal import LITERAL_ACTIONS, empty_cells
 from torch import Tensor
 
-from stacktrans.memory import ActionList, ActionMemory, ActionStack
+from stacktrans.memory import ActionList, ActionMemory, ActionStack, SuperposedStack
 
 ACTION_MEMORIES: dict[str, type[ActionMemory[Any]]] = {
-    memory.name: memory for memory in (ActionStack, ActionList)
+    memory.name: memory for memory in (ActionStack, ActionList, SuperposedStack)
 }
 SIZE = 2
-Cells = dict[int, Tensor]
-
-
-def empty() -> Cells:
-    """Cells by their place; those that nothing was put in hold -1."""
-    return defaultdict(lambda: torch.full((SIZE,), -1.0, dtype=torch.float64))
-
-
-def literal_stack(cells: Cells, steps: int, actions: dict[str, Tensor], value: Tensor) -> Cells:
-    after = empty()
-    push, pop, stay = actions["push"], actions["pop"], actions.get("no-op", torch.zeros(()))
-    after[0] = push * value + pop * cells[1] + stay * cells[0]
-    for i in range(1, steps + 2):
-        after[i] = push * cells[i - 1] + pop * cells[i + 1] + stay * cells[i]
-    return after
-
-
-def literal_list(cells: Cells, steps: int, actions: dict[str, Tensor], value: Tensor) -> Cells:
-    """The head is at 0."""
-    after = empty()
-    insert, left, right = actions["insert"], actions["left"], actions["right"]
-    stay = actions.get("no-op", torch.zeros(()))
-    for i in range(-steps - 1, steps + 2):
-        inserted = value if i == 0 else cells[i + 1] if i < 0 else cells[i]
-        after[i] = right * cells[i + 1] + left * cells[i - 1] + insert * inserted + stay * cells[i]
-    return after
-
-
-LITERAL = {"stack-rnn": literal_stack, "list-rnn": literal_list}
-READ = {"stack-rnn": [0, 1, 2, 3, 4], "list-rnn": [0, -1, 1, -2, 2]}
+DOWNWARDS = [0, 1, 2, 3, 4]
+READ = {"stack-rnn": DOWNWARDS, "list-rnn": [0, -1, 1, -2, 2], "superposed": DOWNWARDS}
 
 
 def literal_run(memory: ActionMemory[Any], signals: Tensor, values: Tensor) -> Tensor:
     """What one stack or list of a memory has read after each step: [T, depth, m]."""
-    cells, reads = empty(), []
+    cells, reads = empty_cells(SIZE, memory.empty), []
     for step, (signal, value) in enumerate(zip(signals, values, strict=True)):
         actions = dict(zip(memory.actions, signal, strict=True))
-        cells = LITERAL[memory.name](cells, step, actions, value)
+        cells = LITERAL_ACTIONS[memory.name](cells, step, actions, value)
         reads.append(torch.stack([cells[i] for i in READ[memory.name][: memory.depth]]))
     return torch.stack(reads)
 

@@ -31,6 +31,7 @@ MEMORIES: dict[str, dict[str, Any]] = {
     "queue+2*stack": {},
     "stack-rnn": ACTIONS,
     "list-rnn": ACTIONS | {"no_op": False, "capacity": 4},
+    "superposed": {"count": 2},
     "none": {},
 }
 CONTROLLERS = ["lstm", "gru", "rnn", "sigmoid", "linear"]

@@ -6,7 +6,6 @@ import pytest
 import torch
 from shapes import shaped
 
-from stacktrans.memory.actions import EMPTY
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.rounding import prunable, pruned, smallest
@@ -20,7 +19,7 @@ def model_of(memory: str = "stack-rnn", task: str = "anbn", **settings: Any) -> 
 
 
 def without(model: Transducer, left_out: list[int]) -> None:
-    """Have some of the memories be empty for ever: all that they are pushed is -1."""
+    """Have some of the memories be empty for ever: all that they are pushed is an empty cell."""
     assert model.operation
     assert model.operation.values
     values = model.operation.values
@@ -28,14 +27,13 @@ def without(model: Transducer, left_out: list[int]) -> None:
         for index in left_out:
             rows = slice(2 * index, 2 * index + 2)
             values.weight[rows] = 0
-            values.bias[rows] = -100  # through a tanh
+            values.bias[rows] = 100 * model.memory.empty  # through a tanh
 
 
-@pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn"])
+@pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "superposed"])
 @pytest.mark.parametrize("controller", ["sigmoid", "lstm"])
 def test_memories_that_are_always_empty_can_be_left_out(memory: str, controller: str) -> None:
     model = model_of(memory, controller=controller, values="tanh")
-    assert EMPTY == -1
     without(model, [0, 2])
     smaller = pruned(model, [1, 3])
     assert smaller.config.memory.arguments["count"] == 2

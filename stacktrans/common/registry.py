@@ -203,7 +203,7 @@ class Memories(Registry):
 
     MOST = 16
     """The most memories of a combination."""
-    ALONE = ("stack-rnn", "list-rnn", "none")
+    ALONE = ("stack-rnn", "list-rnn", "superposed", "none")
     """Memories that can't be combined: they have their own settings, or nothing to push to."""
 
     def __contains__(self, name: object) -> bool:
@@ -359,6 +359,7 @@ MEMORIES = Memories(
         "deque": "stacktrans.memory.strengths.definition:Deque",
         "stack-rnn": "stacktrans.memory.actions.definition:ActionStack",
         "list-rnn": "stacktrans.memory.actions.definition:ActionList",
+        "superposed": "stacktrans.memory.actions.definition:SuperposedStack",
         "none": "stacktrans.memory.strengths.definition:Nothing",
     },
 )

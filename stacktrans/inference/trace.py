@@ -14,7 +14,6 @@ from stacktrans.decoding import decoder
 from stacktrans.decoding.decoder import Answer, decode, log_softmax, most_probable_ids, predict
 from stacktrans.decoding.model import Numbers
 from stacktrans.memory import CellContents, MemorySnapshot, RowContents
-from stacktrans.memory.actions import EMPTY
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks import layout as sections
 from stacktrans.tasks.alphabets import NO_OUTPUT, UNSCORED_MARK, Ids, UnknownSymbol
@@ -68,8 +67,8 @@ class CellRow:
     Empty cells at the ends are omitted.
 
     Attributes:
-        filled: distance of each cell from an empty one, from 0 to 1: the mean of (x + 1) / 2 over
-            its components x, which are -1 in an empty cell.
+        filled: distance of each cell from an empty one, from 0 to 1: the mean of |x - e| over its
+            components x, divided by 1 + |e|, where e is the number in an empty cell.
         values: components of each cell.
         head: index, from 0, of the cell at the head of a list; None for a stack.
         stack_symbols: of a machine, the stack symbol of each cell; empty for other models.
@@ -399,7 +398,7 @@ def _step(
         total_strength=snapshot.total_strength,
         tops={name: own.tolist() for name, own in snapshot.read_cells.items()},
         contents={name: _stored_rows(own, symbols) for name, own in rows.items()},
-        lines={name: _cell_row(own) for name, own in cells.items()},
+        lines={name: _cell_row(own, memory.empty) for name, own in cells.items()},
         rule=step.rule,
         state=step.state,
         stuck=step.stuck,
@@ -428,10 +427,11 @@ def _stored_rows(rows: RowContents, symbols: list[str]) -> list[StoredRow]:
     ]
 
 
-def _cell_row(cells: CellContents) -> CellRow:
+def _cell_row(cells: CellContents, empty: float) -> CellRow:
     """The cells from the first to the last that is not empty, or is the head."""
     values, head = np.array(cells.values.tolist()).reshape(cells.values.shape), cells.head
-    filled = np.minimum((values - EMPTY).mean(axis=-1) / 2, 1)  # machines number stack symbols
+    distances = np.abs(values - empty).mean(axis=-1) / (1 + abs(empty))
+    filled = np.minimum(distances, 1)  # machines number stack symbols
     shown = np.flatnonzero(filled >= SMALLEST).tolist() + ([] if head is None else [head])
     kept = slice(min(shown, default=0), max(shown, default=-1) + 1)
     index = None if head is None else head - kept.start

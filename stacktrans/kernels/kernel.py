@@ -7,8 +7,8 @@ stand one string after another.
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -97,7 +97,7 @@ class Kernel(ABC):
     signals: int
     pushes: int
     reads: int
-    nothing: ClassVar[float] = 0.0
+    nothing: float = field(default=0.0, kw_only=True)
 
     @abstractmethod
     def store(self, sizes: StoreSizes) -> Store:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stacktrans.memory.actions.definition import ActionList as ActionList
     from stacktrans.memory.actions.definition import ActionMemory as ActionMemory
     from stacktrans.memory.actions.definition import ActionStack as ActionStack
+    from stacktrans.memory.actions.definition import SuperposedStack as SuperposedStack
     from stacktrans.memory.strengths.definition import Deque as Deque
     from stacktrans.memory.strengths.definition import Nothing as Nothing
     from stacktrans.memory.strengths.definition import Queue as Queue
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["CellContents", "Memory", "MemorySnapshot", "MemoryState", "RowContents", "make_memory"]
 
 _FILES = {
-    "actions.definition": ("ActionList", "ActionMemory", "ActionStack"),
+    "actions.definition": ("ActionList", "ActionMemory", "ActionStack", "SuperposedStack"),
     "strengths.definition": ("Deque", "Nothing", "Queue", "Stack", "StrengthMemory"),
 }
 """The classes of memories, imported on first use, by their files."""

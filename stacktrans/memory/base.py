@@ -92,6 +92,7 @@ class Memory(ABC, Generic[State]):
         takes_actions: whether signals are probabilities of actions, which add up to 1 for each of
             `push_names`.
         carries: whether its state can be `carried` from piece to piece of a long sequence.
+        empty: the number in empty cells, and in the vectors read of the empty memory.
         count: the number of stacks or lists side by side, all with the same signals and reads.
         capacity: the most cells of a row; None for no limit.
     """
@@ -99,6 +100,7 @@ class Memory(ABC, Generic[State]):
     name: ClassVar[str]
     takes_actions: ClassVar[bool] = False
     carries: ClassVar[bool] = False
+    empty: ClassVar[float] = 0.0
     count: int = 1
     capacity: int | None = None
 
@@ -159,8 +161,8 @@ class Memory(ABC, Generic[State]):
         """
 
     def initial_reads(self, batch_size: int, value_size: int, like: Tensor) -> Tensor:
-        """The vectors read of the empty memory, [B, reads, m]; zeros by default."""
-        return like.new_zeros(batch_size, self.reads, value_size)
+        """The vectors read of the empty memory, [B, reads, m]; by default, they are `empty`."""
+        return like.new_full((batch_size, self.reads, value_size), self.empty)
 
     def check_carries(self) -> None:
         """Raise `UsageError` unless the state can be carried from piece to piece."""

@@ -12,7 +12,6 @@ from stacktrans.automata.rules import EMPTY, Buffers
 from stacktrans.common.ends import Ends
 from stacktrans.decoding.model import Numbers, SoftInput
 from stacktrans.memory import CellContents, Memory, MemorySnapshot, RowContents, make_memory
-from stacktrans.memory.actions import EMPTY as EMPTY_CELL
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.alphabets import Ids, Mask
 
@@ -110,7 +109,7 @@ class MachineModel(Runner):
         read_cells, cells = {}, {}
         for number, name in enumerate(names):
             read = positions[number * reads : (number + 1) * reads]
-            read_cells[name] = _as_cells(configuration.peek(end, depth) for end, depth in read)
+            read_cells[name] = self._as_cells(configuration.peek(*position) for position in read)
             # A list has a row up to its head, and one for the cells to the right of it.
             first, *right = configuration.contents[number * rows : (number + 1) * rows]
             left = [*first] or [EMPTY] * len(right)  # the head of an empty row is an empty cell
@@ -118,11 +117,10 @@ class MachineModel(Runner):
             own_names = self.machine.stack_symbol_names[number * rows]
             symbols = [*map(own_names.__getitem__, row)]
             head = len(left) - 1 if right else None
-            cells[name] = CellContents(_as_cells(row), head, symbols)
+            cells[name] = CellContents(self._as_cells(row), head, symbols)
         return MemorySnapshot(read_cells=read_cells, cells=cells)
 
-
-def _as_cells(stack_symbols: Iterable[int]) -> Numbers:
-    """Stack symbols as cells [n, 1]; an empty cell is -1."""
-    numbers = np.array([*stack_symbols], np.float64).reshape(-1, 1)
-    return np.where(numbers == EMPTY, EMPTY_CELL, numbers)
+    def _as_cells(self, stack_symbols: Iterable[int]) -> Numbers:
+        """The numbers of stack symbols as cells [n, 1]."""
+        numbers = np.array([*stack_symbols], np.float64).reshape(-1, 1)
+        return np.where(numbers == EMPTY, self.memory.empty, numbers)

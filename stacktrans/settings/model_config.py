@@ -72,9 +72,17 @@ class ActionMemoryConfig(VectorMemoryConfig):
     """most cells of each; null for no limit."""
 
 
+class SuperposedConfig(ActionMemoryConfig):
+    """Superposed stacks of vectors (deletang2023)."""
+
+    depth: Size = 1
+    """cells of each that the controller sees."""
+
+
 MemoryConfig.CONFIG_CLASSES |= {
     **dict.fromkeys(("stack", "queue", "deque"), VectorMemoryConfig),
     **dict.fromkeys(("stack-rnn", "list-rnn"), ActionMemoryConfig),
+    "superposed": SuperposedConfig,
     "none": MemoryConfig,
 }
 

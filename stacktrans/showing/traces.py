@@ -23,6 +23,8 @@ VISIBLE = 0.05
 """The least share, at any step, of a symbol or a memory row that is shown in a heat map."""
 LARGEST = 16
 """The most components of pushed vectors that are shown."""
+FIRST = 4
+"""The components of a larger cell that a table shows."""
 
 
 def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
@@ -141,7 +143,9 @@ def actions_of(step: TraceStep) -> dict[str, dict[str, float]]:
 
 
 def _numbers(cell: Sequence[float]) -> str:
-    return " ".join(f"{number:5.2f}" for number in cell)
+    """The components of a cell, or the first of them."""
+    shown = cell if len(cell) <= LARGEST else cell[:FIRST]
+    return " ".join([*(f"{number:5.2f}" for number in shown), *["…"] * (len(shown) < len(cell))])
 
 
 def parts_text(parts: Sequence[ReadShare] | None) -> str:

@@ -12,7 +12,6 @@ import numpy as np
 
 from stacktrans.kernels import Array
 from stacktrans.kernels.kernel import StoreSizes, room_for, select_items
-from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.base import CellContents
 
 UNLIMITED = 2**62
@@ -30,6 +29,7 @@ class ActionSpec(NamedTuple):
         actions: the number of actions of each.
         no_op: 1 if the last of them is to do nothing.
         capacity: the most cells of a row, at least 1.
+        empty: the number in empty cells.
     """
 
     lists: int
@@ -38,6 +38,7 @@ class ActionSpec(NamedTuple):
     actions: int
     no_op: int
     capacity: int
+    empty: float
 
 
 class Cells(NamedTuple):
@@ -76,7 +77,7 @@ class Cells(NamedTuple):
         return cls(
             spec,
             np.zeros((batch, rows, spec.copies, 0), dtype),
-            np.full((batch, spec.lists * spec.copies * sizes.columns), EMPTY, dtype),
+            np.full((batch, spec.lists * spec.copies * sizes.columns), spec.empty, dtype),
             np.zeros((batch, rows), np.int64),
             np.zeros((batch, rows), np.int64),
             np.zeros((batch, 0), dtype),

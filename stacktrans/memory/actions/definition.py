@@ -2,7 +2,8 @@
 
 The equations are those of section 3 of the paper. Any number of stacks, or of lists, stand side by
 side, each with a softmax over its own actions. A cell after a step is the expectation, under the
-actions' probabilities, of the cell after each action. There are no strengths: an empty cell is -1.
+actions' probabilities, of the cell after each action. There are no strengths: an empty cell is -1,
+or 0 in a superposed stack.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.ends import TOP, Ends, side_by_side
 from stacktrans.common.registry import LazyModule
-from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.base import CellContents, Memory, MemorySnapshot, MemoryState, State
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class ActionMemory(Memory[State]):
 
     takes_actions = True
     carries = True
+    empty = -1.0
     structure: ClassVar[str]
     base_actions: ClassVar[tuple[str, ...]]
 
@@ -97,9 +98,6 @@ class ActionMemory(Memory[State]):
         one_hot: Tensor = functional.one_hot(best, len(self.actions))
         return one_hot.to(signals.dtype).flatten(1)
 
-    def initial_reads(self, batch_size: int, value_size: int, like: Tensor) -> Tensor:
-        return like.new_full((batch_size, self.reads, value_size), EMPTY)
-
     def _by_copy(self, numbers: Tensor) -> Tensor:
         """[B, signals] -> [B, count, actions]."""
         parts: Tensor = numbers.unflatten(1, (self.count, len(self.actions)))
@@ -116,7 +114,7 @@ class ActionMemory(Memory[State]):
 
     def read(self, state: State) -> Tensor:
         """The cells that are read, [B, count, depth, m]."""
-        return pad_cells(self.nearest_cells(state), self.depth)[:, :, : self.depth]
+        return self._padded(self.nearest_cells(state), self.depth)[:, :, : self.depth]
 
     def step(self, state: State, signals: Tensor, values: Tensor) -> tuple[State, Tensor]:
         state = self.update(state, signals, values)
@@ -152,23 +150,21 @@ class ActionMemory(Memory[State]):
         """
         pushed = torch.cat([top, cells], dim=2)
         length = pushed.shape[2]
-        popped, kept = pad_cells(cells[:, :, 1:], length), pad_cells(cells, length)
+        popped, kept = self._padded(cells[:, :, 1:], length), self._padded(cells, length)
         mean = push * pushed + pop * popped + stay * kept
-        mean = mean if torch.is_grad_enabled() else trim_cells(mean)
+        mean = mean if torch.is_grad_enabled() else self._trimmed(mean)
         return mean[:, :, : self.capacity]
 
+    def _padded(self, cells: Tensor, length: int) -> Tensor:
+        """Cells [B, count, n, m], padded with empty ones to `length` or more."""
+        missing = max(0, length - cells.shape[2])
+        return functional.pad(cells, (0, 0, 0, missing), value=self.empty) if missing else cells
 
-def pad_cells(cells: Tensor, length: int) -> Tensor:
-    """Cells [B, count, n, m], padded with empty ones to `length` or more."""
-    missing = max(0, length - cells.shape[2])
-    return functional.pad(cells, (0, 0, 0, missing), value=EMPTY) if missing else cells
-
-
-def trim_cells(cells: Tensor) -> Tensor:
-    """Cells without those at the end that are empty, but for rounding errors, in every string."""
-    filled = (cells - EMPTY).abs() > torch.finfo(cells.dtype).eps
-    used = filled.any(dim=3).any(dim=1).any(dim=0).nonzero()
-    return cells[:, :, : int(used[-1]) + 1 if len(used) else 0]
+    def _trimmed(self, cells: Tensor) -> Tensor:
+        """Cells without those at the end that are empty in every string, up to rounding errors."""
+        filled = (cells - self.empty).abs() > torch.finfo(cells.dtype).eps
+        used = filled.any(dim=3).any(dim=1).any(dim=0).nonzero()
+        return cells[:, :, : int(used[-1]) + 1 if len(used) else 0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +189,7 @@ class ActionStack(ActionMemory[StackCells]):
         return StackCells(like.new_empty(batch_size, self.count, 0, value_size))
 
     def carried(self, state: StackCells) -> StackCells:
-        return StackCells(trim_cells(state.cells.detach()))
+        return StackCells(self._trimmed(state.cells.detach()))
 
     def nearest_cells(self, state: StackCells) -> Tensor:
         return state.cells
@@ -219,6 +215,23 @@ class ActionStack(ActionMemory[StackCells]):
         from stacktrans.memory.actions.steps import ActionKernel  # not needed by all commands
 
         return ActionKernel.of(self, lists=False)
+
+
+class SuperposedStack(ActionStack):
+    """Superposed stacks of vectors: each is the mean of those after its actions (deletang2023).
+
+    They are the stacks of joulin2015, but an empty cell is zero, and the top alone is read.
+    """
+
+    name = "superposed"
+    empty = 0.0
+
+    def __init__(
+        self, count: int = 1, depth: int = 1, no_op: bool = True, capacity: int | None = None
+    ) -> None:
+        super().__init__(count, depth, no_op, capacity)
+
+    kernel = ActionStack.kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,15 +263,15 @@ class ActionList(ActionMemory[ListCells]):
 
     def initial(self, batch_size: int, value_size: int, like: Tensor) -> ListCells:
         nothing = like.new_empty(batch_size, self.count, 0, value_size)
-        return ListCells(pad_cells(nothing, 1), nothing, nothing)
+        return ListCells(self._padded(nothing, 1), nothing, nothing)
 
     def carried(self, state: ListCells) -> ListCells:
-        left, right = (trim_cells(side.detach()) for side in (state.left, state.right))
+        left, right = (self._trimmed(side.detach()) for side in (state.left, state.right))
         return ListCells(state.head.detach(), left, right)
 
     def nearest_cells(self, state: ListCells) -> Tensor:
         beside = self.depth // 2
-        sides = [pad_cells(side, beside)[:, :, :beside] for side in (state.left, state.right)]
+        sides = [self._padded(side, beside)[:, :, :beside] for side in (state.left, state.right)]
         return torch.cat([state.head, torch.stack(sides, dim=3).flatten(2, 3)], dim=2)
 
     def all_cells(self, state: ListCells) -> list[CellContents]:
@@ -271,8 +284,8 @@ class ActionList(ActionMemory[ListCells]):
     def update(self, state: ListCells, signals: Tensor, values: Tensor) -> ListCells:
         insert, left, right, stay = self._probabilities(signals)
         head = insert * values.unsqueeze(2) + stay * state.head
-        head = head + left * pad_cells(state.left, 1)[:, :, :1]
-        head = head + right * pad_cells(state.right, 1)[:, :, :1]
+        head = head + left * self._padded(state.left, 1)[:, :, :1]
+        head = head + right * self._padded(state.right, 1)[:, :, :1]
         return ListCells(
             head,
             self._mix(state.left, state.head, insert + right, left, stay),

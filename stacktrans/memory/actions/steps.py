@@ -17,7 +17,6 @@ from stacktrans.kernels.compiling import compiled
 from stacktrans.kernels.elementwise import add, add_scaled, copy, dot, exp
 from stacktrans.kernels.kernel import Kernel, StoreSizes
 from stacktrans.kernels.steps import BatchStep
-from stacktrans.memory.actions import EMPTY
 from stacktrans.memory.actions.cells import PADDING, UNLIMITED, ActionSpec, Cells, CellsBackward
 
 if TYPE_CHECKING:
@@ -36,14 +35,14 @@ class ActionKernel(Kernel):
     """
 
     spec: ActionSpec
-    nothing = EMPTY
 
     @classmethod
     def of(cls, memory: "ActionMemory[Any]", lists: bool) -> Self:
         """The kernel of a memory of stacks, or of lists."""
         count, actions, capacity = memory.count, len(memory.actions), memory.capacity or UNLIMITED
-        spec = ActionSpec(int(lists), count, memory.depth, actions, int(memory.no_op), capacity)
-        return cls(count * actions, count, memory.reads, spec)
+        sizes = int(lists), count, memory.depth, actions, int(memory.no_op), capacity
+        spec = ActionSpec(*sizes, memory.empty)
+        return cls(count * actions, count, memory.reads, spec, nothing=memory.empty)
 
     def store(self, sizes: StoreSizes) -> Cells:
         """See `Kernel.store`."""
@@ -88,7 +87,14 @@ def _saved_at(saved_starts: Array, step: int, rows: int) -> tuple[int, int]:
 
 @compiled
 def _row_step(
-    cells: Array, size: int, used: int, after: int, shares: Any, padded: Array, saved: Array
+    cells: Array,
+    size: int,
+    used: int,
+    after: int,
+    shares: Any,
+    empty: float,
+    padded: Array,
+    saved: Array,
 ) -> None:
     """Take a step on one row of cells.
 
@@ -98,6 +104,7 @@ def _row_step(
         used: the number of cells in use before the step.
         after: the number of cells in use after the step.
         shares: probabilities of pushing on the row, leaving it and popping it.
+        empty: the number in empty cells.
         padded: the vector pushed, [m], and then workspace.
         saved: set for the backward pass; may be empty.
     """
@@ -110,7 +117,7 @@ def _row_step(
         for i in range(filled):
             middle[i] = part[i]
         for i in range(filled, count + size):
-            middle[i] = EMPTY
+            middle[i] = empty
         saved_part = saved[start:]
         for i in range(min(saved_part.shape[0], count + 2 * size)):
             saved_part[i] = padded[i]
@@ -158,11 +165,13 @@ def _used(spec: ActionSpec, initial_used: int, step: int, later: int) -> tuple[i
 
 
 @compiled
-def _read_cell(cells: Array, used: int, cell: int, reads: Array, item: int, read: int) -> None:
+def _read_cell(
+    cells: Array, used: int, cell: int, empty: float, reads: Array, item: int, read: int
+) -> None:
     """Set a read of [B, reads, m] to a cell of a row."""
     size = reads.shape[2]
     for i in range(size):
-        reads[item, read, i] = cells[cell * size + i] if cell < used else EMPTY
+        reads[item, read, i] = cells[cell * size + i] if cell < used else empty
 
 
 # References to arrays are counted, so they are taken from the memory before the loop over items,
@@ -185,9 +194,11 @@ def _stack_step(
             for i in range(size):
                 padded[i] = values[item, k, i]
             saved_row = saved[item, start : start + length]
-            _row_step(cells, size, used[item, 0], used_after, (push, stay, pop), padded, saved_row)
+            shares, before = (push, stay, pop), used[item, 0]
+            _row_step(cells, size, before, used_after, shares, spec.empty, padded, saved_row)
             for cell in range(spec.depth):
-                _read_cell(cells, used_after, cell, reads, item, k * spec.depth + cell)
+                read = k * spec.depth + cell
+                _read_cell(cells, used_after, cell, spec.empty, reads, item, read)
         used[item, 0] = used_after
 
 
@@ -248,18 +259,18 @@ def _list_step(memory: Cells, step: BatchStep, signals: Array, values: Array, re
             head = heads[item, k * size : (k + 1) * size]
             lefts, rights = rows[item, 0, k], rows[item, 1, k]
             for i in range(size):
-                first_left[i] = lefts[i] if used_left else EMPTY
-                first_right[i] = rights[i] if used_right else EMPTY
+                first_left[i] = lefts[i] if used_left else spec.empty
+                first_right[i] = rights[i] if used_right else spec.empty
             start = first + k * length
             saved_row = saved[item, start : start + length]
             copy(padded[:size], head)
             shares = insert + right, stay, left
-            _row_step(lefts, size, used_left, to_left, shares, padded, saved_row)
+            _row_step(lefts, size, used_left, to_left, shares, spec.empty, padded, saved_row)
             start += spec.copies * length
             saved_row = saved[item, start : start + length]
             copy(padded[:size], head)
             shares = left, insert + stay, right
-            _row_step(rights, size, used_right, to_right, shares, padded, saved_row)
+            _row_step(rights, size, used_right, to_right, shares, spec.empty, padded, saved_row)
             for i in range(size):
                 head[i] = (
                     insert * values[item, k, i]
@@ -271,7 +282,8 @@ def _list_step(memory: Cells, step: BatchStep, signals: Array, values: Array, re
             copy(reads[item, read], head)
             for near in range(1, spec.depth):
                 side, reached = (lefts, to_left) if near % 2 else (rights, to_right)
-                _read_cell(side, reached, (near - 1) // 2, reads, item, read + near)
+                cell = (near - 1) // 2
+                _read_cell(side, reached, cell, spec.empty, reads, item, read + near)
         used[item, 0] = to_left
         used[item, 1] = to_right
 
@@ -346,21 +358,21 @@ def _list_backward(
 
 
 @compiled
-def _drop_empty(cells: Array, used: Array, item: int, size: int) -> None:
+def _drop_empty(cells: Array, used: Array, item: int, size: int, empty: float) -> None:
     """Drop the cells of size m at the end of each row that are empty, but for rounding errors."""
     for row in range(used.shape[1]):
-        while used[item, row] and _is_empty(cells, item, row, used[item, row] - 1, size):
+        while used[item, row] and _is_empty(cells, item, row, used[item, row] - 1, size, empty):
             used[item, row] -= 1
 
 
 @compiled
-def _is_empty(cells: Array, item: int, row: int, cell: int, size: int) -> bool:
+def _is_empty(cells: Array, item: int, row: int, cell: int, size: int, empty: float) -> bool:
     """Whether a cell of a row is empty in all stacks or lists side by side."""
     nearly = np.finfo(cells.dtype).eps
     for k in range(cells.shape[2]):
         for i in range(cell * size, (cell + 1) * size):
             # A NaN is not empty.
-            if not abs(cells[item, row, k, i] - EMPTY) <= nearly:
+            if not abs(cells[item, row, k, i] - empty) <= nearly:
                 return False
     return True
 
@@ -439,7 +451,7 @@ def step_forward(
         _stack_step(memory, step, signals, values, reads)
     for item in range(indices.shape[0]):
         if indices[item] + 1 == starts[item + 1] or nothing_saved:
-            _drop_empty(cells, used, item, values.shape[2])
+            _drop_empty(cells, used, item, values.shape[2], memory.spec.empty)
 
 
 @kernel.step_backward.register(CellsBackward)
