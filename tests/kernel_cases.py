@@ -28,6 +28,7 @@ from stacktrans.memory import (
     Stack,
     StrengthMemory,
     SuperposedStack,
+    Tape,
 )
 from stacktrans.model.controllers import RecurrentLayer
 from stacktrans.model.numpy_backend import InferenceWeights, NumpyState
@@ -52,6 +53,8 @@ ACTION_MEMORIES: dict[str, ActionMemory[Any]] = {
     "short stacks": ActionStack(2, 1, no_op=True, capacity=1),
     "deep reads": ActionStack(1, 6, no_op=False, capacity=3),
     "superposed stacks": SuperposedStack(2, 1, no_op=True),
+    "tape": Tape(1, 1, no_op=True),
+    "short tapes": Tape(2, 4, no_op=False, capacity=3),
     "list": ActionList(1, 1, no_op=False),
     "lists": ActionList(3, 4, no_op=True),
     "short lists": ActionList(2, 5, no_op=True, capacity=2),

@@ -133,10 +133,22 @@ def literal_list(cells: Cells, steps: int, actions: dict[str, Tensor], value: Te
     return after
 
 
+def literal_tape(cells: Cells, steps: int, signals: dict[str, Tensor], value: Tensor) -> Cells:
+    """deletang2023, with a strength of writing, an endless tape, and without jumps."""
+    written, after = cells.copy(), defaultdict(cells.default_factory)
+    write, left, right = signals["write"], signals["left"], signals["right"]
+    stay = signals.get("stay", torch.zeros(()))
+    written[0] = (1 - write) * cells[0] + write * value
+    for i in range(-steps - 1, steps + 2):
+        after[i] = left * written[i - 1] + stay * written[i] + right * written[i + 1]
+    return after
+
+
 LITERAL_ACTIONS = {
     "stack-rnn": literal_stack,
     "list-rnn": literal_list,
     "superposed": literal_stack,
+    "tape": literal_tape,
 }
 
 

@@ -22,7 +22,7 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.training.rounding import SHARPNESS
 
 CONTROLLERS = ("lstm", "gru", "rnn", "sigmoid", "linear")
-MEMORIES = ("stack", "deque", "queue+stack", "stack-rnn", "list-rnn", "superposed")
+MEMORIES = ("stack", "deque", "queue+stack", "stack-rnn", "list-rnn", "superposed", "tape")
 STRINGS = np.array([[0, 3, 4, 2, 1, 5], [0, 2, 2, 3, 1, 6]])
 
 
@@ -170,6 +170,7 @@ def test_the_model_itself_stays_as_it_is() -> None:
 def test_parts_are_those_that_a_model_has() -> None:
     assert ablatable_parts(random_model("lstm", "stack")) == ["memory", "pushes", "pops", "state"]
     assert ablatable_parts(random_model("linear", "list-rnn")) == ["memory", "pushes"]
+    assert ablatable_parts(random_model("lstm", "tape")) == ["memory", "state"]
     plain = resolve(task="reverse", settings={"model": {"memory": "none", "controller": "lstm"}})
     layout = plain.make_task().layout
     weights = Transducer(plain.model, layout.inputs, layout.outputs).state_dict()

@@ -82,7 +82,7 @@ def by_definition(model: Transducer) -> Transducer:
 
 
 @pytest.mark.parametrize("buffered", [False, True])
-@pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "superposed"])
+@pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "superposed", "tape"])
 @pytest.mark.parametrize("controller", sorted(CONTROLLERS.builtin))
 def test_items_of_different_lengths(controller: str, memory: str, buffered: bool) -> None:
     model = transducer(memory, controller, buffered=buffered, steps_per_symbol=2, kernel="fused")
@@ -101,7 +101,9 @@ def test_items_of_different_lengths(controller: str, memory: str, buffered: bool
 
 
 @pytest.mark.parametrize("buffered", [False, True])
-@pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "superposed", "stack", "deque"])
+@pytest.mark.parametrize(
+    "memory", ["stack-rnn", "list-rnn", "superposed", "tape", "stack", "deque"]
+)
 def test_hard_signals_of_a_model(memory: str, buffered: bool) -> None:
     more = {"count": 1, "capacity": None} if memory in NAMES else {}
     model = transducer(memory, "gru", buffered=buffered, kernel="fused", **more)
@@ -119,7 +121,7 @@ def test_hard_signals_have_no_gradients() -> None:
         model.unroll(INPUTS).hidden.sum().backward()
 
 
-CARRIED = pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "superposed", "none"])
+CARRIED = pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "superposed", "tape", "none"])
 
 
 @CARRIED

@@ -1,4 +1,4 @@
-"""Memories with actions against the printed equations (joulin2015, section 3)."""
+"""Memories with actions against their equations (joulin2015, section 3; deletang2023)."""
 
 import itertools
 from typing import Any
@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from literal import LITERAL_ACTIONS, empty_cells
 from torch import Tensor
 
-from stacktrans.memory import ActionList, ActionMemory, ActionStack, SuperposedStack
+from stacktrans.memory import ActionList, ActionMemory, ActionStack, SuperposedStack, Tape
 
 ACTION_MEMORIES: dict[str, type[ActionMemory[Any]]] = {
-    memory.name: memory for memory in (ActionStack, ActionList, SuperposedStack)
+    memory.name: memory for memory in (ActionStack, ActionList, SuperposedStack, Tape)
 }
 SIZE = 2
-DOWNWARDS = [0, 1, 2, 3, 4]
-READ = {"stack-rnn": DOWNWARDS, "list-rnn": [0, -1, 1, -2, 2], "superposed": DOWNWARDS}
+DOWN, AROUND = [0, 1, 2, 3, 4], [0, -1, 1, -2, 2]
+READ = {"stack-rnn": DOWN, "list-rnn": AROUND, "superposed": DOWN, "tape": AROUND}
 
 
 def literal_run(memory: ActionMemory[Any], signals: Tensor, values: Tensor) -> Tensor:
@@ -50,6 +50,15 @@ def program(memory: ActionMemory[Any], batch: int, steps: int) -> tuple[Tensor, 
     return 2 * sums.view(batch, steps, -1), values
 
 
+def literal_signals(memory: ActionMemory[Any], sums: Tensor) -> Tensor:
+    """The signals [B, T, count, S] of sums [B, T, count * S]."""
+    by_memory = sums.unflatten(2, (memory.count, -1))
+    if memory.name != "tape":
+        return torch.softmax(by_memory, dim=3)
+    write, moves = by_memory[..., :1], by_memory[..., 1:]
+    return torch.cat([torch.sigmoid(write), torch.softmax(moves, dim=3)], dim=3)
+
+
 def probabilities(memory: ActionMemory[Any], sums: Tensor) -> Tensor:
     return memory.signals(sums.flatten(0, 1)).view(sums.shape)
 
@@ -65,7 +74,7 @@ def test_equals_the_printed_equations_with_gradients(
     sums, values = (part.requires_grad_() for part in program(memory, 2, 9))
     reads = run(memory, sums, values)
     # Of sums, since of probabilities that need not add up to 1 even empty cells have gradients.
-    by_memory = torch.softmax(sums.unflatten(2, (count, -1)), dim=3)
+    by_memory = literal_signals(memory, sums)
     expected = torch.stack(
         [
             torch.stack(
@@ -168,18 +177,41 @@ def test_certain_actions_are_those_of_a_list_that_loses_nothing(actions: list[st
         assert read.flatten().tolist() == [head, *beside]
 
 
+@settings(max_examples=50, deadline=None)
+@given(steps=st.lists(st.tuples(st.booleans(), st.sampled_from(["left", "right", "stay"]))))
+def test_certain_signals_are_those_of_the_tape_of_a_turing_machine(
+    steps: list[tuple[bool, str]],
+) -> None:
+    memory, cells, head = Tape(1, 3, True), dict[int, float](), 0
+    state = memory.initial(1, 1, torch.zeros((), dtype=torch.float64))
+    for number, (write, move) in enumerate(steps, start=1):
+        value = torch.full((1, 1, 1), float(number), dtype=torch.float64)
+        signals = certain(memory, move)
+        signals[0, 0] = write
+        state, read = memory.step(state, signals, value)
+        if write:
+            cells[head] = number
+        head += {"left": -1, "right": 1, "stay": 0}[move]
+        assert read.flatten().tolist() == [cells.get(head + i, 0) for i in (0, -1, 1)]
+
+
 @pytest.mark.parametrize("name", sorted(ACTION_MEMORIES))
 def test_hard_signals_take_the_most_probable_action_of_each(name: str) -> None:
     memory = ACTION_MEMORIES[name](3, 1, True)
     sums, _ = program(memory, 1, 5)
     hard = memory.discretize(probabilities(memory, sums)[0]).view(5, 3, -1)
-    assert torch.equal(hard.argmax(dim=2), sums.view(5, 3, -1).argmax(dim=2))
-    assert hard.sum() == 15
-    assert set(hard.unique().tolist()) == {0, 1}
+    strengths = int(name == "tape")
+    of_strengths, of_actions = sums.view(5, 3, -1).tensor_split([strengths], dim=2)
+    assert torch.equal(hard[..., :strengths], (of_strengths > 0).double())
+    actions = hard[..., strengths:]
+    assert torch.equal(actions.argmax(dim=2), of_actions.argmax(dim=2))
+    assert actions.sum() == 15
+    assert set(actions.unique().tolist()) == {0, 1}
 
 
 def test_signals_are_named_by_action_and_number() -> None:
     assert ActionStack(1, 2, False).signal_names == ("push", "pop")
+    assert Tape(1, 1, True).signal_names == ("write", "left", "right", "stay")
     assert ActionList(2, 2, True).signal_names == (
         *("insert 1", "left 1", "right 1", "no-op 1"),
         *("insert 2", "left 2", "right 2", "no-op 2"),

@@ -177,7 +177,7 @@ def test_memories_and_controllers_have_the_settings_that_concern_them() -> None:
         assert model[part] == {"name": entry["name"], **settings}
     assert memories["deque"]["signals"] == ["pop top", "push top", "pop bottom", "push bottom"]
     assert memories["deque"]["settings"] == {"size": 32, "values": "tanh"}
-    assert "    count=1: number of stacks or lists" in invoke("memories").stdout
+    assert "    count=1: number of stacks, lists or tapes" in invoke("memories").stdout
     assert "    hidden_size=64: units" in invoke("controllers").stdout
 
 

@@ -23,7 +23,7 @@ from stacktrans.tasks import make_task
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 FILES = dict(re.findall(r'^```\w+ title="(.*?)"\n(.*?)^```$', PAGE, re.DOTALL | re.MULTILINE))
-PACKAGE = ROOT / "examples" / "tape"
+PACKAGE = ROOT / "examples" / "registers"
 
 
 @pytest.fixture(autouse=True)
@@ -36,81 +36,85 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_package_is_the_tutorial_s() -> None:
-    assert (PACKAGE / "stacktrans_tape.py").read_text() == FILES["stacktrans_tape.py"]
-    points = '[project.entry-points."stacktrans.memories"]\ntape = "stacktrans_tape:Tape"\n'
+    assert (PACKAGE / "stacktrans_registers.py").read_text() == FILES["stacktrans_registers.py"]
+    entry = 'registers = "stacktrans_registers:Registers"'
+    points = f'[project.entry-points."stacktrans.memories"]\n{entry}\n'
     assert points in (PACKAGE / "pyproject.toml").read_text()
     assert points in PAGE
 
 
 def test_an_installed_package_is_known_everywhere(place: Path) -> None:
     site = place / "site"
-    copied = place / "tape"
+    copied = place / "registers"
     copied.mkdir()
-    for file in ("pyproject.toml", "stacktrans_tape.py"):
+    for file in ("pyproject.toml", "stacktrans_registers.py"):
         (copied / file).write_text((PACKAGE / file).read_text())
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*pip, "--no-index", "--target", str(site), str(copied)], check=True)
     path = os.pathsep.join([str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
-    (place / "stacktrans_tape.py").unlink()
-    text = FILES["tape.yaml"].replace("plugins: [stacktrans_tape.py]\n", "")
+    (place / "stacktrans_registers.py").unlink()
+    text = FILES["registers.yaml"].replace("plugins: [stacktrans_registers.py]\n", "")
     text = text.replace("[1, 2]", "[1]").replace("{of: coarse}", "{of: coarse, count: 4}")
     short = "settings:\n  training: {max_steps: 2, measure: {strings: 4}}\n"
-    (place / "tape.yaml").write_text(text.replace("settings:\n", short))
+    (place / "registers.yaml").write_text(text.replace("settings:\n", short))
     options = shlex.join([*SMALL, "--max-steps", "2"])
     for command in (
-        f"stacktrans train --task copy --memory tape --out run {options}",
+        f"stacktrans train --task copy --memory registers --out run {options}",
         "stacktrans transduce run --max-length 5 <<< '!!'",
-        "stacktrans sweep tape.yaml --only tape --workers 2",
+        "stacktrans sweep registers.yaml --only registers --workers 2",
     ):
         done = shell(command, place, PYTHONPATH=path)
         assert done.returncode == 0, (command, done.stderr.decode())
     known = shell("stacktrans list memories --json", place, PYTHONPATH=path).stdout
-    (tape,) = [entry for entry in json.loads(known) if entry["name"] == "tape"]
-    assert tape["origin"] == "package stacktrans-tape"
+    (own,) = [entry for entry in json.loads(known) if entry["name"] == "registers"]
+    assert own["origin"] == "package stacktrans-registers"
     done = shell("stacktrans eval run", place)
     assert done.returncode == 2
-    assert b"memory tape is from package stacktrans-tape, which is not installed" in done.stderr
+    assert (
+        b"memory registers is from package stacktrans-registers, which is not installed"
+        in done.stderr
+    )
 
 
 def test_a_missing_plugin_of_a_checkpoint_is_named(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     train = [*TRAIN, "--task", "copy", "--out", "run", "--max-steps", "2", *SMALL]
-    plugins = ["--plugin", "mgu.py", "--plugin", "stacktrans_tape.py"]
-    done = run(*train, "--memory", "tape", "--controller", "mgu", *plugins)
+    plugins = ["--plugin", "mgu.py", "--plugin", "stacktrans_registers.py"]
+    done = run(*train, "--memory", "registers", "--controller", "mgu", *plugins)
     assert done.returncode == 0, done.stderr.decode()
     assert shell("stacktrans eval run --count 2", place).returncode == 2
-    only = "--plugin stacktrans_tape.py"
+    only = "--plugin stacktrans_registers.py"
     done_without = shell(f"stacktrans eval run --count 2 {only}", place)
     assert b"controller mgu is from plugin mgu.py, which is not loaded" in done_without.stderr
 
 
 def test_processes_that_are_started_know_plugins() -> None:
-    use_plugins("stacktrans_tape.py")
-    code = "from stacktrans.common.registry import MEMORIES; print(MEMORIES.load('tape').name)"
-    assert subprocess.check_output([sys.executable, "-c", code]) == b"tape\n"
+    use_plugins("stacktrans_registers.py")
+    code = "from stacktrans.common.registry import MEMORIES; print(MEMORIES.load('registers').name)"
+    assert subprocess.check_output([sys.executable, "-c", code]) == b"registers\n"
 
 
-def test_the_tape_writes_moves_and_reads() -> None:
-    use_plugins("stacktrans_tape.py")
-    tape = MEMORIES.load("tape")()
-    left, _, right, write = torch.eye(4, dtype=torch.float64)
-    values = torch.arange(1.0, 5, dtype=torch.float64).view(4, 1, 1, 1)
-    state, reads = tape.initial(1, 1, values), []
-    for move, value in zip((right + write, right + write, left, left), values, strict=True):
-        state, read = tape.step(state, move.unsqueeze(0), value)
+def test_registers_are_written_and_read() -> None:
+    use_plugins("stacktrans_registers.py")
+    memory = MEMORIES.load("registers")(2)
+    values = torch.tensor([1, 4, 3], dtype=torch.float64).view(3, 1, 1, 1)
+    state, reads = memory.initial(1, 1, values), []
+    for signals, value in zip(([1, 0, 1, 0], [0, 0.5, 0, 1], [0, 0, 1, 0]), values, strict=True):
+        state, read = memory.step(state, torch.tensor([signals], dtype=torch.float64), value)
         reads.append(float(read))
-    assert reads == [0, 0, 2, 1]
+    assert reads == [1, 2, 1]
+    assert state.contents.flatten().tolist() == [1, 2]
     sums = torch.randn(2, 3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     vectors = torch.randn(2, 3, 1, 2, dtype=torch.float64)
 
-    def run_tape(sums: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
-        held, read = tape.initial(2, 2, vectors), vectors
+    def run_memory(sums: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+        held, read = memory.initial(2, 2, vectors), vectors
         for step in range(3):
-            held, read = tape.step(held, tape.signals(sums[:, step]), vectors[:, step])
+            held, read = memory.step(held, memory.signals(sums[:, step]), vectors[:, step])
         return read
 
-    assert gradcheck(run_tape, (sums.requires_grad_(), vectors.requires_grad_()))
+    assert gradcheck(run_memory, (sums.requires_grad_(), vectors.requires_grad_()))
 
 
 def test_subclasses_do_not_inherit_compiled_code() -> None:

@@ -14,7 +14,7 @@ from stacktrans.cli import app
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import MEMORIES, PLUGINS, Registry, plugin_files, use_plugins
 
-TAPE = Path(__file__).parent.parent / "examples" / "tape" / "stacktrans_tape.py"
+REGISTERS = Path(__file__).parent.parent / "examples/registers/stacktrans_registers.py"
 HOLLOW = "from stacktrans.memory.base import Memory\nclass Hollow(Memory):\n    name = 'hollow'\n"
 NOTHING = "expected a memory, controller or generator with a name in it"
 COPY = "from stacktrans.tasks.computed import Copy\n"
@@ -89,20 +89,20 @@ def test_two_plugins_with_one_name_are_refused() -> None:
 
 
 def test_a_plugin_named_twice_is_one() -> None:
-    use_plugins(str(TAPE), os.path.relpath(TAPE))
-    assert MEMORIES.names() == [*MEMORIES.builtin, "tape"]
-    assert plugin_files() == [str(TAPE)]
+    use_plugins(str(REGISTERS), os.path.relpath(REGISTERS))
+    assert MEMORIES.names() == [*MEMORIES.builtin, "registers"]
+    assert plugin_files() == [str(REGISTERS)]
 
 
 def test_the_environment_names_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "tape" not in MEMORIES
-    monkeypatch.setenv(PLUGINS, str(TAPE))
-    assert "tape" in MEMORIES
-    assert MEMORIES.origin("tape") == f"plugin {TAPE}"
+    assert "registers" not in MEMORIES
+    monkeypatch.setenv(PLUGINS, str(REGISTERS))
+    assert "registers" in MEMORIES
+    assert MEMORIES.origin("registers") == f"plugin {REGISTERS}"
 
 
 def test_an_unknown_name_without_a_near_one_points_to_plugins() -> None:
-    for name, hint in (("tape", True), ("quue", False)):
+    for name, hint in (("registers", True), ("quue", False)):
         result = invoke(*TRAIN, "--task", "copy", "--memory", name)
         assert result.exit_code == 2
         assert f"unknown memory '{name}'" in result.stderr
@@ -110,36 +110,36 @@ def test_an_unknown_name_without_a_near_one_points_to_plugins() -> None:
 
 
 def test_an_error_in_a_plugin_is_reported_with_its_line() -> None:
-    code = TAPE.read_text().replace("left, stay, right, write = ", "left, stay, right = ")
+    code = REGISTERS.read_text().replace("write, read = ", "write, read, _ = ")
     Path("mine.py").write_text(code)
-    line = 1 + code[: code.index("left, stay, right = ")].count("\n")
-    arguments = ["--task", "copy", "--memory", "tape", "--max-steps", "1", "--out", "run"]
+    line = 1 + code[: code.index("write, read, _ = ")].count("\n")
+    arguments = ["--task", "copy", "--memory", "registers", "--max-steps", "1", "--out", "run"]
     result = invoke(*TRAIN, "--plugin", "mine.py", *arguments)
     assert result.exit_code == 1
-    said = f"mine.py:{line}: ValueError: too many values to unpack"
+    said = f"mine.py:{line}: ValueError: not enough values to unpack"
     assert said in result.stderr
     assert "Traceback" not in result.stderr
 
 
 def test_reads_of_other_sizes_are_refused() -> None:
-    Path("mine.py").write_text(TAPE.read_text().replace("    reads = 1", "    reads = 2"))
-    arguments = ["--task", "copy", "--memory", "tape", "--max-steps", "1", "--out", "run"]
+    Path("mine.py").write_text(REGISTERS.read_text().replace("    reads = 1", "    reads = 2"))
+    arguments = ["--task", "copy", "--memory", "registers", "--max-steps", "1", "--out", "run"]
     result = invoke(*TRAIN, "--plugin", "mine.py", *arguments)
     assert result.exit_code == 1
-    assert "memory tape: read (10, 1, 32); expected (10, 2, 32)" in result.stderr
+    assert "memory registers: read (10, 1, 32); expected (10, 2, 32)" in result.stderr
 
 
 @pytest.fixture
 def registry(place: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
     """Memories, of which installed packages say that they have some."""
     points = {
-        "tape": "installed_tape:Tape",
+        "registers": "installed_registers:Registers",
         "hollow": "installed_hollow:Hollow",
-        "absent": "not_installed:Tape",
-        "no-memory": "installed_tape:TapeState",
-        "no-class": "installed_tape:Missing",
+        "absent": "not_installed:Registers",
+        "no-memory": "installed_registers:RegisterState",
+        "no-class": "installed_registers:Missing",
     }
-    (place / "installed_tape.py").write_text(TAPE.read_text())
+    (place / "installed_registers.py").write_text(REGISTERS.read_text())
     (place / "installed_hollow.py").write_text(HOLLOW)
     monkeypatch.syspath_prepend(place)
     found = [EntryPoint(name, value, "of.others") for name, value in points.items()]
@@ -149,9 +149,9 @@ def registry(place: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
 
 def test_installed_packages_have_memories(registry: Registry) -> None:
     assert registry.installed() == [*MEMORIES.builtin, *registry.names()[len(MEMORIES.builtin) :]]
-    assert "installed_tape" not in sys.modules
-    assert registry.load("tape").name == "tape"
-    assert registry.origin("tape") == "installed_tape:Tape"
+    assert "installed_registers" not in sys.modules
+    assert registry.load("registers").name == "registers"
+    assert registry.origin("registers") == "installed_registers:Registers"
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,10 @@ def test_installed_packages_have_memories(registry: Registry) -> None:
     [
         ("hollow", "memory hollow: memory Hollow lacks initial"),
         ("absent", "memory absent: ModuleNotFoundError: No module named 'not_installed'"),
-        ("no-memory", "installed_tape:TapeState does not extend stacktrans.memory.base:Memory"),
+        (
+            "no-memory",
+            "installed_registers:RegisterState does not extend stacktrans.memory.base:Memory",
+        ),
         ("no-class", "memory no-class: AttributeError: "),
     ],
 )
@@ -182,16 +185,9 @@ def test_installed_packages_cannot_take_the_names_of_others(
 
 
 def test_parameters_of_a_memory_s_constructor_are_its_settings() -> None:
-    code = TAPE.read_text().replace(
-        '    signal_names = ("left"',
-        "    def __init__(self, heads: int = 3) -> None:\n"
-        "        self.heads = heads\n\n"
-        '    signal_names = ("left"',
-    )
-    Path("mine.py").write_text(code)
-    arguments = (*TRAIN, "--plugin", "mine.py", "--task", "copy", "--memory", "tape", "--dry-run")
-    for change, said in (("memory.heads=5", "heads: 5"), ("seed=1", "heads: 3")):
-        assert said in invoke(*arguments, "--set", change).stdout
-    wrong = invoke(*arguments, "--set", "memory.heads=many")
+    options = ("--plugin", str(REGISTERS), "--task", "copy", "--memory", "registers", "--dry-run")
+    for change, said in (("memory.registers=5", "registers: 5"), ("seed=1", "registers: 4")):
+        assert said in invoke(*TRAIN, *options, "--set", change).stdout
+    wrong = invoke(*TRAIN, *options, "--set", "memory.registers=many")
     assert wrong.exit_code == 2
-    assert "model.memory.heads: " in wrong.stderr
+    assert "model.memory.registers: " in wrong.stderr

@@ -32,6 +32,7 @@ MEMORIES: dict[str, dict[str, Any]] = {
     "stack-rnn": ACTIONS,
     "list-rnn": ACTIONS | {"no_op": False, "capacity": 4},
     "superposed": {"count": 2},
+    "tape": ACTIONS,
     "none": {},
 }
 CONTROLLERS = ["lstm", "gru", "rnn", "sigmoid", "linear"]

@@ -30,7 +30,7 @@ def without(model: Transducer, left_out: list[int]) -> None:
             values.bias[rows] = 100 * model.memory.empty  # through a tanh
 
 
-@pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "superposed"])
+@pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "superposed", "tape"])
 @pytest.mark.parametrize("controller", ["sigmoid", "lstm"])
 def test_memories_that_are_always_empty_can_be_left_out(memory: str, controller: str) -> None:
     model = model_of(memory, controller=controller, values="tanh")

@@ -22,7 +22,7 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.showing.training import mean_signals
 from stacktrans.training.records import Record
 
-TAPE = Path(__file__).parent.parent / "examples" / "tape" / "stacktrans_tape.py"
+REGISTERS = Path(__file__).parent.parent / "examples/registers/stacktrans_registers.py"
 
 
 def configured(memory: object, *assignments: str, **task: object) -> RunConfig:
@@ -71,6 +71,7 @@ def test_a_name_is_written_in_one_way(written: str, name: str) -> None:
         ("stack+stak", "unknown memory 'stak'; did you mean 'stack'"),
         ("none+stack", "none can't be combined with others; stack, queue, deque can"),
         ("2*stack-rnn", "stack-rnn can't be combined with others"),
+        ("2*tape", "stack, queue, deque can; memory.count=2 gives 2 of it"),
     ],
 )
 def test_wrong_names_of_memories_side_by_side_are_refused(name: str, message: str) -> None:
@@ -207,16 +208,17 @@ def test_every_word_is_completed() -> None:
 
 
 def test_one_of_a_plugin_stands_beside_others(tmp_path: Path) -> None:
-    words = ["--task", "copy", "--memory", "tape+stack", *DEFAULT, *SMALL]
-    run_with: list[str | Path] = [*words, "--plugin", TAPE, "--out", tmp_path / "run"]
+    words = ["--task", "copy", "--memory", "registers+stack", *DEFAULT, *SMALL]
+    run_with: list[str | Path] = [*words, "--plugin", REGISTERS, "--out", tmp_path / "run"]
     refused = run("train", *run_with, "--set", "kernel=fused")
     assert refused.returncode == 2
-    assert b"no fused one for torch.float32 on cpu with memory tape+stack" in refused.stderr
+    assert b"no fused one for torch.float32 on cpu with memory registers+stack" in refused.stderr
     assert run("train", *run_with).returncode == 0
-    traced = run("inspect", tmp_path / "run", '!"', "--plugin", TAPE, "--json")
+    traced = run("inspect", tmp_path / "run", '!"', "--plugin", REGISTERS, "--json")
     step = json.loads(traced.stdout)["steps"][0]
-    assert list(step["signals"])[-3:] == ["write tape", "pop stack", "push stack"]
-    assert (list(step["tops"]), list(step["reads"])) == (["tape tape"], ["stack top"])
+    assert list(step["signals"])[-3:] == ["read 4 registers", "pop stack", "push stack"]
+    assert next(iter(step["tops"])) == "registers register 1"
+    assert list(step["reads"]) == ["stack top"]
 
 
 def test_a_module_with_several_can_be_pickled() -> None:

@@ -76,9 +76,12 @@ def test_a_network_that_is_quantized_without_a_radius_has_the_same_outputs(
     assert np.mean(np.any(taken, axis=0)) > 0.7  # most actions are
 
 
-def test_a_memory_that_forgets_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(CannotExtract, match="without a capacity"):
-        extract(untrained(tmp_path, "stack-rnn", capacity=3))
+@pytest.mark.parametrize(("memory", "capacity"), [("stack-rnn", 3), ("tape", None)])
+def test_a_memory_that_forgets_is_refused(
+    memory: str, capacity: int | None, tmp_path: Path
+) -> None:
+    with pytest.raises(CannotExtract, match=f"memory {memory} cannot be .*, without a capacity"):
+        extract(untrained(tmp_path, memory, capacity=capacity))
 
 
 @pytest.fixture(scope="module")

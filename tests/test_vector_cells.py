@@ -8,7 +8,7 @@ import pytest
 from command_line import SMALL, TRAIN, run
 from small_sweeps import records, sweep_file
 
-PARTS = {"superposed": "stack"}
+PARTS = {"superposed": "stack", "tape": "tape"}
 """The names of the parts of each memory."""
 MEMORIES = pytest.mark.parametrize("memory", PARTS)
 

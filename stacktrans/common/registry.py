@@ -203,7 +203,7 @@ class Memories(Registry):
 
     MOST = 16
     """The most memories of a combination."""
-    ALONE = ("stack-rnn", "list-rnn", "superposed", "none")
+    ALONE = ("stack-rnn", "list-rnn", "superposed", "tape", "none")
     """Memories that can't be combined: they have their own settings, or nothing to push to."""
 
     def __contains__(self, name: object) -> bool:
@@ -258,7 +258,10 @@ class Memories(Registry):
         alone = next((part for part in parts if part in self.ALONE and parts[1:]), None)
         if alone:
             others = ", ".join(other for other in self.builtin if other not in self.ALONE)
-            raise UnknownName(f"{self.kind} {alone} can't be combined with others; {others} can")
+            several = len({*parts}) == 1 and alone != "none"
+            hint = f"; memory.count={len(parts)} gives {len(parts)} of it" if several else ""
+            expected = f"can't be combined with others; {others} can{hint}"
+            raise UnknownName(f"{self.kind} {alone} {expected}")
         return tuple(parts)
 
 
@@ -271,7 +274,7 @@ def _import_file(path: Path, file: str) -> ModuleType:
     if not path.exists():
         raise UsageError(f"plugin {file}: no such file")
     if not path.is_file() or path.suffix != ".py":
-        raise UsageError(f"plugin {file}: expected a Python file, such as tape.py")
+        raise UsageError(f"plugin {file}: expected a Python file, such as registers.py")
     name = f"stacktrans_plugin_{path.stem}_{zlib.crc32(os.fsencode(path)):08x}"
     spec = spec_from_file_location(name, path)
     assert spec is not None
@@ -360,6 +363,7 @@ MEMORIES = Memories(
         "stack-rnn": "stacktrans.memory.actions.definition:ActionStack",
         "list-rnn": "stacktrans.memory.actions.definition:ActionList",
         "superposed": "stacktrans.memory.actions.definition:SuperposedStack",
+        "tape": "stacktrans.memory.actions.definition:Tape",
         "none": "stacktrans.memory.strengths.definition:Nothing",
     },
 )

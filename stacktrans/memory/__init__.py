@@ -1,4 +1,4 @@
-"""Differentiable stacks, queues, deques and lists, and `make_memory` for a configuration.
+"""Differentiable stacks, queues, deques, lists and tapes, and `make_memory` for a configuration.
 
 They implement `stacktrans.memory.base`. A new memory is one class, and one line in
 `stacktrans.common.registry`.
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stacktrans.memory.actions.definition import ActionMemory as ActionMemory
     from stacktrans.memory.actions.definition import ActionStack as ActionStack
     from stacktrans.memory.actions.definition import SuperposedStack as SuperposedStack
+    from stacktrans.memory.actions.definition import Tape as Tape
     from stacktrans.memory.strengths.definition import Deque as Deque
     from stacktrans.memory.strengths.definition import Nothing as Nothing
     from stacktrans.memory.strengths.definition import Queue as Queue
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["CellContents", "Memory", "MemorySnapshot", "MemoryState", "RowContents", "make_memory"]
 
 _FILES = {
-    "actions.definition": ("ActionList", "ActionMemory", "ActionStack", "SuperposedStack"),
+    "actions.definition": ("ActionList", "ActionMemory", "ActionStack", "SuperposedStack", "Tape"),
     "strengths.definition": ("Deque", "Nothing", "Queue", "Stack", "StrengthMemory"),
 }
 """The classes of memories, imported on first use, by their files."""

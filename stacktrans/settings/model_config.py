@@ -63,7 +63,7 @@ class ActionMemoryConfig(VectorMemoryConfig):
     """Stacks or lists with actions (joulin2015)."""
 
     count: Size = 1
-    """number of stacks or lists side by side."""
+    """number of stacks, lists or tapes side by side."""
     depth: Size = 2
     """cells of each that the controller sees; joulin2015 calls it k."""
     no_op: bool = True
@@ -72,8 +72,8 @@ class ActionMemoryConfig(VectorMemoryConfig):
     """most cells of each; null for no limit."""
 
 
-class SuperposedConfig(ActionMemoryConfig):
-    """Superposed stacks of vectors (deletang2023)."""
+class VectorActionMemoryConfig(ActionMemoryConfig):
+    """Superposed stacks or tapes of vectors (deletang2023)."""
 
     depth: Size = 1
     """cells of each that the controller sees."""
@@ -82,7 +82,7 @@ class SuperposedConfig(ActionMemoryConfig):
 MemoryConfig.CONFIG_CLASSES |= {
     **dict.fromkeys(("stack", "queue", "deque"), VectorMemoryConfig),
     **dict.fromkeys(("stack-rnn", "list-rnn"), ActionMemoryConfig),
-    "superposed": SuperposedConfig,
+    **dict.fromkeys(("superposed", "tape"), VectorActionMemoryConfig),
     "none": MemoryConfig,
 }
 

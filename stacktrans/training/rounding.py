@@ -187,7 +187,7 @@ def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
         raise TypeError("only some of several memories can be left out")
     parts, size = model.memory.parts, model.config.memory_size
     name = MEMORIES.combined([parts[index].name for index in kept])
-    fewer = {"count": len(kept)} if model.memory.takes_actions else {"name": name}
+    fewer = {"count": len(kept)} if model.memory.count > 1 else {"name": name}
     memory = model.config.memory.model_copy(update=fewer)
     config = model.config.model_copy(update={"memory": memory})
     smaller = Transducer(config, model.inputs, len(model.classifier.weight))

@@ -1,1 +1,1 @@
-"""Stacks and lists operated by probabilities of actions, in torch and compiled (joulin2015)."""
+"""Stacks, lists and tapes operated by probabilities of actions, in torch and compiled."""

@@ -26,10 +26,12 @@ class ActionSpec(NamedTuple):
         lists: 1 for lists, 0 for stacks.
         copies: the number of stacks or lists side by side.
         depth: the number of cells that are read of each.
-        actions: the number of actions of each.
+        actions: the number of signals of each.
         no_op: 1 if the last of them is to do nothing.
         capacity: the most cells of a row, at least 1.
         empty: the number in empty cells.
+        writes: 1 for tapes: lists whose first signal is the strength of writing at the head, and
+            not the probability of an insertion. Else 0.
     """
 
     lists: int
@@ -39,6 +41,7 @@ class ActionSpec(NamedTuple):
     no_op: int
     capacity: int
     empty: float
+    writes: int
 
 
 class Cells(NamedTuple):
@@ -56,6 +59,7 @@ class Cells(NamedTuple):
             by what was pushed and followed by empty cells; empty if nothing is saved.
         saved_starts: [T + 1] the start of each step in `saved`; [1] if nothing is saved.
         values: [N, copies, m] the vectors pushed at each step; [1, copies, m] for the last alone.
+            For tapes as many again follow, the heads that were written over.
         padded: [(room + 3 + 2) * m] workspace; the last two cells are for lists.
     """
 
@@ -82,7 +86,7 @@ class Cells(NamedTuple):
             np.zeros((batch, rows), np.int64),
             np.zeros((batch, 0), dtype),
             np.zeros(1, np.int64),
-            np.empty((pushed, spec.copies, sizes.columns), dtype),
+            np.empty((pushed, (1 + spec.writes) * spec.copies, sizes.columns), dtype),
             np.zeros(0, dtype),
         )
 

@@ -1,9 +1,9 @@
-"""Stacks and lists operated by probabilities of actions, step by step in torch (joulin2015).
+"""Stacks, lists and tapes operated by probabilities of actions, step by step in torch.
 
-The equations are those of section 3 of the paper. Any number of stacks, or of lists, stand side by
-side, each with a softmax over its own actions. A cell after a step is the expectation, under the
-actions' probabilities, of the cell after each action. There are no strengths: an empty cell is -1,
-or 0 in a superposed stack.
+The equations are those of joulin2015, section 3, and deletang2023. Any number of stacks, or lists,
+or tapes, stand side by side, each with a softmax over its own actions. A cell after a step is the
+expectation, under the actions' probabilities, of the cell after each action. Cells have no
+strengths: an empty one is -1, or 0 in the memories of deletang2023.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stacktrans.common.ends import TOP, Ends, side_by_side
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
 else:
     torch, functional = LazyModule("torch"), LazyModule("torch.nn.functional")
 
-NO_OP = "no-op"
-
 
 class ActionMemory(Memory[State]):
-    """Stacks or lists side by side, each operated by probabilities of its actions.
+    """Stacks, lists or tapes side by side, each operated by probabilities of its actions.
 
     Args:
-        count: the number of stacks or lists.
+        count: the number of stacks, lists or tapes.
         depth: the number of cells that are read of each.
         no_op: whether doing nothing is an action.
         capacity: the most cells of a stack, or on each side of a list's head; the furthest are
             lost. None for no limit.
 
     Attributes:
-        structure: "stack" or "list".
+        structure: "stack", "list" or "tape".
         base_actions: the names of the actions but for doing nothing.
+        idle: the name of doing nothing.
+        writes: 1 for tapes, whose first signal is no action, but the strength of writing; else 0.
         actions: the names of all actions, in the order of the signals of each stack or list.
     """
 
@@ -52,12 +52,14 @@ class ActionMemory(Memory[State]):
     empty = -1.0
     structure: ClassVar[str]
     base_actions: ClassVar[tuple[str, ...]]
+    idle: ClassVar[str] = "no-op"
+    writes: ClassVar[int] = 0
 
     def __init__(
         self, count: int = 1, depth: int = 2, no_op: bool = True, capacity: int | None = None
     ) -> None:
         self.count, self.depth, self.no_op, self.capacity = count, depth, no_op, capacity
-        self.actions = (*self.base_actions, *((NO_OP,) if no_op else ()))
+        self.actions = (*self.base_actions, *((self.idle,) if no_op else ()))
 
     @functools.cached_property
     def signal_names(self) -> tuple[str, ...]:
@@ -76,7 +78,7 @@ class ActionMemory(Memory[State]):
         return [type(self)(1, self.depth, self.no_op, self.capacity)] * self.count
 
     @property
-    def ends(self) -> Ends:
+    def ends(self) -> Ends | None:
         names = self.push_names if self.count > 1 else (self.structure,)
         return side_by_side([self._ends_of_copy()] * self.count, names, self.signal_names)
 
@@ -89,14 +91,16 @@ class ActionMemory(Memory[State]):
         return self.count * self.depth
 
     def signals(self, sums: Tensor) -> Tensor:
-        """Probabilities of the actions: a softmax for each stack or list."""
-        return torch.softmax(self._by_copy(sums), dim=2).flatten(1)
+        """Probabilities of actions: a softmax for each stack or list; a sigmoid for a strength."""
+        strengths, actions = self._by_copy(sums).tensor_split([self.writes], dim=2)
+        softmax = torch.softmax(actions, dim=2)
+        return torch.cat([torch.sigmoid(strengths), softmax], dim=2).flatten(1)
 
     def discretize(self, signals: Tensor) -> Tensor:
-        """One-hot vectors of the most probable action of each stack or list."""
-        best = self._by_copy(signals).argmax(dim=2)
-        one_hot: Tensor = functional.one_hot(best, len(self.actions))
-        return one_hot.to(signals.dtype).flatten(1)
+        """One-hot vectors of the most probable action of each stack or list; a rounded strength."""
+        strengths, actions = self._by_copy(signals).tensor_split([self.writes], dim=2)
+        one_hot = functional.one_hot(actions.argmax(dim=2), actions.shape[2]).to(signals.dtype)
+        return torch.cat([torch.round(strengths), one_hot], dim=2).flatten(1)
 
     def _by_copy(self, numbers: Tensor) -> Tensor:
         """[B, signals] -> [B, count, actions]."""
@@ -309,3 +313,37 @@ class ActionList(ActionMemory[ListCells]):
         from stacktrans.memory.actions.steps import ActionKernel  # not needed by all commands
 
         return ActionKernel.of(self, lists=True)
+
+
+class Tape(ActionList):
+    """Tapes of vectors that are written and read at a head, which moves (deletang2023).
+
+    A step writes to the head with a strength, then takes the actions of a list but for insertions,
+    then reads. The published tape is a ring of cells, is written with strength 1, and also jumps by
+    the length of the input, which no memory knows.
+    """
+
+    name = "tape"
+    takes_actions = False
+    empty = 0.0
+    structure = "tape"
+    base_actions = ("write", "left", "right")
+    idle = "stay"
+    writes = 1
+
+    def __init__(
+        self, count: int = 1, depth: int = 1, no_op: bool = True, capacity: int | None = None
+    ) -> None:
+        super().__init__(count, depth, no_op, capacity)
+
+    @property
+    def ends(self) -> None:
+        return None  # writing replaces a cell, which is no push
+
+    def update(self, state: ListCells, signals: Tensor, values: Tensor) -> ListCells:
+        write = self._probabilities(signals)[0]
+        head = state.head + write * (values.unsqueeze(2) - state.head)
+        moves = functional.pad(self._by_copy(signals)[:, :, 1:], (1, 0)).flatten(1)
+        return super().update(replace(state, head=head), moves, values)  # without insertions
+
+    kernel = ActionList.kernel

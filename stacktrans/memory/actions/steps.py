@@ -16,7 +16,7 @@ from stacktrans.kernels.batches import check_shape
 from stacktrans.kernels.compiling import compiled
 from stacktrans.kernels.elementwise import add, add_scaled, copy, dot, exp
 from stacktrans.kernels.kernel import Kernel, StoreSizes
-from stacktrans.kernels.steps import BatchStep
+from stacktrans.kernels.steps import BatchStep, rounded, sigmoid_signals, sigmoid_signals_backward
 from stacktrans.memory.actions.cells import PADDING, UNLIMITED, ActionSpec, Cells, CellsBackward
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class ActionKernel(Kernel):
         """The kernel of a memory of stacks, or of lists."""
         count, actions, capacity = memory.count, len(memory.actions), memory.capacity or UNLIMITED
         sizes = int(lists), count, memory.depth, actions, int(memory.no_op), capacity
-        spec = ActionSpec(*sizes, memory.empty)
+        spec = ActionSpec(*sizes, memory.empty, memory.writes)
         return cls(count * actions, count, memory.reads, spec, nothing=memory.empty)
 
     def store(self, sizes: StoreSizes) -> Cells:
@@ -64,12 +64,12 @@ class ActionKernel(Kernel):
 def _probabilities(spec: ActionSpec, signals: Array, index: int, k: int) -> tuple[Any, ...]:
     """The probabilities of the four actions of a list, or of push, pop, none and no-op of a stack.
 
-    `k` is the index of the list or stack.
+    `k` is the index of the list or stack. A tape is a list without insertions.
     """
     none = signals.dtype.type(0)
     first = k * spec.actions
     return (
-        signals[index, first],
+        none if spec.writes else signals[index, first],
         signals[index, first + 1],
         signals[index, first + 2] if spec.lists else none,
         signals[index, first + spec.actions - 1] if spec.no_op else none,
@@ -239,6 +239,32 @@ def _stack_backward(
 
 
 @compiled
+def _write(head: Array, write: float, vector: Array, replaced: Array) -> None:
+    """Write a vector at the head of a tape, and set `replaced` to what was there."""
+    for i in range(head.shape[0]):
+        replaced[i] = head[i]
+        head[i] += write * (vector[i] - head[i])
+
+
+@compiled
+def _write_backward(head: Array, write: float, vectors: Any, grad_vector: Array) -> Any:
+    """Backpropagate through writing at the head of a tape, and return the gradient of `write`.
+
+    Args:
+        head: the gradient of the head after writing, which becomes that of the head before.
+        write: the strength.
+        vectors: the one that was written, and the one that it replaced.
+        grad_vector: set to the gradient of the vector written.
+    """
+    written, replaced = vectors
+    grad_write = dot(head, written) - dot(head, replaced)
+    for i in range(head.shape[0]):
+        grad_vector[i] = write * head[i]
+        head[i] -= grad_vector[i]
+    return grad_write
+
+
+@compiled
 def _list_step(memory: Cells, step: BatchStep, signals: Array, values: Array, reads: Array) -> None:
     """Take the actions of lists, then read (joulin2015, section 3.2).
 
@@ -246,7 +272,7 @@ def _list_step(memory: Cells, step: BatchStep, signals: Array, values: Array, re
     """
     spec, rows, used, padded = memory.spec, memory.cells, memory.used, memory.padded
     saved, indices, size = memory.saved, step.indices, reads.shape[2]
-    heads = memory.head
+    heads, pushed = memory.head, memory.values
     spare = padded[padded.shape[0] - 2 * size :]
     first_left, first_right = spare[:size], spare[size:]
     first, length = _saved_at(memory.saved_starts, step.number, 2 * spec.copies)
@@ -257,6 +283,9 @@ def _list_step(memory: Cells, step: BatchStep, signals: Array, values: Array, re
         for k in range(spec.copies):
             insert, left, right, stay = _probabilities(spec, signals, indices[item], k)
             head = heads[item, k * size : (k + 1) * size]
+            if spec.writes:
+                replaced = pushed[min(indices[item], pushed.shape[0] - 1), spec.copies + k]
+                _write(head, signals[indices[item], k * spec.actions], values[item, k], replaced)
             lefts, rights = rows[item, 0, k], rows[item, 1, k]
             for i in range(size):
                 first_left[i] = lefts[i] if used_left else spec.empty
@@ -355,6 +384,10 @@ def _list_backward(
                 given = head[i]
                 head[i] = before[i]
                 before[i] = insert * given
+            if spec.writes:
+                vectors = values[index, k], values[index, spec.copies + k]
+                write = signals[index, k * spec.actions]
+                grad_shares[0] = _write_backward(head, write, vectors, before)
 
 
 @compiled
@@ -381,24 +414,28 @@ def _is_empty(cells: Array, item: int, row: int, cell: int, size: int, empty: fl
 def set_signals(
     memory: Cells, count: int, indices: Array, sums: Array, bias: Array, signals: Array
 ) -> None:
-    """Set signals to a softmax over the actions of each stack or list."""
-    actions = memory.spec.actions
+    """Set signals to a softmax over the actions of each stack or list, and a sigmoid to write."""
+    actions, writes = memory.spec.actions, memory.spec.writes
     for item in range(indices.shape[0]):
         index = indices[item]
         for start in range(0, count, actions):
-            largest = sums[item, start] + bias[start]
-            for i in range(start + 1, start + actions):
+            first = start + writes
+            largest = sums[item, first] + bias[first]
+            for i in range(first + 1, start + actions):
                 largest = max(largest, sums[item, i] + bias[i])
             for i in range(start, start + actions):
                 signals[index, i] = sums[item, i] + bias[i] - largest
         for i in range(count):
             signals[index, i] = exp(signals[index, i])
         for start in range(0, count, actions):
-            total = signals[index, start]
-            for i in range(start + 1, start + actions):
+            first = start + writes
+            total = signals[index, first]
+            for i in range(first + 1, start + actions):
                 total += signals[index, i]
-            for i in range(start, start + actions):
+            for i in range(first, start + actions):
                 signals[index, i] /= total
+    for start in range(0, count, actions):
+        sigmoid_signals(start, start + writes, indices, sums, bias, signals)
 
 
 @kernel.signals_backward.register(CellsBackward)
@@ -406,29 +443,33 @@ def signals_backward(
     memory: CellsBackward, count: int, indices: Array, signals: Array, grad: Array
 ) -> None:
     """Turn gradients of probabilities into those of the sums under them."""
-    actions = memory.cells.spec.actions
+    actions, writes = memory.cells.spec.actions, memory.cells.spec.writes
+    for start in range(0, count, actions):
+        sigmoid_signals_backward(start, start + writes, indices, signals, grad)
     for item in range(indices.shape[0]):
         index = indices[item]
         for start in range(0, count, actions):
             total = grad.dtype.type(0)
-            for i in range(start, start + actions):
+            for i in range(start + writes, start + actions):
                 total += signals[index, i] * grad[item, i]
-            for i in range(start, start + actions):
+            for i in range(start + writes, start + actions):
                 grad[item, i] = signals[index, i] * (grad[item, i] - total)
 
 
 @kernel.make_hard.register(Cells)
 def make_hard(memory: Cells, count: int, indices: Array, signals: Array) -> None:
-    """Set the most probable action of each stack or list to 1, the others to 0."""
-    actions = memory.spec.actions
+    """Set the most probable action of each stack or list to 1, the others to 0; round to write."""
+    actions, writes = memory.spec.actions, memory.spec.writes
+    for start in range(0, count, actions):
+        rounded(start, start + writes, indices, signals)
     for item in range(indices.shape[0]):
         index = indices[item]
-        for start in range(0, count, actions):
+        for start in range(writes, count, actions):
             best = start
-            for i in range(start + 1, start + actions):
+            for i in range(start + 1, start + actions - writes):
                 if signals[index, i] > signals[index, best]:
                     best = i
-            for i in range(start, start + actions):
+            for i in range(start, start + actions - writes):
                 signals[index, i] = 0
             signals[index, best] = 1
 
