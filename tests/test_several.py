@@ -173,9 +173,12 @@ def test_the_display_shows_the_signals_of_each() -> None:
         "push 1": 0.3,
         "push 2": 0.5,
         "push top": 1.0,
+        "replace 1a 1b": 0.1,
+        "replace 1a 2b": 0.2,
     }
     record = Record(1, 1, 0.0, 1.0, 2.7, 0.1, None, signals)
     shown = {"pop stack 1": 0.1, "pop stack 2": 0.2, "push": 0.4, "push top": 1.0}
+    shown["replace"] = 0.3
     assert mean_signals(record) == pytest.approx(shown)
 
 

@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 
 from stacktrans.commands.options import items
 from stacktrans.common.documents import yaml_line
-from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.common.errors import StacktransError, UsageError, abridged
 from stacktrans.common.files import CONFIG, MACHINE
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
 from stacktrans.common.registry import GENERATORS, MEMORIES, Registry
@@ -145,7 +145,7 @@ def _parts_of_a_model(
         return Entry(
             name,
             summary(part),
-            remarks=[f"{fact} {', '.join(names)}"] if names else [],
+            remarks=[f"{fact} {', '.join(abridged(names))}"] if names else [],
             parts=[
                 (assignment_text({key: value}), texts.get(key, "")) for key, value in values.items()
             ],

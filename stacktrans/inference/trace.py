@@ -132,12 +132,12 @@ class TraceStep:
     stuck: str | None = None
 
     def by_stack(self) -> dict[str, dict[str, float]]:
-        """The signals of each stack or list with actions."""
+        """The signals of each memory with actions."""
         signals = iter(self.signals.items())
         # The last two are those of the buffers, if there are any.
         of_memory = len(self.signals) - 2 * (self.input_read is not None)
-        count = of_memory // max(len(self.tops), 1)
-        return {name: dict(itertools.islice(signals, count)) for name in self.tops}
+        count = of_memory // max(len(self.pushed), 1)
+        return {name: dict(itertools.islice(signals, count)) for name in self.pushed}
 
 
 @dataclass(frozen=True)

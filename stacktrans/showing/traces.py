@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from rich.console import Group, RenderableType
@@ -22,7 +21,7 @@ CELL = 2
 VISIBLE = 0.05
 """The least share, at any step, of a symbol or a memory row that is shown in a heat map."""
 LARGEST = 16
-"""The most components of pushed vectors that are shown."""
+"""The most components of pushed vectors that are shown, and the most signals that always are."""
 FIRST = 4
 """The components of a larger cell that a table shows."""
 
@@ -84,16 +83,15 @@ def control_cells(step: TraceStep) -> Row:
 
 def _strength_row(step: TraceStep) -> Row:
     """The signals and reads of a step, and what its buffers contain."""
-    read = partial(Column, left=True, fold=GAP)
     before, after = Row(), Row()
     if step.input_read is not None:
         before += [
             (Column("left", drop=1), f"{step.input_left:.2f}"),
-            (read("read input", drop=4), parts_text(step.input_read)),
+            _parts_cell("read input", 4, step.input_read),
         ]
         after += [
             (Column("held", drop=1), f"{step.output_strength:.2f}"),
-            (read("write answer", drop=4), parts_text(step.written)),
+            _parts_cell("write answer", 4, step.written),
         ]
     return [
         (Column("step"), step.step),
@@ -103,27 +101,38 @@ def _strength_row(step: TraceStep) -> Row:
         *control_cells(step),
         *((Column(name, drop=5), _shaded(strength)) for name, strength in step.signals.items()),
         *before,
-        *((read(f"read {end}", drop=3), parts_text(parts)) for end, parts in step.reads.items()),
+        *_read_cells(step),
         *((Column(name, drop=1), _numbers(cells[0])) for name, cells in step.tops.items()),
         *after,
     ]
 
 
+def _read_cells(step: TraceStep) -> Row:
+    """The parts of each vector read."""
+    return [_parts_cell(f"read {name}", 3, parts) for name, parts in step.reads.items()]
+
+
+def _parts_cell(name: str, drop: int, parts: Sequence[ReadShare] | None) -> tuple[Column, str]:
+    return Column(name, left=True, fold=GAP, drop=drop), parts_text(parts)
+
+
 def _action_row(step: TraceStep, following: str) -> Row:
-    """The most probable action of each stack or list, and the values at its top or head."""
+    """The most probable action of each memory, the values at its top or head, and its reads."""
     # Of several stacks or lists, the last are omitted first, and the first never.
-    ranks = [None, *range(len(step.tops), 1, -1)]
+    ranks = [None, *range(len(step.pushed), 1, -1)]
+    tops = [step.tops.get(name, []) for name in step.pushed]
     return [
         (Column("step"), step.step),
         (Column("symbol", left=True), step.input),
         (Column("next", left=True, drop=1), following),
         (Column("prediction", left=True), output_text(step)),
-        (Column("prob.", drop=len(step.tops) + 2), _probability(step)),
+        (Column("prob.", drop=len(step.pushed) + 2), _probability(step)),
         *control_cells(step),
         *(
-            (Column(name, drop=rank), f"{best_action(step, name)} {_numbers(step.tops[name][0])}")
-            for name, rank in zip(step.tops, ranks, strict=False)
+            (Column(name, drop=rank), " ".join([best_action(step, name), *map(_numbers, top[:1])]))
+            for name, rank, top in zip(step.pushed, ranks, tops, strict=False)
         ),
+        *_read_cells(step),
     ]
 
 
@@ -137,7 +146,7 @@ def best_action(step: TraceStep, name: str) -> str:
 def actions_of(step: TraceStep) -> dict[str, dict[str, float]]:
     """The actions of each stack or list, with their probabilities."""
     return {  # the name of a signal ends with the number of its stack if there are several
-        name: {each.removesuffix(f" {name.split()[1]}"): own[each] for each in own}
+        name: {each.removesuffix(f" {name.split()[-1]}"): own[each] for each in own}
         for name, own in step.by_stack().items()
     }
 
@@ -186,8 +195,10 @@ def rows_of(trace: Trace, config: RunConfig) -> list[HeatRow]:
     least = -1.0 if config.model.value_nonlinearity == "tanh" else 0.0
     steps = trace.steps
     rows = [
-        HeatRow("strengths", name, [step.signals[name] for step in steps])
+        HeatRow("strengths", name, shades)
         for name in steps[0].signals
+        if (shades := [step.signals[name] for step in steps])
+        and (len(steps[0].signals) <= LARGEST or max(shades) >= VISIBLE)
     ]
     for end, vector in steps[0].pushed.items():
         for index in range(len(vector) if len(vector) <= LARGEST else 0):

@@ -47,8 +47,8 @@ LISTED = 10
 """The most pairs that contradict a model that are listed; all are in its summary.json."""
 RECORDS_KEPT = 12
 """Number of records that the speed of a run is measured over."""
-_NUMBERED = re.compile(r"^(\S+) [0-9]+$")
-"""The action of one of several stacks or lists."""
+_NUMBERED = re.compile(r"^(\S+) [0-9]+([a-z] \S+)?$")
+"""The action of one of several stacks or lists, or one of several transitions."""
 SCORES = ("coarse", "fine", "symbols")
 Measured = tuple[str, str, Accuracy | None]
 """Name of the measured strings over columns, their name in a line, and the accuracy on them."""
@@ -360,11 +360,14 @@ def _accuracies(accuracy: Accuracy | None) -> list[str]:
 
 
 def mean_signals(record: Record) -> dict[str, float]:
-    """The mean of each signal, and over several stacks or lists, of each action."""
+    """The mean of each signal, over several stacks or lists of each action; sums of transitions."""
     by_action: dict[str, list[float]] = {}
     for name, mean in record.signals.items():
         by_action.setdefault(_NUMBERED.sub(r"\1", name), []).append(mean)
-    return {action: sum(means) / len(means) for action, means in by_action.items()}
+    return {  # all transitions of an automaton are alternatives
+        action: sum(means) / (len(means) if f"{action} 1" in record.signals else 1)
+        for action, means in by_action.items()
+    }
 
 
 def summary_view(summary: Summary, config: RunConfig, directory: str) -> RenderableType:

@@ -170,8 +170,10 @@ function wordsOf(model, at) {
   if (step.state) sentences.push(`state ${step.state}`);
   const listed = (shares) =>
     shares.map(([symbol, , share]) => (isMachine ? symbol : `${symbol} ${number(share)}`)).join(", ");
-  if (!isMachine && !model.actions.length) {
-    sentences.push(model.signals.map((name, which) => `${name} ${number(step.signals[which])}`).join(", "));
+  if (!isMachine) {
+    if (!model.actions.length) {
+      sentences.push(model.signals.map((name, which) => `${name} ${number(step.signals[which])}`).join(", "));
+    }
     model.ends.forEach((end, which) => {
       sentences.push(`read ${end}: ${listed(step.reads[which]) || "nothing"}`);
     });
