@@ -1,8 +1,8 @@
 """The papers' equations, written out literally and slowly, as oracles."""
 
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -197,3 +197,47 @@ def _popped_from_front(strengths: list[Tensor], amount: Tensor) -> list[Tensor]:
 
 def _front_weights(strengths: list[Tensor]) -> list[Tensor]:
     return [_least(strengths[i], _over(1 - _total(strengths[:i]))) for i in range(len(strengths))]
+
+
+class Run(NamedTuple):
+    """A run of a pushdown automaton.
+
+    Attributes:
+        weight: the product of the weights of its transitions.
+        state: its state, from 0.
+        stack: symbol of each element, from 0, and the step of its push, 0 for the bottom, which is
+            the first element.
+    """
+
+    weight: Tensor
+    state: int
+    stack: tuple[tuple[int, int], ...]
+
+
+def literal_runs(run: Run, step: int, transitions: Sequence[Tensor]) -> Iterator[Run]:
+    """All runs that continue a run by one transition at a step (dusell2023).
+
+    The weights of transitions are those of push and replace, [Q, S, Q, S], and of pop, [Q, S, Q].
+    """
+    *below, (top, pushed_at) = run.stack
+    push, replace, pop = (weights[run.state, top] * run.weight for weights in transitions)
+    for state in range(len(pop)):
+        for symbol in range(push.shape[1]):
+            yield Run(push[state, symbol], state, (*run.stack, (symbol, step)))
+            yield Run(replace[state, symbol], state, (*below, (symbol, pushed_at)))
+        if below:
+            yield Run(pop[state], state, (*below,))
+
+
+def literal_read(runs: Sequence[Run], states: int, symbols: int, vectors: Tensor) -> Tensor:
+    """The mean vector on top for each state and symbol, times their probability (dusell2023).
+
+    Vectors are [T + 1, m], by the step of their push; those read are [Q * S, m].
+    """
+    total = _total([run.weight for run in runs])
+    reads = [torch.zeros_like(vectors[0])] * (states * symbols)
+    for run in runs:
+        top, pushed_at = run.stack[-1]
+        at = run.state * symbols + top
+        reads[at] = reads[at] + run.weight / total * vectors[pushed_at]
+    return torch.stack(reads)

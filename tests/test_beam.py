@@ -20,7 +20,17 @@ from stacktrans.tasks.layout import Layout
 LAYOUT = Layout.joint(sources=2, targets=2)
 END = 2
 """The output that ends an answer in it."""
-MEMORIES = ["stack", "queue", "deque", "none", "stack-rnn", "list-rnn", "superposed", "tape"]
+MEMORIES = [
+    "stack",
+    "queue",
+    "deque",
+    "none",
+    "stack-rnn",
+    "list-rnn",
+    "superposed",
+    "tape",
+    "nondeterministic",
+]
 SOURCES = [
     np.array(source, dtype=np.int64)
     for source in ([0], [1, 0, 1], [1, 1, 0], [], [0, 0, 1, 1, 0, 1])

@@ -108,7 +108,7 @@ def test_strategies_are_ordered_for_sources_with_features(
     assert sorted(names) == sorted(candidate_configs(task="copy"))
 
 
-@pytest.mark.parametrize("memory", ["queue", "2*stack", "stack-rnn"])
+@pytest.mark.parametrize("memory", ["queue", "2*stack", "stack-rnn", "nondeterministic"])
 def test_a_requested_memory_is_raced(memory: str) -> None:
     found = candidate_configs(task="copy", settings={"model": {"memory": memory}})
     assert {"joint", "buffered"} <= found.keys()

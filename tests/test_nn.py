@@ -12,7 +12,17 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.nn import StackLSTM
 from stacktrans.settings.resolve import resolve
 
-MEMORIES = ["stack", "queue", "deque", "queue+stack", "stack-rnn", "list-rnn", "superposed", "tape"]
+MEMORIES = [
+    "stack",
+    "queue",
+    "deque",
+    "queue+stack",
+    "stack-rnn",
+    "list-rnn",
+    "superposed",
+    "tape",
+    "nondeterministic",
+]
 
 
 def inputs_of(*sizes: int, seed: int = 1) -> Tensor:

@@ -203,7 +203,7 @@ class Memories(Registry):
 
     MOST = 16
     """The most memories of a combination."""
-    ALONE = ("stack-rnn", "list-rnn", "superposed", "tape", "none")
+    ALONE = ("stack-rnn", "list-rnn", "superposed", "tape", "nondeterministic", "none")
     """Memories that can't be combined: they have their own settings, or nothing to push to."""
 
     def __contains__(self, name: object) -> bool:
@@ -364,6 +364,7 @@ MEMORIES = Memories(
         "list-rnn": "stacktrans.memory.actions.definition:ActionList",
         "superposed": "stacktrans.memory.actions.definition:SuperposedStack",
         "tape": "stacktrans.memory.actions.definition:Tape",
+        "nondeterministic": "stacktrans.memory.nondeterministic:NondeterministicStack",
         "none": "stacktrans.memory.strengths.definition:Nothing",
     },
 )

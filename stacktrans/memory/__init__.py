@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from stacktrans.memory.actions.definition import ActionStack as ActionStack
     from stacktrans.memory.actions.definition import SuperposedStack as SuperposedStack
     from stacktrans.memory.actions.definition import Tape as Tape
+    from stacktrans.memory.nondeterministic import NondeterministicStack as NondeterministicStack
     from stacktrans.memory.strengths.definition import Deque as Deque
     from stacktrans.memory.strengths.definition import Nothing as Nothing
     from stacktrans.memory.strengths.definition import Queue as Queue
@@ -27,6 +28,7 @@ __all__ = ["CellContents", "Memory", "MemorySnapshot", "MemoryState", "RowConten
 
 _FILES = {
     "actions.definition": ("ActionList", "ActionMemory", "ActionStack", "SuperposedStack", "Tape"),
+    "nondeterministic": ("NondeterministicStack",),
     "strengths.definition": ("Deque", "Nothing", "Queue", "Stack", "StrengthMemory"),
 }
 """The classes of memories, imported on first use, by their files."""

@@ -79,10 +79,26 @@ class VectorActionMemoryConfig(ActionMemoryConfig):
     """cells of each that the controller sees."""
 
 
+class NondeterministicStackConfig(VectorMemoryConfig):
+    """A nondeterministic stack (dusell2023)."""
+
+    size: Size = 32
+    """size of a pushed vector, whose first number is always 1; 1 for symbols alone, as in
+    dusell2022."""
+    states: Annotated[int, Field(ge=1, le=16)] = 2
+    """number of states of the automaton."""
+    symbols: Annotated[int, Field(ge=1, le=16)] = 3
+    """number of its stack symbols."""
+    window: Size | None = None
+    """number of last steps whose pushes may be on top of the stack, called D in dusell2022; null
+    for no limit."""
+
+
 MemoryConfig.CONFIG_CLASSES |= {
     **dict.fromkeys(("stack", "queue", "deque"), VectorMemoryConfig),
     **dict.fromkeys(("stack-rnn", "list-rnn"), ActionMemoryConfig),
     **dict.fromkeys(("superposed", "tape"), VectorActionMemoryConfig),
+    "nondeterministic": NondeterministicStackConfig,
     "none": MemoryConfig,
 }
 
