@@ -329,7 +329,7 @@ def test_a_machine_for_a_grammar_of_the_user_is_proved(
     monkeypatch.setattr("stacktrans.grammar.inside.MAX_CELLS", 200)  # at most so many words
     reversing = replace(rearranging(TASKS["reverse by grammar"], STACK), words=(False, False))
     machine = saved(tmp_path, reversing, task)
-    output = run("verify", machine, "--count", 10).stdout.decode()
+    output = run("verify", machine, "--count", "10").stdout.decode()
     assert "proved: right on all strings of the task, whatever their length" in output
     assert "stack: aligned with the reference's memory" in output
 

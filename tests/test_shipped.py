@@ -177,7 +177,7 @@ def test_the_buffered_xor_drops_the_first_of_what_it_writes() -> None:
     for number, step in enumerate(followed.steps[1:10], start=1):
         assert step.written
         assert step.written[0].step == number
-    assert (followed.steps[-1].output_held or 0) > 9
+    assert (followed.steps[-1].output_strength or 0) > 9
 
 
 @pytest.mark.parametrize("name", ["copy-queue", "reverse-stack", *SAME_LENGTH])

@@ -228,7 +228,7 @@ class _RuleLearner:
                 explained = int(np.maximum(wrong, total - wrong).sum())
                 options.append((explained, component, deviating))
             elif np.count_nonzero(total) > 1:  # a single entry, of a step that deviates
-                options.append((0, component, wrong.argmax(keepdims=True)))
+                options.append((0, component, np.array([wrong.argmax()])))
         pair = self._deciding_pair(group, right)
         best = max(options, key=lambda option: option[0], default=None)
         if pair is not None and (best is None or best[0] < len(group.rows)):
