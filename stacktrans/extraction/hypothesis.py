@@ -18,7 +18,7 @@ import numpy as np
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Rule, SymbolTable, Term
 from stacktrans.extraction.limits import GRACE
-from stacktrans.extraction.naming import Naming, entry_families, entry_symbols, name_classes
+from stacktrans.extraction.naming import entry_families, entry_symbols, name_classes
 from stacktrans.extraction.network import EMPTY, NOTHING
 from stacktrans.extraction.partition import Partition
 from stacktrans.model.checkpoint import Checkpoint
@@ -37,8 +37,8 @@ def build_hypothesis(checkpoint: Checkpoint, partition: Partition) -> Machine:
     Its states and stack symbols are the classes of states and pushed vectors. Those that nothing
     distinguishes any more are merged first.
     """
-    names = name_classes(checkpoint, partition)
-    return replace(names.machine, rules=tuple(_RuleLearner(partition, names).learn()))
+    machine = name_classes(checkpoint, partition)
+    return replace(machine, rules=tuple(_RuleLearner(partition, machine).learn()))
 
 
 @dataclass
@@ -55,25 +55,20 @@ class _Action:
     values: Ids
     likely: Ids
     table: SymbolTable | None
-    needed: bool = True
+    needed: bool
 
 
-def _actions(partition: Partition, names: Naming) -> list[_Action]:
+def _actions(partition: Partition, machine: Machine) -> list[_Action]:
     """All actions: signals, the output, pushed stack symbols and the next state."""
-    machine, actions = names.machine, list[_Action]()
-    for column in range(partition.output + 1):
-        values, output = partition.usual_values(column), column == partition.output
-        actions.append(_Action(values, values, machine.outputs if output else None, not output))
-    entries = [
-        (names.stack_symbols[memory], machine.stack_symbols[memory])
-        for memory in partition.push_memories
-    ]
-    entries.append((names.states, machine.states))
-    columns = zip(partition.results, entries, strict=True)
-    for column, ((classes, vectors), (numbers, table)) in enumerate(columns, partition.output + 1):
-        likely = np.where(vectors == NOTHING, NOTHING, numbers[classes.of[vectors]])
-        values = np.where(partition.usual_values(column) == NOTHING, NOTHING, likely)
-        actions.append(_Action(values, likely, table))
+    pushed = (machine.stack_symbols[memory] for memory in partition.push_memories)
+    tables = [*[None] * partition.output, machine.outputs, *pushed, machine.states]
+    actions = []
+    for column, table in enumerate(tables):
+        values = likely = partition.usual_values(column)
+        if column > partition.output:
+            classes, vectors = partition.results[column - partition.output - 1]
+            likely = np.where(vectors == NOTHING, NOTHING, classes.of[vectors])
+        actions.append(_Action(values, likely, table, needed=column != partition.output))
     return actions
 
 
@@ -99,7 +94,7 @@ class _RuleLearner:
 
     Args:
         partition: of the steps; after its deadline sorts are not split any further.
-        names: the entries that its classes become.
+        machine: the machine, without rules, whose entries are its classes.
 
     Attributes:
         tables: of the components of observations.
@@ -111,17 +106,14 @@ class _RuleLearner:
         push_signals: the signal of each push.
     """
 
-    def __init__(self, partition: Partition, names: Naming) -> None:
-        self.deadline = partition.deadline
-        entries = [names.stack_symbols[memory] for memory in partition.read_memories]
-        read = zip(partition.components[1:], [*entries, names.states], strict=True)
+    def __init__(self, partition: Partition, machine: Machine) -> None:
+        self.deadline, actions = partition.deadline, _actions(partition, machine)
         observed = [partition.steps.observations[:, 0]]
-        observed += [numbers[classes.of[vectors]] for (classes, vectors), numbers in read]
-        actions = _actions(partition, names)
+        observed += (classes.of[vectors] for classes, vectors in partition.components[1:])
         columns = [column for action in actions for column in (action.values, action.likely)]
         table = np.column_stack([np.column_stack(observed) * partition.relevant, *columns])
         table, self.counts = np.unique(table, axis=0, return_counts=True)
-        self.tables = names.machine.components
+        self.tables = machine.components
         self.observations, done = np.split(table, [len(self.tables)], axis=1)
         self.actions = [
             replace(action, values=values, likely=likely)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -28,22 +27,12 @@ MOSTLY = 2
 """A stack symbol is named after a symbol that occurs this many times as often as any other."""
 
 
-class Naming(NamedTuple):
-    """A machine without rules, and the stack symbol or state of each class.
+def name_classes(checkpoint: Checkpoint, partition: Partition) -> Machine:
+    """The machine of a partition, without rules.
 
-    Attributes:
-        machine: the machine, without rules.
-        stack_symbols: of each memory, the stack symbol of each class of its vectors.
-        states: the state of each class of states; the first is the initial one.
+    Classes that nothing distinguishes are merged. Then those of pushed vectors and of states are
+    renumbered as the stack symbols and states of the machine.
     """
-
-    machine: Machine
-    stack_symbols: list[Ids]
-    states: Ids
-
-
-def name_classes(checkpoint: Checkpoint, partition: Partition) -> Naming:
-    """Name all classes, merging those that nothing distinguishes."""
     task, layout = checkpoint.task, checkpoint.layout
     symbols = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
     index = {symbol: number for number, symbol in enumerate(symbols)}
@@ -60,18 +49,16 @@ def name_classes(checkpoint: Checkpoint, partition: Partition) -> Naming:
     named = {of: _stack_symbols(partition, of, inputs, outputs) for of in dict.fromkeys(alphabets)}
     first = int(partition.states.of[0])
     order = [first, *(label for label in partition.states.labels if label != first)]
-    of_states = np.zeros(partition.states.count, np.int64)
-    of_states[order] = np.arange(len(order))
-    machine = Machine(
+    partition.states.renumber(order)
+    return Machine(
         **checkpoint.machine_attributes,
         symbols=symbols,
         inputs=inputs,
         outputs=outputs,
-        stack_symbols=tuple(named[memory][0] for memory in alphabets),
+        stack_symbols=tuple(named[memory] for memory in alphabets),
         states=SymbolTable(tuple(Family(f"q{number}") for number in range(len(order)))),
         rules=(),
     )
-    return Naming(machine, [named[memory][1] for memory in alphabets], of_states)
 
 
 def entry_symbols(table: SymbolTable) -> Ids:
@@ -86,26 +73,25 @@ def entry_families(table: SymbolTable) -> Ids:
 
 def _stack_symbols(
     partition: Partition, memory: int, inputs: SymbolTable, outputs: SymbolTable
-) -> tuple[SymbolTable, Ids]:
-    """The stack symbols of a memory, and the one of each of its classes; merges some of them."""
+) -> SymbolTable:
+    """The stack symbols of a memory, as which its classes are renumbered after some merges."""
     classes = partition.stack_symbols[memory]
-    numbers = np.zeros(classes.count, np.int64)
+    families, order = [Family("empty")], [EMPTY]
     if not partition.memory_relevant(memory):
-        return SymbolTable((Family("empty"),)), numbers
+        classes.renumber(order)
+        return SymbolTable(tuple(families))
     by_symbol = _classes_by_symbol(partition, memory, inputs, outputs)
     partition.merge(classes, _candidate_pairs(by_symbol))
     by_symbol = _classes_by_symbol(partition, memory, inputs, outputs)
     marks = sorted(by_symbol.pop(NOTHING))
-    families, order = [Family("empty")], [EMPTY]
     for index in range(max(map(len, by_symbol.values()), default=0)):
         members = {of: labels[index] for of, labels in by_symbol.items() if index < len(labels)}
         name = f"symbol {index + 1}" if index else "symbol"
         families.append(Family(name, tuple(sorted(members))))
         order += (members[symbol] for symbol in sorted(members))
     families += [Family(f"mark {number}") for number in range(1, len(marks) + 1)]
-    order += marks
-    numbers[order] = np.arange(len(order))
-    return SymbolTable(tuple(families)), numbers
+    classes.renumber([*order, *marks])
+    return SymbolTable(tuple(families))
 
 
 def _candidate_pairs(by_symbol: dict[int, list[int]]) -> Iterator[tuple[int, int]]:

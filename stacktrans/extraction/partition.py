@@ -6,7 +6,7 @@ memory is irrelevant, whatever is done with it, if nothing that is read of it is
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -96,6 +96,12 @@ class Classes:
         if final:
             self._final_splits.append({part: part for part in parts.tolist()})
         return True
+
+    def renumber(self, order: Sequence[int]) -> None:
+        """Number classes in some order; those that it lacks become the first."""
+        numbers = np.zeros(self.count, np.int64)
+        numbers[[*order]] = np.arange(len(order))
+        self.of = numbers[self.of]
 
     def finally_split(self, one: int, other: int) -> bool:
         """Whether two classes come from different parts of a final split."""
