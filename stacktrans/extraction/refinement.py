@@ -16,6 +16,7 @@ no conflict, and joins the class of the experiment's result, or that of its near
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from typing import NamedTuple
 
@@ -86,16 +87,15 @@ class Refinement:
     def until_consistent(self) -> Partition:
         """Refine until there is no conflict, or no time left; raises `CannotExtract`."""
         resolved = 0
-        while True:
-            while (conflict := self._conflict()) and not self._deadline.over():
-                try:
+        with contextlib.suppress(OutOfTime):
+            while not self._deadline.over():
+                if conflict := self._conflict():
                     self._resolve(conflict)
-                except OutOfTime:
-                    return self._partition
-                resolved += 1
-                self._check_counts(resolved)
-            if self._deadline.over() or not self._partition.confirm():
-                return self._partition
+                    resolved += 1
+                    self._check_counts(resolved)
+                elif not self._partition.confirm():
+                    break
+        return self._partition
 
     def _conflict(self) -> Conflict | None:
         """The conflict of the most steps, about signals and outputs before anything else."""
