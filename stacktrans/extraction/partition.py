@@ -261,8 +261,7 @@ class Partition:
         Args:
             classes: of which they are.
             pairs: classes.
-            fewer: the column of an action whose conflicts have to become fewer, where no other
-                action may have more of them, which would split the classes again; None for none.
+            fewer: the column of an action whose conflicts have to become fewer; None for none.
         """
         before, merged = self.count_conflicts(), False
         for one, other in pairs:
@@ -273,12 +272,8 @@ class Partition:
             saved = classes.of.copy()
             classes.of[classes.of == other] = one
             after = self.count_conflicts()
-            if fewer is None:
-                worse = sum(after.values()) > sum(before.values())
-            else:
-                more = any(after[column] > before[column] for column in after)
-                worse = more or after[fewer] == before[fewer]
-            if worse:
+            worse = any(after[column] > before[column] for column in after)
+            if worse or (fewer is not None and after[fewer] == before[fewer]):
                 classes.of = saved
             else:
                 before, merged = after, True
