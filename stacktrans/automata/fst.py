@@ -125,9 +125,8 @@ class _Reading:
         if self._layout.padding.each > 1 or (follows and not ends):
             raise NotFinite(machine, "the length of an answer depends on that of its source")
         self._depths = [0] * (2 * len(memories.names))
-        for component, (end, depth) in enumerate(memories.read_positions, start=1):
-            if component in machine.relevant:
-                self._depths[end] = max(self._depths[end], depth + 1)
+        for end, depth in filter(None, machine.relevant_positions):
+            self._depths[end] = max(self._depths[end], depth + 1)
         used = [rule.signals for rule in machine.rules]
         popped = {end // 2 for signal, end in memories.pops if any(own[signal] for own in used)}
         self._whole = {row for row in popped if any(self._depths[2 * row : 2 * row + 2])}
