@@ -124,6 +124,43 @@ def reversing_beside(directory: Path, said: float, symbols: int = LETTERS) -> Pa
     return path
 
 
+def comparing_ends(directory: Path) -> Path:
+    """A checkpoint for even-pairs, made by hand: 1 if the first symbol is not the last.
+
+    The queue keeps the first symbol in front, and the stack the last one alone; bits are pushed as
+    -1 and 1. Two units are 1 if both are 0, or both are 1, at the separator.
+    """
+    config = resolve(
+        task="even-pairs",
+        recipe="default",
+        settings={"model": {"memory": {"name": "queue+stack", "size": 2}}},
+        assignments=[
+            "controller={name: rnn, hidden_size: 6, recurrent: false}",
+            *("embedding_size=one-hot", "output_size=null"),
+            "task.lengths={train: [1, 10], test: [11, 20]}",
+        ],
+    )
+    weights, _ = zeros(config)
+    inputs = weights["controller.layers.0.input_weight"]
+    bias = weights["controller.layers.0.bias"]
+    for unit, ids in enumerate(([2], [3], [4, 5], [1])):  # 0, 1, any output, the separator
+        inputs[unit, ids], bias[unit] = 40, -20
+    for unit, sign in ((4, -1), (5, 1)):
+        weights["controller.layers.0.below_weight"][unit, [0, 2]] = 20.0 * sign
+        inputs[unit, 1], bias[unit] = 40, -60
+    signals = weights["operation.signals.weight"]
+    signals[1:, :2], weights["operation.signals.bias"][:] = 20, 20
+    weights["operation.signals.bias"][0] = -20
+    weights["operation.values.weight"][[0, 2], 1] = 20
+    weights["operation.values.weight"][[0, 2], 0] = -20
+    weights["classifier.weight"][0, 4:] = 20
+    weights["classifier.bias"][0] = 20
+    weights["classifier.weight"][2, 2] = 100
+    path = directory / "model"
+    checkpoint.save(path, config, weights)
+    return path
+
+
 def delaying(directory: Path, symbols: int = 2) -> Path:
     """A buffered checkpoint that pushes all that it reads, and says it a step later, made by hand.
 
@@ -219,6 +256,15 @@ def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:
     assert found.machine.run([0, 3, 5]).target == [5, 4, 0]
     model = checkpoint.load(tmp_path / "model")
     assert prove(found.machine, model.task) == Counterexample((3,))
+
+
+def test_symbols_that_decide_only_together_are_distinguished(tmp_path: Path) -> None:
+    """An exclusive or of two memories' contents is predicted by neither of them."""
+    found = Learner(checkpoint.load(comparing_ends(tmp_path), hard=True)).learn()
+    assert all(each.agreeing == each.strings for each in found.agreement)
+    strings = ("0", "1", "00", "01", "0110", "101011")
+    answers = [found.machine.run([*map(int, string)]).target for string in strings]
+    assert answers == [[int(string[0] != string[-1])] for string in strings]
 
 
 def test_pushes_that_are_never_read_have_stack_symbols(tmp_path: Path) -> None:
