@@ -248,7 +248,9 @@ class ModelConfig(Section):
             return self
         # A recipe may set biases of memories and controllers other than the chosen ones.
         gates.update(*(CONTROLLERS.load(name).gates for name in CONTROLLERS.builtin))
-        signals |= _signal_keys([MEMORIES.load(name)() for name in MEMORIES.builtin])
+        for name in MEMORIES.builtin:
+            if not initial.signal_bias.keys() <= signals:  # otherwise they need not be imported
+                signals |= _signal_keys([MEMORIES.load(name)()])
         for kind, names, existing in (
             ("gate", initial.gate_bias, gates),
             ("signal", initial.signal_bias, signals),
