@@ -58,12 +58,12 @@ class Classes:
         """The classes of those for which there is evidence; `NOTHING` for others."""
         return np.where((numbers >= 0) & self.known[numbers], self.of[numbers], NOTHING)
 
-    def split(self, numbers: Ids, values: Ids, others: Ids, guesses: Ids, final: bool) -> bool:
-        """Split a class by the values of its members; return whether it has several.
+    def split(self, numbers: Ids, values: Ids, others: Ids, guesses: Ids, final: bool) -> None:
+        """Split a class by the values of its members.
 
         Args:
             numbers: members for which there is evidence.
-            values: of these members.
+            values: of these members, of which there are several.
             others: the other members.
             guesses: of their values; vectors whose guess no member confirms go with their nearest
                 neighbours.
@@ -74,8 +74,6 @@ class Classes:
             numbers, values = np.append(numbers, others), np.append(values, guesses)
             others, guesses = others[:0], guesses[:0]
         different, counts = np.unique(values, return_counts=True)
-        if len(different) < 2:
-            return False
         ranked = np.argsort(-counts, kind="stable")
         parts = np.empty(len(ranked), np.int64)
         parts[ranked] = np.append(parent, self.count + np.arange(len(ranked) - 1))
@@ -95,7 +93,6 @@ class Classes:
                 part_of.update(dict.fromkeys(parts.tolist(), part_of[parent]))
         if final:
             self._final_splits.append({part: part for part in parts.tolist()})
-        return True
 
     def renumber(self, order: Sequence[int]) -> None:
         """Number classes in some order; those that it lacks become the first."""

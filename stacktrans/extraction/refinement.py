@@ -132,11 +132,10 @@ class Refinement:
                     continue
                 if (cause.values == UNKNOWN).all():
                     cause = cause._replace(values=results)
-            if not partition.relevant[cause.component]:
-                partition.relevant[cause.component] = True
-                return
-            if classes.split(cause.members, cause.values, others, guesses, final=not direct):
-                return
+            if partition.relevant[cause.component]:
+                classes.split(cause.members, cause.values, others, guesses, final=not direct)
+            partition.relevant[cause.component] = True
+            return
         self._given_up.add(conflict.name)
 
     def _causes(self, conflict: Conflict) -> list[Cause]:
@@ -148,6 +147,7 @@ class Refinement:
         such as those of an exclusive or, only an experiment can show the effect: they come last.
         """
         partition = self._partition
+        direct = conflict.column <= partition.output
         values, of_steps, counts = np.unique(
             conflict.values, return_inverse=True, return_counts=True
         )
@@ -166,8 +166,9 @@ class Refinement:
                     ranked.append((worse, -score, irrelevant, cause))
                     break
             else:
-                cause = Cause(component, members, np.full(len(members), UNKNOWN))
-                ranked.append((2, len(members), irrelevant, cause))
+                if direct:
+                    cause = Cause(component, members, np.full(len(members), UNKNOWN))
+                    ranked.append((2, len(members), irrelevant, cause))
         return [cause for *_, cause in sorted(ranked, key=lambda entry: entry[:3])]
 
     def _experiment(self, conflict: Conflict, cause: Cause, others: Ids) -> tuple[Ids, Ids]:
