@@ -99,6 +99,13 @@ def test_a_process_that_is_killed_while_it_has_nothing_to_do_is_replaced() -> No
 RACE_OF_TWO = ("train", "--task", "copy", *SMALL, "--strategies", "patient,wide", "--workers", "2")
 
 
+def test_processes_can_be_closed_as_soon_as_they_have_work() -> None:
+    """No thread fails: pytest reports it as an error."""
+    for _ in range(100):
+        with Pool(1, lambda: False) as pool:
+            pool.submit({"work": bool})
+
+
 def test_an_interrupted_race_is_saved_and_prints_how_to_resume(tmp_path: Path) -> None:
     out = tmp_path / "a run"
     process = start(*RACE_OF_TWO, "--out", out)

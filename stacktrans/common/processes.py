@@ -57,14 +57,14 @@ class Process:
         resource_tracker.ensure_running()  # now, since it would unblock the signal
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
-            self._executor.submit(int)  # starts the process
+            self._submitted: Future[Any] = self._executor.submit(int)  # starts the process
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def submit(self, work: Work, *arguments: Any) -> Future[Any]:
         """Start work in the process; raises `BrokenProcessPool` if it was killed."""
-        future: Future[Any] = self._executor.submit(_run_here, work, *arguments)
-        return future
+        self._submitted = self._executor.submit(_run_here, work, *arguments)
+        return self._submitted
 
     def cancel(self) -> None:
         """Cancel the work of the process."""
@@ -72,6 +72,10 @@ class Process:
 
     def close(self) -> None:
         """Kill the process."""
+        # A thread of loky fails if it finds work in its queue after it was told to shut down.
+        ends = time.monotonic() + _POLL_SECONDS
+        while not (self._submitted.running() or self._submitted.done() or time.monotonic() > ends):
+            time.sleep(_POLL_SECONDS / 100)
         self._executor.shutdown(kill_workers=True)
 
 
