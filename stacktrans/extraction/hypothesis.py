@@ -187,10 +187,8 @@ class _RuleLearner:
         for component, of_component in enumerate(self._symbols):
             wanted = of_component[rows]
             right = (symbols[values] == wanted) & (families[values] == family) & (wanted != NOTHING)
-            may = ~relevant
-            if action.needed:
-                may &= np.isin(wanted, members)
-            candidates.append((Term(component, family), may | right))
+            other = ~relevant & (np.isin(wanted, members) | (not action.needed))
+            candidates.append((Term(component, family), right | other))
         return candidates
 
     def _split_sorts(self, groups: Sequence[_Group]) -> bool:
