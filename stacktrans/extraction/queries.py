@@ -112,13 +112,12 @@ def random_queries(
     law = law or checkpoint.config.task.law_of(lengths)
     stream = checkpoint.layout.consecutive
     rows = [1 + number % LONGEST_ROW if stream else 1 for number in range(count)]
-    try:
+    pairs = list[Pair]()
+    with contextlib.suppress(NoSuchLength):
         pairs = task.sample(rng, lengths, sum(rows), law)
-    except NoSuchLength:
-        pairs = []
     if task.file_parameters:
         with contextlib.suppress(NoSuchLength):
-            pairs = [*pairs, *held_out_pairs(task, lengths)[:count]]
+            pairs += held_out_pairs(task, lengths)[:count]
         distinct = {pair.source.tobytes(): pair for pair in pairs}
         return [query_of(checkpoint, [pair]) for pair in distinct.values()]
     remaining = iter(pairs)
