@@ -152,6 +152,7 @@ COMMANDS = {
     "inspect": "inspect",
     "verify": "verify",
     "extract": "extract",
+    "compare": "compare",
     "sweep": "sweep",
     "list": "listing",
 }

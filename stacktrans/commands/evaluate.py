@@ -109,15 +109,15 @@ def eval(
     check_positive(**{"--count": count, "--depth": depth, "--errors": errors, "--beam": beam})
     bounds = [options.parse_lengths(range_) for range_ in lengths or []]
     forms = {"--json": as_json, "--csv": as_csv, "--latex": as_latex}
-    _check_exclusive(forms)
-    _check_exclusive({"--predictions -": predictions == STDOUT, **forms})
-    _check_exclusive({"--errors": errors, "--csv": as_csv, "--latex": as_latex})
+    options.check_exclusive(forms)
+    options.check_exclusive({"--predictions -": predictions == STDOUT, **forms})
+    options.check_exclusive({"--errors": errors, "--csv": as_csv, "--latex": as_latex})
     for name, given in {"--each": each, "--depth": depth}.items():
-        _check_exclusive({name: given, "--data": data})
+        options.check_exclusive({name: given, "--data": data})
     for name, file in {"--predictions": predictions, "--plot": plot}.items():
         if file and len(checkpoints) > 1:
             raise UsageError(f"{name}: expected one checkpoint, not {len(checkpoints)}")
-        _check_exclusive({name: file, "--without": without})
+        options.check_exclusive({name: file, "--without": without})
     if plot:
         check_plot(plot)
     if predictions and predictions != STDOUT:
@@ -132,7 +132,7 @@ def eval(
         strings = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
         answers = {"--predictions": predictions, "--errors": errors, "--beam": beam}
         for name, value in {**strings, "--data": data, **answers, "--plot": plot}.items():
-            _check_exclusive({name: value, "a text": True})
+            options.check_exclusive({name: value, "a text": True})
         _print_perplexities(loaded, text, hard, forms)
         return
     request = EvalRequest(
@@ -163,13 +163,6 @@ def _with_ablations(
     from stacktrans.model.ablation import ablate
 
     return [(name, model), *((f"{name} without {part}", ablate(model, part)) for part in parts)]
-
-
-def _check_exclusive(given: dict[str, Any]) -> None:
-    """Raise `UsageError` if more than one of some options is given."""
-    first, *others = [name for name, value in given.items() if value] or [""]
-    if others:
-        raise UsageError(f"{first}: cannot be used with {others[0]}")
 
 
 def _report_unknown(measured: "Measured") -> None:

@@ -6,7 +6,7 @@ import inspect
 import math
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
@@ -85,6 +85,13 @@ def with_help(parameter: inspect.Parameter, text: str | None) -> inspect.Paramet
     info = copy.copy(info)
     info.help = text
     return parameter.replace(annotation=Annotated[value_type, info])
+
+
+def check_exclusive(given: dict[str, Any]) -> None:
+    """Raise `UsageError` if more than one of some options is given."""
+    first, *others = [name for name, value in given.items() if value] or [""]
+    if others:
+        raise UsageError(f"{first}: cannot be used with {others[0]}")
 
 
 def parse_lengths(text: str) -> "Lengths":

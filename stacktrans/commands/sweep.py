@@ -1,8 +1,9 @@
 """The command `sweep`: train a sweep file's runs, and compare them with published figures."""
 
 import signal
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -12,6 +13,10 @@ from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import print_message
 from stacktrans.common.visible import visible
 from stacktrans.model.devices import check_device
+
+if TYPE_CHECKING:
+    from stacktrans.sweeps.plan import PlannedRun
+    from stacktrans.sweeps.store import SweepStore
 
 
 def sweep(
@@ -47,9 +52,9 @@ def sweep(
         dry_run: List the runs without running them.
         plot: Also draw learning curves and accuracy by length.
     """
-    from stacktrans.sweeps.live import SweepDisplay, overview
+    from stacktrans.sweeps.live import overview
     from stacktrans.sweeps.plan import read_plan
-    from stacktrans.sweeps.store import SweepStore, carry_out
+    from stacktrans.sweeps.store import SweepStore
     from stacktrans.sweeps.table import as_json as numbers
 
     check_positive(**{"--workers": workers})
@@ -61,19 +66,48 @@ def sweep(
     runs = plan.only(only) if only else plan.runs
     store = SweepStore(out or Path("sweeps") / plan.name, plan)
     if dry_run:
-        for run in runs:
-            done = store.done(run)
-            facts = {"condition": run.condition, "axes": dict(run.axes), "identity": run.identity}
-            if as_json:
-                print_json({**facts, "done": done, "command": run.command})
-            else:
-                state = "done" if done else "to do"
-                print(visible(f"{state}\t{run.name}\t{run.command}", keep="\t"))
+        _list_runs(store, runs, as_json)
         return
-    if plot:
-        from stacktrans.showing.plots import empty_figure
+    carry_out_runs(store, runs, workers, cluster, device, plot)
+    if as_json:
+        print_json(numbers(plan, store.records))
+    else:
+        print_out(*overview(store))
+    check_finished(store, runs)
 
-        empty_figure(1, 1)  # fails now, not after the runs, if matplotlib is not installed
+
+def _list_runs(store: "SweepStore", runs: "Sequence[PlannedRun]", as_json: bool) -> None:
+    """Print the runs, whether they are done, and the commands that repeat them."""
+    for run in runs:
+        done = store.done(run)
+        facts = {"condition": run.condition, "axes": dict(run.axes), "identity": run.identity}
+        if as_json:
+            print_json({**facts, "done": done, "command": run.command})
+        else:
+            state = "done" if done else "to do"
+            print(visible(f"{state}\t{run.name}\t{run.command}", keep="\t"))
+
+
+def carry_out_runs(
+    store: "SweepStore",
+    runs: "Sequence[PlannedRun]",
+    workers: int | None,
+    cluster: str | None,
+    device: str,
+    plot: bool,
+) -> None:
+    """Carry out the missing runs of a sweep with a progress display, and plot the results.
+
+    Raises:
+        typer.Exit: the sweep was interrupted.
+        UsageError: matplotlib, or Dask for a cluster, is not installed.
+    """
+    from stacktrans.showing.plots import check_matplotlib
+    from stacktrans.sweeps.live import SweepDisplay, draw
+    from stacktrans.sweeps.store import carry_out
+
+    if plot:
+        check_matplotlib()  # not after the runs
     before = signal.signal(signal.SIGTERM, _terminate)
     try:
         with SweepDisplay(progress_console(), store, runs) as display:
@@ -84,13 +118,11 @@ def sweep(
     finally:
         signal.signal(signal.SIGTERM, before)
     if plot:
-        from stacktrans.sweeps.live import draw
-
         draw(store)
-    if as_json:
-        print_json(numbers(plan, store.records))
-    else:
-        print_out(*overview(store))
+
+
+def check_finished(store: "SweepStore", runs: "Sequence[PlannedRun]") -> None:
+    """Exit with code 1 and a message if a run failed."""
     failed = [run for run in runs if not store.done(run)]
     if failed:
         error = store.records[failed[0].identity].get("error", "measured differently since")

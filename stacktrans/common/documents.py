@@ -18,6 +18,7 @@ MOST_DIGITS = 100
 
 # libyaml, if PyYAML was built with it, gives the same results ten times as fast.
 _PARSER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _UNPRINTABLE = re.compile(
     "[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\U00010000-\U0010ffff]"
 )
@@ -95,6 +96,11 @@ def parsed(text: str) -> Document:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "not readable as YAML"
         raise DocumentError(problem, mark.line + 1 if mark else None) from error
+
+
+def yaml_text(value: Any) -> str:
+    """A value as a YAML document."""
+    return str(yaml.dump(value, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=100))
 
 
 def yaml_line(value: Any) -> str:

@@ -4,14 +4,13 @@ Most defaults switch a feature off. The settings of an optional feature form a b
 null.
 """
 
-import functools
 import hashlib
 from typing import Annotated, Any, Literal, Self
 
-import yaml
 from pydantic import Field, model_validator
 
 from stacktrans.common import __version__
+from stacktrans.common.documents import yaml_text
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import GENERATORS
 from stacktrans.settings.layers import Settings, SettingsLayer, merged_settings
@@ -234,11 +233,11 @@ class RunConfig(Section):
         # The contents of files matter, not their paths.
         for path in path_parameters(self.task.generator):
             deciding["task"]["parameters"].pop(path, None)
-        return hashlib.sha256(str(_as_yaml(deciding)).encode()).hexdigest()[:16]
+        return hashlib.sha256(yaml_text(deciding).encode()).hexdigest()[:16]
 
     def to_yaml(self) -> str:
         """The configuration as YAML that `train --config` reads."""
-        return str(_as_yaml(self.model_dump(mode="json")))
+        return yaml_text(self.model_dump(mode="json"))
 
 
 def inherited_layer(config: RunConfig, origin: str, recipe: str | None) -> SettingsLayer:
@@ -278,9 +277,3 @@ _WITHOUT_INFLUENCE: Any = {
 }
 """Settings that do not influence the results: format, origin, description and processes."""
 _NO_OTHER_WEIGHTS = "a run that starts from a checkpoint has no other weights to start from"
-
-# The same output, but faster where PyYAML was built with libyaml.
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-_as_yaml = functools.partial(
-    yaml.dump, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=100
-)

@@ -287,7 +287,11 @@ class Plan:
 
 def read_plan(path: Path, profile: str | None = None) -> Plan:
     """Read a sweep's file and resolve its runs; raises `UsageError` with a location."""
-    layer = read_layer(path)
+    return make_plan(path, read_layer(path), profile)
+
+
+def make_plan(path: Path, layer: SettingsLayer, profile: str | None = None) -> Plan:
+    """Resolve the runs of a sweep's settings, from a file or for one; raises `UsageError`."""
     layers = [layer]
     if profile is not None:
         profiles = validated(SweepFile, layer.settings, layers).profiles

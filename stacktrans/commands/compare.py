@@ -1,0 +1,110 @@
+"""The command `compare`: train several models on one task, and compare their accuracy."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stacktrans.commands import completion, options
+from stacktrans.commands.sweep import carry_out_runs, check_finished
+from stacktrans.commands.terminal import print_json, print_out, print_text
+from stacktrans.common.documents import yaml_text
+from stacktrans.common.errors import UsageError, check_positive
+from stacktrans.common.files import write_atomically
+from stacktrans.model.devices import check_device
+
+
+def compare(
+    models: Annotated[list[str], typer.Argument(metavar="MODEL")],
+    task: Annotated[str | None, options.TASK] = None,
+    data: options.File = None,
+    recipe: Annotated[str | None, typer.Option(autocompletion=completion.recipes)] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", autocompletion=completion.settings_of_a_run),
+    ] = None,
+    seeds: int = 3,
+    max_steps: int | None = None,
+    time_limit: options.Time = None,
+    lengths: Annotated[list[str] | None, typer.Option(metavar="A:B")] = None,
+    count: int = 1000,
+    workers: int | None = None,
+    out: Path | None = None,
+    plot: bool = False,
+    device: options.Device = "auto",
+    as_json: options.Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv")] = False,
+    as_latex: Annotated[bool, typer.Option("--latex")] = False,
+) -> None:
+    """Train several models on one task, and compare their accuracy.
+
+    A model is a memory, perhaps with a controller and other settings after commas. Each
+    is trained with several seeds; the table shows mean coarse accuracies with 95%
+    bootstrap intervals.
+
+    Writes a directory with comparison.yaml, a sweep file that can be edited and run by
+    stacktrans sweep, and everything that a sweep writes. The same command continues a
+    comparison that was interrupted; runs that are done are not repeated.
+
+        stacktrans compare stack queue none --task reverse --time-limit 2m
+        stacktrans compare none,lstm none,gru stack,lstm,hidden_size=32 --task reverse
+        stacktrans compare stack stack-rnn --data pairs.tsv --seeds 5 --plot
+        stacktrans compare stack queue --task copy --lengths 65:128 --lengths 250:250
+
+    Args:
+        models: The models, each as MEMORY[,CONTROLLER][,KEY=VALUE]...: stack or none,lstm.
+        data: Pairs of your own, instead of a task, as in train.
+        recipe: The recipe of all models: default, paper, auto or a strategy. Default: default.
+        set_: Change one setting of all models (see stacktrans list settings); may be repeated.
+        seeds: Number of runs of each model.
+        max_steps: Stop each run after this many batches.
+        time_limit: Stop each run after this much training: 90s, 5m, 1h30m.
+        lengths: Lengths of sources to measure on; may be repeated. Default: the training strings,
+            and strings of the task's test lengths.
+        count: Number of strings of each range of lengths.
+        workers: Number of parallel runs. Default: one per core.
+        out: Directory of the comparison. Default: sweeps/compare-TASK.
+        plot: Also draw learning curves and accuracy by length.
+        as_csv: Print the table as CSV, with unrounded numbers.
+        as_latex: Print the table as LaTeX, for the package booktabs.
+    """
+    from stacktrans.settings.command import option_layers
+    from stacktrans.settings.layers import SettingsLayer, merge_layers
+    from stacktrans.settings.resolve import DEFAULT_RECIPE
+    from stacktrans.showing.tables import csv_of, latex_text, remark
+    from stacktrans.sweeps import comparison
+    from stacktrans.sweeps.plan import make_plan
+    from stacktrans.sweeps.store import TABLE, SweepStore
+    from stacktrans.tasks.pairs import task_from_files
+
+    options.check_exclusive({"--json": as_json, "--csv": as_csv, "--latex": as_latex})
+    check_positive(**{"--seeds": seeds, "--count": count, "--workers": workers})
+    check_device(device)
+    seconds = None if time_limit is None else options.parse_seconds(time_limit, "--time-limit")
+    bounds = [options.parse_lengths(each) for each in lengths or []]
+    pairs = task_from_files(task, data, {}, "--")
+    if not (task or pairs):
+        raise UsageError("expected --task or --data")
+    limits = option_layers({"max_steps": max_steps, "time_limit": seconds}, "--")
+    shared = {"task": pairs or task, "recipe": recipe or DEFAULT_RECIPE, **merge_layers(limits)}
+    settings = comparison.comparison_settings(models, shared, set_ or [], seeds)
+    settings["measures"] = comparison.comparison_measures(bounds, count)
+    name = pairs["name"] if pairs else Path(str(task)).stem
+    path = (out or Path("sweeps") / f"compare-{name}") / "comparison.yaml"
+    plan = make_plan(path, SettingsLayer(str(path), settings))
+    store = SweepStore(path.parent, plan)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, yaml_text(settings))
+    carry_out_runs(store, plan.runs, workers, None, device, plot)
+    entries = comparison.comparison_entries(plan, store.records)
+    if as_json:
+        print_json(entries)
+    elif as_csv:
+        print_text(csv_of(entries))
+    elif as_latex:
+        print_text(latex_text(comparison.comparison_table(plan, entries)))
+    else:
+        print_out(
+            comparison.comparison_table(plan, entries), remark(f"more in {path.parent / TABLE}")
+        )
+    check_finished(store, plan.runs)

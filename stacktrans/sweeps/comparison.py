@@ -1,0 +1,108 @@
+"""A comparison of models on one task: the sweep that makes it, and its table."""
+
+from collections.abc import Mapping, Sequence
+from statistics import mean, median
+from typing import Any
+
+from stacktrans.common.errors import UsageError
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.layers import Settings, SettingsLayer, merge_layers, nested, option_layer
+from stacktrans.showing.tables import Column, Table, table_of
+from stacktrans.sweeps.plan import Plan
+from stacktrans.sweeps.table import Records, cells_of
+from stacktrans.tasks.lengths import Lengths
+
+
+def comparison_settings(
+    models: Sequence[str], shared: Settings, assignments: Sequence[str], seeds: int
+) -> Settings:
+    """The settings of a sweep that trains each model with each seed, without measures.
+
+    Args:
+        models: the models, each as `MEMORY[,CONTROLLER][,KEY=VALUE]...`.
+        shared: settings of all runs.
+        assignments: further settings of all models as `key=value`.
+        seeds: number of runs of each model.
+
+    Raises:
+        UsageError: a setting is unknown, its value is not readable, or a model is there twice.
+    """
+    for model in models:
+        if models.count(model) > 1:
+            raise UsageError(f"MODEL: '{model}' is there twice")
+    changes = [option_layer(each, RunConfig) for each in assignments]
+    return {
+        "title": f"{len(models)} models with {seeds} seeds",
+        "settings": shared,
+        "conditions": {model: merge_layers([*changes, *_layers_of(model)]) for model in models},
+        "grid": {"seed": [*range(1, seeds + 1)]},
+    }
+
+
+def _layers_of(model: str) -> list[SettingsLayer]:
+    memory, *others = model.split(",")
+    layers = [SettingsLayer(model, nested("model.memory", memory))]
+    for word in others:
+        if "=" in word:
+            layers.append(option_layer(word, RunConfig))
+        else:
+            layers.append(SettingsLayer(model, nested("model.controller", word)))
+    return layers
+
+
+def comparison_measures(ranges: Sequence[Lengths], count: int) -> Settings:
+    """Measures of coarse accuracy: on `count` strings of each range, or of the usual ones.
+
+    Usual are the run's training strings, and strings of the task's test lengths.
+    """
+    measures: dict[str, Settings] = {
+        f"{shortest}-{longest}": {"lengths": [shortest, longest], "count": count}
+        for shortest, longest in ranges
+    } or {"train": {"strings": "train"}, "test": {"count": count}}
+    return {name: {"of": "coarse", **measure} for name, measure in measures.items()}
+
+
+def comparison_entries(plan: Plan, records: Records) -> list[dict[str, Any]]:
+    """An entry for each model, with its size, and its mean accuracies over the seeds.
+
+    For each measure there are the mean, and as `_low` and `_high` its 95% bootstrap interval.
+    """
+    entries = {model: _size(plan, model, records) for model in plan.file.conditions}
+    for cell in cells_of(plan, records):
+        entry = entries[cell.condition]
+        entry["runs"] = cell.runs
+        if cell.mean_interval:
+            entry[cell.measure] = mean(cell.values)
+            entry[f"{cell.measure}_low"], entry[f"{cell.measure}_high"] = cell.mean_interval
+    return [*entries.values()]
+
+
+def _size(plan: Plan, model: str, records: Records) -> dict[str, Any]:
+    """The name of a model, its number of parameters, and the median training time of its runs."""
+    found = [records.get(run.identity, {}) for run in plan.runs if run.condition == model]
+    finished = [record for record in found if "parameters" in record]
+    size: dict[str, Any] = {"model": model}
+    if finished:
+        size["parameters"] = finished[0]["parameters"]
+        size["seconds"] = median(record["seconds"] for record in finished)
+    return size
+
+
+def comparison_table(plan: Plan, entries: Sequence[Mapping[str, Any]]) -> Table:
+    """A table of entries, with the mean and its interval for each measure."""
+    columns = [
+        column
+        for name in plan.file.measures
+        for column in (
+            Column("mean", name, form=f"{{{name}:.3f}}"),
+            Column("[95%]", name, form=f"[{{{name}_low:.3f}} – {{{name}_high:.3f}}]", drop=2),
+        )
+    ]
+    return table_of(
+        entries,
+        Column("model"),
+        Column("parameters", drop=3),
+        Column("runs", drop=1),
+        *columns,
+        Column("seconds", form="{seconds:.0f}", drop=1),
+    )

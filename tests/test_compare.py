@@ -1,0 +1,95 @@
+"""Comparing models: the runs, the table in its forms, and what is wrong with a command."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from command_line import run
+
+SMALL = ("--task", "reverse", "--set", "parameters.symbols=3", "--max-steps", "5", "--seeds", "2")
+MODELS = ("stack,hidden_size=8", "none,gru,hidden_size=9")
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a comparison."""
+    out = tmp_path_factory.mktemp("compared") / "out"
+    ranges = ("--lengths", "1:3", "--lengths", "4:6", "--count", "20")
+    done = run("compare", *MODELS, *SMALL, *ranges, "--workers", "1", "--out", out, "--json")
+    assert done.returncode == 0, done.stderr
+    (out / "shown.json").write_bytes(done.stdout)
+    return out
+
+
+def test_each_model_is_trained_with_each_seed_and_measured(compared: Path) -> None:
+    entries = json.loads((compared / "shown.json").read_text())
+    assert [entry["model"] for entry in entries] == [*MODELS]
+    lines = (compared / "results.jsonl").read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    assert [(record["condition"], record["axes"]["seed"]) for record in records] == [
+        (model, seed) for model in MODELS for seed in (1, 2)
+    ]
+    for entry in entries:
+        of_model = [record for record in records if record["condition"] == entry["model"]]
+        assert entry["runs"] == 2
+        assert {record["parameters"] for record in of_model} == {entry["parameters"]}
+        for name in ("1-3", "4-6"):
+            values = [record["measured"][name]["value"] for record in of_model]
+            assert entry[name] == pytest.approx(sum(values) / 2)
+            assert entry[f"{name}_low"] <= entry[name] <= entry[f"{name}_high"]
+    assert "hidden_size=9" in records[-1]["command"]
+    assert "gru" in records[-1]["command"]
+
+
+def test_its_file_is_a_sweep_whose_runs_are_done(compared: Path) -> None:
+    done = run("sweep", compared / "comparison.yaml", "--out", compared, "--dry-run")
+    assert [line.split("\t")[0] for line in done.stdout.decode().splitlines()] == ["done"] * 4
+
+
+def test_finished_runs_are_shown_in_other_forms(compared: Path) -> None:
+    again = ("compare", *MODELS, *SMALL, "--lengths", "1:3", "--lengths", "4:6", "--count", "20")
+    entries = json.loads((compared / "shown.json").read_text())
+    comma_separated = run(*again, "--out", compared, "--csv")
+    rows = [*csv.DictReader(io.StringIO(comma_separated.stdout.decode()))]
+    assert [float(row["4-6_high"]) for row in rows] == [entry["4-6_high"] for entry in entries]
+    latex = run(*again, "--out", compared, "--latex").stdout.decode()
+    assert r"\toprule" in latex
+    assert r"hidden\_size=9" in latex
+    table = run(*again, "--out", compared).stdout.decode()
+    assert f"{entries[0]['1-3']:.3f}" in table
+    assert "more in" in table
+
+
+def test_pairs_are_measured_on_their_own_test_set(tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    drawn = ("--count", "100", "--lengths", "2:9", "--format", "tsv")
+    made = run("generate", "--task", "reverse", *drawn)
+    pairs.write_bytes(made.stdout)
+    settings = ("--max-steps", "3", "--seeds", "1", "--workers", "1", "--out", tmp_path / "out")
+    done = run("compare", "stack", "queue", "--data", pairs, *settings, "--json")
+    assert done.returncode == 0, done.stderr
+    for entry in json.loads(done.stdout):
+        assert 0 <= entry["train"] <= 1
+        assert 0 <= entry["test"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("stack",), "--task or --data"),
+        (("stak", "--task", "copy"), "stak"),
+        (("stack,lstn", "--task", "copy"), "lstn"),
+        (("stack,hiden=3", "--task", "copy"), "hiden"),
+        (("stack", "stack", "--task", "copy"), "'stack' is there twice"),
+        (("stack", "--task", "copy", "--seeds", "0"), "--seeds"),
+        (("stack", "--task", "copy", "--lengths", "9:1"), "--lengths 9:1"),
+        (("stack", "--task", "copy", "--csv", "--json"), "--csv"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named(arguments: tuple[str, ...], named: str, tmp_path: Path) -> None:
+    done = run("compare", *arguments, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert named in done.stderr.decode()
+    assert not (tmp_path / "out").exists()
