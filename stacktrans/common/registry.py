@@ -378,6 +378,8 @@ CONTROLLERS = Registry(
         "rnn": "stacktrans.model.units:RNN",
         "sigmoid": "stacktrans.model.units:Sigmoid",
         "linear": "stacktrans.model.units:Linear",
+        "attention": "stacktrans.model.units:Attention",
+        "transformer": "stacktrans.model.units:Transformer",
     },
 )
 GENERATORS = Registry(

@@ -15,7 +15,7 @@ from stacktrans.common.registry import CONTROLLERS
 from stacktrans.decoding.model import Numbers
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.units import Units
-from stacktrans.model.weights import weight_shapes
+from stacktrans.model.weights import has_known_shapes, weight_shapes
 
 BLOCKED = -1e30
 """The bias of a blocked gate or signal: far below the sums of other actions, which are large after
@@ -28,9 +28,8 @@ Weights = dict[str, Numbers]
 
 
 def ablatable_parts(checkpoint: Checkpoint) -> list[str]:
-    """The parts of a model that can be ablated; none of a plugin's controller or a machine."""
-    builtin = checkpoint.config.model.controller.name in CONTROLLERS.builtin
-    if not (builtin and checkpoint.weights):
+    """The parts of a model that can be ablated; none of a machine, or without built-in units."""
+    if not (has_known_shapes(checkpoint.config.model) and checkpoint.weights):
         return []
     memory = checkpoint.memory
     present = (

@@ -38,7 +38,7 @@ from stacktrans.common.files import (
 )
 from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.reading import parsed_json
-from stacktrans.common.registry import CONTROLLERS, REGISTRIES, LazyModule
+from stacktrans.common.registry import REGISTRIES, LazyModule
 from stacktrans.common.visible import shell_text
 from stacktrans.decoding.model import Numbers, Predictor
 from stacktrans.memory import Memory, make_memory
@@ -46,6 +46,7 @@ from stacktrans.model.devices import check_device, find_device
 from stacktrans.model.weights import (
     Shapes,
     check_shapes,
+    has_known_shapes,
     load_weights,
     metadata_of,
     serialize,
@@ -234,7 +235,7 @@ class Checkpoint:
         from stacktrans.model.numpy_backend import from_weights  # not needed by all commands
 
         model, on_cpu = self.config.model, self.device in ("auto", "cpu")
-        if model.kernel == "torch" or not (on_cpu and model.controller.name in CONTROLLERS.builtin):
+        if model.kernel == "torch" or not (on_cpu and has_known_shapes(model)):
             return None
         return from_weights(model, self.weights, self.layout.inputs, self.hard, self.threads)
 
@@ -381,7 +382,7 @@ def _read(directory: Path) -> tuple[RunConfig, Task, Shapes]:
 
 def _shapes(config: ModelConfig, layout: Layout) -> Shapes:
     """The shapes of the weights of a model; raises `UsageError` if it is too large to count."""
-    if config.controller.name in CONTROLLERS.builtin:
+    if has_known_shapes(config):
         return weight_shapes(config, layout.inputs, layout.outputs)
     from stacktrans.model.transducer import meta_transducer  # imports torch
 

@@ -226,7 +226,12 @@ class Controller(nn.Module):
         weight = self.all_layers[0].below_weight
         return [weight] if isinstance(weight, nn.Parameter) else []
 
-    def initial(self, batch_size: int) -> tuple[ControllerState, ...]:
+    @property
+    def like(self) -> Tensor:
+        """A tensor of the type and on the device of all others."""
+        return self.all_layers[0].initial_state
+
+    def initial(self, batch_size: int) -> tuple[Any, ...]:
         """The initial state of every layer."""
         return tuple(layer.initial(batch_size) for layer in self.all_layers)
 

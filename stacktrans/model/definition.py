@@ -10,7 +10,8 @@ from torch import Tensor
 
 from stacktrans.memory import Memory, MemoryState
 from stacktrans.memory.buffers import filled, popped, read_weights
-from stacktrans.model.controllers import Controller, ControllerState, GateNoise, Operation, no_noise
+from stacktrans.model.controllers import Controller, GateNoise, Operation, no_noise
+from stacktrans.model.encoder_decoder import EncoderDecoder, Progress
 
 if TYPE_CHECKING:
     from stacktrans.model.transducer import Transducer
@@ -35,19 +36,19 @@ class TransducerState:
     """The state of a transducer after a step.
 
     Attributes:
-        controller: the state of each layer.
+        controller: the state of each layer; of an encoder-decoder, its `Progress`.
         memory: the state of the memory.
         reads: [B, reads * m] the vectors read.
     """
 
-    controller: tuple[ControllerState, ...]
+    controller: tuple[Any, ...]
     memory: MemoryState
     reads: Tensor
 
     @classmethod
     def initial(cls, controller: Controller, memory: Memory[Any], size: int, batch: int) -> Self:
         """The state before the first step, with an empty memory of vectors of size m."""
-        like = controller.all_layers[0].initial_state
+        like = controller.like
         reads = memory.initial_reads(batch, size, like).flatten(1)
         return cls(controller.initial(batch), memory.initial(batch, size, like), reads)
 
@@ -113,6 +114,10 @@ def unroll(
 ) -> tuple[Unrolled, TransducerState]:
     """Run over ids [B, T]: the outputs of all steps, and the state after the last."""
     state = state or initial(model, inputs.shape[0])
+    if isinstance(model.controller, EncoderDecoder):
+        progress = cast(Progress, state.controller)
+        hidden, progress = model.controller.advance(model.embed, inputs, progress)
+        return Unrolled(hidden, hidden[..., :0]), replace(state, controller=progress)
     steps = []
     for projected in model.controller.project(lambda layer: model.sums(layer, inputs), noise):
         hidden, signals, state = step(

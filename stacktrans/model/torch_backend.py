@@ -18,6 +18,7 @@ from stacktrans.kernels.autograd import ARRAY_DTYPES
 from stacktrans.memory import Memory, MemorySnapshot
 from stacktrans.model import definition
 from stacktrans.model.definition import TransducerState
+from stacktrans.model.encoder_decoder import Progress
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import BuffersConfig, ModelConfig
 from stacktrans.tasks.alphabets import Ids, Mask
@@ -79,6 +80,7 @@ class TorchModel:
 
     @contextmanager
     def _running(self) -> Iterator[None]:
+        self.model.eval()
         with torch.no_grad(), self.model.hard_signals(self.hard):
             yield
 
@@ -135,6 +137,8 @@ class TorchModel:
 
     def snapshot(self, state: TorchState, contents: bool = True) -> MemorySnapshot:
         """See `Predictor.snapshot`."""
+        if isinstance(state.inner.controller, Progress):
+            return state.inner.controller.snapshot()
         return self.memory.snapshot(state.inner.memory)
 
 

@@ -19,6 +19,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import UsageError
+from stacktrans.common.registry import CONTROLLERS
 from stacktrans.kernels.autograd import Carried as CarriedCompiled
 from stacktrans.kernels.autograd import as_array, can_run, fused_sequence
 from stacktrans.kernels.batches import Architecture, ModelWeights
@@ -26,6 +27,7 @@ from stacktrans.memory import Memory, make_memory
 from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition
 from stacktrans.model.controllers import Controller, GateNoise, Layer, Operation, no_noise
+from stacktrans.model.encoder_decoder import EncoderDecoder
 from stacktrans.model.definition import TransducerState, Unrolled
 from stacktrans.model.numpy_backend import NumpyModel, architecture_of, from_weights
 from stacktrans.model.weights import linear_sizes
@@ -71,7 +73,11 @@ class Transducer(nn.Module):
         _, embedding_size = embedding_sizes or (inputs, inputs)
         has_signals = memory.signal_names or config.buffers
         self.operation = Operation(memory, size, config) if has_signals else None
-        self.controller = Controller(config, embedding_size, self.read_size)
+        if config.encoder_decoder:
+            layer = CONTROLLERS.load(config.controller.name).torch_layer()
+            self.controller: Controller = layer(config, embedding_size)
+        else:
+            self.controller = Controller(config, embedding_size, self.read_size)
         self.output: nn.Module = nn.Identity()
         if output_sizes:
             self.output = nn.Sequential(nn.Linear(*output_sizes, biases), nn.Tanh())
@@ -143,6 +149,9 @@ class Transducer(nn.Module):
             return _unroll_compiled(self, architecture, inputs, lengths, noise)[0]
         if self.config.buffers:
             return definition.unroll_buffered(self, inputs, lengths)
+        if isinstance(self.controller, EncoderDecoder):
+            hidden = self.controller(self.embed, inputs)
+            return Unrolled(hidden, hidden[..., :0])
         return definition.unroll(self, inputs, noise=noise)[0]
 
     def unroll_piece(

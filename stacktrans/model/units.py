@@ -99,3 +99,25 @@ class Linear(Units):
     compiled_unit = "linear"
     states = 1
     units = False
+
+
+class EncoderDecoderUnits(Units):
+    """An encoder and a decoder, which operate no memory, instead of layers of units."""
+
+    gates = ()
+
+    @classmethod
+    def torch_layer(cls) -> Any:
+        return getattr(importlib.import_module("stacktrans.model.encoder_decoder"), cls.__name__)
+
+    @classmethod
+    def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
+        return config.encoder_decoder.hidden_size if config.encoder_decoder else 0
+
+
+class Attention(EncoderDecoderUnits):
+    """LSTMs as encoder and decoder, with attention (luong2015); operates no memory."""
+
+
+class Transformer(EncoderDecoderUnits):
+    """A transformer (vaswani2017); operates no memory."""

@@ -68,8 +68,13 @@ def linear_sizes(config: ModelConfig, inputs: int, outputs: int) -> dict[str, tu
     }
 
 
+def has_known_shapes(config: ModelConfig) -> bool:
+    """Whether `weight_shapes` knows the weights of a model: those of built-in units."""
+    return config.controller.name in CONTROLLERS.builtin and not config.encoder_decoder
+
+
 def weight_shapes(config: ModelConfig, inputs: int, outputs: int) -> Shapes:
-    """The shapes of all weights of a transducer with a built-in controller, by their names.
+    """The shapes of all weights of a transducer with built-in units, by their names.
 
     As in torch, the output size of a linear map comes first. The arguments are those of
     `linear_sizes`.

@@ -24,6 +24,7 @@ from stacktrans.settings.resolve import (
     resolved,
     strategies,
 )
+from stacktrans.settings.model_config import ENCODER_DECODERS
 from stacktrans.settings.task_files import checked_task, task_layers, with_file_contents
 from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.base import Task
@@ -66,7 +67,7 @@ def candidate_configs(
     layers = _with_files(layers, merged)
     first, *changes = task_layers(layers)
     task = checked_task(merge_layers([first, *changes]), [first, *changes])[1]
-    ordered = [*names] or _in_order(task)
+    ordered = [*names] or _in_order(task, _controller(merged))
     configs = _resolved(ordered, task.layout.kind, _memory(merged), layers, bool(names))
     configs = configs or {DEFAULT_RECIPE: _with_recipe(DEFAULT_RECIPE, layers)}
     if len(configs) > 1 or not budget:
@@ -76,10 +77,15 @@ def candidate_configs(
     return {name: run.model_copy(update={"training": run.training.model_copy(update=limit)})}
 
 
-def _in_order(task: Task) -> list[str]:
-    """All strategies, in the order in which they begin to be trained on a task."""
+def _in_order(task: Task, controller: str | None) -> list[str]:
+    """The strategies for a task and a controller, in the order in which they begin."""
     features = any(role[0] == FEATURE for role in task.source.roles())
-    known = strategies()
+    known = {
+        name: strategy
+        for name, strategy in strategies().items()
+        if (features or not strategy.only_with_features)
+        and (controller not in ENCODER_DECODERS or controller == strategy.controller)
+    }
     return sorted(known, key=lambda name: not (features and known[name].first_with_features))
 
 
@@ -90,6 +96,14 @@ def _with_files(layers: list[SettingsLayer], merged: Settings) -> list[SettingsL
     completed = with_file_contents(settings, of_task, requested_seed(merged))
     changes = {name: completed.get(name) for name in ("parameters", "lengths", "length_law")}
     return layers if completed is settings else [*layers, SettingsLayer("", {"task": changes})]
+
+
+def _controller(merged: Mapping[str, object]) -> str | None:
+    """The name of the requested controller, if there is one."""
+    model = merged.get("model")
+    controller = part_settings(model.get("controller")) if isinstance(model, dict) else None
+    named = isinstance(controller, dict) and "name" in controller
+    return part_name(controller) if named else None
 
 
 def _memory(merged: Mapping[str, object]) -> str | None:

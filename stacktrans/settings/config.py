@@ -193,8 +193,9 @@ class RunConfig(Section):
                 "training.read_rate: expected 1: a linear controller has no weights for reads"
             )
         for name in ("gate_noise", "source_loss"):
-            if model.buffers and getattr(training, name):
-                raise ValueError(f"training.{name}: not for a buffered model")
+            other = "a buffered model" if model.buffers else f"controller {model.controller.name}"
+            if (model.buffers or model.encoder_decoder) and getattr(training, name):
+                raise ValueError(f"training.{name}: not for {other}")
         if self.start_from and training.restart:
             raise ValueError(f"training.restart: expected null: {_NO_OTHER_WEIGHTS}")
         if self.start_from and training.stream and training.stream.attempts > 1:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model
 from stacktrans.common.errors import unknown_name
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.layers import Settings
-from stacktrans.settings.values import PartConfig, Scale, Section, SinglePrecision, Size
+from stacktrans.settings.values import Fraction, PartConfig, Scale, Section, SinglePrecision, Size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -138,9 +138,39 @@ class RecurrentConfig(ControllerConfig):
     has to use its memory."""
 
 
+class EncoderDecoderConfig(ControllerConfig):
+    """An encoder and a decoder, which operate no memory."""
+
+    layers: Annotated[int, Field(ge=1, le=64)] = 1
+    """number of layers of the encoder, and of the decoder."""
+    hidden_size: Size = 128
+    """units in each layer, and in each direction of an encoder with LSTMs."""
+    dropout: Fraction = 0.0
+    """share of the units that are left out of each batch, drawn anew."""
+
+
+class TransformerConfig(EncoderDecoderConfig):
+    """A transformer."""
+
+    layers: Annotated[int, Field(ge=1, le=64)] = 2
+    """number of layers of the encoder, and of the decoder."""
+    hidden_size: Size = 128
+    """size of the vectors of each layer; its feed-forward network has four times as many units."""
+    heads: Annotated[int, Field(ge=1, le=64)] = 4
+    """number of heads of attention, which divides `hidden_size`."""
+
+    @model_validator(mode="after")
+    def _heads_are_equal(self) -> Self:
+        if self.hidden_size % self.heads:
+            raise ValueError(f"hidden_size: expected a multiple of the {self.heads} heads")
+        return self
+
+
+ENCODER_DECODERS = {"attention": EncoderDecoderConfig, "transformer": TransformerConfig}
 ControllerConfig.CONFIG_CLASSES |= {
     **dict.fromkeys(("lstm", "gru", "rnn", "sigmoid"), RecurrentConfig),
     "linear": ControllerConfig,
+    **ENCODER_DECODERS,
 }
 
 
@@ -259,6 +289,15 @@ class ModelConfig(Section):
                 raise ValueError(unknown_name(kind, name, existing))
         return self
 
+    @model_validator(mode="after")
+    def _encoder_decoder_is_alone(self) -> Self:
+        if self.encoder_decoder and (self.buffers or self.memory.name != "none"):
+            part = "buffers" if self.buffers else "memory"
+            expected = "null" if self.buffers else "none"
+            name = self.controller.name
+            raise ValueError(f"{part}: expected {expected}: the controller {name} operates none")
+        return self
+
     def misfits(self, layout: "Layout") -> Iterator[tuple[str, str]]:
         """Settings that do not fit a layout, and the reason, as a predicate of the task."""
         if self.buffers and layout.consecutive:
@@ -270,6 +309,8 @@ class ModelConfig(Section):
             )
         if self.backwards and layout.kind != "pairs":
             yield "backwards", NOT_PAIRS
+        if self.encoder_decoder and layout.kind != "pairs":
+            yield "controller", NOT_PAIRS
 
     def steps_over(self, length: Count) -> Count:
         """The number of steps over an input of `length` symbols, or over each of several."""
@@ -285,6 +326,11 @@ class ModelConfig(Section):
     def value_nonlinearity(self) -> str:
         """The nonlinearity of pushed vectors; tanh without a memory."""
         return self.memory.values if isinstance(self.memory, VectorMemoryConfig) else "tanh"
+
+    @property
+    def encoder_decoder(self) -> EncoderDecoderConfig | None:
+        """The settings of an encoder-decoder; None if the controller is another."""
+        return self.controller if isinstance(self.controller, EncoderDecoderConfig) else None
 
     @property
     def units(self) -> RecurrentConfig:

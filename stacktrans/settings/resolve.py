@@ -65,11 +65,19 @@ class Strategy(Section):
     """whether it is for no other memory."""
     first_with_features: bool = False
     """whether it begins before all others if sources have features."""
+    only_with_features: bool = False
+    """whether it is only for sources with features."""
     paper: str = ""
     """the paper whose default recipe it changes, whatever the task's is; empty for the general
     one."""
     settings: Settings
     """its further changes to that recipe."""
+
+    @property
+    def controller(self) -> str | None:
+        """The name of its controller; None for that of the recipe."""
+        given = part_settings(self.settings.get("model", {}).get("controller"))
+        return part_name(given) if given else None
 
 
 @functools.cache

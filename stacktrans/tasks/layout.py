@@ -17,6 +17,8 @@ CONSECUTIVE = 200
 LONGEST_PRODUCT = 100_000
 """The limit on answers that are as long as a product of counts, unless the source is longer."""
 ENDING: Role = ("end",)
+BEGIN_ID, SEPARATOR_ID = 0, 1
+"""The input ids before and after a source that is followed by its target."""
 BEGIN, SEPARATOR, SOURCE, BLANK, TARGET = "begin", "separator", "source", "blank", "target"
 """The sections of a layout's input ids."""
 LayoutKind = Literal["pairs", "synchronous", "stream", "text"]
@@ -176,8 +178,8 @@ class Layout:
             "pairs",
             inputs=2 + sources + targets,
             outputs=targets + 1,
-            before=(0,),
-            after=(1,),
+            before=(BEGIN_ID,),
+            after=(SEPARATOR_ID,),
             first_source=2,
             first_target=2 + sources,
             end=targets,

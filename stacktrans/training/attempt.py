@@ -337,13 +337,18 @@ class Attempts(StatefulPart):
         check_value("attempts.validation", self.validation, len(self.validation) <= self.number)
 
 
+def noise_seed(config: RunConfig, moment: Moment) -> int:
+    """The seed of noise and dropout in a batch, by the run's seed and the moment alone."""
+    rng = generator(config.seed, Purpose.NOISE, moment.attempt, moment.step)
+    return int(rng.integers(2**62))
+
+
 def gate_noise(config: RunConfig, moment: Moment) -> GateNoise:
-    """The noise of a batch, drawn by the run's seed and the moment alone."""
+    """The noise of a batch."""
     deviation = config.training.gate_noise
     if not deviation:
         return no_noise
-    rng = generator(config.seed, Purpose.NOISE, moment.attempt, moment.step)
-    source = torch.Generator().manual_seed(int(rng.integers(2**62)))
+    source = torch.Generator().manual_seed(noise_seed(config, moment))
 
     def noisy(sums: Tensor) -> Tensor:
         # Drawn on the CPU, so that it is the same on every accelerator.
@@ -412,7 +417,7 @@ class Attempt:
         if config.initialization.same_symbols:
             tie_initial_weights(model, *layout.roles(task.source, task.target))
         model.config = self._config.model  # without changes to the initialization
-        return model.to(self._device)
+        return model.to(self._device).eval()
 
     def renew_optimizer(self) -> None:
         """Forget the gradients so far, and return to the first learning rate."""
@@ -447,6 +452,9 @@ class Attempt:
     def train_on_batch(self) -> None:
         """Update the weights once, and adapt lengths and learning rate to the loss."""
         moment, settled = self.moment, self.curriculum.settled
+        if self._config.model.encoder_decoder:
+            torch.manual_seed(noise_seed(self._config, moment))
+            self.model.train()
         noise = gate_noise(self._config, moment)
         batch, unrolled = self.source.unroll(self.model, moment, noise)
         losses = objective(self.model, self._config, batch, unrolled, settled)
