@@ -47,6 +47,9 @@ def train(
         ),
     ] = None,
     hidden: int | None = None,
+    as_large_as: Annotated[
+        str | None, typer.Option(metavar="CHECKPOINT", autocompletion=completion.checkpoints)
+    ] = None,
     memory_size: int | None = None,
     buffered: bool | None = None,
     accept: Literal["discrete", "soft"] | None = None,
@@ -109,6 +112,8 @@ def train(
 
     Args:
         hidden: Units of the controller. Default: the recipe's.
+        as_large_as: As many units as give the model about the number of parameters of a trained
+            one.
         memory_size: Size of a pushed vector. Default: the recipe's.
         buffered: Read from an input buffer and write to an output buffer; for tasks of pairs.
         accept: Whether a solution counts that needs signals between 0 and 1 (soft), as such ones
@@ -179,6 +184,7 @@ def train(
         assignments=set_ or [],
         recipe=recipe,
         strategies=_names(strategies),
+        as_large_as=as_large_as,
         budget=seconds,
         out=out,
         device=device,

@@ -14,9 +14,9 @@ def model_line(config: RunConfig) -> str:
         controller = f"{layers}{shape.name.upper()} {shape.hidden_size}"
         if not shape.recurrent:
             controller += " without recurrence"
-    elif shape := model.encoder_decoder:
-        layers = f"{shape.layers} layers of " if shape.layers > 1 else ""
-        controller = f"{layers}{shape.name} {shape.hidden_size}"
+    elif own := model.encoder_decoder:
+        layers = f", {own.layers} layers" if own.layers > 1 else ""
+        controller = f"{own.name} {own.hidden_size}{layers}"
     memory_object = make_memory(model)
     memory = model.memory.name
     if memory_object.pushes:

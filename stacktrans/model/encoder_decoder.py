@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from stacktrans.memory import MemorySnapshot
 from stacktrans.model.controllers import Controller, Layer
-from stacktrans.settings.model_config import EncoderDecoderConfig, ModelConfig
+from stacktrans.settings.model_config import EncoderDecoderConfig, ModelConfig, TransformerConfig
 from stacktrans.tasks.layout import SEPARATOR_ID
 
 Parts = tuple[Tensor, ...]
@@ -52,11 +52,10 @@ class EncoderDecoder(Controller):
 
     Args:
         config: of the model.
-        embedding_size: size E of the embeddings.
         width: size W of the encoder's outputs.
     """
 
-    def __init__(self, config: ModelConfig, embedding_size: int, width: int) -> None:
+    def __init__(self, config: ModelConfig, width: int) -> None:
         nn.Module.__init__(self)
         self.settings = cast(EncoderDecoderConfig, config.controller)
         self.hidden_size, self.width = self.settings.hidden_size, width
@@ -119,7 +118,8 @@ class EncoderDecoder(Controller):
         encoded = self.encode(self.dropout(embed(ids[:, :longest])), starts[:, 0] + 1)
         # The targets begin side by side.
         counted = torch.arange(steps, device=ids.device)
-        targets = ids.gather(1, (starts + counted[: steps - int(starts.min())]).clamp(max=steps - 1))
+        indices = starts + counted[: steps - int(starts.min())]
+        targets = ids.gather(1, indices.clamp(max=steps - 1))
         outputs, _, _ = self.decode(
             self.dropout(embed(targets)),
             targets == SEPARATOR_ID,
@@ -164,7 +164,7 @@ class Attention(EncoderDecoder):
     def __init__(self, config: ModelConfig, embedding_size: int) -> None:
         given = cast(EncoderDecoderConfig, config.controller)
         size, layers, bias = given.hidden_size, given.layers, given.biases
-        super().__init__(config, embedding_size, 2 * size)
+        super().__init__(config, 2 * size)
         between = given.dropout if layers > 1 else 0.0
         self.encoder = nn.LSTM(embedding_size, size, layers, bias, True, between, True)
         self.decoder = nn.LSTM(embedding_size + size, size, layers, bias, True, between)
@@ -204,11 +204,12 @@ class Transformer(EncoderDecoder):
     """A transformer (vaswani2017) that normalizes the inputs of its sublayers."""
 
     def __init__(self, config: ModelConfig, embedding_size: int) -> None:
-        given = cast(EncoderDecoderConfig, config.controller)
+        given = cast(TransformerConfig, config.controller)
         size, layers, bias = given.hidden_size, given.layers, given.biases
-        super().__init__(config, embedding_size, size)
+        super().__init__(config, size)
+        self.heads = given.heads
         shape = (size, given.heads, 4 * size, given.dropout)
-        options = {"batch_first": True, "norm_first": True, "bias": bias}
+        options: Any = {"batch_first": True, "norm_first": True, "bias": bias}
         encoders = (nn.TransformerEncoderLayer(*shape, **options) for _ in range(layers))
         decoders = (nn.TransformerDecoderLayer(*shape, **options) for _ in range(layers))
         self.enter = nn.Linear(embedding_size, size, bias)
@@ -240,9 +241,10 @@ class Transformer(EncoderDecoder):
         own = torch.arange(first, first + steps, device=begun.device).unsqueeze(1)
         all_steps = torch.arange(first + steps, device=begun.device)
         unseen = ~(begun.unsqueeze(1) & (all_steps < own) | (all_steps == own))
-        unseen = unseen.repeat_interleave(self.settings.heads, dim=0)
+        unseen = unseen.repeat_interleave(self.heads, dim=0)
         kept = [begun]
-        for layer, known in zip(self.decoder, inputs, strict=True):
+        layers: Any = self.decoder
+        for layer, known in zip(layers, inputs, strict=True):
             new = layer.norm1(outputs)
             seen = torch.cat([known, new], dim=1)
             read, _ = layer.self_attn(new, seen, seen, attn_mask=unseen, need_weights=False)

@@ -27,8 +27,8 @@ from stacktrans.memory import Memory, make_memory
 from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition
 from stacktrans.model.controllers import Controller, GateNoise, Layer, Operation, no_noise
-from stacktrans.model.encoder_decoder import EncoderDecoder
 from stacktrans.model.definition import TransducerState, Unrolled
+from stacktrans.model.encoder_decoder import EncoderDecoder
 from stacktrans.model.numpy_backend import NumpyModel, architecture_of, from_weights
 from stacktrans.model.weights import linear_sizes
 from stacktrans.settings.model_config import ModelConfig

@@ -16,6 +16,7 @@ from stacktrans.settings.layers import (
     part_settings,
 )
 from stacktrans.settings.locations import AUTO
+from stacktrans.settings.model_config import ENCODER_DECODERS
 from stacktrans.settings.resolve import (
     DEFAULT_RECIPE,
     Requested,
@@ -24,7 +25,6 @@ from stacktrans.settings.resolve import (
     resolved,
     strategies,
 )
-from stacktrans.settings.model_config import ENCODER_DECODERS
 from stacktrans.settings.task_files import checked_task, task_layers, with_file_contents
 from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.base import Task

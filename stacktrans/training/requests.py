@@ -45,6 +45,7 @@ class TrainRequest:
         assignments: further settings as `key=value`.
         recipe: name of a recipe; a race by default.
         strategies: strategies to race; by default, all that fit.
+        as_large_as: checkpoint whose number of parameters the hidden size is chosen by.
         budget: seconds of a race.
         out: directory; by default, one in checkpoints/.
         device: where to compute.
@@ -64,6 +65,7 @@ class TrainRequest:
     assignments: Sequence[str] = ()
     recipe: str | None = None
     strategies: Sequence[str] = ()
+    as_large_as: str | None = None
     budget: float | None = None
     out: Path | None = None
     device: str = "auto"
@@ -74,9 +76,16 @@ class TrainRequest:
 
     def configs(self) -> dict[str, RunConfig]:
         """The configurations by recipe, several for a race; raises as `candidate_configs` does."""
-        return candidate_configs(
+        configs = candidate_configs(
             self.recipe, self.strategies, self.budget, **self._requested(OPTIONS)
         )
+        if (name := self.as_large_as) is None:
+            return configs
+        if self.options.get("hidden") is not None:
+            raise UsageError(f"{self.prefix}as-large-as: not with a hidden size, which it chooses")
+        from stacktrans.training.sizes import as_large_as  # loads torch
+
+        return {recipe: as_large_as(config, name) for recipe, config in configs.items()}
 
     def words_of_race(self) -> Sequence[str]:
         """The words of a command that trains any run of a race alone."""
