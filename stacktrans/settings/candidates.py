@@ -168,8 +168,9 @@ def _with_recipe(name: str, layers: Sequence[SettingsLayer]) -> RunConfig:
 
 def not_raced(task: TaskConfig, names: Container[str], memory: str | None) -> list[str]:
     """The strategies for a task, and perhaps a memory, except for those with some names."""
-    kind = task.make().layout.kind
-    return [name for name in strategies() if name not in names and not _problem(name, kind, memory)]
+    made = task.make()
+    fitting = [name for name in _in_order(made, None) if name not in names]
+    return [name for name in fitting if not _problem(name, made.layout.kind, memory)]
 
 
 def title_of(configs: Mapping[str, RunConfig]) -> str:
