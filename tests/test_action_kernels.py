@@ -21,7 +21,7 @@ from kernel_cases import (
 from shapes import shaped
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.registry import CONTROLLERS
+from stacktrans.kernels.units import UNITS
 from stacktrans.memory import ActionMemory, ActionStack
 from stacktrans.memory.actions.cells import Cells
 from stacktrans.model.transducer import Transducer
@@ -83,7 +83,7 @@ def by_definition(model: Transducer) -> Transducer:
 
 @pytest.mark.parametrize("buffered", [False, True])
 @pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "superposed", "tape"])
-@pytest.mark.parametrize("controller", sorted(CONTROLLERS.builtin))
+@pytest.mark.parametrize("controller", sorted(UNITS))
 def test_items_of_different_lengths(controller: str, memory: str, buffered: bool) -> None:
     model = transducer(memory, controller, buffered=buffered, steps_per_symbol=2, kernel="fused")
     defined = by_definition(model)
@@ -125,7 +125,7 @@ CARRIED = pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "superpose
 
 
 @CARRIED
-@pytest.mark.parametrize("controller", sorted(CONTROLLERS.builtin))
+@pytest.mark.parametrize("controller", sorted(UNITS))
 def test_carried_pieces_are_the_whole(controller: str, memory: str) -> None:
     model = transducer(memory, controller, kernel="fused")
     whole = model.unroll(INPUTS)
@@ -140,7 +140,7 @@ def test_carried_pieces_are_the_whole(controller: str, memory: str) -> None:
 
 
 @CARRIED
-@pytest.mark.parametrize("controller", sorted(CONTROLLERS.builtin))
+@pytest.mark.parametrize("controller", sorted(UNITS))
 def test_gradients_of_carried_pieces(controller: str, memory: str) -> None:
     model = transducer(memory, controller, kernel="fused", initial_state="learned", capacity=None)
     defined = by_definition(model)

@@ -15,6 +15,7 @@ from stacktrans.commands.listing import KINDS, lines
 from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES
 from stacktrans.common.visible import shell_text, visible
 from stacktrans.settings.locations import shipped
+from stacktrans.settings.model_config import ENCODER_DECODERS
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.task_files import load_task
 from stacktrans.settings.training_config import TrainingConfig
@@ -172,7 +173,8 @@ def test_memories_and_controllers_have_the_settings_that_concern_them() -> None:
         settings = entry.get("settings", {})
         assert isinstance(settings, dict)
         part = "memory" if entry["name"] in memories else "controller"
-        chosen = {"memory": "stack", part: {"name": entry["name"], **settings}}
+        alone = entry["name"] in ENCODER_DECODERS
+        chosen = {"memory": "none" if alone else "stack", part: {"name": entry["name"], **settings}}
         model = resolve(task="copy", settings={"model": chosen}).model.model_dump()
         assert model[part] == {"name": entry["name"], **settings}
     assert memories["deque"]["signals"] == ["pop top", "push top", "pop bottom", "push bottom"]
