@@ -62,6 +62,16 @@ def test_finished_runs_are_shown_in_other_forms(compared: Path) -> None:
     assert "more in" in table
 
 
+def test_models_of_equal_size_differ_by_less_than_a_unit(tmp_path: Path) -> None:
+    sized = ("--equal-size", "--workers", "1", "--out", tmp_path / "out", "--json")
+    done = run("compare", "stack,hidden_size=20", "none,gru", "queue,rnn", *SMALL, *sized)
+    assert done.returncode == 0, done.stderr
+    first, *others = [entry["parameters"] for entry in json.loads(done.stdout)]
+    for parameters in others:
+        # A unit of a GRU with inputs of 64 has about 400 weights.
+        assert abs(parameters - first) < 300
+
+
 def test_pairs_are_measured_on_their_own_test_set(tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.tsv"
     drawn = ("--count", "100", "--lengths", "2:9", "--format", "tsv")
@@ -83,6 +93,7 @@ def test_pairs_are_measured_on_their_own_test_set(tmp_path: Path) -> None:
         (("stack,lstn", "--task", "copy"), "lstn"),
         (("stack,hiden=3", "--task", "copy"), "hiden"),
         (("stack", "stack", "--task", "copy"), "'stack' is there twice"),
+        (("stack", "none,linear", "--task", "copy", "--equal-size"), "controller linear"),
         (("stack", "--task", "copy", "--seeds", "0"), "--seeds"),
         (("stack", "--task", "copy", "--lengths", "9:1"), "--lengths 9:1"),
         (("stack", "--task", "copy", "--csv", "--json"), "--csv"),

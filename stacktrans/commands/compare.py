@@ -23,6 +23,7 @@ def compare(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", autocompletion=completion.settings_of_a_run),
     ] = None,
+    equal_size: bool = False,
     seeds: int = 3,
     max_steps: int | None = None,
     time_limit: options.Time = None,
@@ -48,7 +49,7 @@ def compare(
 
         stacktrans compare stack queue none --task reverse --time-limit 2m
         stacktrans compare none,lstm none,gru stack,lstm,hidden_size=32 --task reverse
-        stacktrans compare stack stack-rnn --data pairs.tsv --seeds 5 --plot
+        stacktrans compare stack stack-rnn --data pairs.tsv --equal-size --plot
         stacktrans compare stack queue --task copy --lengths 65:128 --lengths 250:250
 
     Args:
@@ -56,6 +57,8 @@ def compare(
         data: Pairs of your own, instead of a task, as in train.
         recipe: The recipe of all models: default, paper, auto or a strategy. Default: default.
         set_: Change one setting of all models (see stacktrans list settings); may be repeated.
+        equal_size: Choose the hidden sizes of the models after the first so that they have about
+            as many parameters as the first.
         seeds: Number of runs of each model.
         max_steps: Stop each run after this many batches.
         time_limit: Stop each run after this much training: 90s, 5m, 1h30m.
@@ -92,6 +95,9 @@ def compare(
     name = pairs["name"] if pairs else Path(str(task)).stem
     path = (out or Path("sweeps") / f"compare-{name}") / "comparison.yaml"
     plan = make_plan(path, SettingsLayer(str(path), settings))
+    if equal_size:
+        settings = comparison.with_equal_sizes(plan, settings)
+        plan = make_plan(path, SettingsLayer(str(path), settings))
     store = SweepStore(path.parent, plan)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, yaml_text(settings))

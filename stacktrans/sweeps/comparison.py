@@ -6,7 +6,14 @@ from typing import Any
 
 from stacktrans.common.errors import UsageError
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.layers import Settings, SettingsLayer, merge_layers, nested, option_layer
+from stacktrans.settings.layers import (
+    Settings,
+    SettingsLayer,
+    merge_layers,
+    merged_settings,
+    nested,
+    option_layer,
+)
 from stacktrans.showing.tables import Column, Table, table_of
 from stacktrans.sweeps.plan import Plan
 from stacktrans.sweeps.table import Records, cells_of
@@ -48,6 +55,27 @@ def _layers_of(model: str) -> list[SettingsLayer]:
         else:
             layers.append(SettingsLayer(model, nested("model.controller", word)))
     return layers
+
+
+def with_equal_sizes(plan: Plan, settings: Settings) -> Settings:
+    """The settings of a comparison, with hidden sizes that give all models the size of the first.
+
+    Args:
+        plan: the comparison with other hidden sizes.
+        settings: its settings.
+
+    Raises:
+        UsageError: the controller of a model after the first has no hidden size.
+    """
+    from stacktrans.training.sizes import count_parameters, matching_units  # imports torch
+
+    first, *others = {run.condition: run.config for run in plan.runs}.items()
+    wanted = count_parameters(first[1])
+    sized = {
+        model: nested("model.controller.hidden_size", matching_units(config, wanted))
+        for model, config in others
+    }
+    return merged_settings(settings, {"conditions": sized})
 
 
 def comparison_measures(ranges: Sequence[Lengths], count: int) -> Settings:

@@ -20,6 +20,26 @@ def count_parameters(config: RunConfig, **changes: int) -> int:
     return sum(weight.numel() for weight in transducer.parameters())
 
 
+def matching_units(config: RunConfig, parameters: int) -> int:
+    """The hidden size with which a model has nearest to a number of parameters.
+
+    Raises:
+        UsageError: the controller has no hidden size.
+    """
+    controller = config.model.controller
+    if not hasattr(controller, "hidden_size"):
+        raise UsageError(f"controller {controller.name}: has no hidden size that could be adapted")
+    step = getattr(controller, "heads", 1)
+    sizes = range(step, MOST_UNITS + 1, step)
+
+    def count(size: int) -> int:
+        return count_parameters(config, hidden_size=size)
+
+    after = bisect_left(sizes, parameters, hi=len(sizes) - 1, key=count)
+    nearest = sizes[max(0, after - 1) : after + 1]
+    return min(nearest, key=lambda size: abs(count(size) - parameters))
+
+
 def as_large_as(config: RunConfig, name: str) -> RunConfig:
     """The configuration with the hidden size that gives about the parameters of a trained model.
 
@@ -27,18 +47,8 @@ def as_large_as(config: RunConfig, name: str) -> RunConfig:
         CheckpointError: there is no checkpoint of that name, or it is damaged.
         UsageError: the controller has no hidden size.
     """
-    controller = config.model.controller
-    if not hasattr(controller, "hidden_size"):
-        raise UsageError(f"as-large-as: controller {controller.name} has no hidden size")
     wanted = count_parameters(checkpoint.read_config(checkpoint.locate(name)))
-    step = getattr(controller, "heads", 1)
-    sizes = range(step, MOST_UNITS + 1, step)
-
-    def count(size: int) -> int:
-        return count_parameters(config, hidden_size=size)
-
-    after = bisect_left(sizes, wanted, hi=len(sizes) - 1, key=count)
-    nearest = min(sizes[max(0, after - 1) : after + 1], key=lambda size: abs(count(size) - wanted))
-    controller = controller.model_copy(update={"hidden_size": nearest})
-    model = config.model.model_copy(update={"controller": controller})
-    return config.model_copy(update={"model": model})
+    size = {"hidden_size": matching_units(config, wanted)}
+    model = config.model
+    controller = model.controller.model_copy(update=size)
+    return config.model_copy(update={"model": model.model_copy(update={"controller": controller})})
