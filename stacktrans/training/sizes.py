@@ -28,7 +28,7 @@ def matching_units(config: RunConfig, parameters: int) -> int:
     """
     controller = config.model.controller
     if not hasattr(controller, "hidden_size"):
-        raise UsageError(f"controller {controller.name}: has no hidden size that could be adapted")
+        raise UsageError(f"controller {controller.name} has no hidden size")
     step = getattr(controller, "heads", 1)
     sizes = range(step, MOST_UNITS + 1, step)
 
