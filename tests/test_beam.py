@@ -90,7 +90,7 @@ def kept_in_lists(
                 if symbol == layout.end:
                     following.append(Answer(answer.target, total, ended=True))
                 else:
-                    following.append(Answer(said, total, ended=symbol == layout.last))
+                    following.append(Answer(said, total, ended=symbol in layout.last))
         beam = sorted(following, key=lambda answer: -answer.log_probability)[:width]
     last = []
     for answer in beam:
@@ -170,7 +170,7 @@ def test_streams_are_searched(layout: Layout) -> None:
     for source, answers in zip(sources, found, strict=True):
         most = layout.limit(len(source), 5)
         expected = kept_in_lists(model, layout, source, 4, most)
-        if layout.end is None and layout.last is None:
+        if layout.end is None and not layout.last:
             expected = [Answer(each.target, each.log_probability, True) for each in expected]
         same(answers, expected)
 

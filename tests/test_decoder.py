@@ -197,7 +197,7 @@ def test_every_step_is_observed_once(name: str, make: Making) -> None:
             assert seen.answers[item] == [*range(len(prompt))]
             continue
         said = [symbol + layout.first_target for symbol in answer.target]
-        last = layout.last is not None and answer.ended  # after which nothing is read
+        last = bool(layout.last) and answer.ended  # after which nothing is read
         whole = [*prompt, *said[: len(said) - last]]
         assert seen.read[item] == whole
         parts = [NONE] * (len(prompt) - 1) + [*range(len(whole) - len(prompt) + 1)]

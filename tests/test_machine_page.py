@@ -135,7 +135,7 @@ def test_machines_run_as_in_python(chromium: Browser, tmp_path: Path) -> None:
                 steps = [step for step in steps if step[1] is not None]
             # The last symbol of an answer that ends with it is not read, but shown.
             assert found[2][: len(steps)] == steps
-            assert len(found[2]) <= len(steps) + (machine.layout.last is not None)
+            assert len(found[2]) <= len(steps) + bool(machine.layout.last)
             kinds.add((machine.layout.kind, answer is None, ended))
     assert len(kinds) >= 8
 

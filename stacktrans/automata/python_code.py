@@ -34,7 +34,7 @@ def python_code(machine: Signature, rules: Sequence[Rule], relevant: Collection[
         raise StacktransError(f"{machine.task}: a program can't read sources with features")
     layout, memories = machine.layout, machine.memories
     reads = zip(_parts(machine)[1:-1], memories.read_positions, strict=True)
-    ends = tuple(-1 if output is None else output for output in (layout.end, layout.last))
+    ends = -1 if layout.end is None else layout.end, layout.last
     each, further = layout.padding
     padding = f"\n    inputs += [INPUT[{layout.blank}]] * ({each - 1} * len(source) + {further})"
     cells = zip(memories.names, machine.stack_symbols, strict=True)

@@ -108,7 +108,7 @@ class _Beam(NamedTuple):
         # A NaN ends its hypothesis, which would rank first for ever.
         running = (continuation >= 0) & (scores > -np.inf) & (symbols != layout.end)
         symbols = np.where(symbols == layout.end, NONE, symbols)
-        return _Beam(scores, running & (symbols != layout.last), parents, symbols)
+        return _Beam(scores, running & ~np.isin(symbols, layout.last), parents, symbols)
 
     def cut_off(self, log_probs: Numbers, layout: Layout) -> "_Beam":
         """The beam at the limit: hypotheses end if that is most probable, or are cut off."""

@@ -175,7 +175,7 @@ def decode(
         targets, ended = layout.decode(outputs.symbols)
     else:
         limits = layout.limit(given.lengths, limit)
-        ends = tuple(mark for mark in (layout.end, layout.last) if mark is not None)
+        ends = (*layout.last, *([] if layout.end is None else [layout.end]))
         last = np.zeros(len(prompts.values), np.bool_)
         last[prompts.starts[1:] - 1] = True
         feedback = _Feedback(layout.first_target, ends, limits)

@@ -318,7 +318,8 @@ def _steps(checkpoint: Checkpoint, source: Ids, target: Ids, contents: bool) -> 
     ids, first_answer = layout.prompt(source), 1
     if layout.first_target is not None:
         first_answer = 1 if layout.consecutive else len(ids)
-        ids = np.concatenate([ids, layout.in_reading_order(target) + layout.first_target])
+        read = layout.fed_back(layout.in_reading_order(target))
+        ids = np.concatenate([ids, read + layout.first_target])
     symbols = input_symbols(checkpoint, ids)
     observed = enumerate(_observed(checkpoint, ids.astype(np.int64), contents), start=1)
     steps = [_step(checkpoint, number, step, symbols, contents) for number, step in observed]

@@ -171,7 +171,7 @@ class _LineTransducer:
                 continue
             try:
                 symbols = task.source.split(line.source) if line.source else []
-                if not symbols:
+                if not symbols and task.positive is None:
                     line.output = ""
                     continue
                 check_length(len(symbols))

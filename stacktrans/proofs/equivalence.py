@@ -359,5 +359,7 @@ class _PairProduct(Product):
         if layout.first_target is None or not _is_answered(layout, step.symbol):
             return read, -1
         return (
-            FINISHED if output in (layout.end, NO_OUTPUT) else (read, layout.first_target + output)
+            FINISHED
+            if output in (layout.end, NO_OUTPUT, *layout.last)
+            else (read, layout.first_target + output)
         )

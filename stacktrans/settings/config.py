@@ -68,6 +68,14 @@ class TaskConfig(Section):
     """distribution of lengths over a range, or over each of the two; uniform unless set; null if no
     strings are drawn."""
 
+    @model_validator(mode="after")
+    def _only_files_have_empty_sources(self) -> Self:
+        if self.lengths and not path_parameters(self.generator):
+            for part, lengths in self.lengths:
+                if not lengths.shortest:
+                    raise ValueError(f"lengths.{part}: expected 1 <= shortest")
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _lengths_are_uniform(cls, task: Any) -> Any:

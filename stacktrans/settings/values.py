@@ -25,7 +25,7 @@ from stacktrans.tasks.lengths import Lengths, reject_booleans
 
 
 def _in_order(lengths: Lengths) -> Lengths:
-    if not 1 <= lengths.shortest <= lengths.longest <= LONGEST:
+    if not 0 <= lengths.shortest <= lengths.longest <= LONGEST:
         raise ValueError(f"expected 1 <= shortest <= longest <= {LONGEST}")
     return lengths
 

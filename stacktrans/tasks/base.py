@@ -41,6 +41,8 @@ class Task(ABC):
         target: the alphabet of targets.
         same_length: whether there is a target symbol for each source symbol (synchronous tasks).
         sampled: whether strings of a given range of lengths can be drawn.
+        positive: the target id of the label of the strings in a language, if each target is one of
+            two labels; None for other targets.
         columns: the columns of a written pair.
         file_parameters: names of the parameters that are paths; empty if it reads no pairs.
         padded: whether outputs are synchronous although targets have other lengths than their
@@ -53,6 +55,7 @@ class Task(ABC):
     target: Alphabet
     same_length: bool = False
     sampled: bool = True
+    positive: int | None = None
     columns: tuple[str, ...] = ("source", "target")
     file_parameters: ClassVar[tuple[str, ...]] = ()
     padded: bool = False
@@ -66,7 +69,8 @@ class Task(ABC):
             return Layout.synchronous(*sizes)
         if self.padded:
             return Layout.padded(*sizes, self.output_bound, self.backwards)
-        return Layout.joint(*sizes, lambda: self.output_bound, self.backwards)
+        labels = self.positive is not None
+        return Layout.joint(*sizes, lambda: self.output_bound, self.backwards, labels)
 
     @property
     def output_bound(self) -> OutputBound:

@@ -42,6 +42,8 @@ WORDS_SHARE, UNCERTAIN_SHARE = 0.9, 0.75
 contains a space or is a word of another string; with the lower share that is uncertain."""
 MAX_INSPECTED = 100_000
 """The most lines of which columns and symbols are detected."""
+POSITIVE = frozenset(["1", "+", "yes", "true", "accept", "in", "positive", "valid", "correct"])
+"""Usual labels of strings that are in a language."""
 SHORT_WORD = 2.5
 """Words with a shorter mean length are probably symbols, such as phonemes."""
 
@@ -235,6 +237,19 @@ def detect_unit(strings: Iterable[str]) -> tuple[str | None, list[int]]:
         return "words", contradicting
     short = sum(map(len, tokens)) < SHORT_WORD * len(tokens)
     return "characters", spaced if short or len(spaced) > UNCERTAIN_SHARE * len(longer) else []
+
+
+def are_labels(sources: Sequence[str], targets: Sequence[str]) -> bool:
+    """Whether the targets of pairs are one of two words for many different sources."""
+    distinct = {*map(str.strip, targets)}
+    two_words = len(distinct) == 2 and all(len(split_words(each)) == 1 for each in distinct)
+    return two_words and len({*sources}) >= MIN_VALUE_RATIO * len(distinct)
+
+
+def positive_label(labels: Sequence[str]) -> int:
+    """The index of the label of strings in a language: a usual one, or else the last."""
+    usual = [n for n, label in enumerate(labels) if label.lower() in POSITIVE]
+    return usual[0] if len(usual) == 1 else len(labels) - 1
 
 
 class Feature(str):

@@ -129,7 +129,8 @@ class Layout:
         first_source: the input id of source symbol 0.
         first_target: the input id of output 0; None if outputs are synchronous.
         end: the output that ends an answer and is not part of it; None if there is none.
-        last: the last symbol of every answer; None if it varies.
+        last: the outputs after which an answer, of which they are part, is complete; none if its
+            last symbol varies.
         blank: the input id that sources are padded with; None without padding.
         padding: the length to which sources are padded.
         backwards: whether sources are read, and targets output, from the last symbol to the first.
@@ -145,7 +146,7 @@ class Layout:
     first_source: int = 0
     first_target: int | None = None
     end: int | None = None
-    last: int | None = None
+    last: tuple[int, ...] = ()
     blank: int | None = None
     padding: OutputBound = NO_PADDING
     backwards: bool = False
@@ -161,6 +162,7 @@ class Layout:
         targets: int,
         bound: Callable[[], OutputBound] = lambda: OutputBound(1, 1),
         backwards: bool = False,
+        labels: bool = False,
     ) -> Self:
         """`<s> a1 .. ak ||| b1 .. bl </s>` (grefenstette2015, section 4.1).
 
@@ -173,16 +175,18 @@ class Layout:
             targets: number of target symbols.
             bound: as the attribute; by default targets are as long as their sources.
             backwards: as the attribute.
+            labels: whether every target is a single symbol, a label; no `</s>` follows it then.
         """
         return cls(
             "pairs",
             inputs=2 + sources + targets,
-            outputs=targets + 1,
+            outputs=targets + (not labels),
             before=(BEGIN_ID,),
             after=(SEPARATOR_ID,),
             first_source=2,
             first_target=2 + sources,
-            end=targets,
+            end=None if labels else targets,
+            last=tuple(range(targets)) if labels else (),
             backwards=backwards,
             bound=cache(bound),
         )
@@ -228,7 +232,13 @@ class Layout:
             last: the last symbol of every target; None if it varies.
         """
         return cls(
-            "stream", symbols, symbols, first_target=0, end=follow, last=last, consecutive=True
+            "stream",
+            symbols,
+            symbols,
+            first_target=0,
+            end=follow,
+            last=() if last is None else (last,),
+            consecutive=True,
         )
 
     @classmethod
@@ -246,7 +256,7 @@ class Layout:
     @property
     def ends_answers(self) -> bool:
         """Whether the model ends answers; otherwise the length of the source determines theirs."""
-        return self.end is not None or self.last is not None
+        return self.end is not None or bool(self.last)
 
     @property
     def sections(self) -> list[tuple[str, int]]:
@@ -323,8 +333,8 @@ class Layout:
         lengths = outputs.lengths
         kept = lengths if limits is None else np.minimum(lengths, limits)
         ended = np.full(len(outputs), not self.ends_answers)
-        if self.last is not None:
-            ended = (kept == lengths) & (outputs.last(-1) == self.last)
+        if self.last:
+            ended = (kept == lengths) & np.isin(outputs.last(-1), self.last)
         if self.end is not None:
             rows, positions = outputs.indices_of(outputs.values == self.end)
             first = lengths.copy()
@@ -333,12 +343,20 @@ class Layout:
         answers = outputs.truncate(kept)
         return answers.reversed() if self.backwards else answers, ended
 
+    def fed_back(self, answer: Ids) -> Ids:
+        """The outputs of an answer that are read as inputs: all but a label, which ends it."""
+        return answer if self.consecutive or self.end is not None else answer[:-1]
+
     def steps(self, pair: Pair) -> int:
         """The number of inputs of a pair."""
-        source, target = len(pair.source), len(pair.target)
+        source = len(pair.source)
         if self.feeds_back:
-            return len(self.before) + source + len(self.after) + target
-        return source if self.end is None else max(self.padding.of(source), source, target + 1)
+            prompt = len(self.before) + source + len(self.after)
+            return prompt + len(self.fed_back(pair.target))
+        if self.end is None:
+            return source
+        padded: int = max(self.padding.of(source), source, len(pair.target) + 1)
+        return padded
 
     def example(self, pairs: Sequence[Pair], everything: bool = False) -> Example:
         """Encode a sequence of pairs.
@@ -388,7 +406,8 @@ def _target_after_prompt(layout: Layout, pair: Pair, prompt: Ids) -> Example:
     targets = np.concatenate([prompt[1:], target, [0 if layout.end is None else layout.end]])
     scored = np.arange(len(inputs)) >= len(prompt) - 1
     scored[-1] = layout.end is not None
-    return inputs, targets, scored
+    read = layout.steps(pair)
+    return inputs[:read], targets[:read], scored[:read]
 
 
 def _synchronous(layout: Layout, pair: Pair) -> Example:

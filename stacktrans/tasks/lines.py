@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
-from stacktrans.common.errors import StacktransError, check_parameter, shown
+from stacktrans.common.errors import StacktransError, UsageError, check_parameter, shown
 from stacktrans.common.files import write_atomically
 from stacktrans.common.messages import print_message
 from stacktrans.common.reading import (
@@ -48,6 +48,8 @@ SET_NAMES = ("training", "development", "test")
 MAX_LISTED = 3
 """The most lines that a message lists."""
 
+TOKENS, STRINGS, LABELS = ".tok", "main.tok", "labels.txt"
+"""The names of files of strings and of their labels, a line each (flare2025)."""
 READING = ("columns", "symbols", "separator", "normalize", "header")
 """The fields of `PairFiles` that say how files are read."""
 
@@ -75,6 +77,31 @@ def pair_format_of(path: Path) -> PairFormat:
     return "jsonl" if unpacked.suffix in {".jsonl", ".json"} else "tsv"
 
 
+def labelled_file(path: Path) -> Path:
+    """The file of strings in a directory, beside which their labels are; otherwise the path."""
+    return path / STRINGS if path.is_dir() else path
+
+
+def files_of(path: Path) -> list[Path]:
+    """The files that a file of pairs consists of: itself, and that of the labels of strings."""
+    return [path, *([path.with_name(LABELS)] if path.suffix == TOKENS else [])]
+
+
+def read_pair_content(path: Path) -> bytes:
+    """The content of a file of pairs, as TSV for strings in a .tok file with labels beside it.
+
+    Raises:
+        UsageError: a file can't be read, or there are not as many labels as strings.
+    """
+    path, *beside = files_of(labelled_file(path))
+    if not beside:
+        return read_content(path)
+    strings, labels = (read_content(file).splitlines() for file in (path, *beside))
+    if len(strings) != len(labels):
+        raise UsageError(f"{beside[0]}: {len(labels)} labels for {len(strings)} strings in {path}")
+    return b"".join(b"%b\t%b\n" % line for line in zip(strings, labels, strict=True))
+
+
 def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write a file atomically, compressed if its name ends with .gz; raises `OSError`."""
     content = "".join(f"{line}\n" for line in lines).encode()
@@ -91,7 +118,7 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
         UsageError: the file can't be read.
         StacktransError: a line is not a pair.
     """
-    lines = RawLines.of(path, read_content(path))
+    lines = RawLines.of(path, read_pair_content(path))
     if lines.header:
         print_message(lines.header_note)
     rows = lines.fields(task.columns)
@@ -259,6 +286,7 @@ class PairFiles(NamedTuple):
         normalize: the Unicode normalization form of all strings, or "none"; None to leave them
             unchanged, with a warning if forms are mixed.
         header: whether a first line that names the columns is not a pair.
+        labels: whether each target is one of two labels; None to detect it.
         kept: symbols of the alphabets besides those of the files, as pairs of column and symbol.
     """
 
@@ -271,6 +299,7 @@ class PairFiles(NamedTuple):
     separator: str | None = None
     normalize: str | None = None
     header: bool = True
+    labels: bool | None = None
     kept: frozenset[tuple[str, str]] = frozenset()
 
     def paths(self) -> Iterator[tuple[int, Path]]:
@@ -327,7 +356,7 @@ def read_files(request: PairFiles) -> PairLines:
     lines = PairLines(parse_columns(request.columns) if request.columns else ())
     numbers = []
     for part, path in request.paths():
-        content = read_content(path)
+        content = read_pair_content(path)
         lines.digests[PARTS[part]] = hashlib.sha256(content).hexdigest()
         raw = RawLines.of(path, content)
         del content

@@ -12,13 +12,30 @@ from typing import Any, ClassVar
 from numpy.random import Generator
 
 from stacktrans.common.errors import UsageError, check_parameter
-from stacktrans.common.reading import LONGEST, PACKED, STDIN, is_stream, name_of, read_content
+from stacktrans.common.reading import LONGEST, PACKED, STDIN, is_stream, name_of
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import NotASource, Task
-from stacktrans.tasks.columns import SourceAlphabet, TargetAlphabet, Tokenizer, parse_columns
+from stacktrans.tasks.columns import (
+    SourceAlphabet,
+    TargetAlphabet,
+    Tokenizer,
+    parse_columns,
+    positive_label,
+)
 from stacktrans.tasks.layout import OutputBound, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths
-from stacktrans.tasks.lines import DEV, PARTS, SET_NAMES, TEST, TRAIN, PairFiles, check_file
+from stacktrans.tasks.lines import (
+    DEV,
+    PARTS,
+    SET_NAMES,
+    STRINGS,
+    TEST,
+    TRAIN,
+    PairFiles,
+    check_file,
+    labelled_file,
+    read_pair_content,
+)
 from stacktrans.tasks.sets import PairSets, load_sets, read_sets, save_sets
 
 
@@ -40,6 +57,8 @@ class Pairs(Task):
             default none, with a warning if forms are mixed.
         header: whether a first line that names the columns is not a pair; by default, true unless
             columns are given.
+        labels: whether each target is one of two labels; by default, whether there are only two
+            targets, of one word each.
         interchangeable: whether symbols that few pairs seem to treat equally are permuted in
             training, which makes new pairs of them; by default true.
         known: symbols and checksums of the files, which a run fills in.
@@ -62,6 +81,7 @@ class Pairs(Task):
         separator: str | None = None,
         normalize: str | None = None,
         header: bool | None = None,
+        labels: bool | None = None,
         interchangeable: bool = True,
         known: dict[str, Any] | None = None,
     ) -> None:
@@ -74,11 +94,13 @@ class Pairs(Task):
         is_seed = split is None or (type(split) is int and split >= 0)
         check_parameter(is_seed, "split", split, "a random seed")
         check_parameter(isinstance(header, bool | None), "header", header, "true or false")
+        check_parameter(isinstance(labels, bool | None), "labels", labels, "true or false")
         is_bool = isinstance(interchangeable, bool)
         check_parameter(is_bool, "interchangeable", interchangeable, "true or false")
         header = columns is None if header is None else header
+        labels = labels if known is None else bool(labels)
         self.request = PairFiles(
-            train, dev, test, columns, symbols, split or 0, separator, normalize, header
+            train, dev, test, columns, symbols, split or 0, separator, normalize, header, labels
         )
         self._split, self.interchangeable = split, interchangeable
         self.known, self.sampled = known, known is not None
@@ -86,6 +108,11 @@ class Pairs(Task):
         read = _known_symbols(known, tokenizer)
         self.source = SourceAlphabet(read["source"], read.get("features"), self.columns, tokenizer)
         self.target = TargetAlphabet(read["target"], tokenizer)
+        if known is not None and labels:
+            if len(self.target) != 2:
+                many = f"{len(self.target)} different targets"
+                raise ValueError(f"labels: {many} of one symbol; expected 2")
+            self.positive = positive_label(self.target.symbols)
 
     def settings_from_files(self, seed: int, before: Task | None = None) -> dict[str, Any]:
         if self.known is not None:
@@ -93,6 +120,8 @@ class Pairs(Task):
         data = self._read(seed if self._split is None else self._split, before or self)
         parameters = {**data.request._asdict(), "known": dict(data.known)}
         del parameters["kept"]  # which `known` has
+        if not parameters["labels"]:
+            del parameters["labels"]
         if not self.interchangeable:
             parameters["interchangeable"] = False
         lengths = {"train": [*data.sets[TRAIN].lengths], "test": [*data.sets[TEST].lengths]}
@@ -134,7 +163,7 @@ class Pairs(Task):
     def check_files(self) -> None:
         """Raise `UsageError` if a file, other than a pipe, has changed or is missing."""
         files = {PARTS[part]: path for part, path in self.request.paths() if not is_stream(path)}
-        contents = ((part, read_content(path)) for part, path in files.items())
+        contents = ((part, read_pair_content(path)) for part, path in files.items())
         self._check_digests({part: hashlib.sha256(each).hexdigest() for part, each in contents})
 
     @property
@@ -186,10 +215,18 @@ def task_from_files(
         return None
     if other is not None:
         raise UsageError(f"{prefix}data {os.fspath(data)}: cannot be used with task {other}")
-    path = Path(data)
-    stem = "" if path == STDIN else path.name.removesuffix(PACKED).partition(".")[0]
-    parameters = {"train": os.fspath(data), **further}
+    files = {"train": os.fspath(data), **further}
+    parameters = files | {part: _file(files[part]) for part in PARTS if part in files}
+    path = Path(parameters["train"])
+    name = path.absolute().parent.name if path.name == STRINGS else path.name
+    stem = "" if path == STDIN else name.removesuffix(PACKED).partition(".")[0]
     return {"name": _as_name(stem) or "pairs", "generator": "pairs", "parameters": parameters}
+
+
+def _file(path: Any) -> Any:
+    """The path of a file of pairs; that of the file of strings in a directory with labels."""
+    found = labelled_file(Path(path))
+    return os.fspath(found) if found != Path(path) else path
 
 
 def _as_name(text: str) -> str:

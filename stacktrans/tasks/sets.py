@@ -2,7 +2,7 @@
 
 import json
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, pairwise
@@ -24,6 +24,7 @@ from stacktrans.tasks.columns import (
     SourceAlphabet,
     TargetAlphabet,
     Tokenizer,
+    are_labels,
     detect_separator,
     detect_unit,
 )
@@ -38,9 +39,12 @@ from stacktrans.tasks.lines import (
     TRAIN,
     PairFiles,
     PairLines,
+    files_of,
     read_files,
 )
 
+UNIT_COLUMNS = ("source", "target")
+"""The columns that have units."""
 ALMOST_NONE = 0.25
 """A first line of whose symbols so small a share occurs again is suspicious."""
 
@@ -131,9 +135,9 @@ def _contents(strings: Ragged) -> Iterator[bytes]:
     return (content[begin:end] for begin, end in pairwise((strings.starts * size).tolist()))
 
 
-def check_sizes(lines: PairLines, column: str, sizes: Ids) -> None:
-    """Raise `StacktransError` for an empty source, or a string that is too long."""
-    least = 1 if column == "source" else 0
+def check_sizes(lines: PairLines, column: str, sizes: Ids, labels: bool) -> None:
+    """Raise `StacktransError` for a string that is too long, or an empty one without a label."""
+    least = 1 if column == "source" and not labels else 0
     if len(wrong := np.flatnonzero((sizes < least) | (sizes > LONGEST))):
         line, size = lines.location(wrong[0]), sizes[wrong[0]]
         expected = f"at least {least}" if size < least else f"at most {LONGEST}"
@@ -453,7 +457,7 @@ def read_sets(request: PairFiles) -> PairSets:
         UsageError: a file can't be read, or has too few pairs to hold some out.
         StacktransError: a line is not a pair.
     """
-    versions = tuple(file_version(path) for _, path in request.paths())
+    versions = tuple(file_version(each) for _, path in request.paths() for each in files_of(path))
     if (request, versions) not in _last_read:
         contents = _read_sets(request)
         _last_read.clear()
@@ -466,13 +470,18 @@ def _read_sets(request: PairFiles) -> PairSets:
     separator = request.separator or detect_separator(lines.strings.get("features", ()))
     request = request._replace(separator=separator)
     tokenizer, unit_notes = _detect_tokenizer(lines, request)
-    request = request._replace(columns=",".join(lines.columns), symbols=tokenizer.units)
+    labels, label_notes = _detect_labels(lines, request)
+    if labels and request.symbols is None:
+        tokenizer = tokenizer._replace(target="words")
+    request = request._replace(
+        columns=",".join(lines.columns), symbols=tokenizer.units, labels=labels
+    )
     form_notes = [*normalization_warnings(lines, request)]
     columns = {  # the fields of each column are deleted as soon as they are encoded
         name: SymbolColumn.of(lines.strings.pop(name), name, tokenizer) for name in lines.columns
     }
     for name, column in columns.items():
-        check_sizes(lines, name, column.strings.lengths)
+        check_sizes(lines, name, column.strings.lengths, labels)
     sizes = columns["source"].strings.lengths
     # Of the encoded strings, so that the number of spaces between words makes no difference.
     inputs = [column for name, column in columns.items() if name != "target"]
@@ -480,7 +489,14 @@ def _read_sets(request: PairFiles) -> PairSets:
     format_note = f"{lines.names[TRAIN]}: columns {request.columns}; symbols are {tokenizer.units}"
     if tokenizer.features:
         format_note += f"; features are separated by {separator}"
-    notes = [format_note, *lines.notes, *unit_notes, *form_notes, *header_warnings(lines, columns)]
+    notes = [
+        format_note,
+        *lines.notes,
+        *unit_notes,
+        *label_notes,
+        *form_notes,
+        *header_warnings(lines, columns),
+    ]
     notes += [*hold_out(lines, keys, sizes, request), *pair_warnings(lines, keys)]
 
     masks = [lines.parts == part for part in (TRAIN, DEV, TEST)]
@@ -523,7 +539,7 @@ def _detect_tokenizer(lines: PairLines, request: PairFiles) -> tuple[Tokenizer, 
     notes, units = [], request.symbols
     if units is None:
         rows, detected = np.flatnonzero(lines.parts == TRAIN), dict[str, str | None]()
-        for column in ("source", "target"):
+        for column in UNIT_COLUMNS:
             strings = lines.strings[column]
             detected[column], odd = detect_unit(strings[row] for row in rows.tolist())
             if odd:
@@ -536,6 +552,18 @@ def _detect_tokenizer(lines: PairLines, request: PairFiles) -> tuple[Tokenizer, 
         units = f"{source or target or UNITS[0]},{target or source or UNITS[0]}"
     features = "features" in lines.columns
     return Tokenizer.of(units, features, request.separator, request.normalize), notes
+
+
+def _detect_labels(lines: PairLines, request: PairFiles) -> tuple[bool, list[str]]:
+    """Whether targets are labels, as requested or detected, and a note on labels."""
+    rows = np.flatnonzero(lines.parts == TRAIN).tolist()
+    sources, targets = ([lines.strings[name][row] for row in rows] for name in UNIT_COLUMNS)
+    labels = request.labels
+    if labels is None:
+        labels = are_labels(sources, targets)
+    counts = sorted(Counter(map(str.strip, targets)).items())
+    listed = ", ".join(f"{shown(label)} ({count:,})" for label, count in counts)
+    return labels, [f"{lines.names[TRAIN]}: two labels: {listed}"] if labels else []
 
 
 def _known_symbols(column: SymbolColumn, request: PairFiles) -> list[str]:

@@ -78,8 +78,10 @@ class EarlyStopping(StoppingRule):
         self._epochs = examples.epochs if examples else math.inf
         self._loss = bool(stop and stop.converged)
         self._files = config.has_pair_files and not self._loss
-        # A soft model may learn exceptions one by one.
-        self._exceptions = self._files and config.training.rounding == "discrete"
+        # A soft model may learn exceptions one by one; what a recognizer gets wrong is a kind of
+        # string that it cannot tell apart yet.
+        labels = config.task.parameters.get("labels")
+        self._exceptions = self._files and config.training.rounding == "discrete" and not labels
         if self._files and stop:  # either rule includes the other
             self._solved = stop.solved or SolvedConfig()
             self._patience = patient.patience if patient else DevelopmentConfig.PATIENCE

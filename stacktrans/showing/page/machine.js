@@ -127,7 +127,7 @@ function promptOf(layout, source) {
 function limitOf(layout, [each, further], length) {
   if (layout.first_target === null) return Infinity;
   if (!layout.consecutive) return 2 * (Math.max(1, each * length + further) - 1) + 20;
-  if (layout.end === null && layout.last === null) return Math.max(0, length - 1);
+  if (layout.end === null && !layout.last.length) return Math.max(0, length - 1);
   return Math.min(length ** 2, Math.max(4 * length, LONGEST_PRODUCT)) + 20;
 }
 
@@ -143,7 +143,7 @@ function outputsOf(machine, run, prompt, limit) {
   }
   while (firstTarget !== null && outputs.length <= limit) {
     const output = outputs.at(-1);
-    if ([NO_OUTPUT, end, last].includes(output)) break;
+    if ([NO_OUTPUT, end, ...last].includes(output)) break;
     const next = run.read(output + firstTarget);
     if (next === undefined) break;
     outputs.push(next);
@@ -182,12 +182,12 @@ function answerOf(machine, source, bound) {
   const limit = limitOf(layout, bound, source.length);
   const outputs = outputsOf(machine, run, prompt, limit);
   const end = layout.end === null ? -1 : outputs.indexOf(layout.end);
-  const ends = layout.end !== null || layout.last !== null;
+  const ends = layout.end !== null || layout.last.length > 0;
   const kept = Math.min(outputs.length, limit, end < 0 ? Infinity : end);
   const ended =
     !ends ||
     end >= 0 ||
-    (layout.last !== null && kept === outputs.length && outputs.at(-1) === layout.last);
+    (kept === outputs.length && layout.last.includes(outputs.at(-1)));
   const answer = outputs.slice(0, kept);
   const isStuck = () => steps.at(-1)?.transition === null;
   const feedsBack = layout.first_target !== null;
@@ -195,8 +195,9 @@ function answerOf(machine, source, bound) {
   const stuck = isStuck() && end < 0 && outputs.length < expected;
   const failed = stuck || ((feedsBack || ends) && answer.includes(NO_OUTPUT));
   if (feedsBack && !failed) {
-    // Of an answer with a last symbol, that is read, too.
-    for (const output of answer.slice(steps.length - prompt.length)) {
+    // Of a stream, the last symbol of an answer is read, too; a label is not.
+    const read = layout.consecutive ? answer : answer.slice(0, layout.end === null ? -1 : undefined);
+    for (const output of read.slice(steps.length - prompt.length)) {
       if (!isStuck()) run.read(output + layout.first_target);
     }
   }

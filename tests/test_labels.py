@@ -1,0 +1,82 @@
+"""Labels of strings: files that have them, and recognizers that learn them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from command_line import run
+from test_pair_training import OPTIONS
+from test_pairs import learned, write
+
+from stacktrans.common.errors import UsageError
+from stacktrans.tasks.layout import Layout, Pair
+from stacktrans.tasks.lines import TRAIN
+
+JOINT = ("train", "--recipe", "joint")
+STRINGS = [format(number, "b") for number in range(1, 30)]
+
+
+def labelled(labels: tuple[str, str], strings: list[str] = STRINGS) -> str:
+    return "".join(f"{each}\t{labels[each.count('1') % 2]}\n" for each in strings)
+
+
+@pytest.mark.parametrize(
+    ("labels", "positive"),
+    [(("0", "1"), "1"), (("yes", "no"), "yes"), (("bad", "good"), "good"), (("+", "-"), "+")],
+)
+def test_two_labels_are_detected_and_reported(
+    tmp_path: Path, labels: tuple[str, str], positive: str
+) -> None:
+    task = learned(write(tmp_path / "a.tsv", labelled(labels)))
+    assert sorted(task.target.symbols) == sorted(labels)
+    assert task.positive is not None
+    assert task.target.symbols[task.positive] == positive
+    first = sorted(labels)[0]
+    assert any(f"two labels: '{first}' (" in note for note in task.data.notes)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        labelled(("0", "1")).replace("1\t0", "1\t2", 1),  # three labels
+        labelled(("a b", "c")),  # not a word
+        labelled(("0", "1"), STRINGS[:7]),  # too few strings to say
+    ],
+)
+def test_other_targets_are_no_labels(tmp_path: Path, content: str) -> None:
+    path = write(tmp_path / "a.tsv", content)
+    assert learned(path, dev=path, test=path).positive is None
+
+
+def test_a_label_ends_an_answer_and_is_not_read() -> None:
+    layout = Layout.joint(2, 2, labels=True)
+    inputs, targets, scored = layout.example([Pair(np.array([1, 0]), np.array([1]))])
+    assert inputs.tolist() == [0, 3, 2, 1]
+    assert targets[scored].tolist() == [1]
+    assert scored.tolist() == [False, False, False, True]
+    assert layout.outputs == 2  # and no end
+
+
+def test_an_empty_string_can_have_a_label(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", labelled(("no", "yes")) + "\tno\n")
+    task = learned(path, dev=path, test=path)
+    assert task.data.sets[TRAIN].lengths.shortest == 0
+    ended = run(*JOINT, "--data", path, *OPTIONS, "--max-steps", "2", "--out", tmp_path / "run")
+    assert ended.returncode == 0, ended.stderr
+    answers = run("transduce", tmp_path / "run", stdin=b"\n11\n").stdout.split(b"\n")[:-1]
+    assert len(answers) == 2
+    assert set(answers) <= {b"no", b"yes"}
+
+
+def test_labels_lie_beside_strings(tmp_path: Path) -> None:
+    strings, labels = (tmp_path / name for name in ("main.tok", "labels.txt"))
+    strings.write_text("".join(f"{' '.join(each)}\n" for each in ["", *STRINGS]))
+    labels.write_text("".join(f"{each.count('1') % 2}\n" for each in ["", *STRINGS]))
+    task = learned(strings, dev=strings, test=strings)
+    assert len(task.data.sets[TRAIN]) == 1 + len(STRINGS)
+    assert task.positive == 1
+    shown = run(*JOINT, "--data", tmp_path, "--dry-run")
+    assert f"name: {tmp_path.name}".encode() in shown.stdout
+    labels.write_text("1\n")
+    with pytest.raises(UsageError, match=f"labels.txt: 1 labels for {1 + len(STRINGS)} strings"):
+        learned(strings)
