@@ -23,6 +23,7 @@ def transduce(
     max_length: int | None = None,
     beam: options.Beam = None,
     everything: Annotated[bool, typer.Option("--all")] = False,
+    probability: bool = False,
     hard: options.Hard = False,
     device: options.Device = "auto",
     workers: options.Workers = 1,
@@ -31,9 +32,9 @@ def transduce(
     """Transduce strings: one line in, one line out, in order.
 
     A line that can't be transduced is reported on stderr, and its output is an empty
-    line; the exit code is then 1. An empty line stays empty. An answer that the model
-    did not end is cut off and reported, too; the exit code is then 1 unless
-    --max-length is given, or the model is a language model.
+    line; the exit code is then 1. An empty line stays empty, unless the model labels
+    strings. An answer that the model did not end is cut off and reported, too; the
+    exit code is then 1 unless --max-length is given, or the model is a language model.
 
     Answers are greedy, the most probable symbol at each step, unless --beam K searches for the
     most probable answer as a whole. --json then has the K best hypotheses, each with its log
@@ -49,6 +50,7 @@ def transduce(
         echo hello | stacktrans transduce checkpoints/reverse-stack
         stacktrans transduce checkpoints/copy-queue words.txt > copies.txt
         echo hello | stacktrans transduce checkpoints/reverse-stack --json
+        stacktrans transduce checkpoints/reverse-stack words.txt --probability
         echo hello | stacktrans transduce checkpoints/reverse-stack --beam 4 --json
 
     Args:
@@ -57,6 +59,7 @@ def transduce(
             longest targets in training for a source of that length, plus 20; for streams and texts,
             the length that their answers can be expected to need. Not for synchronous tasks.
         everything: Also print the model's output for symbols that are not scored.
+        probability: Also print the probability of each answer, after a tab.
     """
     from stacktrans.common.reading import STDIN, check_readable
     from stacktrans.inference.transduction import AnswerOptions, transduce_lines
@@ -67,7 +70,9 @@ def transduce(
         if path != STDIN:
             check_readable(path)
     loaded = options.load_model(checkpoint, device, hard, workers)
-    answer_options = AnswerOptions(max_length, not (everything or as_json), beam, full=as_json)
+    answer_options = AnswerOptions(
+        max_length, not (everything or as_json), beam, as_json or probability
+    )
     # The continuation of a text has no right length.
     strict = max_length is None and loaded.config.task.lengths is not None
     failed = [
@@ -94,7 +99,7 @@ def _failed(lines: Iterator[Any], name: str, as_json: bool, strict: bool) -> boo
                 if as_json:
                     print_json(line.as_json())
                 else:
-                    print_data(line.output or "", end="\n" if line.complete else "")
+                    print_data(_as_text(line), end="\n" if line.complete else "")
                 if line.last:
                     sys.stdout.flush()
                 if line.error:
@@ -107,6 +112,12 @@ def _failed(lines: Iterator[Any], name: str, as_json: bool, strict: bool) -> boo
     except Unreadable as error:
         raise Unreadable(f"{name}: {error}") from error
     return failed
+
+
+def _as_text(line: Any) -> str:
+    """An answer, and its probability if that is known."""
+    probability = "" if line.probability is None else f"\t{line.probability:.6f}"
+    return f"{line.output or ''}{probability}"
 
 
 def _opened(paths: list[Path]) -> Iterator[tuple[int, str]]:

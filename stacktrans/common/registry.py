@@ -392,6 +392,7 @@ GENERATORS = Registry(
         "bigram-flip": "stacktrans.tasks.computed:BigramFlip",
         "grammar": "stacktrans.tasks.grammatical:GrammarTask",
         "same-length-grammar": "stacktrans.tasks.grammatical:SameLengthGrammarTask",
+        "membership": "stacktrans.tasks.membership:Membership",
         "next-symbol": "stacktrans.tasks.grammatical:NextSymbolTask",
         "waiting-reversal": "stacktrans.tasks.computed:WaitingReversal",
         "parity": "stacktrans.tasks.computed:Parity",

@@ -116,6 +116,10 @@ class Grammar:
         """
         return determinize(self._root, self._rules, reverse=reverse, synchronous=synchronous)
 
+    def derives(self, source: Sequence[str]) -> bool:
+        """Whether some derivation has this source; raises `GrammarError` if it is too long."""
+        return bool(source) and Chart(self._form, source).complete
+
     def translate(self, source: Sequence[str]) -> list[str]:
         """The target of the most probable derivation of a source.
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from stacktrans.decoding.beam import search
 from stacktrans.decoding.decoder import Answer, predict
 from stacktrans.decoding.model import Predictor
+from stacktrans.inference.labels import LabelScores
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY
 from stacktrans.tasks.base import mask_unscored
@@ -69,6 +70,9 @@ class Scores:
         name: of the set that the strings belong to; empty for others.
         unknown: [n] strings with symbols that the model does not know, which count as wrong; None
             unless requested.
+        positive: [n] whether the target is the label of strings in a language; None without labels.
+        probability: [n] the model's probability of that label; None without labels.
+        kinds: [n] the kind of each string, as in `Pair`; None unless labelled strings are drawn.
     """
 
     lengths: npt.NDArray[np.int64]
@@ -79,6 +83,16 @@ class Scores:
     predictions: npt.NDArray[np.object_] | None = None
     name: str = ""
     unknown: npt.NDArray[np.bool_] | None = None
+    positive: npt.NDArray[np.bool_] | None = None
+    probability: npt.NDArray[np.float64] | None = None
+    kinds: npt.NDArray[np.object_] | None = None
+
+    @property
+    def labels(self) -> LabelScores | None:
+        """The scores of labels; None without labels."""
+        if self.positive is None or self.probability is None:
+            return None
+        return LabelScores(self.positive, (self.fine == 1) == self.positive, self.probability)
 
     @property
     def count(self) -> int:
@@ -141,6 +155,11 @@ class Scores:
             length: self.of_lengths(length, length) for length in sorted(set(self.lengths.tolist()))
         }
 
+    def by_kind(self) -> dict[str, "Scores"]:
+        """The scores of the strings of each kind; none if kinds are not known."""
+        kinds = [] if self.kinds is None else sorted(set(self.kinds.tolist()))
+        return {kind: self.of(self.kinds == kind) for kind in kinds}
+
     def of_lengths(self, shortest: int, longest: int) -> "Scores":
         """The scores of the strings within a range of lengths."""
         return self.of((self.lengths >= shortest) & (self.lengths <= longest))
@@ -161,7 +180,11 @@ class Scores:
 
 
 def score(
-    model: Predictor, layout: Layout, pairs: Sequence[Pair], beside_soft: bool = False
+    model: Predictor,
+    layout: Layout,
+    pairs: Sequence[Pair],
+    beside_soft: bool = False,
+    positive: int | None = None,
 ) -> Scores:
     """The scores of a model's greedy answers to pairs of sources and targets, in their order.
 
@@ -173,6 +196,7 @@ def score(
         pairs: sources and targets.
         beside_soft: whether a discretized model is compared with its soft one, which doubles the
             time.
+        positive: the target id of the label of strings in a language; None without labels.
 
     Raises:
         ValueError: a buffered model would read its own answers in the input.
@@ -186,7 +210,8 @@ def score(
     rows = [row for row in known if row]
     examples = layout.examples([[pairs[index] for index in row] for row in rows])
     inputs, masks = [ids for ids, _, _ in examples], [mask for _, _, mask in examples]
-    outputs = predict(model, inputs, masks, log_probs=False).symbols.values
+    predicted = predict(model, inputs, masks, log_probs=positive is not None)
+    outputs = predicted.symbols.values
     soft = outputs
     if beside_soft and model.hard:
         soft = predict(model.discretized(hard=False), inputs, masks, log_probs=False).symbols.values
@@ -195,6 +220,7 @@ def score(
     different = outputs != soft
     fine = np.zeros(len(pairs))
     right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
+    probability = np.full(len(pairs), 0.5)
     first = 0
     for row, mask in zip(rows, masks, strict=True):
         ends = np.cumsum([layout.steps(pairs[index]) for index in row])
@@ -204,12 +230,19 @@ def score(
             right[index], scored[index] = hits.sum(), len(hits)
             fine[index] = 1 if hits.all() else hits.argmin() / len(hits)
             differing[index] = different[first:last].sum()
+            if predicted.log_probs:
+                likely = np.exp(predicted.log_probs.values[first])
+                probability[index] = likely if outputs[first] == positive else 1 - likely
             first = last
     for index, pair in enumerate(pairs):
         if not pair.known:
             scored[index] = layout.example([pair])[2].sum()
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
-    return Scores(lengths, fine, right, scored, differing)
+    scores = Scores(lengths, fine, right, scored, differing)
+    if positive is None:
+        return scores
+    in_language = np.array([pair.target.tolist() == [positive] for pair in pairs], np.bool_)
+    return replace(scores, positive=in_language, probability=np.nan_to_num(probability, nan=0.5))
 
 
 def checkpoint_scores(
@@ -225,7 +258,10 @@ def checkpoint_scores(
         name: of the set of pairs.
     """
     layout = checkpoint.layout
-    scores = score(checkpoint.predictor, layout, pairs, beside_soft=True)
+    positive = checkpoint.task.positive
+    scores = score(checkpoint.predictor, layout, pairs, beside_soft=True, positive=positive)
+    if kinds := [pair.kind for pair in pairs if pair.kind]:
+        scores = replace(scores, kinds=np.array(kinds, np.object_))
     unknown = [not pair.known or OUT_OF_VOCABULARY in pair.target for pair in pairs]
     scores = replace(scores, unknown=np.array(unknown, np.bool_), name=name)
     if beam is None:

@@ -53,10 +53,16 @@ def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
+LABEL_SCORES = (
+    Column("precision", form="{precision:.3f}"),
+    Column("recall", form="{recall:.3f}"),
+    Column("AUC", form="{auc:.4f}"),
+)
 ACCURACIES = (
     Column("coarse", form="{coarse:.3f}"),
     Column("fine", form="{fine:.3f}"),
     Column("symbols", form="{symbols:.4f}"),
+    *LABEL_SCORES,
 )
 
 
@@ -76,6 +82,10 @@ def scores_tables(results: Results, hard: bool = False) -> Iterator[Table]:
     if lengths:
         strings = Column("strings", drop=1, form="{count}")
         yield table_of(lengths, Column("length"), strings, *ACCURACIES)
+    kinds = [kind for bounds, scores in results for kind in _kinds(bounds, scores)]
+    if kinds:
+        strings = Column("strings", form="{count}")
+        yield table_of(kinds, Column("kind"), Column("lengths"), strings, ACCURACIES[0])
 
 
 def scores_table(entries: Sequence[Mapping[str, Any]]) -> Table:
@@ -90,6 +100,7 @@ def scores_table(entries: Sequence[Mapping[str, Any]]) -> Table:
         Column("coarse [95%]", form=_INTERVAL.replace("*", "coarse")),
         Column("fine [95%]", drop=2, form=_INTERVAL.replace("*", "fine")),
         Column("symbols", drop=3, form="{symbols:.4f}"),
+        *LABEL_SCORES,
         Column("error rate", drop=4, form="{symbol_error_rate:.4f}"),
         Column("hard ≠ soft", form="{differing:.4f}"),
     )
@@ -106,6 +117,15 @@ def _spread(bounds: Lengths, scores: Scores) -> list[tuple[Lengths, Scores]]:
     return scored if len(scored) > 1 else []
 
 
+def _kinds(bounds: Lengths, scores: Scores) -> list[dict[str, Any]]:
+    """The share of right labels of each kind of strings, if kinds are known."""
+    by_kind = scores.by_kind().items()
+    return [
+        {"kind": kind, "lengths": bounds, "count": of_kind.count, "coarse": of_kind.coarse_accuracy}
+        for kind, of_kind in by_kind
+    ]
+
+
 def scores_json(results: Results, hard: bool = False) -> list[dict[str, Any]]:
     """The numbers of `scores_tables` as JSON, with an entry for each range."""
     return [
@@ -115,6 +135,7 @@ def scores_json(results: Results, hard: bool = False) -> list[dict[str, Any]]:
                 {"length": length, **_measures(within)}
                 for length, within in scores.by_length().items()
             ],
+            **({"by_kind": kinds} if (kinds := _kinds(bounds, scores)) else {}),
         }
         for bounds, scores in results
     ]
@@ -132,7 +153,15 @@ def _entry(bounds: Lengths, scores: Scores, hard: bool) -> dict[str, Any]:
 
 def _measures(scores: Scores) -> dict[str, Any]:
     coarse, fine, count = scores.coarse_accuracy, scores.fine_accuracy, scores.count
-    rate = scores.symbol_error_rate
+    rate, unknown = scores.symbol_error_rate, scores.unknown_count
+    if scores.labels:  # the other accuracies of single symbols are the same
+        return {
+            "count": count,
+            "coarse": coarse,
+            "coarse_interval": confidence_interval(coarse, count),
+            **scores.labels.as_json(),
+            **({"unknown": unknown} if unknown else {}),
+        }
     return {
         "count": count,
         "coarse": coarse,
@@ -140,7 +169,7 @@ def _measures(scores: Scores) -> dict[str, Any]:
         "fine": fine,
         "fine_interval": confidence_interval(fine, count),
         "symbols": scores.symbol_accuracy,
-        **({"unknown": scores.unknown_count} if scores.unknown_count else {}),
+        **({"unknown": unknown} if unknown else {}),
         **({} if rate is None else {"symbol_error_rate": rate}),
     }
 
@@ -163,7 +192,7 @@ def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
             flat["shortest"], flat["longest"] = value
         elif last == "interval":
             flat[f"{measure}_low"], flat[f"{measure}_high"] = value
-        elif key != "by_length":
+        elif key not in {"by_length", "by_kind"}:
             flat[key] = value
     return flat
 

@@ -41,6 +41,7 @@ class Pair(NamedTuple):
         written: its fields in a file; None if it comes from none.
         known: whether a model can read it; if not, `OUT_OF_VOCABULARY` stands for the symbols that
             the task's alphabets lack, no answer is computed, and it counts as wrong.
+        kind: how a labelled string was made; empty if that is not known.
     """
 
     source: Ids
@@ -49,6 +50,7 @@ class Pair(NamedTuple):
     size: int | None = None
     written: tuple[str, ...] | None = None
     known: bool = True
+    kind: str = ""
 
     @property
     def length(self) -> int:
