@@ -1,5 +1,6 @@
 """Labels of strings: files that have them, and recognizers that learn them."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -80,3 +81,14 @@ def test_labels_lie_beside_strings(tmp_path: Path) -> None:
     labels.write_text("1\n")
     with pytest.raises(UsageError, match=f"labels.txt: 1 labels for {1 + len(STRINGS)} strings"):
         learned(strings)
+
+
+def test_a_race_for_labels_begins_with_a_strategy_of_its_own(tmp_path: Path) -> None:
+    def raced(content: str) -> list[str]:
+        path = write(tmp_path / "a.tsv", content)
+        ended = run("train", "--data", path, "--dev", path, "--test", path, "--dry-run", "--json")
+        return [*json.loads(ended.stdout)]
+
+    name, *others = raced(labelled(("0", "1")))
+    assert name == "predicting-feedforward"
+    assert raced(labelled(("a b", "c"))) == others

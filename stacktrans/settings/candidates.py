@@ -20,6 +20,7 @@ from stacktrans.settings.model_config import ENCODER_DECODERS
 from stacktrans.settings.resolve import (
     DEFAULT_RECIPE,
     Requested,
+    Trait,
     requested_layers,
     requested_seed,
     resolved,
@@ -79,14 +80,18 @@ def candidate_configs(
 
 def _in_order(task: Task, controller: str | None) -> list[str]:
     """The strategies for a task and a controller, in the order in which they begin."""
-    features = any(role[0] == FEATURE for role in task.source.roles())
+    traits: set[Trait | None] = set()
+    if any(role[0] == FEATURE for role in task.source.roles()):
+        traits.add("features")
+    if task.positive is not None:
+        traits.add("labels")
     known = {
         name: strategy
         for name, strategy in strategies().items()
-        if (features or not strategy.only_with_features)
+        if strategy.only_with in {None, *traits}
         and (controller not in ENCODER_DECODERS or controller == strategy.controller)
     }
-    return sorted(known, key=lambda name: not (features and known[name].first_with_features))
+    return sorted(known, key=lambda name: known[name].first_with not in traits)
 
 
 def _with_files(layers: list[SettingsLayer], merged: Settings) -> list[SettingsLayer]:

@@ -8,7 +8,7 @@ import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, TypedDict, Unpack
+from typing import Annotated, Literal, TypedDict, Unpack
 
 from pydantic import AfterValidator, Field, ValidationError
 
@@ -49,6 +49,10 @@ SPECIAL_CASES = ("by_memory", "by_controller", "by_generator")
 """Sections of a recipe with settings for a single memory, controller or generator, by name."""
 
 
+Trait = Literal["features", "labels"]
+"""A trait of pairs: sources have features, or targets are labels."""
+
+
 class Strategy(Section):
     """A way to set up a model and its training, raced against others if no recipe is given.
 
@@ -63,10 +67,10 @@ class Strategy(Section):
     """its memory, unless another is requested."""
     of_this_memory: bool = False
     """whether it is for no other memory."""
-    first_with_features: bool = False
-    """whether it begins before all others if sources have features."""
-    only_with_features: bool = False
-    """whether it is only for sources with features."""
+    first_with: Trait | None = None
+    """the trait of tasks for which it begins before all others."""
+    only_with: Trait | None = None
+    """the trait without which it does not take part."""
     paper: str = ""
     """the paper whose default recipe it changes, whatever the task's is; empty for the general
     one."""
