@@ -11,7 +11,7 @@ from torch import Tensor
 from stacktrans.memory import Memory, MemoryState
 from stacktrans.memory.buffers import filled, popped, read_weights
 from stacktrans.model.controllers import Controller, GateNoise, Operation, no_noise
-from stacktrans.model.encoder_decoder import EncoderDecoder, Progress
+from stacktrans.model.encoder_decoder import EncoderDecoder, EncoderDecoderState
 
 if TYPE_CHECKING:
     from stacktrans.model.transducer import Transducer
@@ -36,7 +36,7 @@ class TransducerState:
     """The state of a transducer after a step.
 
     Attributes:
-        controller: the state of each layer; of an encoder-decoder, its `Progress`.
+        controller: the state of each layer; of an encoder-decoder, its `EncoderDecoderState`.
         memory: the state of the memory.
         reads: [B, reads * m] the vectors read.
     """
@@ -115,9 +115,9 @@ def unroll(
     """Run over ids [B, T]: the outputs of all steps, and the state after the last."""
     state = state or initial(model, inputs.shape[0])
     if isinstance(model.controller, EncoderDecoder):
-        progress = cast(Progress, state.controller)
-        hidden, progress = model.controller.advance(model.embed, inputs, progress)
-        return Unrolled(hidden, hidden[..., :0]), replace(state, controller=progress)
+        before = cast(EncoderDecoderState, state.controller)
+        hidden, after = model.controller.advance(model.embed, inputs, before)
+        return Unrolled(hidden, hidden[..., :0]), replace(state, controller=after)
     steps = []
     for projected in model.controller.project(lambda layer: model.sums(layer, inputs), noise):
         hidden, signals, state = step(

@@ -20,25 +20,25 @@ from stacktrans.model.controllers import Controller, Layer
 from stacktrans.settings.model_config import EncoderDecoderConfig, ModelConfig, TransformerConfig
 from stacktrans.tasks.layout import SEPARATOR_ID
 
-Parts = tuple[Tensor, ...]
-"""What a decoder keeps from step to step: tensors with B as their first dimension."""
+DecoderState = tuple[Tensor, ...]
+"""The state of a decoder: tensors with B as their first dimension."""
 
 
-class Progress(NamedTuple):
+class EncoderDecoderState(NamedTuple):
     """The state of B strings after t symbols.
 
     Attributes:
         ids: [B, t] the symbols read.
         lengths: [B] number of symbols of each source; 0 while it is being read.
         encoded: [B, S, W] the encoder's outputs, of which the first `lengths` are valid.
-        decoder: what the decoder keeps.
+        decoder: the state of the decoder.
         attention: [B, S] the weights with which the last step read the encoder's outputs.
     """
 
     ids: Tensor
     lengths: Tensor
     encoded: Tensor
-    decoder: Parts
+    decoder: DecoderState
     attention: Tensor
 
     def snapshot(self) -> MemorySnapshot:
@@ -80,33 +80,40 @@ class EncoderDecoder(Controller):
         """Encode sources [B, S, E], of `lengths` symbols each: [B, S, W]."""
 
     @abstractmethod
-    def before(self, batch_size: int) -> Parts:
-        """What the decoder keeps before the first symbol."""
+    def initial_decoder(self, batch_size: int) -> DecoderState:
+        """The state of the decoder before the first symbol."""
 
     @abstractmethod
     def decode(
-        self, embedded: Tensor, begins: Tensor, encoded: Tensor, hidden: Tensor, before: Parts
-    ) -> tuple[Tensor, Tensor, Parts]:
+        self,
+        embedded: Tensor,
+        begins: Tensor,
+        encoded: Tensor,
+        padding: Tensor,
+        state: DecoderState,
+    ) -> tuple[Tensor, Tensor, DecoderState]:
         """Decode the next U symbols.
 
         Args:
             embedded: [B, U, E].
             begins: [B, U] True at the separators; outputs before them are of no importance.
             encoded: [B, S, W].
-            hidden: [B, S] True where the encoder's outputs are padding.
-            before: what the decoder kept.
+            padding: [B, S] True where the encoder's outputs are padding.
+            state: of the decoder, before these symbols.
 
         Returns:
-            Outputs [B, U, H], the attention of the last step [B, S], and what the decoder keeps.
+            Outputs [B, U, H], the attention of the last step [B, S], and the decoder's new state.
         """
 
-    def initial(self, batch_size: int) -> Progress:
+    def initial(self, batch_size: int) -> EncoderDecoderState:
         """The state before the first symbol."""
         like = self.like
         none = like.new_zeros(batch_size, 0)
         encoded = like.new_zeros(batch_size, 0, self.width)
         lengths = none.new_zeros(batch_size, dtype=torch.int64)
-        return Progress(none.long(), lengths, encoded, self.before(batch_size), none)
+        return EncoderDecoderState(
+            none.long(), lengths, encoded, self.initial_decoder(batch_size), none
+        )
 
     def forward(self, embed: Callable[[Tensor], Tensor], ids: Tensor) -> Tensor:
         """Outputs over whole sequences [B, T], each with a separator: [B, T, H].
@@ -125,14 +132,14 @@ class EncoderDecoder(Controller):
             targets == SEPARATOR_ID,
             encoded,
             counted[:longest] > starts,
-            self.before(len(ids)),
+            self.initial_decoder(len(ids)),
         )
-        places = (counted - starts).clamp(min=0).unsqueeze(2)
-        return outputs.gather(1, places.expand(-1, -1, self.hidden_size))
+        positions = (counted - starts).clamp(min=0).unsqueeze(2)
+        return outputs.gather(1, positions.expand(-1, -1, self.hidden_size))
 
     def advance(
-        self, embed: Callable[[Tensor], Tensor], ids: Tensor, state: Progress
-    ) -> tuple[Tensor, Progress]:
+        self, embed: Callable[[Tensor], Tensor], ids: Tensor, state: EncoderDecoderState
+    ) -> tuple[Tensor, EncoderDecoderState]:
         """Outputs after each of the next T symbols, [B, T, H], and the state after the last."""
         read, begins = torch.cat([state.ids, ids], dim=1), ids == SEPARATOR_ID
         lengths, encoded = state.lengths, state.encoded
@@ -147,9 +154,10 @@ class EncoderDecoder(Controller):
             outputs = encoded.new_zeros(*ids.shape, self.hidden_size)
             return outputs, state._replace(ids=read)
         # What is not yet encoded has one output of zeros, so that there is something to attend to.
-        hidden = torch.arange(encoded.shape[1], device=ids.device) >= lengths.clamp(min=1)[:, None]
-        outputs, attention, kept = self.decode(embed(ids), begins, encoded, hidden, state.decoder)
-        return outputs, Progress(read, lengths, encoded, kept, attention)
+        positions = torch.arange(encoded.shape[1], device=ids.device)
+        padding = positions >= lengths.clamp(min=1).unsqueeze(1)
+        outputs, attention, kept = self.decode(embed(ids), begins, encoded, padding, state.decoder)
+        return outputs, EncoderDecoderState(read, lengths, encoded, kept, attention)
 
 
 def _padded(rows: Tensor, count: int) -> Tensor:
@@ -177,27 +185,34 @@ class Attention(EncoderDecoder):
         steps = embedded.shape[1]
         return pad_packed_sequence(outputs, batch_first=True, total_length=steps)[0]
 
-    def before(self, batch_size: int) -> Parts:
+    def initial_decoder(self, batch_size: int) -> DecoderState:
         state = self.like.new_zeros(batch_size, self.settings.layers, self.hidden_size)
         return state, state, state[:, 0]
 
     def decode(
-        self, embedded: Tensor, begins: Tensor, encoded: Tensor, hidden: Tensor, before: Parts
-    ) -> tuple[Tensor, Tensor, Parts]:
-        state, cell, fed = before
-        outputs = []
+        self,
+        embedded: Tensor,
+        begins: Tensor,
+        encoded: Tensor,
+        padding: Tensor,
+        state: DecoderState,
+    ) -> tuple[Tensor, Tensor, DecoderState]:
+        hidden, cell, fed = state
+        attentional = []
         for symbol, begin in zip(embedded.unbind(1), begins.unbind(1), strict=True):
             again = begin[:, None, None]  # what was read before is the source
-            state, cell = (part.masked_fill(again, 0).transpose(0, 1) for part in (state, cell))
+            hidden, cell = (part.masked_fill(again, 0).transpose(0, 1) for part in (hidden, cell))
             fed = fed.masked_fill(again[:, 0], 0)
-            own, (state, cell) = self.decoder(torch.cat([symbol, fed], 1)[:, None], (state, cell))
-            state, cell = state.transpose(0, 1), cell.transpose(0, 1)
-            scores = torch.bmm(encoded, self.score(own[:, 0]).unsqueeze(2))[:, :, 0]
-            attention = torch.softmax(scores.masked_fill(hidden, -torch.inf), dim=1)
+            inputs = torch.cat([symbol, fed], 1).unsqueeze(1)
+            outputs, (hidden, cell) = self.decoder(inputs, (hidden, cell))
+            top = outputs[:, 0]
+            hidden, cell = hidden.transpose(0, 1), cell.transpose(0, 1)
+            scores = torch.bmm(encoded, self.score(top).unsqueeze(2))[:, :, 0]
+            attention = torch.softmax(scores.masked_fill(padding, -torch.inf), dim=1)
             context = torch.bmm(attention.unsqueeze(1), encoded)[:, 0]
-            fed = self.dropout(torch.tanh(self.combine(torch.cat([context, own[:, 0]], dim=1))))
-            outputs.append(fed)
-        return torch.stack(outputs, dim=1), attention, (state, cell, fed)
+            fed = self.dropout(torch.tanh(self.combine(torch.cat([context, top], dim=1))))
+            attentional.append(fed)
+        return torch.stack(attentional, dim=1), attention, (hidden, cell, fed)
 
 
 class Transformer(EncoderDecoder):
@@ -217,40 +232,45 @@ class Transformer(EncoderDecoder):
         self.encoded, self.decoded = (nn.LayerNorm(size, bias=bias) for _ in range(2))
 
     def encode(self, embedded: Tensor, lengths: Tensor) -> Tensor:
-        places = torch.arange(embedded.shape[1], device=embedded.device)
-        outputs = self.enter(embedded) + sinusoids(places, self.hidden_size)
-        padding = places >= lengths.unsqueeze(1)
+        positions = torch.arange(embedded.shape[1], device=embedded.device)
+        outputs = self.enter(embedded) + sinusoids(positions, self.hidden_size)
+        padding = positions >= lengths.unsqueeze(1)
         for layer in self.encoder:
             outputs = layer(outputs, src_key_padding_mask=padding)
         return cast(Tensor, self.encoded(outputs))
 
-    def before(self, batch_size: int) -> Parts:
+    def initial_decoder(self, batch_size: int) -> DecoderState:
         like = self.like
         inputs = like.new_zeros(batch_size, 0, self.hidden_size)
         return (inputs[:, :, 0].bool(), *([inputs] * self.settings.layers))
 
     def decode(
-        self, embedded: Tensor, begins: Tensor, encoded: Tensor, hidden: Tensor, before: Parts
-    ) -> tuple[Tensor, Tensor, Parts]:
-        begun, *inputs = before
+        self,
+        embedded: Tensor,
+        begins: Tensor,
+        encoded: Tensor,
+        padding: Tensor,
+        state: DecoderState,
+    ) -> tuple[Tensor, Tensor, DecoderState]:
+        begun, *inputs = state
         first, steps = begun.shape[1], begins.shape[1]
         begun = torch.cat([begun, begins.cumsum(1).bool() | begun[:, -1:].any(1, True)], dim=1)
-        places = (begun.cumsum(1) - 1).clamp(min=0)[:, first:]
-        outputs = self.enter(embedded) + sinusoids(places, self.hidden_size)
+        positions = (begun.cumsum(1) - 1).clamp(min=0)[:, first:]
+        outputs = self.enter(embedded) + sinusoids(positions, self.hidden_size)
         # A step sees those before it from the separator on, and itself.
         own = torch.arange(first, first + steps, device=begun.device).unsqueeze(1)
         all_steps = torch.arange(first + steps, device=begun.device)
-        unseen = ~(begun.unsqueeze(1) & (all_steps < own) | (all_steps == own))
-        unseen = unseen.repeat_interleave(self.heads, dim=0)
+        masked = ~(begun.unsqueeze(1) & (all_steps < own) | (all_steps == own))
+        masked = masked.repeat_interleave(self.heads, dim=0)
         kept = [begun]
         layers: Any = self.decoder
         for layer, known in zip(layers, inputs, strict=True):
             new = layer.norm1(outputs)
             seen = torch.cat([known, new], dim=1)
-            read, _ = layer.self_attn(new, seen, seen, attn_mask=unseen, need_weights=False)
+            read, _ = layer.self_attn(new, seen, seen, attn_mask=masked, need_weights=False)
             outputs = outputs + layer.dropout1(read)
             read, attention = layer.multihead_attn(
-                layer.norm2(outputs), encoded, encoded, key_padding_mask=hidden
+                layer.norm2(outputs), encoded, encoded, key_padding_mask=padding
             )
             outputs = outputs + layer.dropout2(read)
             inner = layer.activation(layer.linear1(layer.norm3(outputs)))
@@ -259,8 +279,8 @@ class Transformer(EncoderDecoder):
         return self.decoded(outputs), attention[:, -1], tuple(kept)
 
 
-def sinusoids(places: Tensor, size: int) -> Tensor:
+def sinusoids(positions: Tensor, size: int) -> Tensor:
     """The encoding of positions [...], from 0 (vaswani2017, section 3.5): [..., size]."""
-    rates = 10_000 ** -(torch.arange(0, size, 2, device=places.device) / size)
-    angles = places.unsqueeze(-1) * rates
+    rates = 10_000 ** -(torch.arange(0, size, 2, device=positions.device) / size)
+    angles = positions.unsqueeze(-1) * rates
     return torch.cat([angles.sin(), angles.cos()], dim=-1)[..., :size]

@@ -18,7 +18,7 @@ from stacktrans.kernels.autograd import ARRAY_DTYPES
 from stacktrans.memory import Memory, MemorySnapshot
 from stacktrans.model import definition
 from stacktrans.model.definition import TransducerState
-from stacktrans.model.encoder_decoder import Progress
+from stacktrans.model.encoder_decoder import EncoderDecoderState
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import BuffersConfig, ModelConfig
 from stacktrans.tasks.alphabets import Ids, Mask
@@ -137,7 +137,7 @@ class TorchModel:
 
     def snapshot(self, state: TorchState, contents: bool = True) -> MemorySnapshot:
         """See `Predictor.snapshot`."""
-        if isinstance(state.inner.controller, Progress):
+        if isinstance(state.inner.controller, EncoderDecoderState):
             return state.inner.controller.snapshot()
         return self.memory.snapshot(state.inner.memory)
 
