@@ -68,7 +68,7 @@ def candidate_configs(
     layers = _with_files(layers, merged)
     first, *changes = task_layers(layers)
     task = checked_task(merge_layers([first, *changes]), [first, *changes])[1]
-    ordered = [*names] or _in_order(task, _controller(merged))
+    ordered = [*names] or _in_order(task, _part(merged, "controller"))
     configs = _resolved(ordered, task.layout.kind, _memory(merged), layers, bool(names))
     configs = configs or {DEFAULT_RECIPE: _with_recipe(DEFAULT_RECIPE, layers)}
     if len(configs) > 1 or not budget:
@@ -103,20 +103,17 @@ def _with_files(layers: list[SettingsLayer], merged: Settings) -> list[SettingsL
     return layers if completed is settings else [*layers, SettingsLayer("", {"task": changes})]
 
 
-def _controller(merged: Mapping[str, object]) -> str | None:
-    """The name of the requested controller, if there is one."""
+def _part(merged: Mapping[str, object], name: str) -> str | None:
+    """The name of the requested memory or controller, if there is one."""
     model = merged.get("model")
-    controller = part_settings(model.get("controller")) if isinstance(model, dict) else None
-    named = isinstance(controller, dict) and "name" in controller
-    return part_name(controller) if named else None
+    part = part_settings(model.get(name)) if isinstance(model, dict) else None
+    return part_name(part) if isinstance(part, dict) and "name" in part else None
 
 
 def _memory(merged: Mapping[str, object]) -> str | None:
     """The name of the requested memory, if there is one."""
-    model = merged.get("model")
-    memory = part_settings(model.get("memory")) if isinstance(model, dict) else None
-    named = isinstance(memory, dict) and "name" in memory
-    return MEMORIES.canonical(part_name(memory)) if named else None
+    name = _part(merged, "memory")
+    return name and MEMORIES.canonical(name)
 
 
 def _resolved(
