@@ -90,8 +90,7 @@ def compare(
         raise UsageError("expected --task or --data")
     limits = option_layers({"max_steps": max_steps, "time_limit": seconds}, "--")
     shared = {"task": pairs or task, "recipe": recipe or DEFAULT_RECIPE, **merge_layers(limits)}
-    settings = comparison.comparison_settings(models, shared, set_ or [], seeds)
-    settings["measures"] = comparison.comparison_measures(bounds, count)
+    settings = comparison.comparison_settings(models, shared, set_ or [], seeds, bounds, count)
     name = pairs["name"] if pairs else Path(str(task)).stem
     path = (out or Path("sweeps") / f"compare-{name}") / "comparison.yaml"
     plan = make_plan(path, SettingsLayer(str(path), settings))

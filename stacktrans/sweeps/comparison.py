@@ -21,15 +21,23 @@ from stacktrans.tasks.lengths import Lengths
 
 
 def comparison_settings(
-    models: Sequence[str], shared: Settings, assignments: Sequence[str], seeds: int
+    models: Sequence[str],
+    shared: Settings,
+    assignments: Sequence[str],
+    seeds: int,
+    ranges: Sequence[Lengths],
+    count: int,
 ) -> Settings:
-    """The settings of a sweep that trains each model with each seed, without measures.
+    """The settings of a sweep that trains each model with each seed, and measures its accuracy.
 
     Args:
         models: the models, each as `MEMORY[,CONTROLLER][,KEY=VALUE]...`.
         shared: settings of all runs.
         assignments: further settings of all models as `key=value`.
         seeds: number of runs of each model.
+        ranges: lengths of the strings to measure on; by default, the training strings of the run,
+            and strings of the task's test lengths.
+        count: number of strings of each range.
 
     Raises:
         UsageError: a setting is unknown, its value is not readable, or a model is there twice.
@@ -43,6 +51,9 @@ def comparison_settings(
         "settings": shared,
         "conditions": {model: merge_layers([*changes, *_layers_of(model)]) for model in models},
         "grid": {"seed": [*range(1, seeds + 1)]},
+        "measures": {
+            name: {"of": "coarse", **measure} for name, measure in _strings(ranges, count).items()
+        },
     }
 
 
@@ -55,6 +66,16 @@ def _layers_of(model: str) -> list[SettingsLayer]:
         else:
             layers.append(SettingsLayer(model, nested("model.controller", word)))
     return layers
+
+
+def _strings(ranges: Sequence[Lengths], count: int) -> dict[str, Settings]:
+    """The strings of each measure, by its name."""
+    if not ranges:
+        return {"train": {"strings": "train"}, "test": {"count": count}}
+    return {
+        f"{shortest}-{longest}": {"lengths": [shortest, longest], "count": count}
+        for shortest, longest in ranges
+    }
 
 
 def with_equal_sizes(plan: Plan, settings: Settings) -> Settings:
@@ -76,18 +97,6 @@ def with_equal_sizes(plan: Plan, settings: Settings) -> Settings:
         for model, config in others
     }
     return merged_settings(settings, {"conditions": sized})
-
-
-def comparison_measures(ranges: Sequence[Lengths], count: int) -> Settings:
-    """Measures of coarse accuracy: on `count` strings of each range, or of the usual ones.
-
-    Usual are the run's training strings, and strings of the task's test lengths.
-    """
-    measures: dict[str, Settings] = {
-        f"{shortest}-{longest}": {"lengths": [shortest, longest], "count": count}
-        for shortest, longest in ranges
-    } or {"train": {"strings": "train"}, "test": {"count": count}}
-    return {name: {"of": "coarse", **measure} for name, measure in measures.items()}
 
 
 def comparison_entries(plan: Plan, records: Records) -> list[dict[str, Any]]:
