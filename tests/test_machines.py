@@ -534,7 +534,7 @@ BUFFERS = '{"steps_per_symbol": 1, "extra_steps": 0, "output_skip": 0}'
         ('"first_source": 2', '"first_source": -9', "layout.first_source is -9, but"),
         ('"first_target": 10', '"first_target": 99', "layout.first_target is 99, but"),
         ('"before": [0]', '"before": [99]', "layout.before.0 is 99, but"),
-        ('"last": []', '"last": [1]', "layout.last has 1 entries, but"),
+        ('"last": []', '"last": [1]', "layout.last is (1,), but"),
         ('"blank": null', '"blank": 1', "layout.blank is 1, but"),
         ('"padding": [1, 0]', '"padding": [3, 0]', "layout.padding.each is 3, but"),
         (
