@@ -102,9 +102,11 @@ def run(command: str, folder: Path) -> Ended:
 
 def shortened(command: str) -> str:
     """A command that trains for a moment: what is shown is that it is right, not that it works."""
-    if " train " in f" {command} ":
+    if re.search(r"\b(train|compare) ", command):
         command += " --max-steps 2 --set measure.strings=4"
         command += "" if "--workers" in command else " --workers 1"
+    if " compare " in command:
+        command += " --seeds 1 --count 4"
     return command
 
 

@@ -48,9 +48,9 @@ def compare(
     comparison that was interrupted; runs that are done are not repeated.
 
         stacktrans compare stack queue none --task reverse --time-limit 2m
-        stacktrans compare none,lstm none,gru stack,lstm,hidden_size=32 --task reverse
+        stacktrans compare none,gru stack,lstm,hidden_size=32 --task reverse
         stacktrans compare stack stack-rnn --data pairs.tsv --equal-size --plot
-        stacktrans compare stack queue --task copy --lengths 65:128 --lengths 250:250
+        stacktrans compare stack queue --task copy --lengths 8:64 --lengths 128
 
     Args:
         models: The models, each as MEMORY[,CONTROLLER][,KEY=VALUE]...: stack or none,lstm.
