@@ -63,7 +63,7 @@ def test_finished_runs_are_shown_in_other_forms(compared: Path) -> None:
 
 
 def test_models_of_equal_size_differ_by_less_than_a_unit(tmp_path: Path) -> None:
-    sized = ("--equal-size", "--workers", "1", "--out", tmp_path / "out", "--json")
+    sized = ("--equal-size", "--seeds", "1", "--workers", "1", "--out", tmp_path / "out", "--json")
     done = run("compare", "stack,hidden_size=20", "none,gru", "queue,rnn", *SMALL, *sized)
     assert done.returncode == 0, done.stderr
     first, *others = [entry["parameters"] for entry in json.loads(done.stdout)]
