@@ -38,7 +38,8 @@ from stacktrans.settings.resolve import resolve
 Named = dict[str, Tensor]
 
 RECURRENT: dict[str, type[RecurrentLayer]] = {
-    name: CONTROLLERS.load(name).torch_layer() for name in ("gru", "lstm", "rnn", "sigmoid")
+    name: CONTROLLERS.load(name).torch_layer()
+    for name in ("gru", "lstm", "rnn", "second-order", "sigmoid")
 }
 STRENGTH_MEMORIES: dict[str, type[StrengthMemory]] = {
     memory.name: memory for memory in (Deque, Queue, Stack)
@@ -62,7 +63,7 @@ ACTION_MEMORIES: dict[str, ActionMemory[Any]] = {
 MEMORY_CASES = [*NAMES, *SEVERAL, *ACTION_MEMORIES]
 PAIRS = [
     *(("gru", memory) for memory in [*MEMORY_CASES, "none"]),
-    *((name, memory) for name in ("lstm", "rnn", "sigmoid") for memory in ("deque", "lists")),
+    *((name, memory) for name in KINDS if name != "gru" for memory in ("deque", "lists")),
     ("lstm", "none"),
 ]
 """Every memory with a controller, and every controller with memories of both types."""
@@ -88,8 +89,8 @@ class Case:
         controller: its name.
         memory: its name, or "none"; another memory itself.
         layers: of the controller.
-        tensors: for each layer `projected0`, `below0`, `hidden0`, `initial0_0`, ...; and the
-            weights and biases of signals and values.
+        tensors: for each layer `projected0`, `below0`, `initial0_0`, ... and, unless it is in
+            `projected0`, `hidden0`; and the weights and biases of signals and values.
     """
 
     controller: str
@@ -128,9 +129,14 @@ class Case:
         rows = len(recurrent.gates) * shape.hidden
         tensors: Named = {}
         for layer in range(layers):
-            tensors[f"projected{layer}"] = 0.5 * normal(shape.batch, shape.steps, rows)
+            projected = 0.5 * normal(shape.batch, shape.steps, rows)
             tensors[f"below{layer}"] = weight(rows, shape.hidden if layer else reads * shape.size)
-            tensors[f"hidden{layer}"] = weight(rows, shape.hidden)
+            if controller == "second-order":
+                hidden = weight(shape.batch, shape.steps, rows * shape.hidden)
+                projected = torch.cat([projected, hidden], dim=2)
+            else:
+                tensors[f"hidden{layer}"] = weight(rows, shape.hidden)
+            tensors[f"projected{layer}"] = projected
             for state in range(recurrent.states):
                 tensors[f"initial{layer}_{state}"] = normal(shape.hidden)
         tensors["signal_weight"] = 4 * weight(signals, shape.hidden)
@@ -162,14 +168,18 @@ class Case:
         signal_weight, signal_bias, value_weight, value_bias = self.heads
         shape = (len(self.projected[0]), signal_weight.shape[1])
         states = [[part.expand(shape) for part in self._initial(n)] for n in range(self.layers)]
-        names = (f"{part}{layer}" for layer in range(self.layers) for part in ("below", "hidden"))
+        sums, layers = list[Tensor](), list[Tensor]()
+        for number, projected in enumerate(self.projected):
+            own, hidden = self._layer(number).recurrence(projected.flatten(0, 1))
+            sums.append(own)
+            layers += self.tensors[f"below{number}"], hidden
         return ModelWeights(
             self.architecture(),
-            torch.cat([sums.flatten(0, 1) for sums in self.projected], dim=1),
+            torch.cat(sums, dim=1),
             torch.stack([torch.stack(parts) for parts in states]),
             torch.cat([signal_weight, value_weight]),
             torch.cat([signal_bias, value_bias]),
-            [self.tensors[name] for name in names],
+            layers,
             len(signal_weight),
         )
 
@@ -238,13 +248,14 @@ class Case:
 
     def _layer(self, index: int) -> RecurrentLayer:
         """The definition of a layer, with the tensors themselves for weights."""
-        size = self.tensors[f"hidden{index}"].shape[1]
+        size = self.tensors["signal_weight"].shape[1]
         units = RecurrentConfig(name=self.controller, hidden_size=size)
         config = MODEL.model_copy(update={"controller": units})
         layer = RECURRENT[self.controller](config, 1, 1)
         for name in ("below", "hidden"):
-            delattr(layer, f"{name}_weight")
-            setattr(layer, f"{name}_weight", self.tensors[f"{name}{index}"])
+            if (tensor := self.tensors.get(f"{name}{index}")) is not None:
+                delattr(layer, f"{name}_weight")
+                setattr(layer, f"{name}_weight", tensor)
         return layer
 
 

@@ -21,7 +21,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.rounding import SHARPNESS
 
-CONTROLLERS = ("lstm", "gru", "rnn", "sigmoid", "linear")
+CONTROLLERS = ("lstm", "gru", "rnn", "second-order", "sigmoid", "linear")
 MEMORIES = ("stack", "deque", "queue+stack", "stack-rnn", "list-rnn", "superposed", "tape")
 STRINGS = np.array([[0, 3, 4, 2, 1, 5], [0, 2, 2, 3, 1, 6]])
 
@@ -134,7 +134,7 @@ def test_weights_that_were_changed_are_those_that_lose_a_part() -> None:
     assert not logits_of(ablate(model, "pops")).any()
 
 
-@pytest.mark.parametrize("controller", ["lstm", "rnn", "sigmoid"])
+@pytest.mark.parametrize("controller", ["lstm", "rnn", "second-order", "sigmoid"])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_without_state_each_step_begins_from_zeros(controller: str, layers: int) -> None:
     change = f"controller.layers={layers}"

@@ -11,7 +11,7 @@ from torch import nn
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model import definition
-from stacktrans.model.controllers import Controller, Layer, LSTMLayer, RecurrentLayer
+from stacktrans.model.controllers import Controller, Layer, LSTMLayer, RecurrentLayer, no_noise
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import ModelConfig
@@ -49,6 +49,49 @@ def test_layers_equal_torch_cells(kind: str, cell: type[nn.RNNCellBase], order: 
         theirs = other(torch.cat([inputs[:, step], reads[:, step]], dim=1), theirs)
         hidden = theirs[0] if isinstance(theirs, tuple) else theirs
         torch.testing.assert_close(state[0], hidden, rtol=0, atol=1e-12)
+
+
+def test_second_order_units_follow_their_equation() -> None:
+    torch.manual_seed(0)
+    layer = RECURRENT["second-order"](small("second-order", "stack"), EMBEDDING, READ).double()
+    weights = {name: weight.detach().numpy() for name, weight in layer.named_parameters()}
+    x, r = torch.randn(3, EMBEDDING).double(), torch.randn(3, READ).double()
+    state, expected = layer.initial(1), weights["initial_state"][0]
+    for step in range(3):
+        state = layer.step(layer.project(x[step : step + 1]), r[step : step + 1], state)
+        expected = np.tanh(
+            np.einsum("ijk,j,k->i", weights["hidden_weight"], expected, x[step].numpy())
+            + weights["input_weight"] @ x[step].numpy()
+            + weights["below_weight"] @ r[step].numpy()
+            + weights["bias"]
+        )
+        np.testing.assert_allclose(state[0][0].detach().numpy(), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("embedding_size", [3, "one-hot"])
+@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("inputs", [5, 100])
+def test_compiled_second_order_units_have_the_gradients_of_the_definition(
+    embedding_size: int | str, noise: float, inputs: int
+) -> None:
+    """Of strings with more symbols than there are steps, and with symbols that repeat."""
+    config = small("second-order", "stack", layers=2)
+    config = config.model_copy(update={"embedding_size": embedding_size})
+    torch.manual_seed(0)
+    model = Transducer(config, inputs, outputs=4).double()
+    defined = Transducer(config.model_copy(update={"kernel": "torch"}), inputs, outputs=4).double()
+    defined.load_state_dict(model.state_dict())
+    ids, lengths = torch.randint(inputs, (4, 9)), [9, 3, 7, 9]
+    noisy = no_noise if not noise else lambda sums: sums + noise
+    gradients = []
+    for each in (model, defined):
+        unrolled = each.unroll(ids, lengths, noisy)
+        mask = torch.arange(9) < torch.tensor(lengths).unsqueeze(1)
+        total = each.logits(unrolled, mask).square().sum()
+        gradients.append(torch.autograd.grad(total, [*each.parameters()]))
+    assert model.architecture()
+    for found, expected in zip(*gradients, strict=True):
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-11)
 
 
 def test_higher_layers_see_the_embedding_and_the_layer_below() -> None:

@@ -211,12 +211,17 @@ SHAPES = [
     {"memory": memory, "controller": controller, **more}
     for memory, controller in product(
         ("stack", "deque", "stack-rnn", "list-rnn", "nondeterministic", "none"),
-        ("lstm", "gru", "sigmoid", "linear"),
+        ("lstm", "gru", "second-order", "sigmoid", "linear"),
     )
     for more in (
         {},
         {"embedding_size": "one-hot", "biases": False, "buffered": True, "output_size": None},
-        {"recurrent": False, "initial_state": "zero", "depth": 3, "no_op": False},
+        {
+            "recurrent": controller == "second-order",
+            "initial_state": "zero",
+            "depth": 3,
+            "no_op": False,
+        },
     )
 ]
 

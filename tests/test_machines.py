@@ -185,6 +185,31 @@ def delaying(directory: Path, symbols: int = 2) -> Path:
     return path
 
 
+def counting_ones(directory: Path) -> Path:
+    """A checkpoint without a memory for parity-check, whose second-order units count by hand.
+
+    The symbol 1 changes the sign of the first unit; the second is 1 when the answer is due.
+    """
+    config = resolve(
+        task="parity-check",
+        recipe="default",
+        assignments=[
+            *("controller=second-order", "memory=none", "embedding_size=one-hot", "hidden_size=2"),
+            *("lengths.train=[1, 10]", "lengths.test=[11, 20]"),
+        ],
+    )
+    weights, inputs = zeros(config)
+    layer = {name.rpartition(".")[2]: weight for name, weight in weights.items()}
+    layer["hidden_weight"][0, 0] = torch.tensor([20.0] * 3 + [-20.0] + [20.0] * (inputs - 4))
+    layer["initial_state"][0, 0] = -1
+    layer["input_weight"][1, 1] = 40
+    weights["controller.layers.0.bias"][1] = -20
+    weights["classifier.weight"][:] = torch.tensor([[-5.0, 10.0], [5.0, 10.0], [0.0, -10.0]])
+    path = directory / "model"
+    checkpoint.save(path, config, weights)
+    return path
+
+
 @pytest.fixture(scope="module")
 def reverse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return reversing(tmp_path_factory.mktemp("reverse"))
@@ -247,6 +272,15 @@ def test_a_machine_that_was_extracted_is_proved(reverse: Path, extracted: Extrac
     proof = prove(extracted.machine, checkpoint.load(reverse).task)
     assert isinstance(proof, Bisimulation)
     assert [len(symbols) for symbols in proof.symbol_classes] == [LETTERS]
+
+
+def test_second_order_units_are_a_finite_automaton(tmp_path: Path) -> None:
+    model = checkpoint.load(counting_ones(tmp_path))
+    extraction = Learner(model).learn()
+    assert extraction.machine.states.size == 2
+    assert all(each.agreeing == each.strings for each in extraction.agreement)
+    for source in itertools.product(range(2), repeat=9):
+        assert extraction.machine.run([*source]).target == [sum(source) % 2]
 
 
 def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ MEMORIES: dict[str, dict[str, Any]] = {
     "tape": ACTIONS,
     "none": {},
 }
-CONTROLLERS = ["lstm", "gru", "rnn", "sigmoid", "linear"]
+CONTROLLERS = ["lstm", "gru", "rnn", "second-order", "sigmoid", "linear"]
 LAYOUTS: dict[str, Layout] = {
     "joint": Layout.joint(3, 4),
     "same length": Layout.synchronous(3, 4),
@@ -329,11 +329,11 @@ def test_a_memory_that_arrays_cannot_show_is_shown_by_torch() -> None:
 @pytest.mark.parametrize("controller", CONTROLLERS)
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_shapes_are_known_without_torch(memory: str, controller: str, buffered: bool) -> None:
-    layout = LAYOUTS["joint"]
+    layout, second_order = LAYOUTS["joint"], controller == "second-order"
     for more in (
         {},
         {"embedding_size": "one-hot", "biases": False, "output_size": None, "layers": 1},
-        {"recurrent": False, "initial_state": "zero"},
+        {"recurrent": second_order, "initial_state": "zero"},
     ):
         model = drawn(memory, controller, layout, buffered, **more)
         found = weight_shapes(model.config, layout.inputs, layout.outputs)
@@ -341,6 +341,10 @@ def test_shapes_are_known_without_torch(memory: str, controller: str, buffered: 
         weights = {name: weight.numpy() for name, weight in model.float().state_dict().items()}
         arrays_alone = from_weights(model.config, weights, model.inputs, hard=False)
         from_torch = model.to_numpy()
+        if second_order and buffered:
+            assert arrays_alone is None
+            assert from_torch is None
+            continue
         assert arrays_alone
         assert from_torch
         for one, other in zip(arrays_alone.weights.layers, from_torch.weights.layers, strict=True):

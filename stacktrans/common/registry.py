@@ -377,6 +377,7 @@ CONTROLLERS = Registry(
         "gru": "stacktrans.model.units:GRU",
         "rnn": "stacktrans.model.units:RNN",
         "sigmoid": "stacktrans.model.units:Sigmoid",
+        "second-order": "stacktrans.model.units:SecondOrder",
         "linear": "stacktrans.model.units:Linear",
         "attention": "stacktrans.model.units:Attention",
         "transformer": "stacktrans.model.units:Transformer",

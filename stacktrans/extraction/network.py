@@ -131,15 +131,16 @@ class Network:
             OutOfTime: there is no time left for it.
             StacktransError: the model's numbers overflow.
         """
-        parts = []
+        parts, buffers = [], self.model.buffers
         for first in range(0, max(len(ids), 1), AT_ONCE):
             self.deadline.check()
             batch = slice(first, first + AT_ONCE)
             inputs, count = ids[batch], len(ids[batch])
+            read = SoftInput(inputs, inputs, np.zeros(count)) if buffers else inputs[:, None]
             state = self.model.start(count, 1)
             state.units.transpose(2, 0, 1, 3)[:, self._kept] = states[batch]
             state.read[:] = reads[batch].reshape(count, -1)
-            logits = self.model.advance(state, SoftInput(inputs, inputs, np.zeros(count)))
+            logits = self.model.advance(state, read)
             parts.append(self.outcome(state, logits))
         return Outcome(*map(np.concatenate, zip(*parts, strict=True)))
 

@@ -189,10 +189,14 @@ class _Sequence(torch.autograd.Function):
             if not wanted:
                 grad_weights.append(None)
             elif before:
-                first = initial[layer, 0]
-                grad_weights.append(
-                    _recurrent_weight_gradient(grad, hidden[:, layer], first, plan.starts)
-                )
+                by, first = hidden[:, layer], initial[layer, 0]
+                if plan.architecture.units.second_order:
+                    grad_weights.append(
+                        _second_order_gradient(grad, by, first, plan.starts, inputs)
+                    )
+                else:
+                    grad = _recurrent_weight_gradient(grad, by, first, plan.starts)
+                    grad_weights.append(grad.unsqueeze(0))
             elif layer:
                 grad_weights.append(_weight_gradient(grad, hidden[:, layer - 1]))
             else:
@@ -246,6 +250,23 @@ def _recurrent_weight_gradient(grad: Tensor, by: Tensor, first: Tensor, starts: 
     before = by[(at - 1).clamp(min=0)] * (at > 0).unsqueeze(1)
     right = first[: len(at)] - before
     return torch.addmm(right.t() @ grad[at], by[:-1].t(), grad[1:]).t()
+
+
+def _second_order_gradient(
+    grad: Tensor, by: Tensor, first: Tensor, starts: Array, inputs: Inputs
+) -> Tensor:
+    """The gradient of weights [ids, out, in], one of which each step uses, by the id it reads.
+
+    `inputs` are those of the steps; the other arguments are as in `_recurrent_weight_gradient`.
+    """
+    before, at = by.roll(1, dims=0), torch.from_numpy(starts[:-1][np.diff(starts) > 0])
+    before[at] = first[: len(at)]
+    gradient = grad.new_zeros(len(inputs.projected), grad.shape[1], by.shape[1])
+    read, counts = np.unique(inputs.ids, return_counts=True)
+    by_id = np.split(np.argsort(inputs.ids, kind="stable"), counts.cumsum()[:-1])
+    for number, steps in zip(read, map(torch.from_numpy, by_id), strict=True):
+        torch.mm(grad[steps].t(), before[steps], out=gradient[number])
+    return gradient
 
 
 def _projected_gradient(rows: Tensor, inputs: Inputs, starts: Array, positions: Tensor) -> Tensor:

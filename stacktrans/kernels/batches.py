@@ -6,8 +6,9 @@ once a sequence, in panels of `PANEL_BYTES`. The compiled product is in `stacktr
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -76,7 +77,8 @@ class ModelWeights(Generic[Numbers]):
         bias: [signals + pushes * m] of signals and values.
         layers: two weights of each layer, the lowest first: [gates * H, size below] for the
             vectors read at the step before or, in a higher layer, the output of the layer below;
-            and [gates * H, H] for the hidden state.
+            and [1, gates * H, H] for the hidden state, or [ids, gates * H, H] of second-order
+            units, which no buffered model has.
         signals: the number of heads that are signals.
     """
 
@@ -128,7 +130,9 @@ class Sizes(NamedTuple):
         check_shape("initial state", weights.initial.shape, states)
         for index, weight in enumerate(weights.layers):
             layer, hidden = divmod(index, 2)
-            expected = (units.gates * size, size if layer or hidden else sizes.read)
+            expected: tuple[int, ...] = units.gates * size, size if layer or hidden else sizes.read
+            if hidden:
+                expected = (len(weights.projected) if units.second_order else 1, *expected)
             what = "hidden" if hidden else "below"
             check_shape(f"{what} of layer {layer}", weight.shape, expected)
         return sizes
@@ -278,19 +282,18 @@ def _gate_panels(weight: Array, gates: int) -> Array:
 def forward_weights(weights: ModelWeights[Array]) -> Weights:
     """The weights of layers and heads in panels."""
     gates = weights.architecture.units.gates
-    layers = [_gate_panels(weight, gates) for weight in weights.layers]
-    return _stacked(layers, panels(weights.heads.T))
+    return _stacked(weights.layers, partial(_gate_panels, gates=gates), panels(weights.heads.T))
 
 
 def backward_weights(layers: Sequence[Array], heads: Array) -> Weights:
     """The transposed weights of layers and heads in panels."""
-    return _stacked([panels(weight) for weight in layers], panels(heads))
+    return _stacked(layers, panels, panels(heads))
 
 
-def _stacked(layers: list[Array], heads: Array) -> Weights:
-    hidden = np.stack(layers[1::2])
-    above = np.stack(layers[2::2]) if layers[2:] else hidden[:0]
-    return Weights(layers[0], above, hidden, heads)
+def _stacked(layers: Sequence[Array], in_panels: Callable[[Array], Array], heads: Array) -> Weights:
+    hidden = np.stack([np.stack([*map(in_panels, weight)]) for weight in layers[1::2]])
+    above = np.stack([*map(in_panels, layers[2::2])]) if layers[2:] else hidden[:0, 0]
+    return Weights(in_panels(layers[0]), above, hidden, heads)
 
 
 class Given(NamedTuple):

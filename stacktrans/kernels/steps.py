@@ -14,7 +14,8 @@ class Weights(NamedTuple):
     Attributes:
         below: from the vectors read to the gates of the lowest layer.
         between: [L - 1, ...] from the output of a layer to the gates of the layer above.
-        hidden: [L, ...] from the hidden state of a layer to its own gates.
+        hidden: [L, 1 or ids, ...] from the hidden state of a layer to its own gates; of
+            second-order units, by the id that is read.
         heads: from the output of the highest layer to all signals and then all values.
     """
 

@@ -28,6 +28,7 @@ class UnitType(NamedTuple):
         states: vectors of the state, of which the first is the output.
         saved: vectors kept at each step for the backward pass.
         split: whether the gradients of `outer` and `inner` differ.
+        second_order: whether each id has its own weights on the hidden state.
     """
 
     number: int
@@ -35,6 +36,7 @@ class UnitType(NamedTuple):
     states: int
     saved: int
     split: bool
+    second_order: bool = False
 
 
 LSTM, GRU, RNN, LINEAR, SIGMOID = 0, 1, 2, 3, 4
@@ -42,6 +44,7 @@ UNITS = {
     "lstm": UnitType(LSTM, gates=4, states=2, saved=5, split=False),
     "gru": UnitType(GRU, gates=3, states=1, saved=5, split=True),
     "rnn": UnitType(RNN, gates=1, states=1, saved=1, split=False),
+    "second-order": UnitType(RNN, gates=1, states=1, saved=1, split=False, second_order=True),
     "sigmoid": UnitType(SIGMOID, gates=1, states=1, saved=1, split=False),
     "linear": UnitType(LINEAR, gates=1, states=1, saved=0, split=False),
 }

@@ -9,7 +9,7 @@ import importlib
 from typing import Any
 
 from stacktrans.kernels import Array, kernel, steps
-from stacktrans.kernels.compiling import before_compiling, compiled_entry
+from stacktrans.kernels.compiling import before_compiling, compiled, compiled_entry
 from stacktrans.kernels.units import unit_backward, unit_step
 
 
@@ -25,6 +25,29 @@ def product(left: Array, rows: int, matrix: Array, out: Array) -> None:
     count, depth, width = matrix.shape
     whole = matrix.transpose(1, 0, 2).reshape(depth, count * width)
     out[:rows] = (left[:rows].reshape(rows, depth) @ whole).reshape(rows, *out.shape[1:])
+
+
+def product_of_row(left: Array, row: int, matrix: Array, out: Array) -> None:
+    """As `product`, for one of the B rows."""
+    product(left[row : row + 1], 1, matrix, out[row : row + 1])
+
+
+@compiled
+def recurrent_product(left: Array, ids: Array, indices: Array, matrices: Array, out: Array) -> None:
+    """Set out to left @ the matrix of the id that an item reads, or the only matrix there is.
+
+    Args:
+        left: [B, ...] as in `product`.
+        ids: [N] the id that each step reads; unused with a single matrix.
+        indices: [B or fewer] indices of the step among all N, of the items that take it.
+        matrices: [1 or ids, ...] as in `product`.
+        out: [B, ...] as in `product`.
+    """
+    if matrices.shape[0] == 1:
+        product(left, indices.shape[0], matrices[0], out)
+    else:
+        for item in range(indices.shape[0]):
+            product_of_row(left, item, matrices[ids[indices[item]]], out)
 
 
 before_compiling(lambda _: importlib.import_module("stacktrans.kernels.matmul"))
@@ -54,7 +77,7 @@ def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
                 product(read, active, below, outer)
             else:
                 product(state[layer - 1, 0], active, between[layer - 1], outer)
-            product(state[layer, 0], active, recurrent[layer], inner)
+            recurrent_product(state[layer, 0], inputs.ids, indices, recurrent[layer], inner)
             steps.add_projected(inputs, layer, indices, positions, outer)
             unit_step(run.unit, layer, indices, outer, inner, state, saved)
             steps.keep_rows(state[layer, 0], layer, indices, hidden)
@@ -112,7 +135,7 @@ def backward(run: steps.Backward, memory: Any, own: int) -> None:
                 steps.keep_gates(inner, layer, indices, grad_inner)
             if inputs.buffered:
                 steps.positions_backward(inputs, layer, indices, positions, outer, grad_position)
-            product(inner, active, recurrent[layer], grad_hidden)
+            recurrent_product(inner, inputs.ids, indices, recurrent[layer], grad_hidden)
             steps.add_rows(grad_state[layer, 0], active, grad_hidden)
             if run.state_gradient != 1:
                 steps.scale_state(grad_state, layer, active, run.state_gradient)

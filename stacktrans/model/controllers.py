@@ -1,4 +1,4 @@
-"""Controllers in torch: LSTM, GRU, RNN, sigmoid RNN, linear; maps to signals and pushed vectors.
+"""Controllers in torch: layers of recurrent units, linear; maps to signals and pushed vectors.
 
 The input of a controller at each step is [x_t ; r_{t-1}]: the embedding of a symbol, and the
 vectors read from the memory at the step before (grefenstette2015, section 3.3). `project` computes
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.registry import CONTROLLERS
 from stacktrans.memory import Memory, MemoryState
-from stacktrans.model.units import GRU, LSTM, RNN, Linear, Sigmoid, Units
+from stacktrans.model.units import GRU, LSTM, RNN, Linear, SecondOrder, Sigmoid, Units
 from stacktrans.model.weights import operation_sizes, signal_names
 from stacktrans.settings.model_config import InitializationConfig, ModelConfig
 
@@ -68,6 +68,14 @@ class Layer(nn.Module, Units, ABC):
     @abstractmethod
     def project_ids(self, ids: Tensor) -> Tensor:
         """`project` of one-hot vectors, by their ids: [...] -> [..., gates * H]."""
+
+    def recurrence(self, projected: Tensor) -> tuple[Tensor, Tensor]:
+        """The sums in `projected`, n rows of `project`, and the weights on the hidden state.
+
+        They are [n, gates * H] and [1, gates * H, H]; of second-order units, the latter are
+        [n, gates * H, H].
+        """
+        return projected, self.hidden_weight.unsqueeze(0)
 
     @abstractmethod
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
@@ -182,6 +190,38 @@ class RNNLayer(SimpleLayer, RNN):
     """A layer of simple recurrent units (Elman) with tanh."""
 
     nonlinearity = staticmethod(torch.tanh)
+
+
+class SecondOrderLayer(RecurrentLayer, SecondOrder):
+    """A layer of second-order recurrent units.
+
+    `project` gives H sums and then the H rows of W_x, [..., H + H * H].
+
+    Attributes:
+        hidden_weight: [H, H, E].
+    """
+
+    def project(self, inputs: Tensor) -> Tensor:
+        rows = nn.functional.linear(inputs, self._rows)
+        return torch.cat([super().project(inputs), rows], dim=-1)
+
+    def project_ids(self, ids: Tensor) -> Tensor:
+        rows = nn.functional.embedding(ids, self._rows.t())
+        return torch.cat([super().project_ids(ids), rows], dim=-1)
+
+    @property
+    def _rows(self) -> Tensor:
+        """The weights of all entries of W_x, [H * H, E]."""
+        return self.hidden_weight.flatten(0, 1)
+
+    def recurrence(self, projected: Tensor) -> tuple[Tensor, Tensor]:
+        size = self.hidden_size
+        return projected[:, :size], projected[:, size:].unflatten(1, (size, size))
+
+    def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
+        (hidden,), (sums, matrices) = state, self.recurrence(projected)
+        outer = torch.addmm(sums, below, self.below_weight.t())
+        return (torch.tanh(torch.baddbmm(outer[..., None], matrices, hidden[..., None])[..., 0]),)
 
 
 class SigmoidLayer(SimpleLayer, Sigmoid):

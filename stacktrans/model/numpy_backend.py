@@ -46,7 +46,7 @@ def architecture_of(
     # A subclass may compute something else, so it does not inherit compiled code.
     units = vars(CONTROLLERS.load(config.controller.name)).get("compiled_unit")
     kernel = memory.compiled() if units else None
-    if not kernel:
+    if not kernel or (config.buffers and UNITS[units].second_order):
         return None
     tanh = config.value_nonlinearity == "tanh"
     gradient = config.units.state_gradient
@@ -288,14 +288,16 @@ def _layer(
         identity = np.eye(size + read_size, dtype=embeddings.dtype)
         projected = embeddings @ identity[:size]
         below = np.ascontiguousarray(identity[:, size:])
-        return projected, below, np.zeros_like(identity), np.zeros_like(identity[:1])
+        return projected, below, np.zeros_like(identity)[None], np.zeros_like(identity[:1])
     prefix = f"controller.layers.{number}."
     input_weight, initial = weights[f"{prefix}input_weight"], weights[f"{prefix}initial_state"]
     no_recurrence = np.zeros((len(input_weight), initial.shape[1]), input_weight.dtype)
+    hidden = weights.get(f"{prefix}hidden_weight", no_recurrence)
+    by_symbol = hidden.ndim == 3  # of second-order units
     return (
         embeddings @ input_weight.T + weights.get(f"{prefix}bias", input_weight.dtype.type(0)),
         weights[f"{prefix}below_weight"],
-        weights.get(f"{prefix}hidden_weight", no_recurrence),
+        np.einsum("ijk,nk->nij", hidden, embeddings) if by_symbol else hidden[None],
         initial,
     )
 

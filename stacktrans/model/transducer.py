@@ -306,16 +306,19 @@ def _weights(
         bias = linear.bias if linear else None
         return weight, weight.new_zeros(len(weight)) if bias is None else bias
 
+    recurrences = [layer.recurrence(each) for layer, each in zip(layers, projected, strict=True)]
+    sums, hidden = zip(*recurrences, strict=True)
+    below = [layer.below_weight for layer in layers]
     operation = model.operation
     signals, signal_bias = head(operation.signals if operation else None)
     values, value_bias = head(operation.values if operation else None)
     return ModelWeights(
         architecture,
-        torch.cat([*projected], dim=1) if projected[1:] else projected[0],
+        torch.cat(sums, dim=1) if sums[1:] else sums[0],
         torch.stack([torch.stack(layer.initial(batch)) for layer in layers]),
         torch.cat([signals, values]),
         torch.cat([signal_bias, value_bias]),
-        [weight for layer in layers for weight in (layer.below_weight, layer.hidden_weight)],
+        [weight for pair in zip(below, hidden, strict=True) for weight in pair],
         len(signals),
     )
 

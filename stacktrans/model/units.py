@@ -81,6 +81,28 @@ class RNN(Units):
     states = 1
 
 
+class SecondOrder(Units):
+    """Second-order recurrent units with tanh, where each symbol has its own recurrent weights.
+
+    h_t = tanh(W_x h_{t-1} + V x_t + U r_{t-1} + b) with (W_x)_{ij} = sum_k W_{ijk} x_{t,k}, so that
+    a symbol and a state determine the next state, as in a finite automaton (giles1992, where it
+    is a sigmoid).
+    """
+
+    gates = ("candidate",)
+    compiled_unit = "second-order"
+    states = 1
+
+    @classmethod
+    def shapes(
+        cls, config: ModelConfig, embedding_size: int, below_size: int
+    ) -> dict[str, tuple[int, ...]]:
+        shapes = super().shapes(config, embedding_size, below_size)
+        if hidden_weight := shapes.get("hidden_weight"):
+            shapes["hidden_weight"] = (*hidden_weight, embedding_size)
+        return shapes
+
+
 class Sigmoid(Units):
     """Simple recurrent units with a sigmoid (joulin2015, section 2)."""
 

@@ -138,6 +138,13 @@ class RecurrentConfig(ControllerConfig):
     has to use its memory."""
 
 
+class SecondOrderConfig(RecurrentConfig):
+    """A controller of second-order recurrent units."""
+
+    recurrent: Literal[True] = True
+    """whether units see the layer's own previous output, as these always do."""
+
+
 class EncoderDecoderConfig(ControllerConfig):
     """An encoder and a decoder, which operate no memory."""
 
@@ -169,6 +176,7 @@ class TransformerConfig(EncoderDecoderConfig):
 ENCODER_DECODERS = {"attention": EncoderDecoderConfig, "transformer": TransformerConfig}
 ControllerConfig.CONFIG_CLASSES |= {
     **dict.fromkeys(("lstm", "gru", "rnn", "sigmoid"), RecurrentConfig),
+    "second-order": SecondOrderConfig,
     "linear": ControllerConfig,
     **ENCODER_DECODERS,
 }
