@@ -110,6 +110,25 @@ def test_strategies_are_ordered_for_sources_with_features(
     assert set(names) == candidate_configs(task="copy").keys() | only_with_features
 
 
+@pytest.mark.parametrize(
+    ("form", "fixed"), [("{0}\t{1}", True), ("{0}\t{0}", False), ("abc\t{1}", False)]
+)
+def test_finite_automata_are_raced_for_answers_of_fixed_length(
+    form: str, fixed: bool, tmp_path: Path
+) -> None:
+    data, words = tmp_path / "words.tsv", ("a", "ab", "abc", "abcd", "abcde")
+    data.write_text("".join(f"{form.format(word, word[-1])}\n" for word in words))
+    task = {"name": "words", "generator": "pairs", "parameters": {"train": str(data)}}
+    if form.startswith("abc"):  # equal sources are not held out without files of their own
+        task["parameters"] |= {"dev": str(data), "test": str(data)}  # type: ignore[operator]
+    assert ("finite-state" in candidate_configs(settings={"task": task})) is fixed
+
+
+@pytest.mark.parametrize(("task", "fixed"), [("modular-arithmetic", True), ("copy", False)])
+def test_answers_of_fixed_length_are_found_in_a_sample(task: str, fixed: bool) -> None:
+    assert ("finite-state" in candidate_configs(task=task)) is fixed
+
+
 @pytest.mark.parametrize("memory", ["queue", "2*stack", "stack-rnn", "nondeterministic"])
 def test_a_requested_memory_is_raced(memory: str) -> None:
     found = candidate_configs(task="copy", settings={"model": {"memory": memory}})

@@ -91,4 +91,4 @@ def test_a_race_for_labels_begins_with_a_strategy_of_its_own(tmp_path: Path) -> 
 
     name, *others = raced(labelled(("0", "1")))
     assert name == "predicting-feedforward"
-    assert raced(labelled(("a b", "c"))) == others
+    assert raced(labelled(("a b", "c d"))) == others

@@ -265,6 +265,10 @@ def test_files_that_are_not_compressed_are_refused(tmp_path: Path, content: byte
         learned(tmp_path / "a.gz")
 
 
+KNOWN = {"source": "a", "target": "", "steps": [1, 1], "fixed_length": False, "digests": {}}
+"""What is known of files with a single source symbol."""
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -276,15 +280,13 @@ def test_files_that_are_not_compressed_are_refused(tmp_path: Path, content: byte
         ({"split": -1}, "split is -1; expected a random seed"),
         ({"train": 3}, "train is 3; expected the name of a file"),
         ({"train": "-", "dev": "-"}, "standard input can be only one of the files"),
-        ({"known": {}}, "known: expected source, target, steps and digests"),
-        ({"known": {"source": "aa", "target": "", "steps": [1, 1], "digests": {}}}, "every symbol"),
-        ({"known": {"source": 1, "target": "", "steps": [1, 1], "digests": {}}}, "known: source"),
-        ({"known": {"source": "a", "target": "", "steps": 1, "digests": {}}}, "known: steps"),
-        (
-            {"known": {"source": "a", "target": "", "steps": [1, 10**9], "digests": {}}},
-            "known: steps",
-        ),
-        ({"known": {"source": "a", "target": "", "steps": [1, 1], "digests": 1}}, "known: digests"),
+        ({"known": {}}, "known: expected source, target, steps, fixed_length and digests"),
+        ({"known": KNOWN | {"source": "aa"}}, "every symbol"),
+        ({"known": KNOWN | {"source": 1}}, "known: source"),
+        ({"known": KNOWN | {"steps": 1}}, "known: steps"),
+        ({"known": KNOWN | {"steps": [1, 10**9]}}, "known: steps"),
+        ({"known": KNOWN | {"fixed_length": 1}}, "known: fixed_length"),
+        ({"known": KNOWN | {"digests": 1}}, "known: digests"),
     ],
 )
 def test_wrong_parameters_are_named(parameters: dict[str, Any], message: str) -> None:

@@ -85,6 +85,8 @@ def _in_order(task: Task, controller: str | None) -> list[str]:
         traits.add("features")
     if task.positive is not None:
         traits.add("labels")
+    if task.layout.kind == "pairs" and task.fixed_length:
+        traits.add("fixed length")
     known = {
         name: strategy
         for name, strategy in strategies().items()

@@ -49,8 +49,8 @@ SPECIAL_CASES = ("by_memory", "by_controller", "by_generator")
 """Sections of a recipe with settings for a single memory, controller or generator, by name."""
 
 
-Trait = Literal["features", "labels"]
-"""A trait of pairs: sources have features, or targets are labels."""
+Trait = Literal["features", "labels", "fixed length"]
+"""A trait of pairs: sources have features, targets are labels, or equally long."""
 
 
 class Strategy(Section):

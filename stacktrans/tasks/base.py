@@ -10,7 +10,7 @@ from numpy.random import Generator
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNSCORED_MARK, Alphabet, Ids
-from stacktrans.tasks.layout import Layout, OutputBound, Pair
+from stacktrans.tasks.layout import Layout, OutputBound, Pair, is_fixed
 from stacktrans.tasks.lengths import (
     DepthLimit,
     LengthDistribution,
@@ -75,12 +75,23 @@ class Task(ABC):
     @property
     def output_bound(self) -> OutputBound:
         """A bound on the length of targets with their end, estimated from a sample of pairs."""
+        lengths = self._sampled_lengths
+        return OutputBound(2, 20) if lengths is None else OutputBound.for_pairs(lengths)
+
+    @property
+    def fixed_length(self) -> bool:
+        """Whether targets are equally long, whatever the source, in a sample of pairs."""
+        lengths = self._sampled_lengths
+        return lengths is not None and is_fixed(lengths)
+
+    @functools.cached_property
+    def _sampled_lengths(self) -> Ids | None:
+        """[n, 2] source and target lengths of a sample of pairs; None if none can be drawn."""
         try:
             pairs = self.sample(np.random.default_rng(0), SAMPLED, SAMPLE, "uniform")
         except (NoSuchLength, NoSuchLaw):
-            return OutputBound(2, 20)
-        lengths = [(len(pair.source), len(pair.target)) for pair in pairs]
-        return OutputBound.for_pairs(np.array(lengths))
+            return None
+        return np.array([(len(pair.source), len(pair.target)) for pair in pairs])
 
     def pair(self, source: Ids, target: Ids) -> Pair:
         """The pair of a source and its target, with the mask of scored symbols."""

@@ -115,6 +115,12 @@ class OutputBound(NamedTuple):
 NO_PADDING = OutputBound(1, 0)
 
 
+def is_fixed(lengths: Ids) -> bool:
+    """Whether targets are equally long where sources are not, by the lengths of both, [n, 2]."""
+    sources, targets = (np.unique(column) for column in lengths.T)
+    return len(targets) == 1 < len(sources)
+
+
 @dataclass(frozen=True)
 class Layout:
     """The encoding of pairs as inputs and outputs of a model.

@@ -36,6 +36,7 @@ class Membership(GrammarTask):
 
     positive = 1
     output_bound = OutputBound(1, 1)
+    fixed_length = True
 
     def __init__(self, *, labels: Sequence[str] = ("0", "1"), **parameters: Any) -> None:
         super().__init__(**parameters)

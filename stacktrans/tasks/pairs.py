@@ -170,6 +170,10 @@ class Pairs(Task):
     def output_bound(self) -> OutputBound:
         return OutputBound(*(self.known or {}).get("steps", (2, 20)))
 
+    @property
+    def fixed_length(self) -> bool:
+        return bool((self.known or {}).get("fixed_length"))
+
     def _read(self, split: int, before: Task) -> PairSets:
         if self.request.train is None:
             raise UsageError("task.parameters.train: no file given; expected a file of pairs")
@@ -244,14 +248,17 @@ def _known_symbols(known: Any, tokenizer: Tokenizer) -> dict[str, Sequence[str]]
     """The symbols of each column in the parameter `known`; raises `ValueError`."""
     if known is None:
         return {column: [] for column in tokenizer.columns}
-    if not isinstance(known, Mapping) or known.keys() != {*tokenizer.columns, "steps", "digests"}:
-        raise ValueError(f"known: expected {', '.join(tokenizer.columns)}, steps and digests")
+    expected = [*tokenizer.columns, "steps", "fixed_length", "digests"]
+    if not isinstance(known, Mapping) or known.keys() != {*expected}:
+        raise ValueError(f"known: expected {', '.join(expected[:-1])} and {expected[-1]}")
     if not isinstance(known["digests"], Mapping):
         raise ValueError("known: digests: expected one for each file")
     steps = known["steps"]
     are_numbers = isinstance(steps, list) and [*map(type, steps)] == [int, int]
     if not are_numbers or min(steps) < 0 or max(steps) > LONGEST + 1:
         raise ValueError("known: steps: expected two numbers")
+    if not isinstance(known["fixed_length"], bool):
+        raise ValueError("known: fixed_length: expected true or false")
     symbols = {}
     for column in tokenizer.columns:
         if not isinstance(known[column], str):

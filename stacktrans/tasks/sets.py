@@ -28,7 +28,7 @@ from stacktrans.tasks.columns import (
     detect_separator,
     detect_unit,
 )
-from stacktrans.tasks.layout import OutputBound, Pair
+from stacktrans.tasks.layout import OutputBound, Pair, is_fixed
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.lines import (
     DEV,
@@ -350,10 +350,12 @@ class PairSet(Sequence[Pair]):
         return Lengths(int(self._ordered[0]), int(self._ordered[-1]))
 
     @property
-    def output_bound(self) -> OutputBound:
-        """A bound on the length of targets with their end."""
+    def target_lengths(self) -> dict[str, Any]:
+        """A bound on the length of targets with their end, and whether all are equally long."""
         lengths = np.stack([self.sources.lengths, self.targets.lengths], axis=1)
-        return OutputBound.for_pairs(np.unique(lengths, axis=0))
+        different = np.unique(lengths, axis=0)
+        bound = OutputBound.for_pairs(different)
+        return {"steps": [*bound], "fixed_length": is_fixed(different)}
 
     def of_lengths(self, lengths: Lengths) -> Ids:
         """Indices of the pairs whose source lengths lie in a range, in the order of length."""
@@ -524,7 +526,7 @@ def _read_sets(request: PairFiles) -> PairSets:
         sets.append(PairSet(*strings, lines.origins[mask], written))
     known = {
         **{name: tokenizer.joined(name, symbols[name]) for name in tokenizer.columns},
-        "steps": [*sets[TRAIN].output_bound],
+        **sets[TRAIN].target_lengths,
         "digests": lines.digests,
     }
     return PairSets(request._replace(kept=kept), known, notes, sets)
