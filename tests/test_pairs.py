@@ -24,7 +24,8 @@ from stacktrans.tasks.layout import OutputBound
 from stacktrans.tasks.lengths import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.lines import DEV, TEST, TRAIN, pairs_of_strings, read_pairs
 from stacktrans.tasks.pairs import Pairs, task_from_files
-from stacktrans.tasks.sets import PairSet, PairSets, SymbolColumn, unknown_probabilities
+from stacktrans.tasks.sets import PairSet, PairSets, unknown_probabilities
+from stacktrans.tasks.symbol_columns import SymbolColumn
 
 CHARACTERS = Tokenizer.of("characters", False, ";", None)
 TINY = "ab\tba\nabc\tcba\nabcd\tdcba\n"

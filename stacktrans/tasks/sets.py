@@ -1,24 +1,21 @@
-"""Data sets from files of pairs: encoding, hold-out, warnings, drawing pairs, memory mapping."""
+"""Data sets from files of pairs: reading, hold-out, drawing pairs, memory mapping."""
 
 import json
-import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain, compress, pairwise
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.random import Generator
 
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError, shown
-from stacktrans.common.ragged import Ragged, concatenate_pairwise, row_starts
+from stacktrans.common.ragged import Ragged, concatenate_pairwise
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.common.reading import LONGEST, file_version, name_of
-from stacktrans.common.visible import counted
-from stacktrans.tasks.alphabets import MAX_SYMBOLS, OUT_OF_VOCABULARY, Ids, Mask
+from stacktrans.common.reading import file_version, name_of
+from stacktrans.tasks.alphabets import MAX_SYMBOLS, Ids
 from stacktrans.tasks.columns import (
     UNITS,
     SourceAlphabet,
@@ -32,7 +29,6 @@ from stacktrans.tasks.layout import OutputBound, Pair, is_fixed
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.lines import (
     DEV,
-    MAX_LISTED,
     PARTS,
     SET_NAMES,
     TEST,
@@ -42,106 +38,23 @@ from stacktrans.tasks.lines import (
     files_of,
     read_files,
 )
+from stacktrans.tasks.pair_checks import (
+    check_sizes,
+    header_warnings,
+    normalization_warnings,
+    pair_warnings,
+    unknown_target_warnings,
+)
+from stacktrans.tasks.symbol_columns import Keys, SymbolColumn, hashes_of
 
 UNIT_COLUMNS = ("source", "target")
 """The columns that have units."""
-ALMOST_NONE = 0.25
-"""A first line of whose symbols so small a share occurs again is suspicious."""
-
 HELD_OUT = 10
 """One pair in so many is held out for a set without a file."""
 REPLACED = 0.25
 """The a in a / (a + n), the probability that a symbol with n occurrences in the training set is
 replaced by the unknown symbol (Kiperwasser and Goldberg 2016, section 4.2)."""
 Probabilities = npt.NDArray[np.float64]
-BLOCK = 1 << 16
-"""Strings, or symbols, that are processed in one block, which bounds the memory needed."""
-
-
-@dataclass(frozen=True)
-class SymbolColumn:
-    """The strings of a column, encoded by numbers in the order of first appearance.
-
-    Attributes:
-        name: the column.
-        tokenizer: tokenization of its fields.
-        strings: [n] the numbers of each string's symbols.
-        symbols: the symbol of each number.
-    """
-
-    name: str
-    tokenizer: Tokenizer
-    strings: Ragged
-    symbols: Sequence[str]
-
-    @classmethod
-    def of(cls, texts: Sequence[str], name: str, tokenizer: Tokenizer) -> Self:
-        """Encode the fields of a column."""
-        split, numbers = tokenizer.splitter(name), defaultdict[str, int]()
-        numbers.default_factory = numbers.__len__
-        lengths, blocks = [], [np.empty(0, np.uint8)]
-        for start in range(0, len(texts), BLOCK):
-            strings = [*map(split, texts[start : start + BLOCK])]
-            lengths += [*map(len, strings)]
-            codes = map(numbers.__getitem__, chain.from_iterable(strings))
-            blocks.append(_in_fewest_bytes(np.fromiter(codes, dtype=np.int32)))
-        return cls(name, tokenizer, Ragged(np.concatenate(blocks), row_starts(lengths)), [*numbers])
-
-    def __getitem__(self, index: int) -> str:
-        symbols = [self.symbols[number] for number in self.strings[index]]
-        return self.tokenizer.joined(self.name, symbols)
-
-    def select(self, mask: Mask) -> "SymbolColumn":
-        """The lines at which a mask [n] is true."""
-        return replace(self, strings=self.strings.compress(mask))
-
-    def used(self) -> list[str]:
-        """The symbols that occur in the strings."""
-        counts = np.bincount(self.strings.values, minlength=len(self.symbols))
-        return [*compress(self.symbols, counts)]
-
-    def as_ids(self, known: Mapping[str, int], unknown: int) -> Ragged:
-        """The strings as ids of an alphabet; `unknown` is the id of symbols that it lacks."""
-        ids = np.array([known.get(symbol, unknown) for symbol in self.symbols], dtype=np.int32)
-        small, codes = _in_fewest_bytes(ids), self.strings.values
-        blocks = (small[codes[at : at + BLOCK]] for at in range(0, len(codes), BLOCK))
-        return Ragged(np.concatenate([small[:0], *blocks]), self.strings.starts)
-
-
-def _in_fewest_bytes(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The same numbers in the smallest integer type that has all of them."""
-    low, high = numbers.min(initial=0), numbers.max(initial=0)
-    types = [np.iinfo(each) for each in (np.uint8, np.int8, np.uint16, np.int16, np.int32)]
-    fitting = (each.dtype for each in types if each.min <= low and high <= each.max)
-    return numbers.astype(next(fitting))
-
-
-class Keys(NamedTuple):
-    """Hashes by which lines are compared: [n] of sources with their features, and of pairs."""
-
-    source: Ids
-    pair: Ids
-
-
-def hashes_of(columns: Iterable[SymbolColumn]) -> Ids:
-    """[n] hashes of the strings of each line in some columns."""
-    rows = zip(*(_contents(column.strings) for column in columns), strict=True)
-    return np.fromiter(map(hash, rows), dtype=np.int64)
-
-
-def _contents(strings: Ragged) -> Iterator[bytes]:
-    """The numbers of each string as bytes."""
-    content, size = strings.values.tobytes(), strings.values.itemsize
-    return (content[begin:end] for begin, end in pairwise((strings.starts * size).tolist()))
-
-
-def check_sizes(lines: PairLines, column: str, sizes: Ids, labels: bool) -> None:
-    """Raise `StacktransError` for a string that is too long, or an empty one without a label."""
-    least = 1 if column == "source" and not labels else 0
-    if len(wrong := np.flatnonzero((sizes < least) | (sizes > LONGEST))):
-        line, size = lines.location(wrong[0]), sizes[wrong[0]]
-        expected = f"at least {least}" if size < least else f"at most {LONGEST}"
-        raise StacktransError(f"{line}: a {column} of {size} symbols; expected {expected}")
 
 
 def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> list[str]:
@@ -202,111 +115,6 @@ def _numbered_by_first_appearance(keys: Ids) -> Ids:
     numbers = np.empty(len(first), dtype=np.int64)
     numbers[np.argsort(first)] = np.arange(len(first))
     return numbers[group]
-
-
-def header_warnings(lines: PairLines, columns: Mapping[str, SymbolColumn]) -> Iterator[str]:
-    """A warning for each file whose first line shares almost no symbols with the others."""
-    for file in lines.names:
-        rows = lines.files == file
-        shared = distinct = known = total = 0
-        for column in ("source", "target"):
-            within = columns[column].strings.compress(rows)
-            counts = np.bincount(within.values)
-            first = np.bincount(within[0], minlength=len(counts))
-            again = counts > first
-            shared, distinct = shared + (again & (first > 0)).sum(), distinct + (first > 0).sum()
-            known, total = known + again.sum(), total + (counts - first).sum()
-        # In a file of which few symbols occur twice, such as a list of words, this is no sign.
-        if shared <= ALMOST_NONE * distinct and 0 < 2 * known <= total:
-            line = lines.location(int(rows.argmax()))
-            why = "the first line shares almost no symbols with the others"
-            yield f"{line}: {why}; is it a header?"
-
-
-def normalization_warnings(lines: PairLines, request: PairFiles) -> Iterator[str]:
-    """A warning if some strings are decomposed in Unicode and others composed."""
-    if request.normalize is not None:
-        return
-    others = [
-        (row, text)
-        for strings in lines.strings.values()
-        for row, text in enumerate(strings)
-        if not text.isascii()
-    ]
-    # A decomposed string is longer than its NFC, which decomposes some characters, too.
-    decomposed = [
-        (row, text) for row, text in others if len(unicodedata.normalize("NFC", text)) < len(text)
-    ]
-    if decomposed and not all(unicodedata.is_normalized("NFD", text) for _, text in others):
-        row, text = decomposed[0]
-        yield (
-            f"{len(decomposed):,} strings have letters in decomposed form (NFD), such as "
-            f"{shown(text)} ({lines.location(row)}), others in composed form (NFC), which are "
-            "different symbols; see --normalize"
-        )
-
-
-def pair_warnings(lines: PairLines, keys: Keys) -> Iterator[str]:
-    """Warnings of repeated pairs, sources in several sets, and sources with several targets."""
-    training = np.flatnonzero(lines.parts == TRAIN)
-    if len(again := _again(keys.pair[training])):
-        many = counted(len(again), "pair repeats", "pairs repeat")
-        yield f"{many} an earlier one of the training set ({lines.locations(training[again])})"
-    for part, others in ((DEV, [TRAIN]), (TEST, [TRAIN, DEV])):
-        rows = np.flatnonzero(lines.parts == part)
-        for other in others:
-            seen = rows[np.isin(keys.source[rows], keys.source[lines.parts == other])]
-            if len(seen):
-                verb = "is" if len(seen) == 1 else "are"
-                inflated = ", which inflates accuracy on it" if other == TRAIN else ""
-                yield (
-                    f"{len(seen):,} of {len(rows):,} sources of the {SET_NAMES[part]} set {verb} "
-                    f"in the {SET_NAMES[other]} set, too{inflated} ({lines.locations(seen)})"
-                )
-    several, examples = _several_answers(keys)
-    if several:
-        pairs = "; ".join(" and ".join(map(lines.location, rows)) for rows in examples)
-        more = "; ..." if several > len(examples) else ""
-        many = counted(several, "source has", "sources have")
-        yield f"{many} more than one target ({pairs}{more})"
-
-
-def unknown_target_warnings(lines: PairLines, targets: Ragged) -> Iterator[str]:
-    """A warning for each set with targets that the target alphabet does not cover.
-
-    Args:
-        lines: all lines.
-        targets: [n] the ids of each target.
-    """
-    lost = np.zeros(len(targets), dtype=np.bool_)
-    lost[targets.row_indices[targets.values == OUT_OF_VOCABULARY]] = True
-    for part in (DEV, TEST):
-        of_part = lines.parts == part
-        if len(rows := np.flatnonzero(lost & of_part)):
-            has, counts = ("has", "counts") if len(rows) == 1 else ("have", "count")
-            yield (
-                f"{len(rows):,} of {of_part.sum():,} targets of the {SET_NAMES[part]} set "
-                f"{has} symbols that no target to train on has, and {counts} as wrong "
-                f"({lines.locations(rows)})"
-            )
-
-
-def _again(keys: Ids) -> Ids:
-    """The indices of keys that repeat an earlier one."""
-    _, first = np.unique(keys, return_index=True)
-    return np.setdiff1d(np.arange(len(keys)), first, assume_unique=True)
-
-
-def _several_answers(keys: Keys) -> tuple[int, list[Ids]]:
-    """How many sources have several targets, and two lines of each of the first ones."""
-    _, distinct = np.unique(keys.pair, return_index=True)
-    rows = np.sort(distinct)
-    _, first, group, counts = np.unique(
-        keys.source[rows], return_index=True, return_inverse=True, return_counts=True
-    )
-    several = np.flatnonzero(counts > 1)
-    earliest = several[np.argsort(first[several])][:MAX_LISTED]
-    return len(several), [rows[np.flatnonzero(group == each)[:2]] for each in earliest]
 
 
 class PairSet(Sequence[Pair]):

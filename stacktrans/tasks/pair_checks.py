@@ -1,0 +1,131 @@
+"""Checks of the lines of files of pairs: errors in sizes, and warnings of likely mistakes."""
+
+import unicodedata
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from stacktrans.common.errors import StacktransError, shown
+from stacktrans.common.ragged import Ragged
+from stacktrans.common.reading import LONGEST
+from stacktrans.common.visible import counted
+from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY, Ids
+from stacktrans.tasks.lines import DEV, MAX_LISTED, SET_NAMES, TEST, TRAIN, PairFiles, PairLines
+from stacktrans.tasks.symbol_columns import Keys, SymbolColumn
+
+ALMOST_NONE = 0.25
+"""A first line of whose symbols so small a share occurs again is suspicious."""
+
+
+def check_sizes(lines: PairLines, column: str, sizes: Ids, labels: bool) -> None:
+    """Raise `StacktransError` for a string that is too long, or an empty one without a label."""
+    least = 1 if column == "source" and not labels else 0
+    if len(wrong := np.flatnonzero((sizes < least) | (sizes > LONGEST))):
+        line, size = lines.location(wrong[0]), sizes[wrong[0]]
+        expected = f"at least {least}" if size < least else f"at most {LONGEST}"
+        raise StacktransError(f"{line}: a {column} of {size} symbols; expected {expected}")
+
+
+def header_warnings(lines: PairLines, columns: Mapping[str, SymbolColumn]) -> Iterator[str]:
+    """A warning for each file whose first line shares almost no symbols with the others."""
+    for file in lines.names:
+        rows = lines.files == file
+        shared = distinct = known = total = 0
+        for column in ("source", "target"):
+            within = columns[column].strings.compress(rows)
+            counts = np.bincount(within.values)
+            first = np.bincount(within[0], minlength=len(counts))
+            again = counts > first
+            shared, distinct = shared + (again & (first > 0)).sum(), distinct + (first > 0).sum()
+            known, total = known + again.sum(), total + (counts - first).sum()
+        # In a file of which few symbols occur twice, such as a list of words, this is no sign.
+        if shared <= ALMOST_NONE * distinct and 0 < 2 * known <= total:
+            line = lines.location(int(rows.argmax()))
+            why = "the first line shares almost no symbols with the others"
+            yield f"{line}: {why}; is it a header?"
+
+
+def normalization_warnings(lines: PairLines, request: PairFiles) -> Iterator[str]:
+    """A warning if some strings are decomposed in Unicode and others composed."""
+    if request.normalize is not None:
+        return
+    others = [
+        (row, text)
+        for strings in lines.strings.values()
+        for row, text in enumerate(strings)
+        if not text.isascii()
+    ]
+    # A decomposed string is longer than its NFC, which decomposes some characters, too.
+    decomposed = [
+        (row, text) for row, text in others if len(unicodedata.normalize("NFC", text)) < len(text)
+    ]
+    if decomposed and not all(unicodedata.is_normalized("NFD", text) for _, text in others):
+        row, text = decomposed[0]
+        yield (
+            f"{len(decomposed):,} strings have letters in decomposed form (NFD), such as "
+            f"{shown(text)} ({lines.location(row)}), others in composed form (NFC), which are "
+            "different symbols; see --normalize"
+        )
+
+
+def pair_warnings(lines: PairLines, keys: Keys) -> Iterator[str]:
+    """Warnings of repeated pairs, sources in several sets, and sources with several targets."""
+    training = np.flatnonzero(lines.parts == TRAIN)
+    if len(again := _again(keys.pair[training])):
+        many = counted(len(again), "pair repeats", "pairs repeat")
+        yield f"{many} an earlier one of the training set ({lines.locations(training[again])})"
+    for part, others in ((DEV, [TRAIN]), (TEST, [TRAIN, DEV])):
+        rows = np.flatnonzero(lines.parts == part)
+        for other in others:
+            seen = rows[np.isin(keys.source[rows], keys.source[lines.parts == other])]
+            if len(seen):
+                verb = "is" if len(seen) == 1 else "are"
+                inflated = ", which inflates accuracy on it" if other == TRAIN else ""
+                yield (
+                    f"{len(seen):,} of {len(rows):,} sources of the {SET_NAMES[part]} set {verb} "
+                    f"in the {SET_NAMES[other]} set, too{inflated} ({lines.locations(seen)})"
+                )
+    several, examples = _several_answers(keys)
+    if several:
+        pairs = "; ".join(" and ".join(map(lines.location, rows)) for rows in examples)
+        more = "; ..." if several > len(examples) else ""
+        many = counted(several, "source has", "sources have")
+        yield f"{many} more than one target ({pairs}{more})"
+
+
+def unknown_target_warnings(lines: PairLines, targets: Ragged) -> Iterator[str]:
+    """A warning for each set with targets that the target alphabet does not cover.
+
+    Args:
+        lines: all lines.
+        targets: [n] the ids of each target.
+    """
+    lost = np.zeros(len(targets), dtype=np.bool_)
+    lost[targets.row_indices[targets.values == OUT_OF_VOCABULARY]] = True
+    for part in (DEV, TEST):
+        of_part = lines.parts == part
+        if len(rows := np.flatnonzero(lost & of_part)):
+            has, counts = ("has", "counts") if len(rows) == 1 else ("have", "count")
+            yield (
+                f"{len(rows):,} of {of_part.sum():,} targets of the {SET_NAMES[part]} set "
+                f"{has} symbols that no target to train on has, and {counts} as wrong "
+                f"({lines.locations(rows)})"
+            )
+
+
+def _again(keys: Ids) -> Ids:
+    """The indices of keys that repeat an earlier one."""
+    _, first = np.unique(keys, return_index=True)
+    return np.setdiff1d(np.arange(len(keys)), first, assume_unique=True)
+
+
+def _several_answers(keys: Keys) -> tuple[int, list[Ids]]:
+    """How many sources have several targets, and two lines of each of the first ones."""
+    _, distinct = np.unique(keys.pair, return_index=True)
+    rows = np.sort(distinct)
+    _, first, group, counts = np.unique(
+        keys.source[rows], return_index=True, return_inverse=True, return_counts=True
+    )
+    several = np.flatnonzero(counts > 1)
+    earliest = several[np.argsort(first[several])][:MAX_LISTED]
+    return len(several), [rows[np.flatnonzero(group == each)[:2]] for each in earliest]
