@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,12 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
+def rows_and_logs(path: Path) -> tuple[list[str], list[float]]:
+    """The lines of a file of predictions, and their last column, the log probability of answers."""
+    rows = [line.rsplit("\t", 1) for line in path.read_text("utf-8").splitlines()]
+    return [row for row, _ in rows], [float(log) for _, log in rows]
+
+
 def test_predictions_are_written_as_tsv(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.tsv"
     done = run("eval", "reverse-stack", "--data", data, "--predictions", out)
@@ -29,10 +36,16 @@ def test_predictions_are_written_as_tsv(data: Path, tmp_path: Path) -> None:
     assert b"coarse" in done.stdout
     pairs = [line for line in PAIRS.splitlines() if line]
     expected = zip(pairs, ANSWERS, RIGHT, strict=True)
-    assert out.read_text("utf-8").splitlines() == ["\t".join(fields) for fields in expected]
+    written, logs = rows_and_logs(out)
+    assert written == ["\t".join(fields) for fields in expected]
+    lines = "".join(f"{pair.split()[0]}\n" for pair in pairs).encode()
+    told = run("transduce", "reverse-stack", "--json", stdin=lines).stdout.splitlines()
+    probabilities = [json.loads(line)["probability"] for line in told]
+    assert [math.exp(log) for log in logs] == pytest.approx(probabilities, abs=1e-6)
     searched = tmp_path / "searched.tsv"
     run("eval", "reverse-stack", "--data", data, "--predictions", searched, "--beam", "3")
-    assert searched.read_bytes() == out.read_bytes()
+    assert rows_and_logs(searched)[0] == written
+    assert rows_and_logs(searched)[1] == pytest.approx(logs, abs=1e-5)
 
 
 def test_predictions_are_written_as_json_lines(data: Path, tmp_path: Path) -> None:
@@ -41,6 +54,7 @@ def test_predictions_are_written_as_json_lines(data: Path, tmp_path: Path) -> No
     found = [json.loads(line) for line in out.read_text("utf-8").splitlines()]
     assert [entry["answer"] for entry in found] == ANSWERS
     assert [entry["right"] for entry in found] == [right == "right" for right in RIGHT]
+    assert -0.1 < found[2].pop("log_probability") < 0
     assert found[2] == {"source": "ab", "target": "bb", "answer": "ba", "right": False}
 
 
@@ -59,7 +73,7 @@ def test_predictions_are_those_of_transduce(model: Path, tmp_path: Path) -> None
     assert [len(source) <= 3 for source, *_ in lines] == [True] * 20 + [False] * 20
     sources = "".join(f"{source}\n" for source, *_ in lines)
     answers = run("transduce", model, stdin=sources.encode()).stdout.decode()
-    assert [answer for _, _, answer, _ in lines] == answers.split("\n")[:-1]
+    assert [answer for _, _, answer, *_ in lines] == answers.split("\n")[:-1]
     plain = json.loads(run("eval", model, *options, "--json").stdout)["results"]
     for result, before in zip(json.loads(done.stdout)["results"], plain, strict=True):
         assert result.pop("symbol_error_rate") > 0.5
@@ -109,6 +123,7 @@ def test_pairs_with_unknown_symbols_are_wrong_and_the_others_are_measured(
     assert ["\t".join(fields[:2]) for fields in told] == lines
     assert [fields[2] for fields in told] == answers
     assert [fields[3] == "right" for fields in told] == [answer != "" for answer in answers]
+    assert [fields[4] != "" for fields in told] == [answer != "" for answer in answers]
     (result,) = found["results"]
     wrong = answers.count("")
     assert result["count"] == len(lines)

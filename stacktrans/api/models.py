@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from stacktrans.api.arguments import (
     checked,
 )
 from stacktrans.automata.machine import Machine
+from stacktrans.decoding.beam import beam_width
 from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import EvalRequest, evaluate
 from stacktrans.inference.perplexity import perplexities
@@ -74,6 +75,7 @@ class Evaluation:
         unknown: number of strings with symbols that the model does not know; they count as wrong.
         symbol_error_rate: edit distance between answers and targets, per target symbol; None
             unless the model answered the sources.
+        oracle: share of strings whose target is among the best answers; None without `n_best`.
         predictions: the answer to each source, with its target; empty unless the model answered
             the sources.
     """
@@ -83,6 +85,7 @@ class Evaluation:
         self.coarse, self.fine = scores.coarse_accuracy, scores.fine_accuracy
         self.symbols, self.unknown = scores.symbol_accuracy, scores.unknown_count
         self.symbol_error_rate = scores.symbol_error_rate
+        self.oracle = scores.oracle_accuracy
         predictions = scores.predictions
         self.predictions: list[Prediction] = [] if predictions is None else predictions.tolist()
         self._scores, self._hard = scores, hard
@@ -191,6 +194,7 @@ class Model:
         max_length: int | None = None,
         everything: bool = False,
         beam: int | None = None,
+        n_best: None = None,
     ) -> str: ...
 
     @overload
@@ -201,7 +205,30 @@ class Model:
         max_length: int | None = None,
         everything: bool = False,
         beam: int | None = None,
+        n_best: None = None,
     ) -> list[str]: ...
+
+    @overload
+    def transduce(  # type: ignore[overload-overlap]
+        self,
+        sources: str,
+        *,
+        max_length: int | None = None,
+        everything: bool = False,
+        beam: int | None = None,
+        n_best: int,
+    ) -> list[Hypothesis]: ...
+
+    @overload
+    def transduce(
+        self,
+        sources: Sequence[str],
+        *,
+        max_length: int | None = None,
+        everything: bool = False,
+        beam: int | None = None,
+        n_best: int,
+    ) -> list[list[Hypothesis]]: ...
 
     @checked
     def transduce(
@@ -211,7 +238,8 @@ class Model:
         max_length: Count | None = None,
         everything: bool = False,
         beam: Count | None = None,
-    ) -> str | list[str]:
+        n_best: Count | None = None,
+    ) -> str | list[str] | list[Hypothesis] | list[list[Hypothesis]]:
         """The answers to sources, in their order; for a single string, its answer.
 
         Args:
@@ -223,15 +251,22 @@ class Model:
             everything: whether the model's own output replaces `·` for symbols that are not scored.
             beam: number of hypotheses that a search for the most probable answer keeps at each
                 step; answers are greedy unless it is given.
+            n_best: for a list of up to this many hypotheses in place of each answer, the most
+                probable first; found with a beam as wide unless `beam` is given. The list is empty
+                for an empty source.
 
         Raises:
             StacktransError: a source can't be transduced; the message says which, from 1.
+            UsageError: the beam is narrower than `n_best`.
         """
         given = [sources] if isinstance(sources, str) else list(sources)
-        options = AnswerOptions(max_length, not everything, beam)
+        width, full = beam_width(beam, n_best), n_best is not None
+        options = AnswerOptions(max_length, not everything, width, n_best, full)
         lines = transduce_strings(self._loaded, given, options)
-        texts = [line.output or "" for line in lines]
-        return texts[0] if isinstance(sources, str) else texts
+        found: list[Any] = [
+            (line.hypotheses or []) if n_best else (line.output or "") for line in lines
+        ]
+        return found[0] if isinstance(sources, str) else found
 
     @checked
     def answers(
@@ -282,6 +317,7 @@ class Model:
         each: bool = False,
         depth: Count | None = None,
         beam: Count | None = None,
+        n_best: Count | None = None,
     ) -> Evaluation:
         """Measure accuracy on strings of the task, or on your own pairs.
 
@@ -300,6 +336,8 @@ class Model:
             each: whether to draw `count` strings of each length.
             depth: for a task with a grammar, the maximum depth of derivations, all equally likely.
             beam: as for `transduce`; coarse and fine accuracy are then those of the answers.
+            n_best: for oracle accuracy, the number of best answers among which targets are looked
+                for, found as by `transduce`.
 
         Raises:
             StacktransError: there are no such strings, or the file is not of pairs.
@@ -314,7 +352,8 @@ class Model:
             each=each,
             depth=depth,
             seed=seed,
-            beam=beam or (None if data is None else 1),
+            beam=beam_width(beam, n_best) or (None if data is None else 1),
+            n_best=n_best,
         )
         ((measured, scores),) = evaluate(self._loaded, request)
         return Evaluation(measured, scores, self._loaded.hard)

@@ -37,8 +37,9 @@ def eval(
     depth: options.Depth = None,
     data: options.File = None,
     predictions: options.File = None,
-    errors: Annotated[int | None, typer.Option(metavar="N")] = None,
+    errors: options.Number = None,
     beam: options.Beam = None,
+    n_best: options.Number = None,
     without: Annotated[list[str] | None, typer.Option(metavar="PART")] = None,
     text: options.File = None,
     seed: options.Seed = 1,
@@ -58,13 +59,15 @@ def eval(
     that are right given the true symbols before them. For a language model, the
     perplexity of the validation and test texts, or of --text, is measured instead.
 
-    With --data, --predictions, --errors or --beam, the model also answers each
-    source without the target, as in transduce, which takes longer if it is wrong.
+    With --data, --predictions, --errors, --beam or --n-best, the model also answers
+    each source without the target, as in transduce, which takes longer if it is wrong.
     The error rate is then the symbol error rate: the fewest insertions, deletions
     and substitutions that turn the answers into the targets, divided by the
     number of target symbols. Pairs with symbols that the model does not know count
     as wrong; their number is reported on stderr and is "unknown" in --json.
-    With --beam, coarse and fine accuracy are those of the answers, too.
+    With --beam, coarse and fine accuracy are those of the answers, too. With
+    --n-best N, oracle accuracy is the share of strings whose target is among the
+    N most probable answers.
 
     Several checkpoints of one task are measured on the same strings, and shown in
     one table; --json is then a list. The same holds for a model and its ablations
@@ -75,6 +78,7 @@ def eval(
         stacktrans eval checkpoints/copy-queue --data test.tsv --json
         stacktrans eval copy-queue --data a.tsv --predictions b.tsv --errors 20
         stacktrans eval copy-queue copy-deque --lengths 65:128 --latex
+        stacktrans eval copy-queue --lengths 300:300 --count 20 --n-best 5
         stacktrans eval reverse-stack --without memory --without pops
         stacktrans generate --task copy | stacktrans eval copy-queue --data -
         stacktrans eval checkpoints/parenthesis-stack --depth 24
@@ -89,10 +93,13 @@ def eval(
             --each (default: 100).
         each: Draw --count strings of each possible length.
         data: Pairs in a file as generate writes it, TSV or JSON lines; - for stdin.
-        predictions: Write the source, the target, the answer and right or wrong to each line of a
-            file: JSON lines if its name ends in .jsonl, TSV otherwise, compressed if it ends in
-            .gz; - for stdout, which moves the tables to stderr.
+        predictions: Write the source, the target, the answer, right or wrong, and the log
+            probability of the answer to each line of a file: JSON lines if its name ends in .jsonl,
+            TSV otherwise, compressed if it ends in .gz; - for stdout, which moves the tables to
+            stderr.
         errors: Show the first N wrong answers.
+        n_best: Measure oracle accuracy among the N most probable answers, found with a beam of N
+            unless --beam is given.
         without: Also measure each model without a part: memory (reads are zero), pushes or pops
             (which are blocked), or state (the controller's, which is reset at each step); may be
             repeated.
@@ -102,11 +109,14 @@ def eval(
         as_csv: Print the table as CSV, with unrounded numbers.
         as_latex: Print the table as LaTeX, for the package booktabs.
     """
+    from stacktrans.decoding.beam import beam_width
     from stacktrans.inference.evaluation import EvalRequest, evaluate
     from stacktrans.model.description import model_line
     from stacktrans.showing.plots import check_plot, plot_accuracy
 
-    check_positive(**{"--count": count, "--depth": depth, "--errors": errors, "--beam": beam})
+    check_positive(**{"--count": count, "--depth": depth, "--errors": errors})
+    check_positive(**{"--beam": beam, "--n-best": n_best})
+    width = beam_width(beam, n_best)
     bounds = [options.parse_lengths(range_) for range_ in lengths or []]
     forms = {"--json": as_json, "--csv": as_csv, "--latex": as_latex}
     options.check_exclusive(forms)
@@ -130,7 +140,7 @@ def eval(
         loaded += _with_ablations(name, model, without or [])
     if text or any(model.config.task.lengths is None for _, model in loaded):
         strings = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
-        answers = {"--predictions": predictions, "--errors": errors, "--beam": beam}
+        answers = {"--predictions": predictions, "--errors": errors, "--beam": width}
         for name, value in {**strings, "--data": data, **answers, "--plot": plot}.items():
             options.check_exclusive({name: value, "a text": True})
         _print_perplexities(loaded, text, hard, forms)
@@ -142,12 +152,14 @@ def eval(
         each=each,
         depth=depth,
         seed=seed,
-        beam=beam or (1 if data or predictions or errors else None),
+        beam=width or (1 if data or predictions or errors else None),
+        n_best=n_best,
         prefix="--",
     )
     measured = [(name, model, evaluate(model, request)) for name, model in loaded]
     _report_unknown(measured)
-    facts = {"seed": seed, "hard": hard, **({"beam": beam} if beam else {})}
+    searched = {"beam": width, "n_best": n_best}
+    facts = {"seed": seed, "hard": hard, **{name: n for name, n in searched.items() if n}}
     _print_accuracies(measured, facts, errors, forms, beside=predictions == STDOUT)
     _, model, results = measured[0]
     if plot:

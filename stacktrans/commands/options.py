@@ -53,6 +53,7 @@ Beam = Annotated[
         help="Search for the most probable answers with a beam of K hypotheses. Default: greedy.",
     ),
 ]
+Number = Annotated[int | None, typer.Option(metavar="N")]
 Workers = Annotated[int, typer.Option(metavar="N", help="The number of processor cores to use.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option(min=0)]

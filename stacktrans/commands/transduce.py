@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +22,7 @@ def transduce(
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE")] = None,
     max_length: int | None = None,
     beam: options.Beam = None,
+    n_best: options.Number = None,
     everything: Annotated[bool, typer.Option("--all")] = False,
     probability: bool = False,
     hard: options.Hard = False,
@@ -41,6 +42,10 @@ def transduce(
     probability, which is not divided by the length. --beam 1 is greedy, and so is any beam if
     the model does not read its own answer, as in synchronous tasks.
 
+    With --n-best N, each line has the N most probable answers that a beam finds, the best first:
+    lines of the source, the rank, the answer and its log probability, separated by tabs. There are
+    fewer if the model has fewer, and none for an empty line, or one that can't be transduced.
+
     In synchronous tasks, which have an output for each input, a line that arrives in parts is
     answered in parts, with · for each unpredictable symbol, which is not scored; --json has the
     model's output instead, and marks which symbols are scored. A language model continues the
@@ -52,39 +57,45 @@ def transduce(
         echo hello | stacktrans transduce checkpoints/reverse-stack --json
         stacktrans transduce checkpoints/reverse-stack words.txt --probability
         echo hello | stacktrans transduce checkpoints/reverse-stack --beam 4 --json
+        echo hello | stacktrans transduce checkpoints/reverse-stack --n-best 3
 
     Args:
         files: Files of lines; - for stdin. Default: stdin.
         max_length: Cut answers off after this many symbols. Default: twice the length of the
             longest targets in training for a source of that length, plus 20; for streams and texts,
             the length that their answers can be expected to need. Not for synchronous tasks.
+        n_best: Print the N most probable answers to each line, found with a beam of N unless --beam
+            is given; with --json, no other hypotheses.
         everything: Also print the model's output for symbols that are not scored.
         probability: Also print the probability of each answer, after a tab.
     """
     from stacktrans.common.reading import STDIN, check_readable
+    from stacktrans.decoding.beam import beam_width
     from stacktrans.inference.transduction import AnswerOptions, transduce_lines
 
-    check_positive(**{"--max-length": max_length, "--beam": beam})
+    check_positive(**{"--max-length": max_length, "--beam": beam, "--n-best": n_best})
+    options.check_exclusive({"--n-best": n_best, "--probability": probability})
+    width = beam_width(beam, n_best)
     inputs = files or [STDIN]
     for path in inputs:
         if path != STDIN:
             check_readable(path)
     loaded = options.load_model(checkpoint, device, hard, workers)
-    answer_options = AnswerOptions(
-        max_length, not (everything or as_json), beam, as_json or probability
-    )
+    full = as_json or probability or n_best is not None
+    answer_options = AnswerOptions(max_length, not (everything or as_json), width, n_best, full)
+    show = _print_json if as_json else _print_hypotheses if n_best else _print_answer
     # The continuation of a text has no right length.
     strict = max_length is None and loaded.config.task.lengths is not None
     failed = [
-        _failed(transduce_lines(loaded, descriptor, answer_options), name, as_json, strict)
+        _failed(transduce_lines(loaded, descriptor, answer_options), name, show, strict)
         for descriptor, name in _opened(inputs)
     ]
     if any(failed):
         raise typer.Exit(1)
 
 
-def _failed(lines: Iterator[Any], name: str, as_json: bool, strict: bool) -> bool:
-    """Print the answers to the lines of an input as they come; return whether one is missing.
+def _failed(lines: Iterator[Any], name: str, show: Callable[[Any], None], strict: bool) -> bool:
+    """Show the answers to the lines of an input as they come; return whether one is missing.
 
     If `strict`, an answer that is cut off counts as missing.
     """
@@ -96,10 +107,7 @@ def _failed(lines: Iterator[Any], name: str, as_json: bool, strict: bool) -> boo
                 sys.stdout.flush()
                 unended = line.unended
             else:
-                if as_json:
-                    print_json(line.as_json())
-                else:
-                    print_data(_as_text(line), end="\n" if line.complete else "")
+                show(line)
                 if line.last:
                     sys.stdout.flush()
                 if line.error:
@@ -114,10 +122,19 @@ def _failed(lines: Iterator[Any], name: str, as_json: bool, strict: bool) -> boo
     return failed
 
 
-def _as_text(line: Any) -> str:
-    """An answer, and its probability if that is known."""
+def _print_json(line: Any) -> None:
+    print_json(line.as_json())
+
+
+def _print_hypotheses(line: Any) -> None:
+    for rank, (text, log_probability, _) in enumerate(line.hypotheses or [], start=1):
+        print_data(f"{line.source}\t{rank}\t{text}\t{log_probability:.6f}")
+
+
+def _print_answer(line: Any) -> None:
+    """Print an answer, and its probability if that is known."""
     probability = "" if line.probability is None else f"\t{line.probability:.6f}"
-    return f"{line.output or ''}{probability}"
+    print_data(f"{line.output or ''}{probability}", end="\n" if line.complete else "")
 
 
 def _opened(paths: list[Path]) -> Iterator[tuple[int, str]]:

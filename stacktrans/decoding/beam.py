@@ -23,6 +23,19 @@ WIDEST = 4096
 """The most hypotheses of a source that are kept."""
 
 
+def beam_width(beam: int | None, n_best: int | None) -> int | None:
+    """The width of a beam that finds the N best answers: as given, or N; None if neither is given.
+
+    Raises:
+        UsageError: the beam is narrower.
+    """
+    if beam and n_best and beam < n_best:
+        raise UsageError(
+            f"a beam of {beam}: expected at least {n_best} for the {n_best} best answers"
+        )
+    return beam or n_best
+
+
 def search(
     model: Model,
     layout: Layout,

@@ -38,6 +38,7 @@ class EvalRequest:
         depth: maximum depth of derivations.
         seed: random seed of the drawn strings.
         beam: width of the beam; see `checkpoint_scores`.
+        n_best: the number of best answers among which targets are ranked, no more than `beam`.
         prefix: of the names of options in messages.
     """
 
@@ -49,6 +50,7 @@ class EvalRequest:
     depth: int | None = None
     seed: int = 1
     beam: int | None = None
+    n_best: int | None = None
     prefix: str = ""
 
 
@@ -108,7 +110,7 @@ def scores_of_range(
     """
     if checkpoint.task.file_parameters:
         pairs = held_out_pairs(checkpoint.task, lengths)[: request.count]
-        return checkpoint_scores(checkpoint, pairs, request.beam)
+        return checkpoint_scores(checkpoint, pairs, request.beam, n_best=request.n_best)
     each, count = request.each, request.count or (100 if request.each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
     blocks = []
@@ -117,7 +119,8 @@ def scores_of_range(
             for start in range(0, count, BLOCK):
                 rng = generator(request.seed, Purpose.EVALUATION, start)
                 pairs = checkpoint.task.sample(rng, part, min(BLOCK, count - start), law)
-                blocks.append(checkpoint_scores(checkpoint, pairs, request.beam))
+                scores = checkpoint_scores(checkpoint, pairs, request.beam, n_best=request.n_best)
+                blocks.append(scores)
     if not blocks:
         raise NoSuchLength(f"the task has no length in {lengths}")
     return functools.reduce(operator.add, blocks)
@@ -131,7 +134,7 @@ def _scores_of_sets(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[
         NoSuchLength: no set has a pair of such lengths.
     """
     results = [
-        (range_, checkpoint_scores(checkpoint, chosen, request.beam, name))
+        (range_, checkpoint_scores(checkpoint, chosen, request.beam, name, request.n_best))
         for name, pairs in checkpoint.task.held_out().items()
         if name == "test" or not request.test_only
         for range_, chosen in _by_range(pairs, request)
@@ -157,7 +160,8 @@ def scores_of_pairs(
         if not chosen:
             raise UsageError(f"lengths {range_}: {name} has no source of such a length")
     return [
-        (range_, checkpoint_scores(checkpoint, chosen, request.beam)) for range_, chosen in parts
+        (range_, checkpoint_scores(checkpoint, chosen, request.beam, n_best=request.n_best))
+        for range_, chosen in parts
     ]
 
 

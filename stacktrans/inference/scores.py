@@ -4,6 +4,7 @@ Until its first error a greedy decoder has read exactly the true prefix, so one 
 joint sequences gives both accuracies.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -39,6 +40,9 @@ class Prediction:
         fine: share of the target, its end included, that was output before the first error.
         pair: source and target as ids.
         ended: whether the model ended the answer; None if it has none.
+        log_probability: of the whole answer, in nats; None if it has none.
+        rank: of the target among the best answers that were searched for, from 1; None if it is not
+            one of them.
     """
 
     source: str
@@ -52,6 +56,8 @@ class Prediction:
     fine: float = field(repr=False)
     pair: Pair = field(repr=False, compare=False)
     ended: bool | None = field(default=True, repr=False, compare=False)
+    log_probability: float | None = field(default=None, compare=False)
+    rank: int | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -71,8 +77,10 @@ class Scores:
         unknown: [n] strings with symbols that the model does not know, which count as wrong; None
             unless requested.
         positive: [n] whether the target is the label of strings in a language; None without labels.
-        probability: [n] the model's probability of that label; None without labels.
         kinds: [n] the kind of each string, as in `Pair`; None unless labelled strings are drawn.
+        log_probs: [n] log-probability of the scored symbols that the model outputs given the true
+            symbols before them; NaN for strings that it does not know, and unless requested.
+        n_best: the number of best answers among which targets are ranked; None unless requested.
     """
 
     lengths: npt.NDArray[np.int64]
@@ -84,15 +92,18 @@ class Scores:
     name: str = ""
     unknown: npt.NDArray[np.bool_] | None = None
     positive: npt.NDArray[np.bool_] | None = None
-    probability: npt.NDArray[np.float64] | None = None
     kinds: npt.NDArray[np.object_] | None = None
+    log_probs: npt.NDArray[np.float64] | None = None
+    n_best: int | None = None
 
     @property
     def labels(self) -> LabelScores | None:
         """The scores of labels; None without labels."""
-        if self.positive is None or self.probability is None:
+        if self.positive is None or self.log_probs is None:
             return None
-        return LabelScores(self.positive, (self.fine == 1) == self.positive, self.probability)
+        answered = (self.fine == 1) == self.positive
+        likely = np.nan_to_num(np.exp(self.log_probs), nan=0.5)
+        return LabelScores(self.positive, answered, np.where(answered, likely, 1 - likely))
 
     @property
     def count(self) -> int:
@@ -123,6 +134,13 @@ class Scores:
     def symbol_accuracy(self) -> float:
         """Share of all scored symbols that are right, those after an error included."""
         return float(self.right.sum() / max(self.scored.sum(), 1))
+
+    @property
+    def oracle_accuracy(self) -> float | None:
+        """Share of strings whose target is among the best answers; None unless requested."""
+        if self.predictions is None or self.n_best is None:
+            return None
+        return float(np.mean([prediction.rank is not None for prediction in self.predictions]))
 
     @property
     def differing_share(self) -> float:
@@ -185,6 +203,7 @@ def score(
     pairs: Sequence[Pair],
     beside_soft: bool = False,
     positive: int | None = None,
+    log_probs: bool = False,
 ) -> Scores:
     """The scores of a model's greedy answers to pairs of sources and targets, in their order.
 
@@ -197,6 +216,7 @@ def score(
         beside_soft: whether a discretized model is compared with its soft one, which doubles the
             time.
         positive: the target id of the label of strings in a language; None without labels.
+        log_probs: whether log-probabilities are computed; they always are of labels.
 
     Raises:
         ValueError: a buffered model would read its own answers in the input.
@@ -210,7 +230,7 @@ def score(
     rows = [row for row in known if row]
     examples = layout.examples([[pairs[index] for index in row] for row in rows])
     inputs, masks = [ids for ids, _, _ in examples], [mask for _, _, mask in examples]
-    predicted = predict(model, inputs, masks, log_probs=positive is not None)
+    predicted = predict(model, inputs, masks, log_probs or positive is not None)
     outputs = predicted.symbols.values
     soft = outputs
     if beside_soft and model.hard:
@@ -220,7 +240,7 @@ def score(
     different = outputs != soft
     fine = np.zeros(len(pairs))
     right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
-    probability = np.full(len(pairs), 0.5)
+    likelihood = np.full(len(pairs), np.nan)
     first = 0
     for row, mask in zip(rows, masks, strict=True):
         ends = np.cumsum([layout.steps(pairs[index]) for index in row])
@@ -231,22 +251,25 @@ def score(
             fine[index] = 1 if hits.all() else hits.argmin() / len(hits)
             differing[index] = different[first:last].sum()
             if predicted.log_probs:
-                likely = np.exp(predicted.log_probs.values[first])
-                probability[index] = likely if outputs[first] == positive else 1 - likely
+                likelihood[index] = predicted.log_probs.values[first:last].sum()
             first = last
     for index, pair in enumerate(pairs):
         if not pair.known:
             scored[index] = layout.example([pair])[2].sum()
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
-    scores = Scores(lengths, fine, right, scored, differing)
+    scores = Scores(lengths, fine, right, scored, differing, log_probs=likelihood)
     if positive is None:
         return scores
     in_language = np.array([pair.target.tolist() == [positive] for pair in pairs], np.bool_)
-    return replace(scores, positive=in_language, probability=np.nan_to_num(probability, nan=0.5))
+    return replace(scores, positive=in_language)
 
 
 def checkpoint_scores(
-    checkpoint: Checkpoint, pairs: Sequence[Pair], beam: int | None = None, name: str = ""
+    checkpoint: Checkpoint,
+    pairs: Sequence[Pair],
+    beam: int | None = None,
+    name: str = "",
+    n_best: int | None = None,
 ) -> Scores:
     """The scores of a checkpoint on pairs.
 
@@ -256,30 +279,35 @@ def checkpoint_scores(
         beam: width of the beam that answers are decoded with, as `predictions`; coarse and fine
             accuracy are those of the answers if it is more than 1. None for no predictions.
         name: of the set of pairs.
+        n_best: the number of best answers among which targets are ranked, no more than `beam`.
     """
     layout = checkpoint.layout
     positive = checkpoint.task.positive
-    scores = score(checkpoint.predictor, layout, pairs, beside_soft=True, positive=positive)
+    scores = score(checkpoint.predictor, layout, pairs, True, positive, beam is not None)
     if kinds := [pair.kind for pair in pairs if pair.kind]:
         scores = replace(scores, kinds=np.array(kinds, np.object_))
     unknown = [not pair.known or OUT_OF_VOCABULARY in pair.target for pair in pairs]
     scores = replace(scores, unknown=np.array(unknown, np.bool_), name=name)
     if beam is None:
         return scores
+    assert scores.log_probs is not None
     greedy = beam == 1 or not layout.feeds_back
-    # In a stream, scores depend on the pairs before, but each source is answered by itself.
-    known_right = (scores.fine == 1) & (greedy and not layout.consecutive)
+    # In a stream, scores depend on the pairs before, but each source is answered by itself; and the
+    # probability of an answer is also that of its symbols that are not scored.
+    alike = greedy and not layout.consecutive and checkpoint.task.scores_all
+    known = np.where((scores.fine == 1) & alike, scores.log_probs, np.nan)
     answers = np.empty(len(pairs), dtype=np.object_)
-    answers[:] = predictions(checkpoint, pairs, beam, known_right)
+    answers[:] = predictions(checkpoint, pairs, beam, known, n_best or 1)
     fine = scores.fine if greedy else np.array([prediction.fine for prediction in answers])
-    return replace(scores, fine=fine, predictions=answers)
+    return replace(scores, fine=fine, predictions=answers, n_best=n_best)
 
 
 def predictions(
     checkpoint: Checkpoint,
     pairs: Sequence[Pair],
     beam: int = 1,
-    known_right: npt.NDArray[np.bool_] | None = None,
+    known: npt.NDArray[np.float64] | None = None,
+    n_best: int = 1,
 ) -> list[Prediction]:
     """A model's answers to the sources of pairs, each by itself, in their order.
 
@@ -289,31 +317,33 @@ def predictions(
         checkpoint: the model.
         pairs: sources and targets.
         beam: the width of the beam that searches for answers; greedy ones with 1.
-        known_right: [n] pairs whose answers are known to be right, and are not decoded again.
+        known: [n] log-probabilities of answers known to be right, which are not decoded again; NaN
+            for others.
+        n_best: the number of best answers among which targets are ranked.
     """
-    layout, answers = checkpoint.layout, dict[int, Answer]()
+    layout, answers = checkpoint.layout, dict[int, Sequence[Answer]]()
     by_limit: dict[int | None, list[int]] = {}  # None for the layout's limit
     for index, pair in enumerate(pairs):
-        if known_right is not None and known_right[index]:
-            answers[index] = Answer([*pair.target], 0.0, True)
+        if known is not None and not np.isnan(known[index]):
+            answers[index] = [Answer([*pair.target], float(known[index]), True)]
         elif not pair.known:
-            answers[index] = Answer([], 0.0, False)
+            answers[index] = [Answer([], math.nan, False)]
         else:
             needed = len(pair.target)
             usual = not layout.feeds_back or needed <= layout.limit(len(pair.source))
             by_limit.setdefault(None if usual else needed, []).append(index)
     for limit, group in by_limit.items():
         sources = [pairs[index].source for index in group]
-        hypotheses = search(checkpoint.predictor, layout, sources, beam, limit=limit)
-        answers.update(zip(group, (best for best, *_ in hypotheses), strict=True))
+        hypotheses = search(checkpoint.predictor, layout, sources, beam, n_best, limit)
+        answers.update(zip(group, hypotheses, strict=True))
     return [_compared(checkpoint, pair, answers[index]) for index, pair in enumerate(pairs)]
 
 
-def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
-    """An answer beside its target."""
+def _compared(checkpoint: Checkpoint, pair: Pair, hypotheses: Sequence[Answer]) -> Prediction:
+    """The best of some answers beside its target."""
     from rapidfuzz.distance import Levenshtein  # waits until it is needed
 
-    task, layout = checkpoint.task, checkpoint.layout
+    task, layout, answer = checkpoint.task, checkpoint.layout, hypotheses[0]
     output, ended = ([], False) if answer.failed else (answer.target, answer.ended)
     target: list[int] = pair.target.tolist()
     written, edits = task.target.decode(output), Levenshtein.distance(output, target)
@@ -324,6 +354,8 @@ def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
         edits = Levenshtein.distance(kept, [target[index] for index in scored])
         written = mask_unscored(written, pair.scored) if output else []
     errors = _errors(output, target, scored, ended)
+    others = (_errors(each.target, target, scored, each.ended) for each in hypotheses[1:])
+    ranks = [rank for rank, wrong in enumerate((errors, *others), start=1) if not wrong]
     as_output, as_expected = (
         layout.in_reading_order(np.array(ids)).tolist() for ids in (output, target)
     )
@@ -343,6 +375,8 @@ def _compared(checkpoint: Checkpoint, pair: Pair, answer: Answer) -> Prediction:
         before / max(len(scored) + (layout.end is not None), 1) if errors else 1.0,
         pair,
         None if answer.failed else answer.ended,
+        None if answer.failed else answer.log_probability,
+        ranks[0] if ranks else None,
     )
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.ragged import Ragged, row_starts
 from stacktrans.common.reading import LONGEST, LinePiece, check_length, decode_line, line_groups
+from stacktrans.decoding.beam import search
 from stacktrans.decoding.decoder import Answer, decode, most_probable
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Characters, Ids, UnknownSymbol
@@ -97,6 +98,7 @@ class AnswerOptions(NamedTuple):
         max_length: maximum number of symbols of an answer; None for the layout's limit.
         marked: whether symbols that are not scored are replaced by a mark.
         beam: width of the beam; None for greedy answers.
+        n_best: maximum number of hypotheses of each line; None for all if `full`, otherwise one.
         full: whether everything is computed that `AnsweredLine.as_json` shows, such as
             probabilities and all hypotheses; lines are then answered as a whole.
     """
@@ -104,6 +106,7 @@ class AnswerOptions(NamedTuple):
     max_length: int | None = None
     marked: bool = False
     beam: int | None = None
+    n_best: int | None = None
     full: bool = False
 
 
@@ -191,9 +194,7 @@ class _LineTransducer:
         limit, full = options.max_length, options.full
         if options.beam is None:
             return ([answer] for answer in decode(model, layout, sources, limit, full))
-        from stacktrans.decoding.beam import search  # which few commands need
-
-        best = options.beam if full else 1
+        best = options.n_best or (options.beam if full else 1)
         return search(model, layout, sources, options.beam, best, limit, full)
 
     def _fill_in(self, line: AnsweredLine, symbols: list[str], best: Sequence[Answer]) -> None:

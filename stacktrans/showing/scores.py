@@ -101,6 +101,7 @@ def scores_table(entries: Sequence[Mapping[str, Any]]) -> Table:
         Column("fine [95%]", drop=2, form=_INTERVAL.replace("*", "fine")),
         Column("symbols", drop=3, form="{symbols:.4f}"),
         *LABEL_SCORES,
+        Column("oracle", form="{oracle:.3f}"),
         Column("error rate", drop=4, form="{symbol_error_rate:.4f}"),
         Column("hard ≠ soft", form="{differing:.4f}"),
     )
@@ -154,6 +155,7 @@ def _entry(bounds: Lengths, scores: Scores, hard: bool) -> dict[str, Any]:
 def _measures(scores: Scores) -> dict[str, Any]:
     coarse, fine, count = scores.coarse_accuracy, scores.fine_accuracy, scores.count
     rate, unknown = scores.symbol_error_rate, scores.unknown_count
+    oracle = {} if (share := scores.oracle_accuracy) is None else {"oracle": share}
     if scores.labels:  # the other accuracies of single symbols are the same
         return {
             "count": count,
@@ -161,6 +163,7 @@ def _measures(scores: Scores) -> dict[str, Any]:
             "coarse_interval": confidence_interval(coarse, count),
             **scores.labels.as_json(),
             **({"unknown": unknown} if unknown else {}),
+            **oracle,
         }
     return {
         "count": count,
@@ -171,6 +174,7 @@ def _measures(scores: Scores) -> dict[str, Any]:
         "symbols": scores.symbol_accuracy,
         **({"unknown": unknown} if unknown else {}),
         **({} if rate is None else {"symbol_error_rate": rate}),
+        **oracle,
     }
 
 
@@ -254,13 +258,17 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
 
 
 def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[str]:
-    """Each pair in the format of `format_pair`, its answer, and whether it is right."""
+    """Each pair in the format of `format_pair`, its answer, if that is right, log-probability."""
     for prediction in _predictions(results):
-        line = format_pair(task, prediction.pair, form)
+        line, log_prob = format_pair(task, prediction.pair, form), prediction.log_probability
         if form == "tsv":
-            yield f"{line}\t{prediction.answer}\t{'right' if prediction.right else 'wrong'}"
+            verdict = "right" if prediction.right else "wrong"
+            score = "" if log_prob is None else f"{log_prob:.6f}"
+            yield f"{line}\t{prediction.answer}\t{verdict}\t{score}"
         else:
-            fields = {"answer": prediction.answer, "right": prediction.right}
+            fields = {
+                key: getattr(prediction, key) for key in ("answer", "right", "log_probability")
+            }
             yield json_text({**parsed_json(line), **fields})
 
 
