@@ -14,7 +14,6 @@ from typer.testing import CliRunner
 
 from stacktrans.cli import app
 from stacktrans.model import checkpoint
-from stacktrans.model.description import model_line
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -164,7 +163,7 @@ def _section(piece: Piece) -> str:
     shown = f"The memory, strengths, reads, inputs and outputs of {piece.name}, step by step"
     parts = [
         f"## {piece.title}",
-        f"`{piece.name}`. {model_line(loaded.config)}.",
+        f"`{piece.name}`. {loaded.description}.",
         f"```console\n$ stacktrans {shlex.join(command(piece))}\n```",
         f"![{shown}](images/{piece.name}.svg)",
         piece.text,

@@ -52,6 +52,18 @@ def test_each_step_has_its_rule(tmp_path: Path) -> None:
     assert {step.state for step in model.trace('!"').steps} == {None}
 
 
+def test_a_machine_introduces_itself_as_one(tmp_path: Path) -> None:
+    path = reversing(tmp_path, states=2)
+    line = "reverse: machine with 2 states, stack of 3 symbols, 4 rules"
+    for command in (("inspect", path, "!"), ("inspect", path, "!", "--contents")):
+        assert run(*command).stdout.decode().splitlines()[0] == line
+    for command in (("eval", path, "--count", "5"), ("verify", path, "--longest", "9")):
+        assert run(*command).stdout.decode().splitlines()[0] == line
+    assert repr(stacktrans.load(path)) == f"Model({line})"
+    both = run("verify", path, path, "--longest", "9").stdout.decode().splitlines()
+    assert both[:2] == [line, line]
+
+
 def test_networks_have_no_rules() -> None:
     shown = run("inspect", "reverse-stack", "ab", "--json")
     steps = json.loads(shown.stdout)["steps"]
@@ -126,7 +138,7 @@ def test_cells_of_lists_are_stack_symbols() -> None:
     ]  # fmt: skip
     assert [line.head for line in lines] == [0, 0, 1, 0, 0, 0]
     assert lines[4].filled == [0, 1, 1]
-    shown = [line.strip() for line in screen(trace(model, [*"ac"]), model.config, 1, 60, 30)]
+    shown = [line.strip() for line in screen(trace(model, [*"ac"]), 1, 60, 30)]
     at = shown.index("list 1, left to right")
     assert [line.split()[0] for line in shown[at + 1 : at + 3]] == ["a", "[c]"]
 
@@ -135,7 +147,7 @@ def test_screens_show_the_rule(tmp_path: Path) -> None:
     model = load(reversing(tmp_path, states=2))
     whole = trace(model, [*'!"'])
     assert [step.state for step in whole.steps] == [*["q0"] * 3, *["q1"] * 3]
-    shown = [line.strip() for line in screen(whole, model.config, 3, 60, 40)]
+    shown = [line.strip() for line in screen(whole, 3, 60, 40)]
     at = shown.index("rule 3: reading ||| or a symbol, stack has anything: pop,")
     assert shown[at + 1 : at + 3] == ["write what is read, go to q1", "state: q1"]
     assert shown[at + 4 : at + 6] == ["stack, the top first", "!@2 1.00 ████████████████████"]

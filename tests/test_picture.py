@@ -47,7 +47,7 @@ def step_of(
 
 
 def trace_of(*steps: TraceStep) -> Trace:
-    return Trace("ab", "bb", "bb", True, None, None, None, list(steps))
+    return Trace("copy", "ab", "bb", "bb", True, None, None, None, list(steps))
 
 
 def test_rows_are_strengths_values_inputs_and_outputs() -> None:
@@ -207,7 +207,7 @@ def test_an_animation_shows_what_is_on_the_memory(tmp_path: Path) -> None:
         for each in (held[:1], held)
     ]
     path = tmp_path / "it.gif"
-    animate_trace(trace_of(*steps), CONFIG, path)
+    animate_trace(trace_of(*steps), path)
     colours = {symbol: ImageColor.getrgb(name) for symbol, name in COLOURED.items()}
     heights = []
     with Image.open(path) as animation:

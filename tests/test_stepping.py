@@ -18,10 +18,9 @@ import pytest
 from command_line import ENVIRONMENT, STACKTRANS, run
 from rich.cells import cell_len
 from soft_models import SOFT
-from test_contents import CHECKPOINTS, CONFIG, followed, held_for_ever
+from test_contents import followed, held_for_ever
 
 from stacktrans.commands.inspect import CLEAR, ENTER_SCREEN, LEAVE_SCREEN
-from stacktrans.model import checkpoint
 from stacktrans.showing.contents import bar_of, screen
 
 WIDTH, HEIGHT = 70, 24
@@ -95,8 +94,7 @@ def terminal(*arguments: str | Path, **environment: str) -> Iterator[Terminal]:
 
 def test_keys_go_through_the_steps() -> None:
     trace = followed("reverse-stack", SOURCE)
-    config = checkpoint.load(CHECKPOINTS / "reverse-stack").config
-    steps = [screen(trace, config, place, WIDTH, HEIGHT) for place in range(len(trace.steps))]
+    steps = [screen(trace, place, WIDTH, HEIGHT) for place in range(len(trace.steps))]
     assert len({*map(tuple, steps)}) == 8
     with terminal("inspect", "reverse-stack", SOURCE, "--step") as shown:
         assert shown.screen() == steps[0]
@@ -133,13 +131,13 @@ def test_a_terminal_is_needed() -> None:
 
 
 def test_a_screen_shows_the_current_symbols_and_the_rows_from_the_top() -> None:
-    lines = screen(followed(str(SOFT / "reverse-stack"), SOURCE), CONFIG, 4, 80, 24)
+    lines = screen(followed(str(SOFT / "reverse-stack"), SOURCE), 4, 80, 24)
     assert lines[1] == "step 5 of 8"
     assert lines[3:5] == ["input  <s> a b c [|||] c b a", "output           [c]"]
     assert [line.split()[0] for line in lines[7:12]] == ["|||@5", "c@4", "b@3", "a@2", "<s>@1"]
     assert re.fullmatch(r"pop  0\.7\d █+.?", lines[13])
     assert lines[15].startswith("read top:  b@3 0.7")
-    last = screen(followed(str(SOFT / "reverse-stack"), SOURCE), CONFIG, 7, 80, 24)
+    last = screen(followed(str(SOFT / "reverse-stack"), SOURCE), 7, 80, 24)
     assert last[1] == "step 8 of 8; answer: cba  (right)"
 
 
@@ -149,7 +147,7 @@ def test_a_screen_fits_and_cuts_no_number(name: str, size: tuple[int, int]) -> N
     width, height = size
     trace = followed(name, "aabb")
     for place in range(len(trace.steps)):
-        lines = screen(trace, CONFIG, place, width, height)
+        lines = screen(trace, place, width, height)
         assert len(lines) <= height
         assert max(map(cell_len, lines)) <= width
         for number in re.findall(r"(?<= )\d*\.\d*", "\n".join(lines) if width > 20 else ""):
@@ -157,7 +155,7 @@ def test_a_screen_fits_and_cuts_no_number(name: str, size: tuple[int, int]) -> N
 
 
 def test_long_memories_are_left_out_in_the_middle() -> None:
-    lines = screen(held_for_ever(50), CONFIG, 49, 80, 24)
+    lines = screen(held_for_ever(50), 49, 80, 24)
     shown = [line for line in lines if "@" in line]
     (left_out,) = (int(line.split()[1]) for line in lines if line.endswith(" more"))
     assert len(shown) + left_out == 50
@@ -168,7 +166,7 @@ def test_long_memories_are_left_out_in_the_middle() -> None:
 def test_invisible_characters_do_not_reach_the_screen() -> None:
     trace = held_for_ever(3)
     steps = [replace(step, input="\x1b[2J", output="\x9b") for step in trace.steps]
-    text = "".join(screen(replace(trace, steps=steps), CONFIG, 2, 80, 24))
+    text = "".join(screen(replace(trace, steps=steps), 2, 80, 24))
     assert "\x1b" not in text
     assert "\x9b" not in text
     assert "\\x1b[2J" in text

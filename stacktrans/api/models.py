@@ -31,7 +31,6 @@ from stacktrans.inference.transduction import AnswerOptions, Hypothesis, transdu
 from stacktrans.inference.verification import Effort, Verification, verify
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablate
-from stacktrans.model.description import model_line
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.plots import check_plot, plot_trace
@@ -411,7 +410,8 @@ class Model:
 
     def __repr__(self) -> str:
         hard = ", hard" if self._loaded.hard else ""
-        return f"Model({model_line(self.config)}; {self.parameters:,} parameters{hard})"
+        weights = "" if self.machine else f"; {self.parameters:,} parameters{hard}"
+        return f"Model({self._loaded.description}{weights})"
 
     def _repr_html_(self) -> str:
         return as_html(repr(self).removeprefix("Model(").removesuffix(")"))

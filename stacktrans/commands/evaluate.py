@@ -111,7 +111,6 @@ def eval(
     """
     from stacktrans.decoding.beam import beam_width
     from stacktrans.inference.evaluation import EvalRequest, evaluate
-    from stacktrans.model.description import model_line
     from stacktrans.showing.plots import check_plot, plot_accuracy
 
     check_positive(**{"--count": count, "--depth": depth, "--errors": errors})
@@ -163,7 +162,7 @@ def eval(
     _print_accuracies(measured, facts, errors, forms, beside=predictions == STDOUT)
     _, model, results = measured[0]
     if plot:
-        plot_accuracy(results, model.config.task.ranges.train, model_line(model.config), plot)
+        plot_accuracy(results, model.config.task.ranges.train, model.description, plot)
     if predictions:
         _write_predictions(predictions, model, results)
 
@@ -196,7 +195,6 @@ def _print_accuracies(
     beside: bool,
 ) -> None:
     """Print scores on stdout, or on stderr `beside` data; `facts` are added to JSON."""
-    from stacktrans.model.description import model_line
     from stacktrans.showing import scores
     from stacktrans.showing.tables import heading
 
@@ -207,7 +205,7 @@ def _print_accuracies(
         own = {"checkpoint": name, "task": model.config.task.name, **facts}
         objects.append({**own, "results": scores.scores_json(results, hard)})
         if not several:
-            shown += [model_line(model.config), *scores.scores_tables(results, hard)]
+            shown += [model.description, *scores.scores_tables(results, hard)]
         if errors:
             wrong = scores.first_errors(results, errors)
             objects[-1]["errors"] = [*map(scores.prediction_json, wrong)]
@@ -221,7 +219,6 @@ def _print_perplexities(
 ) -> None:
     """Print the perplexity of a text, or else of the texts of each checkpoint's run."""
     from stacktrans.inference.perplexity import perplexities
-    from stacktrans.model.description import model_line
     from stacktrans.showing.scores import perplexity_json, perplexity_table
 
     objects: list[dict[str, Any]] = [
@@ -231,7 +228,7 @@ def _print_perplexities(
     ]
     shown: list[RenderableType] = []
     if len(loaded) == 1:
-        shown = [model_line(loaded[0][1].config), perplexity_table(objects[0]["results"])]
+        shown = [loaded[0][1].description, perplexity_table(objects[0]["results"])]
     _print(objects, perplexity_table, shown, forms)
 
 

@@ -138,7 +138,8 @@ def _facts(extraction: "Extraction") -> dict[str, Any]:
 
 
 def _print(extraction: "Extraction") -> None:
-    from stacktrans.showing.machines import agreement_table, machine_line, rules_table
+    from stacktrans.model.description import machine_line
+    from stacktrans.showing.machines import agreement_table, rules_table
 
     print_out(
         machine_line(extraction.machine),

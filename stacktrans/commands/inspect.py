@@ -1,6 +1,7 @@
 """The command `inspect`: trace a model over a string, as text, plot, page or by keys."""
 
 import contextlib
+import functools
 import os
 import re
 import shutil
@@ -109,7 +110,7 @@ def inspect(
     if plot:
         plot_trace(steps, loaded.config, plot)
     if animate:
-        animate_trace(steps, loaded.config, animate)
+        animate_trace(steps, animate)
     if page:
         models = [Shown(checkpoint, steps, loaded)]
         if beside is not None:
@@ -119,8 +120,7 @@ def inspect(
     if as_json:
         print_json(asdict(steps))
     elif stepping:
-        count, config = len(steps.steps), loaded.config
-        step_through(count, lambda index, *size: screen(steps, config, index, *size))
+        step_through(len(steps.steps), functools.partial(screen, steps))
         print_out(remark(verdict(steps)))
     elif contents:
         print_out(contents_view(steps, loaded.config, output_width()))

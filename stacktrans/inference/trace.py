@@ -145,6 +145,7 @@ class Trace:
     """A trace: all steps of a transducer on one source.
 
     Attributes:
+        model: the network or the machine in one line.
         source: as it is written.
         answer: the model's answer, as it is written.
         marked: the answer, with a mark for each symbol that is not scored.
@@ -156,6 +157,7 @@ class Trace:
         steps: the steps of the run.
     """
 
+    model: str
     source: str
     answer: str
     marked: str
@@ -217,6 +219,7 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
     except (NotASource, UnknownSymbol) as error:
         no_target = str(error)
     return Trace(
+        model=checkpoint.description,
         source=task.source.join(source),
         answer=task.target.join(written),
         marked=task.target.join(mask_unscored(written, scored)),

@@ -148,7 +148,8 @@ def with_task(checkpoint: Checkpoint, config: TaskConfig) -> Checkpoint:
     task = config.make()
     _check_alphabets(checkpoint.task, task, f"task {config.name}")
     changed = checkpoint.config.model_copy(update={"task": config})
-    return replace(checkpoint, config=changed, task=task)
+    machine = checkpoint.machine and replace(checkpoint.machine, task=config.name)
+    return replace(checkpoint, config=changed, task=task, machine=machine)
 
 
 def _check_alphabets(task: Task, other: Task, name: str) -> None:

@@ -42,6 +42,7 @@ from stacktrans.common.registry import REGISTRIES, LazyModule
 from stacktrans.common.visible import shell_text
 from stacktrans.decoding.model import Numbers, Predictor
 from stacktrans.memory import Memory, make_memory
+from stacktrans.model.description import machine_line, model_line
 from stacktrans.model.devices import check_device, find_device
 from stacktrans.model.weights import (
     Shapes,
@@ -169,6 +170,11 @@ class Checkpoint:
     def memory(self) -> Memory[Any]:
         """The model's memory."""
         return make_memory(self.config.model)
+
+    @property
+    def description(self) -> str:
+        """The network or the machine in one line."""
+        return machine_line(self.machine) if self.machine else model_line(self.config)
 
     @property
     def signal_names(self) -> tuple[str, ...]:

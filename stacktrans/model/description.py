@@ -1,12 +1,18 @@
-"""A model's task, controller, memory and embeddings in one line of text."""
+"""Models in one line of text: the architecture of a network, or the size of a machine."""
 
+from typing import TYPE_CHECKING
+
+from stacktrans.common.visible import counted
 from stacktrans.memory import make_memory
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import RecurrentConfig
 
+if TYPE_CHECKING:
+    from stacktrans.automata.machine import Machine
+
 
 def model_line(config: RunConfig) -> str:
-    """Task, controller, memory and embeddings of a model, in one line."""
+    """Task, controller, memory and embeddings of a network, in one line."""
     model, shape = config.model, config.model.controller
     controller = f"{shape.name} controller"
     if isinstance(shape, RecurrentConfig):
@@ -29,3 +35,17 @@ def model_line(config: RunConfig) -> str:
     buffers = ", buffers" if model.buffers else ""
     backwards = ", backwards" if model.backwards else ""
     return f"{config.task.name}: {controller}, memory {memory}, {embeddings}{buffers}{backwards}"
+
+
+def machine_line(machine: "Machine") -> str:
+    """A machine in a line: its task, states, memories with their stack symbols, and rules."""
+    memories = ", ".join(
+        f"{name} of {counted(table.size - 1, 'symbol')}"
+        for name, table in zip(machine.memories.names, machine.stack_symbols, strict=True)
+        if table.size > 1
+    )
+    states = counted(machine.states.size, "state")
+    with_memories = f", {memories}" if memories else ""
+    rules = counted(len(machine.rules), "rule")
+    backwards = ", backwards" if machine.layout.backwards else ""
+    return f"{machine.task}: machine with {states}{with_memories}, {rules}{backwards}"

@@ -12,7 +12,6 @@ from rich.console import Group, RenderableType
 from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import visible
 from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Trace, TraceStep
-from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
 from stacktrans.showing.traces import control_cells, output_text, parts_text, rules_table, verdict
@@ -130,7 +129,7 @@ def contents_view(trace: Trace, config: RunConfig, width: int) -> RenderableType
     if not parts_of(trace.steps[0]):
         raise UsageError(f"memory {config.model.memory.name} does not show what it holds")
     return Group(
-        heading(model_line(config)),
+        heading(trace.model),
         _table(trace, width),
         remark(legend(trace)),
         *rules_table(trace),
@@ -207,7 +206,7 @@ def _room(beside: Sequence[Sequence[str]], always: int, count: int, needed: int,
     return max(LEAST, with_signals if with_signals >= min(needed, ROOM) else without)
 
 
-def screen(trace: Trace, config: RunConfig, index: int, width: int, height: int) -> list[str]:
+def screen(trace: Trace, index: int, width: int, height: int) -> list[str]:
     """The lines of a step, by its index from 0, that fit a screen.
 
     The current input and output are in brackets. Each row of a single queue or stack has a line,
@@ -216,7 +215,7 @@ def screen(trace: Trace, config: RunConfig, index: int, width: int, height: int)
     step, count = trace.steps[index], len(trace.steps)
     ended = f"; {visible(verdict(trace))}" if index == count - 1 else ""
     above = [
-        *wrap(visible(model_line(config)), width),
+        *wrap(visible(trace.model), width),
         *wrap(f"step {index + 1} of {count}{ended}", width),
         "",
         *_symbol_lines(trace.steps, index, width),

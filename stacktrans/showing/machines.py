@@ -13,8 +13,9 @@ from stacktrans.automata.wording import (
     state_names,
     stateless_condition,
 )
-from stacktrans.common.visible import counted, visible
+from stacktrans.common.visible import visible
 from stacktrans.extraction.learner import Extraction
+from stacktrans.model.description import machine_line
 from stacktrans.showing.tables import Column, Table
 
 RADIUS, ACROSS, DOWN, MARGIN = 30, 190, 150, 40
@@ -26,20 +27,6 @@ WIDE = 0.58
 INK, SOFT, FILL, SPOT, PAPER = "#1f2933", "#7b8794", "#e3f4f2", "#0b7a75", "#ffffff"
 MOST_RULES = 60
 """The most rules that are written out."""
-
-
-def machine_line(machine: Machine) -> str:
-    """A machine in a line: its task, states, memories with their stack symbols, and rules."""
-    memories = ", ".join(
-        f"{name} of {counted(table.size - 1, 'symbol')}"
-        for name, table in zip(machine.memories.names, machine.stack_symbols, strict=True)
-        if table.size > 1
-    )
-    states = counted(machine.states.size, "state")
-    with_memories = f", {memories}" if memories else ""
-    rules = counted(len(machine.rules), "rule")
-    backwards = ", backwards" if machine.layout.backwards else ""
-    return f"{machine.task}: {states}{with_memories}, {rules}{backwards}"
 
 
 def rules_table(machine: Machine) -> Table:

@@ -14,7 +14,6 @@ from stacktrans.common.files import check_file_path, write_atomically
 from stacktrans.common.visible import one_line, visible
 from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import Trace, TraceStep
-from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import Block, parts_of, symbol_text, symbols_read
 from stacktrans.showing.traces import output_text, rows_of
@@ -165,7 +164,7 @@ def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
     rotation = 90 if any(len(symbol) > 2 for symbol in symbols) else 0
     axes[-1].set_xticks(range(len(symbols)), symbols, rotation=rotation, parse_math=False)
     axes[-1].set_xlabel("time")
-    axes[0].set_title(visible(model_line(config)), parse_math=False)
+    axes[0].set_title(visible(trace.model), parse_math=False)
     save(figure, path)
 
 
@@ -241,13 +240,13 @@ def _write(axis: "Axes", x: float, y: float, text: str, **style: Any) -> None:
     axis.text(x, y, text, **{"ha": "center", "va": "center", "parse_math": False, **style})
 
 
-def animate_trace(trace: Trace, config: RunConfig, path: Path) -> None:
+def animate_trace(trace: Trace, path: Path) -> None:
     """Write a GIF with a picture for each step: input, output, signals and contents.
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    picture = _Picture(trace, config)
+    picture = _Picture(trace)
     from PIL.Image import Dither
 
     # All share the palette of the picture with the most symbols; otherwise they would flicker.
@@ -280,7 +279,7 @@ def fullest(steps: Sequence[TraceStep]) -> int:
 class _Picture:
     """A figure that draws one step of a trace at a time."""
 
-    def __init__(self, trace: Trace, config: RunConfig) -> None:
+    def __init__(self, trace: Trace) -> None:
         self._steps = trace.steps
         panels = panels_of(trace)
         self._highest = max([1.0, *map(highest, panels.values())])
@@ -288,7 +287,7 @@ class _Picture:
         signals = len(trace.steps[0].signals)
         height = 1.8 + max(2.4, 0.22 * signals)
         self._figure = empty_figure(max(6.4, 3 + 1.3 * len(panels)), min(height, 20))
-        self._figure.suptitle(visible(model_line(config)), fontsize=10, parse_math=False)
+        self._figure.suptitle(visible(trace.model), fontsize=10, parse_math=False)
 
     def of_step(self, index: int) -> "Image":
         """The picture of a step, by its index from 0."""

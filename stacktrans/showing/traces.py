@@ -10,7 +10,6 @@ from rich.text import Text
 from stacktrans.common.visible import visible
 from stacktrans.inference.trace import ReadShare, Trace, TraceStep
 from stacktrans.memory import make_memory
-from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
 from stacktrans.tasks.alphabets import UNSCORED_MARK
@@ -36,7 +35,7 @@ def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
     table = Table(*(column for column, _ in rows[0]))
     for row in rows:
         table.add_row(*(cell for _, cell in row))
-    return Group(heading(model_line(config)), table, *rules_table(trace), remark(verdict(trace)))
+    return Group(heading(trace.model), table, *rules_table(trace), remark(verdict(trace)))
 
 
 def rules_table(trace: Trace) -> list[Table]:
@@ -239,7 +238,7 @@ def _input_shares(step: TraceStep) -> Mapping[str, float]:
 def heat_map_view(trace: Trace, config: RunConfig, width: int) -> RenderableType:
     """The heat map of a trace, and the answer."""
     lines = heat_map(rows_of(trace, config), width)
-    return Group(heading(model_line(config)), *lines, remark(verdict(trace)))
+    return Group(heading(trace.model), *lines, remark(verdict(trace)))
 
 
 def heat_map(rows: Sequence[HeatRow], width: int) -> Iterator[Text]:

@@ -14,7 +14,6 @@ from stacktrans.common.visible import counted, listed, shell_text
 from stacktrans.inference.scores import Prediction
 from stacktrans.inference.verification import Verdict, Verification
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.description import model_line
 from stacktrans.proofs.equivalence import Equivalence, Method
 from stacktrans.proofs.induction import InductionOverCounts
 from stacktrans.proofs.product import Unproved
@@ -72,7 +71,7 @@ def verification_view(
             lines.append(f"wrong: {proof['reason']}, in {stream}")
         elif proof:
             lines.append(f"no proof: {proof['reason']}")
-    headings = (heading(model_line(model.config)) for _, model in models)
+    headings = (heading(model.description) for _, model in models)
     return Group(*headings, table, *map(remark, lines))
 
 

@@ -21,7 +21,6 @@ from stacktrans.automata.wording import component_names, entry_name
 from stacktrans.common.visible import visible
 from stacktrans.inference.trace import END, NOTHING, ReadShare, Trace, TraceStep, input_symbols
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.description import model_line
 from stacktrans.showing.contents import Block, order_of, parts_of, symbol_text, symbols_read
 from stacktrans.showing.traces import actions_of, verdict
 from stacktrans.tasks.alphabets import FEATURE
@@ -111,7 +110,7 @@ def _model(shown: Shown) -> dict[str, Any]:
     rules = checkpoint.machine.worded_rules if checkpoint.machine else []
     return {
         "name": visible(shown.name),
-        "about": visible(model_line(checkpoint.config)),
+        "about": visible(checkpoint.description),
         "verdict": visible(verdict(shown.trace)),
         "signals": [visible(name) for name in first.signals],
         "ends": [visible(end) for end in first.reads],
