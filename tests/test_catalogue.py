@@ -185,12 +185,14 @@ def test_memories_and_controllers_have_the_settings_that_concern_them() -> None:
 
 def test_recipes_say_what_their_first_lines_do() -> None:
     entries = json.loads(invoke("recipes", "--json").stdout)
-    names = [(entry["name"], entry["paper"]) for entry in entries]
-    papers = (None, "hao2018", "joulin2015")
-    assert names == [(name, paper) for name in ("default", "paper") for paper in papers]
+    assert [entry["name"] for entry in entries] == ["auto", "default", "paper"]
+    assert [[*entry["papers"]] for entry in entries] == [[], *2 * [["hao2018", "joulin2015"]]]
     first = (Path(__file__).parent.parent / "stacktrans/settings/recipes/default.yaml").read_text()
-    assert entries[0]["meaning"] == first.splitlines()[0].removeprefix("# ")
-    assert entries[0]["settings"]["training"]["restart"] == {"after": 3000, "loss": 2}
+    assert entries[1]["meaning"] == first.splitlines()[0].removeprefix("# ")
+    assert entries[1]["settings"]["training"]["restart"] == {"after": 3000, "loss": 2}
+    starts = [line.split()[0] for line in invoke("recipes").stdout.splitlines() if line[0] != " "]
+    assert starts == ["name", "auto", "default", "paper"]
+    assert "\n    for tasks of hao2018: New strings in each batch" in invoke("recipes").stdout
 
 
 def test_checkpoints_shipped_and_of_one_s_own(

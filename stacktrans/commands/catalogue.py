@@ -22,6 +22,7 @@ from stacktrans.grammar import Grammar
 from stacktrans.settings import locations
 from stacktrans.settings.config import RunConfig, TaskConfig
 from stacktrans.settings.layers import Settings, read_layer
+from stacktrans.settings.locations import AUTO
 from stacktrans.settings.model_config import ControllerConfig, InitializationConfig, MemoryConfig
 from stacktrans.settings.resolve import strategies as known_strategies
 from stacktrans.settings.schema import (
@@ -39,6 +40,8 @@ from stacktrans.tasks.lengths import Lengths
 
 FURTHER: Mapping[type, type] = {GrammarTask: Grammar}
 """Classes whose `**parameters` are those of another class that is not their base."""
+RACE = "A race of strategies, which the first that has solved the task wins; used if none is given."
+"""The meaning of the recipe `AUTO`, which has no file."""
 UNLISTED = {
     RunConfig: {"format", "version", "recipe", "start_from"},
     TaskConfig: {"name", "description", "paper"},
@@ -204,17 +207,32 @@ def _parameters(generator: Any) -> Iterator[dict[str, Any]]:
 
 
 def recipes() -> Listing:
-    """All recipes, each in general, and then for the tasks of single papers."""
+    """All recipes, with what they change for the tasks of single papers."""
+    yield Entry(AUTO, RACE, facts={"settings": {}, "papers": {}})
     folder = locations.recipes()
     for name in locations.recipe_names():
-        for path in (folder / f"{name}.yaml", *sorted(folder.glob(f"*/{name}.yaml"))):
-            paper = None if path.parent == folder else path.parent.name
-            lines = path.read_text(encoding="utf-8").splitlines()
-            comments = takewhile(lambda line: line.startswith("#"), lines)
-            meaning = one_line(" ".join(comment.lstrip("#") for comment in comments))
-            columns = {"tasks": f"of {paper}" if paper else "all"}
-            facts = {"paper": paper, "settings": read_layer(path).settings}
-            yield Entry(name, meaning, columns, facts=facts)
+        paths = {path.parent.name: path for path in sorted(folder.glob(f"*/{name}.yaml"))}
+        papers = {paper: (_comment(path), read_layer(path)) for paper, path in paths.items()}
+        own = folder / f"{name}.yaml"
+        yield Entry(
+            name,
+            _comment(own),
+            parts=[(f"for tasks of {paper}", text) for paper, (text, _) in papers.items()],
+            facts={
+                "settings": read_layer(own).settings,
+                "papers": {
+                    paper: {"meaning": text, "settings": layer.settings}
+                    for paper, (text, layer) in papers.items()
+                },
+            },
+        )
+
+
+def _comment(path: Path) -> str:
+    """The comment that a file begins with, in one line."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    comments = takewhile(lambda line: line.startswith("#"), lines)
+    return one_line(" ".join(comment.lstrip("#") for comment in comments))
 
 
 def strategies() -> Listing:
