@@ -1,6 +1,8 @@
 """The Python front door: what `import stacktrans` gives."""
 
+import inspect
 import os
+import pydoc
 import signal
 import subprocess
 import sys
@@ -262,6 +264,15 @@ def test_wrong_requests_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="max_steps"):
         stacktrans.train("copy", memory="stack", max_steps=-1, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_signatures_have_plain_types() -> None:
+    assert "(name: str | os.PathLike[str], *" in str(inspect.signature(stacktrans.load))
+    for function in (stacktrans.load, stacktrans.train, stacktrans.resume, stacktrans.task):
+        assert "Annotated" not in pydoc.render_doc(function)
+    for shown in (stacktrans.Model, stacktrans.Trace, stacktrans.TaskStrings):
+        assert "Annotated" not in pydoc.render_doc(shown)
+    assert inspect.signature(stacktrans.Model.evaluate).parameters["seed"].annotation is int
 
 
 def test_notebooks_show_what_the_command_line_shows(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict, ValidationError, validate_call
 
@@ -79,14 +79,16 @@ Loaded = Annotated[Any, _parser(_model, "a model that load returned")]
 Text = Annotated[str, _parser(_text, "a string")]
 Texts = Annotated[str | Sequence[str], _parser(_texts, "a string, or several")]
 Data = Annotated[
-    str | os.PathLike[str] | Sequence[tuple[str, ...]],
-    _parser(_data, "a file, or pairs of strings"),
+    str | os.PathLike[str] | Sequence[Sequence[str]], _parser(_data, "a file, or pairs of strings")
 ]
 Range = Annotated[tuple[int, int], _parser(_lengths, "shortest and longest, such as (65, 128)")]
 
 
 def checked(function: Function) -> Function:
-    """Decorate a function so that it raises `UsageError` for arguments of wrong types or values."""
+    """Decorate a function so that it raises `UsageError` for arguments of wrong types or values.
+
+    Its signature, which notebooks show, has plain types, without the validators.
+    """
     call = validate_call(config=ConfigDict(arbitrary_types_allowed=True))(function)
     signature = inspect.signature(function)
     names = list(signature.parameters)
@@ -104,6 +106,13 @@ def checked(function: Function) -> Function:
         except ValidationError as error:
             raise UsageError(*map(problem, error.errors())) from None
 
+    plain = get_type_hints(function)
+    parameters = [
+        parameter.replace(annotation=plain.get(name, parameter.annotation))
+        for name, parameter in signature.parameters.items()
+    ]
+    shown_as = signature.replace(parameters=parameters, return_annotation=plain["return"])
+    wrapper.__signature__ = shown_as  # type: ignore[attr-defined]
     return wrapper  # type: ignore[return-value]
 
 

@@ -42,7 +42,7 @@ class EvalRequest:
         prefix: of the names of options in messages.
     """
 
-    data: str | os.PathLike[str] | Sequence[tuple[str, ...]] | None = None
+    data: str | os.PathLike[str] | Sequence[Sequence[str]] | None = None
     bounds: Sequence[Lengths] = ()
     test_only: bool = False
     count: int | None = None

@@ -213,7 +213,7 @@ def _numbered(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     return ((number, line) for number, line in numbered if line.strip(b" \r"))
 
 
-def pairs_of_strings(pairs: Iterable[tuple[str, ...]], task: Task) -> list[Pair]:
+def pairs_of_strings(pairs: Iterable[Sequence[str]], task: Task) -> list[Pair]:
     """Read pairs of written strings; raises `StacktransError` for one that is not of the task."""
     rows = enumerate(pairs, start=1)
     return [pair for _, pair in read_numbered("pair ", rows, partial(_pair, task))]
