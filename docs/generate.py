@@ -65,14 +65,11 @@ def _option_row(parameter: Any, context: Any) -> str | None:
     if record is None:
         return None
     name, meaning = (part.replace("|", "\\|") for part in record)
-    placeholders = {} if parameter.param_type_name == "argument" else _PLACEHOLDERS
-    name = re.sub(r" (<[^|]+>)$", lambda match: f" {placeholders.get(match[1], '')}", name).rstrip()
+    name = re.sub(r" <.+>$", "", name).rstrip()  # without the type of an argument
     return f"| `{name}` | {re.sub(_BRACKETS, _IN_PARENTHESES, meaning)} |"
 
 
 _BRACKETS, _IN_PARENTHESES = r"  \[(.*)\]$", r" (\1)"
-_PLACEHOLDERS = {"<int>": "N", "<int range>": "N", "<path>": "PATH", "<str>": "NAME"}
-"""Placeholders for values of options without a metavar."""
 
 
 SETTINGS = """# Settings

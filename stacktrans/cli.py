@@ -10,7 +10,7 @@ import gc
 import importlib
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from inspect import Parameter, getdoc, signature
 from pathlib import Path
 from typing import Annotated, Any, TextIO, cast
@@ -67,10 +67,14 @@ PluginOption = Annotated[
 ]
 
 
-def command(function: Callable[..., None]) -> None:
+def command(function: Callable[..., None], panels: Mapping[str, str]) -> None:
     """Register a command, add `--plugin` to it, and turn its errors into messages and exit codes.
 
     The help of its options is taken from the section "Args" of its docstring.
+
+    Args:
+        function: which runs the command.
+        panels: the parameters in each panel of the help; others are in the first one.
     """
 
     @functools.wraps(function)
@@ -87,10 +91,11 @@ def command(function: Callable[..., None]) -> None:
 
     declared, meanings = signature(function), items(function)
     plugin_option = Parameter("plugin", Parameter.KEYWORD_ONLY, annotation=PluginOption)
+    panel_of = {name: panel for panel, names in panels.items() for name in names.split()}
     parameters = [
-        with_help(option, meanings.get(option.name)) for option in declared.parameters.values()
+        with_help(option, meanings.get(option.name), panel_of.get(option.name))
+        for option in (*declared.parameters.values(), plugin_option.replace(default=None))
     ]
-    parameters.append(plugin_option.replace(default=None))
     guarded.__doc__ = (getdoc(function) or "").partition("\nArgs:\n")[0]
     guarded.__signature__ = declared.replace(parameters=parameters)  # type: ignore[attr-defined]
     guarded.__annotations__ = {option.name: option.annotation for option in parameters}
@@ -167,7 +172,8 @@ def _needed_commands() -> list[str]:
 
 
 for name in _needed_commands():
-    command(getattr(importlib.import_module(f"stacktrans.commands.{COMMANDS[name]}"), name))
+    module = importlib.import_module(f"stacktrans.commands.{COMMANDS[name]}")
+    command(getattr(module, name), getattr(module, "PANELS", {}))
 
 
 def main() -> None:

@@ -18,7 +18,9 @@ from rich.cells import cell_len
 from rich.console import Console
 from small_runs import SETTINGS
 from test_sweep_tables import plan_of, records_of
+from typer.testing import CliRunner
 
+from stacktrans.cli import COMMANDS, app
 from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import ReadShare, Trace, TraceStep
 from stacktrans.settings.resolve import resolve
@@ -293,3 +295,28 @@ def test_a_terminal_that_can_not_go_back_gets_plain_lines(kind: str) -> None:
 def test_no_colour_where_none_is_wanted() -> None:
     assert "\x1b[1m" in in_a_terminal(80, show_records, TERM="xterm")
     assert "\x1b[1m" not in in_a_terminal(80, show_records, TERM="xterm", NO_COLOR="1")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_the_help_of_a_command_is_whole(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    for name in COMMANDS:
+        lines = CliRunner().invoke(app, [name, "--help"]).output.splitlines()
+        assert max(map(cell_len, lines)) <= width
+        assert "…" not in "".join(lines)
+        options = [line for line in lines if line.startswith("│ --") and "--help" not in line]
+        assert not [line for line in options if re.search(r"<\w+", line)], "a metavar, no type"
+
+
+def test_the_options_of_train_are_in_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    panels: dict[str, list[str]] = {}
+    for line in CliRunner().invoke(app, ["train", "--help"]).output.splitlines():
+        if title := re.match(r"╭─ (\w+) ─", line):
+            panels[title[1]] = []
+        elif option := re.match(r"│ (--[a-z-]+)", line):
+            panels[[*panels][-1]].append(option[1])
+    assert [*panels] == ["Options", "Data", "Model", "Training", "Race", "Output"]
+    assert panels["Options"] == ["--help"]
+    assert panels["Race"] == ["--strategies", "--budget"]
+    assert {"--memory", "--hidden", "--no-buffered", "--plugin"} <= {*panels["Model"]}

@@ -30,7 +30,7 @@ def compare(
     lengths: Annotated[list[str] | None, typer.Option(metavar="A:B")] = None,
     count: int = 1000,
     workers: int | None = None,
-    out: Path | None = None,
+    out: options.Directory = None,
     plot: bool = False,
     device: options.Device = "auto",
     as_json: options.Json = False,
@@ -53,7 +53,8 @@ def compare(
         stacktrans compare stack queue --task copy --lengths 8:64 --lengths 128
 
     Args:
-        models: The models, each as MEMORY[,CONTROLLER][,KEY=VALUE]...: stack or none,lstm.
+        models: The models, each a memory, perhaps with a controller and with settings KEY=VALUE,
+            separated by commas: stack or none,lstm,hidden_size=128.
         data: Pairs of your own, instead of a task, as in train.
         recipe: The recipe of all models: default, paper, auto or a strategy. Default: default.
         set_: Change one setting of all models (see stacktrans list settings); may be repeated.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def extract(
     checkpoint: options.CheckpointName,
-    out: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
+    out: options.Directory = None,
     dot: options.File = None,
     svg: options.File = None,
     python: options.File = None,

@@ -21,7 +21,7 @@ def generate(
     ] = None,
     seed: options.Seed = 1,
     format: Literal["tsv", "jsonl"] | None = None,
-    out: Path | None = None,
+    out: options.File = None,
 ) -> None:
     """Write pairs of a task: a source and its exact answer on each line.
 
@@ -39,7 +39,7 @@ def generate(
         lengths: Source lengths. Default: the task's training lengths.
         set_: Change a setting of the task, by its name in the file; may be repeated.
         seed: Random seed.
-        format: Output format. Default: jsonl if --out ends in .jsonl, tsv otherwise.
+        format: Output format, tsv or jsonl. Default: jsonl if --out ends in .jsonl, tsv otherwise.
         out: Write to this file, atomically, and compressed if it ends in .gz.
     """
     from stacktrans.inference.evaluation import ranges

@@ -57,10 +57,13 @@ Number = Annotated[int | None, typer.Option(metavar="N")]
 Workers = Annotated[int, typer.Option(metavar="N", help="The number of processor cores to use.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option(min=0)]
+Directory = Annotated[Path | None, typer.Option(metavar="DIR")]
 File = Annotated[Path | None, typer.Option(metavar="FILE")]
 Time = Annotated[str | None, typer.Option(metavar="TIME")]
 LengthRange = Annotated[str | None, typer.Option(metavar="A:B")]
 
+METAVARS = {bool: "", int: "N"}
+"""Metavars of options that have none of their own, by the types of their values; others: NAME."""
 _SECTION = re.compile(r"^(?:Args|Attributes):\n((?: .*\n|\n)+)", re.MULTILINE)
 _ITEM = re.compile(r"^ {4}(\w+): (.*(?:\n {5}.*)*)", re.MULTILINE)
 
@@ -71,20 +74,25 @@ def items(documented: object) -> dict[str, str]:
     return {name: one_line(text) for section in sections for name, text in _ITEM.findall(section)}
 
 
-def with_help(parameter: inspect.Parameter, text: str | None) -> inspect.Parameter:
-    """A parameter of a command with a help text in its annotation, unless there is none.
+def with_help(
+    parameter: inspect.Parameter, text: str | None, panel: str | None = None
+) -> inspect.Parameter:
+    """A parameter of a command with its help text, metavar and panel in its annotation.
 
     Without `Annotated`, a parameter is an option of its name; a `bool` is a flag with no opposite.
     """
-    if text is None:
-        return parameter
     value_type, info = parameter.annotation, typer.Option()
+    if value_type is typer.Context:
+        return parameter
     if get_origin(value_type) is Annotated:
         value_type, info = get_args(value_type)
     elif value_type is bool:
         info = typer.Option(f"--{parameter.name.replace('_', '-')}")
     info = copy.copy(info)
-    info.help = text
+    info.help, info.rich_help_panel = text or info.help, panel or info.rich_help_panel
+    types = (value_type, *get_args(value_type))
+    metavar = next((METAVARS[one] for one in types if one in METAVARS), "NAME")
+    info.metavar = metavar if info.metavar is None else info.metavar
     return parameter.replace(annotation=Annotated[value_type, info])
 
 

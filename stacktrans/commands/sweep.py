@@ -25,7 +25,7 @@ def sweep(
     only: Annotated[str | None, typer.Option(metavar="PATTERN")] = None,
     workers: int | None = None,
     cluster: Annotated[str | None, typer.Option(metavar="ADDRESS")] = None,
-    out: Path | None = None,
+    out: options.Directory = None,
     dry_run: bool = False,
     plot: bool = False,
     device: options.Device = "auto",

@@ -25,6 +25,14 @@ if TYPE_CHECKING:
 
 NOT_FOR_CANDIDATES = {"recipe", "strategies", "budget", "workers", "out", "as_json", "dry_run"}
 """Options that do not affect the candidates of a race."""
+PANELS = {
+    "Data": "task from_ text data dev test columns symbols separator normalize",
+    "Model": "memory controller hidden as_large_as memory_size buffered no_buffered plugin",
+    "Training": "accept recipe config set_ seed max_steps time_limit resume workers device",
+    "Race": "strategies budget",
+    "Output": "out dry_run as_json",
+}
+"""The panels of the help, and the parameters in each."""
 
 
 def train(
@@ -51,7 +59,8 @@ def train(
         str | None, typer.Option(metavar="CHECKPOINT", autocompletion=completion.checkpoints)
     ] = None,
     memory_size: int | None = None,
-    buffered: bool | None = None,
+    buffered: bool = False,
+    no_buffered: bool = False,
     accept: Literal["discrete", "soft"] | None = None,
     recipe: Annotated[str | None, typer.Option(autocompletion=completion.recipes)] = None,
     strategies: Annotated[
@@ -62,14 +71,14 @@ def train(
         str | None,
         typer.Option("--from", metavar="CHECKPOINT", autocompletion=completion.checkpoints),
     ] = None,
-    text: Annotated[Path | None, typer.Option(metavar="FOLDER")] = None,
+    text: Annotated[Path | None, typer.Option(metavar="DIR")] = None,
     data: options.File = None,
     dev: options.File = None,
     test: options.File = None,
     columns: Annotated[str | None, typer.Option(metavar="NAME,...")] = None,
     symbols: str | None = None,
     separator: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
-    normalize: Annotated[str | None, typer.Option(metavar="FORM")] = None,
+    normalize: str | None = None,
     config: Annotated[str | None, typer.Option(metavar="FILE")] = None,
     set_: Annotated[
         list[str] | None,
@@ -79,7 +88,7 @@ def train(
     workers: int | None = None,
     max_steps: int | None = None,
     time_limit: options.Time = None,
-    out: Path | None = None,
+    out: options.Directory = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", autocompletion=completion.runs)
     ] = None,
@@ -104,7 +113,7 @@ def train(
         stacktrans train --task copy --memory none --recipe paper --set layers=4
         stacktrans train --data pairs.tsv
         stacktrans train --task reversal --recipe default --memory stack --buffered
-        stacktrans train --text FOLDER --memory stack-rnn
+        stacktrans train --text DIR --memory stack-rnn
         stacktrans train --config checkpoints/copy-queue-1/config.yaml --out again
         stacktrans train --task copy --memory queue --dry-run > mine.yaml
         stacktrans train --from checkpoints/copy-queue-1 --data more.tsv
@@ -116,9 +125,10 @@ def train(
             one.
         memory_size: Size of a pushed vector. Default: the recipe's.
         buffered: Read from an input buffer and write to an output buffer; for tasks of pairs.
-        accept: Whether a solution counts that needs signals between 0 and 1 (soft), as such ones
-            seldom generalize to much longer strings. Default: discrete in a race of strategies,
-            which keeps a soft solution, and goes on; soft with other recipes.
+        no_buffered: Use no buffers, although the recipe would.
+        accept: discrete or soft: whether a solution counts that needs signals between 0 and 1
+            (soft), as such ones seldom generalize to much longer strings. Default: discrete in a
+            race of strategies, which keeps a soft solution, and goes on; soft with other recipes.
         recipe: auto (used if none is given): a race of strategies, which the first that has solved
             the task wins; or a strategy by its name. default: what they all begin from. paper: the
             settings of the paper that the task comes from.
@@ -163,6 +173,7 @@ def train(
     seconds = None if budget is None else options.parse_seconds(budget, "--budget")
     most_seconds = None if time_limit is None else options.parse_seconds(time_limit, "--time-limit")
     check_positive(**{"--workers": workers})
+    options.check_exclusive({"--buffered": buffered, "--no-buffered": no_buffered})
     limits = {"max_steps": max_steps, "time_limit": most_seconds}
     if resume:
         _check_resumes_as_it_is(ctx)
@@ -179,7 +190,7 @@ def train(
         options={
             **{name: ctx.params.get(name) for name in OPTIONS},
             **limits,
-            "buffered": None if buffered is None else {"buffers": {} if buffered else None},
+            "buffered": {"buffers": {} if buffered else None} if buffered or no_buffered else None,
         },
         assignments=set_ or [],
         recipe=recipe,
@@ -248,10 +259,7 @@ def _words_of_candidate(ctx: typer.Context) -> list[str]:
         if omitted or not _is_given(ctx, option.name):
             continue
         for argument in value if isinstance(value, (list, tuple)) else [value]:
-            if isinstance(argument, bool):
-                words += (option.opts if argument else option.secondary_opts)[:1]
-            else:
-                words += [option.opts[0], str(argument)]
+            words += [option.opts[0], *([] if argument is True else [str(argument)])]
     return words
 
 
