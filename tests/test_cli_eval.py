@@ -154,16 +154,19 @@ def test_models_of_pairs_read_unknown_symbols_but_cannot_output_them(tmp_path: P
 def test_errors_are_shown_with_their_first_wrong_symbol(data: Path) -> None:
     shown = run("eval", "reverse-stack", "--data", data, "--errors", "1").stdout.decode()
     lines = [line.split() for line in shown.splitlines()]
-    assert ["source", "target", "answer", "first", "wrong"] in lines
-    assert ["ab", "bb", "ba", "2"] in lines
+    assert ["source", "target", "answer", "first", "wrong", "edits", "count"] in lines
+    assert ["ab", "bb", "ba", "2", "b→a", "1"] in lines
     assert not any(line[:1] == ["abcdef"] for line in lines)
-    assert shown.splitlines()[-1] == "2 of 5 answers are wrong; the first 1 are shown"
+    assert shown.splitlines()[-1] == "2 of 5 answers are wrong; 1 of them is shown"
     done = json.loads(
         run("eval", "reverse-stack", "--data", data, "--errors", "5", "--json").stdout
     )
+    substituted, inserted = [{"target": "b", "answer": "a"}], [{"answer": "a"}]
     assert done["errors"] == [
-        {"source": "ab", "target": "bb", "answer": "ba", "first_wrong": 2},
-        {"source": "abcdef", "target": "fedcb", "answer": "fedcba", "first_wrong": 6},
+        {"source": "ab", "target": "bb", "answer": "ba", "first_wrong": 2}
+        | {"edits": substituted, "count": 1},
+        {"source": "abcdef", "target": "fedcb", "answer": "fedcba", "first_wrong": 6}
+        | {"edits": inserted, "count": 1},
     ]
     (result,) = done["results"]
     assert result["symbol_error_rate"] == 2 / (3 + 5 + 2 + 5 + 1)
@@ -176,7 +179,9 @@ def test_errors_in_long_strings_are_shown_with_their_surroundings(tmp_path: Path
     shown = run("eval", "reverse-stack", "--data", path, "--errors", "1").stdout.decode()
     row = [line.split() for line in shown.splitlines() if line.startswith("a")]
     target = f"...{'b' * 20}x{'a' * 19}..."
-    assert row == [["a" * 30 + "b" * 10 + "...", target, target.replace("x", "a"), "31"]]
+    assert row == [
+        ["a" * 30 + "b" * 10 + "...", target, target.replace("x", "a"), "31", "x→a", "1"]
+    ]
 
 
 def test_several_models_are_shown_in_one_table(data: Path) -> None:

@@ -38,6 +38,7 @@ def eval(
     data: options.File = None,
     predictions: options.File = None,
     errors: options.Number = None,
+    confusions: bool = False,
     beam: options.Beam = None,
     n_best: options.Number = None,
     without: Annotated[list[str] | None, typer.Option(metavar="PART")] = None,
@@ -59,11 +60,11 @@ def eval(
     that are right given the true symbols before them. For a language model, the
     perplexity of the validation and test texts, or of --text, is measured instead.
 
-    With --data, --predictions, --errors, --beam or --n-best, the model also answers
-    each source without the target, as in transduce, which takes longer if it is wrong.
-    The error rate is then the symbol error rate: the fewest insertions, deletions
-    and substitutions that turn the answers into the targets, divided by the
-    number of target symbols. Pairs with symbols that the model does not know count
+    With --data, --predictions, --errors, --confusions, --beam or --n-best, the model
+    also answers each source without the target, as in transduce, which takes longer
+    if it is wrong. The error rate is then the symbol error rate: the fewest
+    insertions, deletions and substitutions that turn the targets into the answers,
+    divided by the number of target symbols. Pairs with symbols that the model does not know count
     as wrong; their number is reported on stderr and is "unknown" in --json.
     With --beam, coarse and fine accuracy are those of the answers, too. With
     --n-best N, oracle accuracy is the share of strings whose target is among the
@@ -97,7 +98,10 @@ def eval(
             probability of the answer to each line of a file: JSON lines if its name ends in .jsonl,
             TSV otherwise, compressed if it ends in .gz; - for stdout, which moves the tables to
             stderr.
-        errors: Show the first N wrong answers.
+        errors: Show N wrong answers, those with the most frequent set of edits first, with their
+            number.
+        confusions: Count the edits that turn targets into wrong answers, by symbols and by thirds
+            of the target, and show the error rate of each feature.
         n_best: Measure oracle accuracy among the N most probable answers, found with a beam of N
             unless --beam is given.
         without: Also measure each model without a part: memory (reads are zero), pushes or pops
@@ -120,7 +124,9 @@ def eval(
     forms = {"--json": as_json, "--csv": as_csv, "--latex": as_latex}
     options.check_exclusive(forms)
     options.check_exclusive({"--predictions -": predictions == STDOUT, **forms})
-    options.check_exclusive({"--errors": errors, "--csv": as_csv, "--latex": as_latex})
+    wrong = {"--errors": errors, "--confusions": confusions}
+    for name, given in {**wrong}.items():
+        options.check_exclusive({name: given, "--csv": as_csv, "--latex": as_latex})
     for name, given in {"--each": each, "--depth": depth}.items():
         options.check_exclusive({name: given, "--data": data})
     for name, file in {"--predictions": predictions, "--plot": plot}.items():
@@ -139,7 +145,7 @@ def eval(
         loaded += _with_ablations(name, model, without or [])
     if text or any(model.config.task.lengths is None for _, model in loaded):
         strings = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
-        answers = {"--predictions": predictions, "--errors": errors, "--beam": width}
+        answers = {"--predictions": predictions, **wrong, "--beam": width}
         for name, value in {**strings, "--data": data, **answers, "--plot": plot}.items():
             options.check_exclusive({name: value, "a text": True})
         _print_perplexities(loaded, text, hard, forms)
@@ -151,7 +157,7 @@ def eval(
         each=each,
         depth=depth,
         seed=seed,
-        beam=width or (1 if data or predictions or errors else None),
+        beam=width or (1 if data or predictions or any(wrong.values()) else None),
         n_best=n_best,
         prefix="--",
     )
@@ -159,7 +165,7 @@ def eval(
     _report_unknown(measured)
     searched = {"beam": width, "n_best": n_best}
     facts = {"seed": seed, "hard": hard, **{name: n for name, n in searched.items() if n}}
-    _print_accuracies(measured, facts, errors, forms, beside=predictions == STDOUT)
+    _print_accuracies(measured, facts, (errors, confusions), forms, beside=predictions == STDOUT)
     _, model, results = measured[0]
     if plot:
         plot_accuracy(results, model.config.task.ranges.train, model.description, plot)
@@ -190,15 +196,23 @@ def _report_unknown(measured: "Measured") -> None:
 def _print_accuracies(
     measured: "Measured",
     facts: dict[str, Any],
-    errors: int | None,
+    wrong: tuple[int | None, bool],
     forms: dict[str, bool],
     beside: bool,
 ) -> None:
-    """Print scores on stdout, or on stderr `beside` data; `facts` are added to JSON."""
-    from stacktrans.showing import scores
+    """Print scores on stdout, or on stderr `beside` data.
+
+    Args:
+        measured: models and their scores.
+        facts: what is added to JSON.
+        wrong: how many wrong answers are shown, and whether their edits are counted.
+        forms: as in `_print`.
+        beside: as in `_print`.
+    """
+    from stacktrans.showing import scores, wrong_answers
     from stacktrans.showing.tables import heading
 
-    hard, several = facts["hard"], len(measured) > 1
+    hard, several, (errors, confusions) = facts["hard"], len(measured) > 1, wrong
     objects: list[dict[str, Any]] = []
     shown: list[RenderableType] = []
     for name, model, results in measured:
@@ -206,11 +220,14 @@ def _print_accuracies(
         objects.append({**own, "results": scores.scores_json(results, hard)})
         if not several:
             shown += [model.description, *scores.scores_tables(results, hard)]
+        elif errors or confusions:
+            shown.append(heading(name))
+        if confusions:
+            objects[-1]["confusions"] = counts = wrong_answers.confusions_json(results, model.task)
+            shown += wrong_answers.confusions_tables(counts)
         if errors:
-            wrong = scores.first_errors(results, errors)
-            objects[-1]["errors"] = [*map(scores.prediction_json, wrong)]
-            shown += [heading(name)] if several else []
-            shown += scores.errors_table(results, errors, model.task)
+            objects[-1]["errors"] = listed = wrong_answers.errors_json(results, errors)
+            shown += wrong_answers.errors_table(listed, results, model.task)
     _print(objects, scores.scores_table, shown, forms, beside)
 
 

@@ -5,7 +5,7 @@ joint sequences gives both accuracies.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,10 +15,11 @@ import numpy.typing as npt
 from stacktrans.decoding.beam import search
 from stacktrans.decoding.decoder import Answer, predict
 from stacktrans.decoding.model import Predictor
+from stacktrans.inference.edits import Edit, edits_of
 from stacktrans.inference.labels import LabelScores
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY
-from stacktrans.tasks.base import mask_unscored
+from stacktrans.tasks.base import Task, mask_unscored
 from stacktrans.tasks.layout import Layout, Pair, measured_sequences
 from stacktrans.tasks.lines import written_fields
 
@@ -34,7 +35,7 @@ class Prediction:
         right: whether the answer is the target, and was ended there.
         first_wrong: position, from 1, of the first error of a wrong answer; one after the target's
             last symbol if the answer is longer, or was not ended. None if the answer is right.
-        edits: Levenshtein distance of answer and target, over the scored symbols.
+        alignment: the fewest edits that turn the target into the answer, over the scored symbols.
         symbols: number of scored symbols of the target.
         in_place: number of these that the answer has at the same positions.
         fine: share of the target, its end included, that was output before the first error.
@@ -50,7 +51,7 @@ class Prediction:
     answer: str
     right: bool
     first_wrong: int | None
-    edits: int
+    alignment: tuple[Edit, ...] = field(repr=False)
     symbols: int
     in_place: int
     fine: float = field(repr=False)
@@ -58,6 +59,18 @@ class Prediction:
     ended: bool | None = field(default=True, repr=False, compare=False)
     log_probability: float | None = field(default=None, compare=False)
     rank: int | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def edits(self) -> int:
+        """Levenshtein distance of answer and target, over the scored symbols."""
+        return len(self.alignment)
+
+
+def symbol_error_rate(predictions: Collection[Prediction]) -> float:
+    """Edits per target symbol that turn all targets into their answers."""
+    edits: int = sum(prediction.edits for prediction in predictions)
+    symbols: int = sum(prediction.symbols for prediction in predictions)
+    return edits / max(symbols, 1)
 
 
 @dataclass(frozen=True)
@@ -81,6 +94,8 @@ class Scores:
         log_probs: [n] log-probability of the scored symbols that the model outputs given the true
             symbols before them; NaN for strings that it does not know, and unless requested.
         n_best: the number of best answers among which targets are ranked; None unless requested.
+        baselines: the scores of other answers to some of the strings, by how they are found; empty
+            unless requested.
     """
 
     lengths: npt.NDArray[np.int64]
@@ -95,6 +110,7 @@ class Scores:
     kinds: npt.NDArray[np.object_] | None = None
     log_probs: npt.NDArray[np.float64] | None = None
     n_best: int | None = None
+    baselines: dict[str, "Scores"] = field(default_factory=dict)
 
     @property
     def labels(self) -> LabelScores | None:
@@ -149,12 +165,8 @@ class Scores:
 
     @property
     def symbol_error_rate(self) -> float | None:
-        """Edits per target symbol that make all answers their targets; None without predictions."""
-        if self.predictions is None:
-            return None
-        edits: int = sum(prediction.edits for prediction in self.predictions)
-        symbols: int = sum(prediction.symbols for prediction in self.predictions)
-        return edits / max(symbols, 1)
+        """Edits per target symbol of all answers; None without predictions."""
+        return None if self.predictions is None else symbol_error_rate([*self.predictions])
 
     @property
     def positional_accuracy(self) -> float:
@@ -336,22 +348,22 @@ def predictions(
         sources = [pairs[index].source for index in group]
         hypotheses = search(checkpoint.predictor, layout, sources, beam, n_best, limit)
         answers.update(zip(group, hypotheses, strict=True))
-    return [_compared(checkpoint, pair, answers[index]) for index, pair in enumerate(pairs)]
+    return [
+        compared(checkpoint.task, layout, pair, answers[index]) for index, pair in enumerate(pairs)
+    ]
 
 
-def _compared(checkpoint: Checkpoint, pair: Pair, hypotheses: Sequence[Answer]) -> Prediction:
+def compared(task: Task, layout: Layout, pair: Pair, hypotheses: Sequence[Answer]) -> Prediction:
     """The best of some answers beside its target."""
-    from rapidfuzz.distance import Levenshtein  # waits until it is needed
-
-    task, layout, answer = checkpoint.task, checkpoint.layout, hypotheses[0]
+    answer = hypotheses[0]
     output, ended = ([], False) if answer.failed else (answer.target, answer.ended)
     target: list[int] = pair.target.tolist()
-    written, edits = task.target.decode(output), Levenshtein.distance(output, target)
+    written, expected, kept = task.target.decode(output), target, output
     scored = [*range(len(target))]
     if pair.scored is not None:  # the answer has a symbol for each of the target's, or none
         scored = np.flatnonzero(pair.scored).tolist()
         kept = [output[index] for index in scored] if output else []
-        edits = Levenshtein.distance(kept, [target[index] for index in scored])
+        expected = [target[index] for index in scored]
         written = mask_unscored(written, pair.scored) if output else []
     errors = _errors(output, target, scored, ended)
     others = (_errors(each.target, target, scored, each.ended) for each in hypotheses[1:])
@@ -369,7 +381,7 @@ def _compared(checkpoint: Checkpoint, pair: Pair, hypotheses: Sequence[Answer]) 
         task.target.join(written),
         not errors,
         errors[0] + 1 if errors else None,
-        edits,
+        tuple(edits_of(task.target, expected, kept)),
         len(scored),
         sum(output[at : at + 1] == target[at : at + 1] for at in scored),
         before / max(len(scored) + (layout.end is not None), 1) if errors else 1.0,

@@ -6,15 +6,13 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from rich.console import RenderableType
 
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import parsed_json
 from stacktrans.common.visible import json_text
 from stacktrans.inference.perplexity import Perplexity
 from stacktrans.inference.scores import Prediction, Scores
-from stacktrans.showing.tables import Column, Table, remark, table_of
-from stacktrans.tasks.alphabets import Alphabet
+from stacktrans.showing.tables import Column, Table, table_of
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.lines import PairFormat, format_pair
@@ -27,8 +25,6 @@ _INTERVAL = "{*:.3f} [{*_low:.3f}, {*_high:.3f}]"
 """The format of a measure, for which * stands, and its interval."""
 Results = Sequence[tuple[Lengths, Scores]]
 """The scores of each range of lengths."""
-AROUND = 20
-"""Symbols of a long string that are shown before and after the first wrong one."""
 
 
 def confidence_interval(accuracy: float, count: int) -> tuple[float, float]:
@@ -219,39 +215,6 @@ def perplexity_json(texts: Mapping[str, Perplexity]) -> list[dict[str, Any]]:
     return [{"text": name, **asdict(perplexity)} for name, perplexity in texts.items()]
 
 
-def first_errors(results: Results, count: int) -> list[Prediction]:
-    """The first wrong answers, range by range."""
-    return [prediction for prediction in _predictions(results) if not prediction.right][:count]
-
-
-def errors_table(results: Results, count: int, task: Task) -> Iterator[RenderableType]:
-    """The first wrong answers beside their targets, and the number of wrong answers.
-
-    Long strings are abridged: targets and answers around the first wrong symbol, sources after
-    their beginning.
-    """
-    predictions = _predictions(results)
-    wrong = sum(not prediction.right for prediction in predictions)
-    shown = first_errors(results, count)
-    if shown:
-        table = Table(
-            "source", Column("target", left=True), Column("answer", left=True), "first wrong"
-        )
-        for prediction in shown:
-            position = (prediction.first_wrong or 1) - 1
-            table.add_row(
-                _around(task.source, prediction.source, 0),
-                _around(task.target, prediction.target, position),
-                _around(task.target, prediction.answer, position),
-                prediction.first_wrong,
-            )
-        yield table
-    yield remark(
-        f"{wrong} of {len(predictions)} answers are wrong"
-        + (f"; the first {len(shown)} are shown" if len(shown) < wrong else "")
-    )
-
-
 def prediction_json(prediction: Prediction) -> dict[str, Any]:
     """An answer beside its target, as JSON."""
     return {key: getattr(prediction, key) for key in ("source", "target", "answer", "first_wrong")}
@@ -259,7 +222,7 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
 
 def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[str]:
     """Each pair in the format of `format_pair`, its answer, if that is right, log-probability."""
-    for prediction in _predictions(results):
+    for prediction in predictions_of(results):
         line, log_prob = format_pair(task, prediction.pair, form), prediction.log_probability
         if form == "tsv":
             verdict = "right" if prediction.right else "wrong"
@@ -272,18 +235,7 @@ def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[
             yield json_text({**parsed_json(line), **fields})
 
 
-def _predictions(results: Results) -> list[Prediction]:
+def predictions_of(results: Results) -> list[Prediction]:
     """The predictions of all ranges; a pair in several ranges occurs once."""
     parts = (scores.predictions for _, scores in results if scores.predictions is not None)
     return [*{id(each.pair): each for predictions in parts for each in predictions}.values()]
-
-
-def _around(alphabet: Alphabet, text: str, position: int) -> str:
-    """A string; of a long one, the part around a position."""
-    symbols = alphabet.split(text)
-    if len(symbols) <= 2 * AROUND:
-        return text
-    first = max(0, min(position - AROUND, len(symbols) - 2 * AROUND))
-    last = first + 2 * AROUND
-    before, after = "..." * (first > 0), "..." * (last < len(symbols))
-    return before + alphabet.join(symbols[first:last]) + after

@@ -1,0 +1,156 @@
+"""Wrong answers: examples grouped by their edits, and tables of the edits of all of them."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+from rich.console import RenderableType
+
+from stacktrans.common.errors import shown
+from stacktrans.common.visible import counted
+from stacktrans.inference.edits import KINDS, THIRDS, Edit
+from stacktrans.inference.scores import Prediction, symbol_error_rate
+from stacktrans.showing.scores import ACCURACIES, Results, prediction_json, predictions_of
+from stacktrans.showing.tables import Column, Table, remark, table_of
+from stacktrans.tasks.alphabets import Alphabet
+from stacktrans.tasks.base import Task
+from stacktrans.tasks.columns import Feature
+
+AROUND = 20
+"""Symbols of a long string that are shown before and after the first wrong one."""
+LISTED = 12
+"""The most edits of a kind, and the most features, that are shown."""
+
+STRINGS = Column("target", left=True), Column("answer", left=True)
+
+
+def confusions_json(results: Results, task: Task) -> dict[str, Any]:
+    """Counts of each kind of edits, in all and by symbols, and error rates by feature.
+
+    The most frequent symbols come first, and the features with the most edits. Sources without an
+    answer are left out.
+    """
+    edits, by_feature = list[Edit](), defaultdict[str, list[Prediction]](list)
+    for prediction in predictions_of(results):
+        if prediction.pair.known and prediction.ended is not None:
+            edits += prediction.alignment
+            for symbol in {*task.source.decode(prediction.pair.source)}:
+                if isinstance(symbol, Feature):
+                    by_feature[str(symbol)].append(prediction)
+    features = [_of_feature(feature, found) for feature, found in sorted(by_feature.items())]
+    features.sort(key=itemgetter("edits"), reverse=True)
+    kinds = {
+        kind: _of_kind([each for each in edits if each.kind == kind]) for kind in KINDS.values()
+    }
+    return {**kinds, **({"features": features} if features else {})}
+
+
+def _of_feature(feature: str, found: Sequence[Prediction]) -> dict[str, Any]:
+    """The measures of the answers to sources with a feature."""
+    count, right = len(found), sum(each.right for each in found)
+    edits, rate = sum(each.edits for each in found), symbol_error_rate(found)
+    measures = {"count": count, "coarse": right / count, "edits": edits, "symbol_error_rate": rate}
+    return {"feature": feature, **measures}
+
+
+def _of_kind(edits: Sequence[Edit]) -> dict[str, Any]:
+    """The counts of edits of a kind, in all and by symbols."""
+    by_symbols = defaultdict[tuple[str, ...], list[Edit]](list)
+    for edit in edits:
+        by_symbols[edit[:2]].append(edit)
+    ordered = sorted(by_symbols.items(), key=lambda item: len(item[1]), reverse=True)
+    symbols = [{**_symbols(pair), **_counts(group)} for pair, group in ordered]
+    return {**_counts(edits), "symbols": symbols}
+
+
+def _symbols(pair: tuple[str, ...]) -> dict[str, str]:
+    """The symbols of a target and an answer, without one that is missing."""
+    return {name: each for name, each in zip(("target", "answer"), pair, strict=True) if each}
+
+
+def _counts(edits: Sequence[Edit]) -> dict[str, int]:
+    """The number of edits, and those in each third of the target."""
+    thirds = Counter(edit.third for edit in edits)
+    return {"count": len(edits), **{third: thirds[third] for third in THIRDS}}
+
+
+def confusions_tables(confusions: Mapping[str, Any]) -> Iterator[RenderableType]:
+    """The most frequent edits of each kind, and the features with the most edits."""
+    thirds = (Column(third, "third of the target", drop=1) for third in THIRDS)
+    table, features = Table("edits", *STRINGS, "count", *thirds), confusions.get("features", [])
+    for kind in KINDS.values():
+        rows = confusions[kind]["symbols"][:LISTED]
+        for first, row in [(kind, confusions[kind]), *(("", row) for row in rows)]:
+            table.add_row(first, *_visible(row), *(row[name] for name in ("count", *THIRDS)))
+    yield table
+    if features:
+        names = Column("feature"), Column("strings", form="{count}")
+        rate = Column("error rate", form="{symbol_error_rate:.4f}")
+        yield table_of(features[:LISTED], *names, ACCURACIES[0], rate)
+    lists = [features, *(confusions[kind]["symbols"] for kind in KINDS.values())]
+    if max(map(len, lists)) > LISTED:
+        yield remark(f"of each kind, only the first {LISTED} are shown")
+
+
+def _visible(symbols: Mapping[str, Any]) -> Iterator[str]:
+    """The symbol of the target and that of the answer, in quotes if it is white space."""
+    for symbol in (symbols.get("target", ""), symbols.get("answer", "")):
+        yield shown(symbol) if symbol.isspace() else symbol
+
+
+def errors_json(results: Results, count: int) -> list[dict[str, Any]]:
+    """Wrong answers with their different edits, and the number of those with the same ones.
+
+    Those with the most frequent edits come first. Of more than `count` wrong answers, the first of
+    each group are chosen, then the second of each, and so on.
+    """
+    by_edits = defaultdict[frozenset[tuple[str, ...]], list[Prediction]](list)
+    for prediction in predictions_of(results):
+        if not prediction.right:
+            by_edits[frozenset(edit[:2] for edit in prediction.alignment)].append(prediction)
+    groups = sorted(by_edits.values(), key=len, reverse=True)
+    members = ((rank, number) for number, group in enumerate(groups) for rank in range(len(group)))
+    chosen = sorted((number, rank) for rank, number in sorted(members)[:count])
+    return [
+        {
+            **prediction_json(found := groups[number][rank]),
+            "edits": [*map(_symbols, dict.fromkeys(edit[:2] for edit in found.alignment))],
+            "count": len(groups[number]),
+        }
+        for number, rank in chosen
+    ]
+
+
+def errors_table(
+    entries: Sequence[Mapping[str, Any]], results: Results, task: Task
+) -> Iterator[RenderableType]:
+    """Wrong answers, from `errors_json`, beside their targets, and the number of all of them.
+
+    Long strings are abridged: targets and answers around the first wrong symbol, sources after
+    their beginning.
+    """
+    right = [prediction.right for prediction in predictions_of(results)]
+    edits = Column("edits", left=True, drop=1, fold=", ")
+    table = Table("source", *STRINGS, "first wrong", edits, Column("count", drop=2))
+    for entry in entries:
+        first, source = entry["first_wrong"], _around(task.source, entry["source"], 0)
+        strings = (_around(task.target, entry[name], first - 1) for name in ("target", "answer"))
+        changes = ", ".join("→".join(_visible(edit)) for edit in entry["edits"])
+        table.add_row(source, *strings, first, changes, entry["count"])
+    if entries:
+        yield table
+    wrong, listed = right.count(False), counted(len(entries), "of them is", "of them are")
+    more = f"; {listed} shown" if len(entries) < wrong else ""
+    yield remark(f"{wrong} of {len(right)} answers are wrong{more}")
+
+
+def _around(alphabet: Alphabet, text: str, position: int) -> str:
+    """A string; of a long one, the part around a position."""
+    symbols = alphabet.split(text)
+    if len(symbols) <= 2 * AROUND:
+        return text
+    first = max(0, min(position - AROUND, len(symbols) - 2 * AROUND))
+    last = first + 2 * AROUND
+    before, after = "..." * (first > 0), "..." * (last < len(symbols))
+    return before + alphabet.join(symbols[first:last]) + after
