@@ -109,6 +109,26 @@ def test_tables_fit(width: int, renderable: Any) -> None:
     assert set(NUMBER.findall(text)) <= set(NUMBER.findall(whole))
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_contents_of_several_memories_come_before_strengths(width: int) -> None:
+    ends = ("queue front", "stack 1 top", "stack 2 top")
+    signals = {
+        f"{action} {end.rsplit(' ', 1)[0]}": 0.5 for end in ends for action in ("pop", "push")
+    }
+    reads = {end: [ReadShare("a", 2, 0.9), ReadShare("<s>", 1, 0.1)] for end in ends}
+    step = replace(step_of(1, tops=False), signals=signals, reads=reads)
+    text = shown(width, trace_view(replace(trace_of(tops=False), steps=[step]), CONFIG))
+    heads = text.splitlines()[1]
+    read, strong = (
+        [each for each in names if each in heads]
+        for names in ([f"read {end}" for end in ends], signals)
+    )
+    assert read == [f"read {end}" for end in ends][: len(read)], "the last are omitted first"
+    assert len(read) >= {60: 2, 80: 3, 120: 3}[width]
+    assert strong == [*signals][: len(strong)]
+    assert not strong or len(read) == 3
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("kind", [TrainingDisplay, LanguageDisplay])
 def test_rows_of_a_run_fit(width: int, kind: type[TrainingDisplay]) -> None:

@@ -1,5 +1,6 @@
 """Traces in a terminal: tables with a row for each step, and heat maps of characters."""
 
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -82,15 +83,21 @@ def control_cells(step: TraceStep) -> Row:
 
 def _strength_row(step: TraceStep) -> Row:
     """The signals and reads of a step, and what its buffers contain."""
+    # Signals are omitted before contents; of both, those of the last memories first.
+    ranks = iter(range(len(step.reads) + len(step.tops) + len(step.signals) + 2, 2, -1))
+    contents = _read_cells(step, ranks)
+    contents += [
+        (Column(name, drop=next(ranks)), _numbers(cells[0])) for name, cells in step.tops.items()
+    ]
     before, after = Row(), Row()
     if step.input_read is not None:
         before += [
             (Column("left", drop=1), f"{step.input_left:.2f}"),
-            _parts_cell("read input", 4, step.input_read),
+            _parts_cell("read input", 2, step.input_read),
         ]
         after += [
             (Column("held", drop=1), f"{step.output_strength:.2f}"),
-            _parts_cell("write answer", 4, step.written),
+            _parts_cell("write answer", 2, step.written),
         ]
     return [
         (Column("step"), step.step),
@@ -98,17 +105,16 @@ def _strength_row(step: TraceStep) -> Row:
         (Column("output", left=True), output_text(step)),
         (Column("prob.", drop=2), _probability(step)),
         *control_cells(step),
-        *((Column(name, drop=5), _shaded(strength)) for name, strength in step.signals.items()),
+        *((Column(name, drop=next(ranks)), _shaded(own)) for name, own in step.signals.items()),
         *before,
-        *_read_cells(step),
-        *((Column(name, drop=1), _numbers(cells[0])) for name, cells in step.tops.items()),
+        *contents,
         *after,
     ]
 
 
-def _read_cells(step: TraceStep) -> Row:
-    """The parts of each vector read."""
-    return [_parts_cell(f"read {name}", 3, parts) for name, parts in step.reads.items()]
+def _read_cells(step: TraceStep, ranks: Iterator[int]) -> Row:
+    """The parts of each vector read, with the ranks in which their columns are omitted."""
+    return [_parts_cell(f"read {name}", next(ranks), parts) for name, parts in step.reads.items()]
 
 
 def _parts_cell(name: str, drop: int, parts: Sequence[ReadShare] | None) -> tuple[Column, str]:
@@ -131,7 +137,7 @@ def _action_row(step: TraceStep, following: str) -> Row:
             (Column(name, drop=rank), " ".join([best_action(step, name), *map(_numbers, top[:1])]))
             for name, rank, top in zip(step.pushed, ranks, tops, strict=False)
         ),
-        *_read_cells(step),
+        *_read_cells(step, itertools.repeat(3)),
     ]
 
 
