@@ -157,7 +157,7 @@ def test_errors_are_shown_with_their_first_wrong_symbol(data: Path) -> None:
     assert ["source", "target", "answer", "first", "wrong", "edits", "count"] in lines
     assert ["ab", "bb", "ba", "2", "b→a", "1"] in lines
     assert not any(line[:1] == ["abcdef"] for line in lines)
-    assert shown.splitlines()[-1] == "2 of 5 answers are wrong; 1 of them is shown"
+    assert shown.splitlines()[-1] == "2 of 5 answers are wrong; 1 shown"
     done = json.loads(
         run("eval", "reverse-stack", "--data", data, "--errors", "5", "--json").stdout
     )

@@ -69,6 +69,9 @@ def eval(
     With --beam, coarse and fine accuracy are those of the answers, too. With
     --n-best N, oracle accuracy is the share of strings whose target is among the
     N most probable answers.
+    For a model of pairs in files, other rows show what a copy of the source, the
+    target of the nearest training source, and the most frequent training target
+    would score, if the files are still there, and not large.
 
     Several checkpoints of one task are measured on the same strings, and shown in
     one table; --json is then a list. The same holds for a model and its ablations
@@ -159,6 +162,7 @@ def eval(
         seed=seed,
         beam=width or (1 if data or predictions or any(wrong.values()) else None),
         n_best=n_best,
+        baselines=True,
         prefix="--",
     )
     measured = [(name, model, evaluate(model, request)) for name, model in loaded]
@@ -219,7 +223,7 @@ def _print_accuracies(
         own = {"checkpoint": name, "task": model.config.task.name, **facts}
         objects.append({**own, "results": scores.scores_json(results, hard)})
         if not several:
-            shown += [model.description, *scores.scores_tables(results, hard)]
+            shown += [model.description, *scores.scores_tables(results, hard, name)]
         elif errors or confusions:
             shown.append(heading(name))
         if confusions:

@@ -6,12 +6,13 @@ import itertools
 import operator
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import name_of
+from stacktrans.inference.baselines import baseline_scores
 from stacktrans.inference.scores import Scores, checkpoint_scores
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.settings.config import TaskConfig
@@ -19,6 +20,7 @@ from stacktrans.tasks.base import Task, held_out_pairs
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import DepthLimit, LengthDistribution, Lengths, NoSuchLength
 from stacktrans.tasks.lines import pairs_of_strings, read_pairs
+from stacktrans.tasks.pairs import Pairs
 
 BLOCK = 250
 """Strings that are drawn and scored at a time, which bounds the memory needed."""
@@ -39,6 +41,8 @@ class EvalRequest:
         seed: random seed of the drawn strings.
         beam: width of the beam; see `checkpoint_scores`.
         n_best: the number of best answers among which targets are ranked, no more than `beam`.
+        baselines: whether the answers of baselines to pairs are scored, too, if the files that a
+            model was trained on are there.
         prefix: of the names of options in messages.
     """
 
@@ -51,6 +55,7 @@ class EvalRequest:
     seed: int = 1
     beam: int | None = None
     n_best: int | None = None
+    baselines: bool = False
     prefix: str = ""
 
 
@@ -134,7 +139,7 @@ def _scores_of_sets(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[
         NoSuchLength: no set has a pair of such lengths.
     """
     results = [
-        (range_, checkpoint_scores(checkpoint, chosen, request.beam, name, request.n_best))
+        (range_, _scores_of(checkpoint, chosen, request, name))
         for name, pairs in checkpoint.task.held_out().items()
         if name == "test" or not request.test_only
         for range_, chosen in _by_range(pairs, request)
@@ -159,10 +164,17 @@ def scores_of_pairs(
     for range_, chosen in parts:
         if not chosen:
             raise UsageError(f"lengths {range_}: {name} has no source of such a length")
-    return [
-        (range_, checkpoint_scores(checkpoint, chosen, request.beam, n_best=request.n_best))
-        for range_, chosen in parts
-    ]
+    return [(range_, _scores_of(checkpoint, chosen, request)) for range_, chosen in parts]
+
+
+def _scores_of(
+    checkpoint: Checkpoint, pairs: Sequence[Pair], request: EvalRequest, name: str = ""
+) -> Scores:
+    """The scores of pairs, with those of baselines if they are requested and possible."""
+    scores = checkpoint_scores(checkpoint, pairs, request.beam, name, request.n_best)
+    task = checkpoint.task
+    training = task.training_pairs() if request.baselines and isinstance(task, Pairs) else None
+    return replace(scores, baselines=baseline_scores(task, training, pairs)) if training else scores
 
 
 def _by_range(pairs: Sequence[Pair], request: EvalRequest) -> list[tuple[Lengths, list[Pair]]]:

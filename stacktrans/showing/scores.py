@@ -62,14 +62,17 @@ ACCURACIES = (
 )
 
 
-def scores_tables(results: Results, hard: bool = False) -> Iterator[Table]:
+def scores_tables(results: Results, hard: bool = False, name: str = "model") -> Iterator[Table]:
     """Accuracy of each range of lengths, then by length within the ranges.
 
     Args:
         results: the scores of each range.
         hard: whether to show the share of symbols at which the hard and the soft model differ.
+        name: of the model, beside baselines.
     """
-    yield scores_table([_flat(_entry(bounds, scores, hard)) for bounds, scores in results])
+    named = name if any(scores.baselines for _, scores in results) else ""
+    entries = [_entry(bounds, scores, hard) for bounds, scores in results]
+    yield scores_table(flat_entries([{"checkpoint": named, "results": entries}]))
     lengths = [
         {"length": part, **_measures(within)}
         for bounds, scores in results
@@ -89,7 +92,7 @@ def scores_table(entries: Sequence[Mapping[str, Any]]) -> Table:
     count = "count" if any("strings" in entry for entry in entries) else "strings"
     return table_of(
         entries,
-        Column("checkpoint"),
+        Column("checkpoint", fold=" "),
         Column("strings", left=True),
         Column("lengths", form="{shortest}:{longest}"),
         Column(count, drop=1, form="{count}"),
@@ -140,11 +143,13 @@ def scores_json(results: Results, hard: bool = False) -> list[dict[str, Any]]:
 
 def _entry(bounds: Lengths, scores: Scores, hard: bool) -> dict[str, Any]:
     """The measures of a range of lengths, and the name of its strings if they have one."""
+    baselines = {name: _measures(found) for name, found in scores.baselines.items()}
     return {
         **({"strings": scores.name} if scores.name else {}),
         "lengths": [*bounds],
         **_measures(scores),
         **({"differing": scores.differing_share} if hard else {}),
+        **({"baselines": baselines} if baselines else {}),
     }
 
 
@@ -175,12 +180,15 @@ def _measures(scores: Scores) -> dict[str, Any]:
 
 
 def flat_entries(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The results of checkpoints, given as JSON, without nesting."""
-    return [
-        {"checkpoint": each["checkpoint"], **_flat(result)}
-        for each in objects
-        for result in each["results"]
+    """The results of checkpoints, given as JSON, without nesting, and then those of baselines."""
+    rows = [(each["checkpoint"], result) for each in objects for result in each["results"]]
+    others = [
+        (name, {key: result[key] for key in ("strings", "lengths") if key in result} | measures)
+        for _, result in rows
+        for name, measures in result.get("baselines", {}).items()
     ]
+    distinct = [item for index, item in enumerate(others) if item not in others[:index]]
+    return [{"checkpoint": name, **_flat(result)} for name, result in rows + distinct]
 
 
 def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,7 +200,7 @@ def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
             flat["shortest"], flat["longest"] = value
         elif last == "interval":
             flat[f"{measure}_low"], flat[f"{measure}_high"] = value
-        elif key not in {"by_length", "by_kind"}:
+        elif key not in {"by_length", "by_kind", "baselines"}:
             flat[key] = value
     return flat
 

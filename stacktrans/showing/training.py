@@ -415,10 +415,10 @@ def _accuracy_table(summary: Summary, config: RunConfig) -> Table:
         "development": (development, summary.development),
         "test": (str(ranges.test), summary.test),
         "test, hard": (str(ranges.test), summary.hard),
-    } | {
-        f"test without {part}": (str(ranges.test), accuracy)
-        for part, accuracy in summary.without.items()
     }
+    further = [(f"test, {name}", each) for name, each in summary.baselines.items()]
+    further += [(f"test without {part}", each) for part, each in summary.without.items()]
+    rows |= {name: (str(ranges.test), accuracy) for name, accuracy in further}
     entries = [
         {"strings": name, "lengths": lengths, **asdict(accuracy)}
         for name, (lengths, accuracy) in rows.items()

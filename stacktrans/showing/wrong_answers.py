@@ -1,6 +1,6 @@
 """Wrong answers: examples grouped by their edits, and tables of the edits of all of them."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
@@ -8,7 +8,6 @@ from typing import Any
 from rich.console import RenderableType
 
 from stacktrans.common.errors import shown
-from stacktrans.common.visible import counted
 from stacktrans.inference.edits import KINDS, THIRDS, Edit
 from stacktrans.inference.scores import Prediction, symbol_error_rate
 from stacktrans.showing.scores import ACCURACIES, Results, prediction_json, predictions_of
@@ -40,9 +39,7 @@ def confusions_json(results: Results, task: Task) -> dict[str, Any]:
                     by_feature[str(symbol)].append(prediction)
     features = [_of_feature(feature, found) for feature, found in sorted(by_feature.items())]
     features.sort(key=itemgetter("edits"), reverse=True)
-    kinds = {
-        kind: _of_kind([each for each in edits if each.kind == kind]) for kind in KINDS.values()
-    }
+    kinds = {kind: _of_kind(kind, edits) for kind in KINDS.values()}
     return {**kinds, **({"features": features} if features else {})}
 
 
@@ -54,14 +51,15 @@ def _of_feature(feature: str, found: Sequence[Prediction]) -> dict[str, Any]:
     return {"feature": feature, **measures}
 
 
-def _of_kind(edits: Sequence[Edit]) -> dict[str, Any]:
+def _of_kind(kind: str, edits: Sequence[Edit]) -> dict[str, Any]:
     """The counts of edits of a kind, in all and by symbols."""
+    of_kind = [edit for edit in edits if edit.kind == kind]
     by_symbols = defaultdict[tuple[str, ...], list[Edit]](list)
-    for edit in edits:
+    for edit in of_kind:
         by_symbols[edit[:2]].append(edit)
     ordered = sorted(by_symbols.items(), key=lambda item: len(item[1]), reverse=True)
     symbols = [{**_symbols(pair), **_counts(group)} for pair, group in ordered]
-    return {**_counts(edits), "symbols": symbols}
+    return {**_counts(of_kind), "symbols": symbols}
 
 
 def _symbols(pair: tuple[str, ...]) -> dict[str, str]:
@@ -71,8 +69,8 @@ def _symbols(pair: tuple[str, ...]) -> dict[str, str]:
 
 def _counts(edits: Sequence[Edit]) -> dict[str, int]:
     """The number of edits, and those in each third of the target."""
-    thirds = Counter(edit.third for edit in edits)
-    return {"count": len(edits), **{third: thirds[third] for third in THIRDS}}
+    thirds = {third: sum(edit.third == third for edit in edits) for third in THIRDS}
+    return {"count": len(edits), **thirds}
 
 
 def confusions_tables(confusions: Mapping[str, Any]) -> Iterator[RenderableType]:
@@ -138,11 +136,9 @@ def errors_table(
         strings = (_around(task.target, entry[name], first - 1) for name in ("target", "answer"))
         changes = ", ".join("→".join(_visible(edit)) for edit in entry["edits"])
         table.add_row(source, *strings, first, changes, entry["count"])
-    if entries:
-        yield table
-    wrong, listed = right.count(False), counted(len(entries), "of them is", "of them are")
-    more = f"; {listed} shown" if len(entries) < wrong else ""
-    yield remark(f"{wrong} of {len(right)} answers are wrong{more}")
+    yield from [table] if entries else []
+    more = f"; {len(entries)} shown" if len(entries) < right.count(False) else ""
+    yield remark(f"{right.count(False)} of {len(right)} answers are wrong{more}")
 
 
 def _around(alphabet: Alphabet, text: str, position: int) -> str:

@@ -5,13 +5,14 @@ import os
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
 from numpy.random import Generator
 
-from stacktrans.common.errors import UsageError, check_parameter
+from stacktrans.common.errors import StacktransError, UsageError, check_parameter
 from stacktrans.common.reading import LONGEST, PACKED, STDIN, is_stream, name_of
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import NotASource, Task
@@ -36,7 +37,10 @@ from stacktrans.tasks.lines import (
     labelled_file,
     read_pair_content,
 )
-from stacktrans.tasks.sets import PairSets, load_sets, read_sets, save_sets
+from stacktrans.tasks.sets import PairSet, PairSets, load_sets, read_sets, save_sets
+
+AT_HAND = 10_000_000
+"""The most bytes of files that are read for baselines, in about a second."""
 
 
 class Pairs(Task):
@@ -189,6 +193,15 @@ class Pairs(Task):
 
     def held_out(self) -> dict[str, Sequence[Pair]]:
         return {SET_NAMES[part]: self.data.sets[part] for part in (DEV, TEST)}
+
+    def training_pairs(self) -> PairSet | None:
+        """The training pairs; None if a file is large, a pipe, missing or changed."""
+        paths = [path for _, path in self.request.paths()]
+        with suppress(OSError, StacktransError):
+            sizes = [path.stat().st_size for path in paths if path.is_file()]
+            if len(sizes) == len(paths) and sum(sizes) <= AT_HAND:
+                return self.data.sets[TRAIN]
+        return None
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         raise NotASource("the answers to other sources than those in the files are not known")

@@ -132,6 +132,8 @@ class Summary:
             `model.ablation.ablate`.
         race: the winner, the seconds and the candidates, by name, of the race that the run comes
             from; see `race_state.Candidate`. None if there was none.
+        baselines: accuracy of answers to strings of `test` that need no model, by how they are
+            found; see `inference.baselines`.
         texts: perplexity of the validation and the test text, if they are learned.
         start_from: the checkpoint that the run started from, and counts of its symbols; see
             `settings.config.StartFromConfig`. None for new weights.
@@ -154,6 +156,7 @@ class Summary:
     development: Accuracy | None = None
     hard: Accuracy | None = None
     without: dict[str, Accuracy] = field(default_factory=dict)
+    baselines: dict[str, Accuracy] = field(default_factory=dict)
     texts: dict[str, "Perplexity"] = field(default_factory=dict)
     race: dict[str, Any] | None = None
     start_from: dict[str, Any] | None = None

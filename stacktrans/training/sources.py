@@ -13,6 +13,7 @@ import torch
 
 from stacktrans.common.errors import shown
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.inference.baselines import baseline_scores
 from stacktrans.inference.scores import Scores, predictions, score
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.controllers import GateNoise
@@ -426,6 +427,8 @@ class Files(Strings):
         summary.train = self._accuracy_on(model, self._measured(self._train, 1))
         summary.development = self._accuracy_on(model, self.development)
         summary.test = self.tested(model, moment)
+        baselines = baseline_scores(self.task, self._train, self._test).items()
+        summary.baselines = {name: Accuracy.of(scores) for name, scores in baselines}
 
     def contradictions(self, checkpoint: Checkpoint) -> list[dict[str, str]]:
         by_origin = dict[tuple[int, ...], dict[str, str]]()

@@ -1,0 +1,74 @@
+"""Baselines for pairs in files: answers that need no model, only the training pairs."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from stacktrans.common.ragged import Ragged
+from stacktrans.decoding.decoder import Answer
+from stacktrans.inference.scores import Scores, compared
+from stacktrans.tasks.alphabets import NO_OUTPUT, Ids
+from stacktrans.tasks.base import Task
+from stacktrans.tasks.columns import Feature
+from stacktrans.tasks.layout import Pair
+from stacktrans.tasks.sets import PairSet
+
+NAMES = "copied source", "nearest source", "most frequent target"
+"""How the answers of baselines are found."""
+MOST_SYMBOLS = 200_000_000
+"""Symbols of training sources that are compared with others, which takes about a second at most."""
+ROWS = 64
+"""Sources that are compared with all training sources at a time, which bounds the memory needed."""
+
+
+def baseline_scores(task: Task, training: PairSet, pairs: Sequence[Pair]) -> dict[str, Scores]:
+    """The scores of answers that need no model, by how they are found.
+
+    They are a copy of the source without its features, the target of the nearest training source by
+    edit distance, features included, and the most frequent training target; the first of several.
+    Of many pairs, only some at regular distances are answered.
+    """
+    step = -(-len(pairs) * len(training.sources.values) // MOST_SYMBOLS)
+    chosen = [pairs[index] for index in range(0, len(pairs), max(step, 1))]
+    targets = [*map(bytes, training.targets)]
+    ((frequent, _),) = Counter(targets).most_common(1)
+    rows = [*_nearest(training.sources, [pair.source for pair in chosen]), targets.index(frequent)]
+    *nearest, most = (training.targets[row].tolist() for row in rows)
+    answers = [_copy(task, pair) for pair in chosen], nearest, [most] * len(chosen)
+    return {name: _scores(task, chosen, each) for name, each in zip(NAMES, answers, strict=True)}
+
+
+def _copy(task: Task, pair: Pair) -> list[int]:
+    """A source as a target; what is no symbol of targets is wrong, as in answers of a model."""
+    symbols = [each for each in task.source.decode(pair.source) if not isinstance(each, Feature)]
+    return [NO_OUTPUT if at < 0 else at for at in task.target.encode_known(symbols).tolist()]
+
+
+def _nearest(training: Ragged, sources: Sequence[Ids]) -> Iterator[int]:
+    """The row of the first nearest training source of each source."""
+    from rapidfuzz.distance import Levenshtein  # waits until it is needed
+    from rapidfuzz.process import cdist
+
+    known, given = _texts(training), _texts(Ragged.of(sources))
+    for first in range(0, len(given), ROWS):
+        distances = cdist(given[first : first + ROWS], known, scorer=Levenshtein.distance)
+        yield from distances.argmin(axis=1).tolist()
+
+
+def _texts(strings: Ragged) -> list[str]:
+    """Strings of ids as texts, which are compared faster."""
+    text = strings.values.astype("<u4").tobytes().decode("utf-32-le", "surrogatepass")
+    return [text[begin:end] for begin, end in pairwise(strings.starts.tolist())]
+
+
+def _scores(task: Task, pairs: Sequence[Pair], answers: Sequence[list[int]]) -> Scores:
+    """The scores of answers, symbols and ends of which do not depend on those before."""
+    found, ends = np.empty(len(pairs), np.object_), task.layout.end is not None
+    both = [*zip(pairs, answers, strict=True)]
+    found[:] = [compared(task, task.layout, pair, [Answer(each, 0.0, True)]) for pair, each in both]
+    fine, lengths = [each.fine for each in found], [pair.length for pair in pairs]
+    ended = [ends and len(each) == len(pair.target) for pair, each in both]
+    right, scored = np.array([(each.in_place, each.symbols + ends) for each in found]).T
+    return Scores(np.array(lengths), np.array(fine), right + ended, scored, 0 * scored, found)
