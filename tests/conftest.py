@@ -91,9 +91,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert done.returncode == 0
     assert "max_steps" in done.stdout.decode()
     progress = done.stderr.decode()
-    assert re.search(
-        r"batch 20 .*loss \d.*perplexity .*batches/s .*pop 0\.\d\d, push 0\.", progress
-    )
+    assert re.search(r"batch 20 .*loss \d.*batches/s", progress)
     return directory
 
 

@@ -217,7 +217,11 @@ def test_verify_shows_the_shortest_difference_and_both_answers(tmp_path: Path) -
     lines = done.stdout.decode().splitlines()
     assert "different answers to a string of 2 symbols, and no shorter one" in lines
     (source,) = [line.split()[1] for line in lines if line.startswith("source")]
-    looks = [line.removeprefix("look: ") for line in lines if line.startswith("look: ")]
+    looks = [
+        line.removeprefix("to see its steps: ")
+        for line in lines
+        if line.startswith("to see its steps: ")
+    ]
     answers = {line.split()[0]: line.split()[1] for line in lines if line.startswith(str(tmp_path))}
     assert answers == {str(queue): source, str(stack): source[::-1]}
     for look, path in zip(looks, (queue, stack), strict=True):

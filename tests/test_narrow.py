@@ -282,6 +282,23 @@ def test_a_terminal_gets_rows_that_stay_and_little_else() -> None:
     assert len(written) < 6000  # for 2000 records
 
 
+def test_lines_of_a_log_are_short() -> None:
+    many = {f"push stack {number}": 0.5 for number in range(20)}
+    display = TrainingDisplay(Console(file=io.StringIO()), CONFIG, 7, "x")
+    line = display._line(replace(RECORD, signals=many))
+    assert len(line) < 180
+    assert "loss 0.1234 nats/symbol" in line
+
+
+def test_a_summary_explains_what_it_shows() -> None:
+    race = {"strategies": {}, "seconds": 1.0}
+    ablated = replace(SUMMARY, race=race, command="stacktrans train", without={"pops": ACCURACY})
+    text = shown(200, summary_view(ablated, CONFIG, "x"))
+    assert "to train the winner alone: stacktrans train" in text
+    assert "without pushes or pops: these are blocked" in text
+    assert "are blocked" not in shown(200, summary_view(SUMMARY, CONFIG, "x"))
+
+
 def show_one_that_is_not_due() -> None:
     from stacktrans.commands.terminal import progress_console
 

@@ -133,7 +133,11 @@ def test_the_command_shows_what_is_wrong_and_how_to_look_at_it(soft: str) -> Non
     done = run("verify", soft, "--count", "100", "--longest", "200")
     assert done.returncode == 1
     lines = done.stdout.decode().splitlines()
-    (look,) = [line.removeprefix("look: ") for line in lines if line.startswith("look: ")]
+    (look,) = [
+        line.removeprefix("to see its steps: ")
+        for line in lines
+        if line.startswith("to see its steps: ")
+    ]
     (source,) = [line.split()[1] for line in lines if line.startswith("source")]
     assert shlex.split(look) == ["stacktrans", "inspect", soft, "--", source]
     answer = run(*shlex.split(look)[1:]).stdout.decode().splitlines()[-1]

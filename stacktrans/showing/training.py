@@ -19,22 +19,20 @@ from stacktrans.showing.scores import ACCURACIES, perplexity_json, perplexity_ta
 from stacktrans.showing.tables import GAP, Column, Table, remark, table_of
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate, RaceState
-from stacktrans.training.records import (
-    Accuracy,
-    Record,
-    Summary,
-    decided_by,
-    reported_on,
-    started_from,
-)
+from stacktrans.training.records import Accuracy, Record, Summary, started_from
 
 STRINGS = {
     "development": "development set",
-    "longest": "its longest tenth",
+    "longest": "development, longest",
     "test": "test lengths",
     "train": "training lengths",
 }
 """The strings that runs are compared on, by their keys in `Candidate.best`."""
+WITHOUT = (
+    "without memory: its reads are zero; without pushes or pops: these are blocked; without state: "
+    "the controller's is reset at each step"
+)
+"""The meaning of the accuracies without parts of the model."""
 UNKNOWN = "–"
 """Placeholder of a number that was not measured."""
 
@@ -230,8 +228,6 @@ class TrainingDisplay(ProgressDisplay):
         self._write(self.heading)
         for note in self.notes:
             self._write(note)
-        self._write(f"stopping is decided by: {decided_by(self.config)}")
-        self._write(f"accuracies are measured on: {reported_on(self.config)}")
 
     def show(self, record: Record) -> None:
         """Show a record."""
@@ -295,7 +291,7 @@ class TrainingDisplay(ProgressDisplay):
         )
         yield Column("lengths", drop=1), str(record.lengths), "lengths {}"
         yield Column("nats/symbol", "loss"), f"{record.loss:.4f}", "loss {} nats/symbol"
-        yield Column("perplexity", drop=2), f"{record.perplexity:.3f}", "perplexity {}"
+        yield Column("perplexity", drop=2), f"{record.perplexity:.3f}", ""
         yield Column("batches/s", drop=5), self._speed(record), "{} batches/s"
         for index, (group, _, accuracy) in enumerate(self._measured(record)):
             for name, cell in zip(SCORES, _accuracies(accuracy), strict=True):
@@ -306,7 +302,8 @@ class TrainingDisplay(ProgressDisplay):
         """The two accuracies of a record; the first can be left out of a narrow table."""
         if self.config.has_pair_files:
             # The longest strings show generalization.
-            longest = ("its longest tenth", "its longest tenth", record.longest)
+            name = STRINGS["longest"]
+            longest = (name, name, record.longest)
             return longest, ("development set", "development", record.development)
         ranges, test = self.config.task.ranges, record.test
         name = "development" if self.config.training.examples else "train"
@@ -314,13 +311,11 @@ class TrainingDisplay(ProgressDisplay):
         return first, (f"validation {ranges.test}", "validation", test)
 
     def _line(self, record: Record) -> str:
-        """A record as a plain line."""
+        """A record as a plain line, without what is only in the table and in `metrics.jsonl`."""
         parts = [text.format(cell) for _, cell, text in self._quantities(record) if text and cell]
         for _, name, accuracy in self._measured(record):
             if accuracy:
                 parts.append("{} coarse {} fine {} symbols {}".format(name, *_accuracies(accuracy)))
-        if signals := mean_signals(record):
-            parts.append(", ".join(f"{name} {mean:.2f}" for name, mean in signals.items()))
         return GAP.join(parts)
 
     def _table(self, record: Record) -> Table:
@@ -386,9 +381,10 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         _accuracy_table(summary, config)
         if config.task.lengths
         else perplexity_table(perplexity_json(summary.texts)),
+        *([remark(WITHOUT)] if summary.without else []),
         *([remark(f"hard: {summary.hard_use}")] if summary.hard_use else []),
         *map(remark, _contradictions(summary.contradictions)),
-        *([remark(f"alone: {summary.command}")] if summary.race else []),
+        *([remark(f"to train the winner alone: {summary.command}")] if summary.race else []),
         remark(f"saved in {directory}"),
     )
 

@@ -92,14 +92,14 @@ def _counterexample_lines(
         target = task.target.decode(wrong.pair.target)
         if wrong.pair.scored is not None:
             target = mask_unscored(target, wrong.pair.scored)
-        title = f"answered wrongly, at symbol {wrong.first_wrong}: a string of {length} symbols"
+        title = f"answered wrongly, at symbol {wrong.first_wrong}: a string of {size}"
         rows += [("target", task.target.join(target)), ("answer", wrong.answer)]
     width = max(len(label) for label, _ in rows)
     lines = [title, *(f"{label:{width}}  {clipped(text, LONGEST_SHOWN)}" for label, text in rows)]
     for name, model in models if length <= LONGEST_SHOWN else ():
         hard = ["--hard"] if model.hard and not model.machine else []
         command = ["stacktrans", "inspect", name, *hard, "--", wrong.source]
-        lines.append(f"look: {shell_text(command)}")
+        lines.append(f"to see its steps: {shell_text(command)}")
     return lines
 
 
