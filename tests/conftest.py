@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import SMALL, TRAIN, run
-from small_sweeps import sweep_file
+from small_sweeps import sweep_file, work_here
 
-from stacktrans.common import processes, registry
+from stacktrans.common import registry
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
@@ -54,8 +54,8 @@ def brief_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def sweeps_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The runs of a sweep are done in this process, which has loaded already what they need."""
-    monkeypatch.setattr(processes, "Process", lambda _: processes.ThisProcess(lambda: False))
+    """The runs of a sweep are done in this process."""
+    work_here(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from small_runs import SETTINGS
 
+from stacktrans.common import processes
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import merge_layers, option_layer
 
@@ -40,6 +42,11 @@ def sweep_file(directory: Path, **changes: Any) -> Path:
     path = directory / "small.yaml"
     path.write_text(yaml.safe_dump(content, sort_keys=False))
     return path
+
+
+def work_here(patched: pytest.MonkeyPatch) -> None:
+    """Have this process do the work of worker processes, which would load everything again."""
+    patched.setattr(processes, "Process", lambda _: processes.ThisProcess(lambda: False))
 
 
 def records(directory: Path) -> list[dict[str, Any]]:

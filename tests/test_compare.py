@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from command_line import run
+from small_sweeps import work_here
 
 SMALL = ("--task", "reverse", "--set", "parameters.symbols=3", "--max-steps", "5", "--seeds", "2")
+pytestmark = pytest.mark.usefixtures("sweeps_here")
 MODELS = ("stack,hidden_size=8", "none,gru,hidden_size=9")
 
 
@@ -17,7 +19,9 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of a comparison."""
     out = tmp_path_factory.mktemp("compared") / "out"
     ranges = ("--lengths", "1:3", "--lengths", "4:6", "--count", "20")
-    done = run("compare", *MODELS, *SMALL, *ranges, "--workers", "1", "--out", out, "--json")
+    with pytest.MonkeyPatch.context() as patched:
+        work_here(patched)
+        done = run("compare", *MODELS, *SMALL, *ranges, "--workers", "1", "--out", out, "--json")
     assert done.returncode == 0, done.stderr
     (out / "shown.json").write_bytes(done.stdout)
     return out
