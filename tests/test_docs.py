@@ -214,7 +214,7 @@ def small_races(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "cores", lambda: 1)
 
 
-@pytest.mark.usefixtures("small_races")
+@pytest.mark.usefixtures("small_races", "sweeps_here")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_block_of_a_page_runs(page: Path, folder: Path) -> None:
     namespace: dict[str, Any] = {}

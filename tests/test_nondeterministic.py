@@ -165,6 +165,7 @@ def test_snapshots_are_the_shares_of_each_step() -> None:
 SHORT = (*SMALL, "--max-steps", "4", "--set", "memory.states=1")
 
 
+@pytest.mark.usefixtures("sweeps_here")
 def test_every_command_knows_it(tmp_path: Path) -> None:
     out = tmp_path / "run"
     done = run(*TRAIN, "--task", "reverse", "--memory", "nondeterministic", *SHORT, "--out", out)

@@ -51,6 +51,7 @@ def test_contents_are_shown(model: Path, memory: str, tmp_path: Path) -> None:
 
 
 @MEMORIES
+@pytest.mark.usefixtures("sweeps_here")
 def test_sweeps_train_and_measure_it(memory: str, tmp_path: Path) -> None:
     path = sweep_file(
         tmp_path, conditions={"one": {"model": {"memory": memory}}}, grid={"seed": [1]}
