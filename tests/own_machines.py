@@ -1,5 +1,6 @@
 """Machines of few rules, written by hand, mutants of them, and what they answer to all strings."""
 
+import functools
 import itertools
 import random
 from collections.abc import Iterator, Sequence
@@ -315,9 +316,14 @@ def sources(task: Task, longest: int) -> Iterator[list[int]]:
             yield [*each]
 
 
+@functools.cache
+def right_answer(task: Task, source: tuple[int, ...]) -> Sequence[str | None]:
+    return task.answer(task.source.decode(source))
+
+
 def is_wrong(machine: Machine, task: Task, source: Sequence[int]) -> bool:
     """Whether a machine answers a source otherwise than its task."""
-    right = task.answer(task.source.decode(source))
+    right = right_answer(task, (*source,))
     answer = machine.run(source, len(right))
     if answer.failed or not answer.ended or len(answer.target) != len(right):
         return True

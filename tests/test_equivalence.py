@@ -142,12 +142,13 @@ def test_the_memories_of_both_machines_are_described() -> None:
 def test_no_mutant_is_proved_equivalent_that_answers_differently(name: str, known: bool) -> None:
     task, one, other = PAIRS[name]
     machine, drawn, compared = one(task), random.Random(1), task if known else unknown(task)
-    strings = [s for n in range(1, 5) for s in itertools.product(range(3), repeat=n)]
+    strings = (s for n in range(1, 5) for s in itertools.product(range(3), repeat=n))
+    answers = {source: answer_of(machine, source) for source in strings}
     proved = refuted = 0
     for _ in range(40):
         changed = mutant(other(task), drawn)
         different = next(
-            (s for s in strings if answer_of(machine, s) != answer_of(changed, s)), None
+            (source for source in answers if answers[source] != answer_of(changed, source)), None
         )
         try:
             verdict = prove_equivalent(machine, changed, compared)
