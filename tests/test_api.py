@@ -185,7 +185,12 @@ def test_a_run_in_a_thread(tmp_path: Path) -> None:
     def train() -> None:
         runs.append(
             stacktrans.train(
-                "copy", memory="queue", max_steps=2, out=tmp_path / "run", settings=small()
+                "copy",
+                strategies=["patient", "wide"],
+                workers=2,
+                max_steps=2,
+                out=tmp_path / "run",
+                settings=small(),
             )
         )
 

@@ -41,9 +41,8 @@ def test_child_processes_inherit_a_stream_for_each_that_is_closed(
         assert inode == null or closing not in closed.split()
 
 
-@pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
-def test_a_script_that_races_needs_no_standard_streams(closed: str, tmp_path: Path) -> None:
-    settings = dict(setting.split("=") for setting in SMALL[1::2])
+def test_a_script_that_races_needs_no_standard_streams(tmp_path: Path) -> None:
+    settings = dict(setting.split("=") for setting in (*SMALL[1::2], "kernel=torch"))
     (tmp_path / "script.py").write_text(
         "import stacktrans, yaml\n"
         "if __name__ == '__main__':\n"
@@ -51,8 +50,8 @@ def test_a_script_that_races_needs_no_standard_streams(closed: str, tmp_path: Pa
         "    stacktrans.train('copy', strategies=['patient', 'wide'], settings=settings, "
         "workers=2, max_steps=5, out='raced')\n"
     )
-    command = shlex.join([sys.executable, "script.py"])
-    subprocess.run(["bash", "-c", f"{command} {closed}"], cwd=tmp_path, env=ENVIRONMENT, check=True)
+    command = f"{shlex.join([sys.executable, 'script.py'])} {CLOSED[-1]}"
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, env=ENVIRONMENT, check=True)
     candidates = read_race(tmp_path / "raced").candidates
     assert [each.failed for each in candidates.values()] == [None, None]
 

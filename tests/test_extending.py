@@ -61,7 +61,7 @@ def test_an_installed_package_is_known_everywhere(place: Path) -> None:
     for command in (
         f"stacktrans train --task copy --memory registers --out run {options}",
         "stacktrans transduce run --max-length 5 <<< '!!'",
-        "stacktrans sweep registers.yaml --only registers --workers 2",
+        "stacktrans sweep registers.yaml --only registers --workers 1",
     ):
         done = shell(command, place, PYTHONPATH=path)
         assert done.returncode == 0, (command, done.stderr.decode())

@@ -246,6 +246,7 @@ def test_optional_streams_discard_text_once_they_fail() -> None:
 
 
 def test_progress_that_can_not_be_written_does_not_keep_a_run(tmp_path: Path) -> None:
-    words = "stacktrans train --task copy --memory queue --max-steps 6 --json --out run"
+    race = "--strategies patient,wide --workers 1"
+    words = f"stacktrans train --task copy --memory queue {race} --max-steps 6 --json --out run"
     done = shell(f"{words} {shlex.join(SMALL)} 2>/dev/full", tmp_path)
     assert (done.returncode, done.stdout[:1]) == (0, b"{")
