@@ -8,6 +8,7 @@ import pytest
 from literal_grammar import Parameters, alternative, parameters_of, rules
 
 from stacktrans.grammar import Grammar, GrammarError
+from stacktrans.grammar.rules import read_rules
 from stacktrans.tasks.grammatical import GrammarTask
 
 
@@ -43,6 +44,16 @@ def test_long_sources_are_shown_in_part(svo_sov: Grammar) -> None:
         match=re.escape(f"word 35, 'vi2': no sentence of the grammar begins '{shown}'"),
     ):
         svo_sov.translate(source)
+
+
+def test_alternatives_without_a_probability_share_the_rest() -> None:
+    written = rules(S=["1/2: a", "1/2: b", "1/2: c{k}"])
+    alternatives = written["rules"]["S"]
+    for each in alternatives[1:]:
+        del each["probability"]
+    alternatives[2]["each"] = {"k": [1, 5]}
+    read = read_rules(written["rules"])["S"]
+    assert [each.probability for each in read] == pytest.approx([0.5, 0.25, *[0.05] * 5])
 
 
 def test_a_grammar_of_words_alone() -> None:
@@ -104,8 +115,8 @@ def replacing(line: str) -> Parameters:
         (replacing("nan: is"), "the probability is 'nan'"),
         (replacing("often: is"), "the probability is 'often'"),
         (changed(lambda p: p["rules"]["VP"][0].update(probability=True)), "probability is True"),
-        (replacing("1: "), "alternative 1: the source is ''; expected words or nonterminals"),
-        (replacing("1: is / "), "alternative 1: the target is ''; expected words or nonterminals"),
+        (replacing("1: "), "alternative 1: the source is empty, which a grammar can't"),
+        (replacing("1: is / "), "alternative 1: the target is empty, which a grammar can't"),
         (
             changed(lambda p: p["rules"]["VP"][0].update(source=7)),
             "the source is 7; expected words",
@@ -132,8 +143,12 @@ def replacing(line: str) -> Parameters:
             "unknown key of an alternative 'sourse'; did you mean 'source'?",
         ),
         (
-            changed(lambda p: p["rules"]["VP"][0].pop("probability")),
-            "nonterminal 'VP', alternative 1: an alternative has no 'probability'",
+            changed(lambda p: p["rules"]["VP"][0].pop("source")),
+            "nonterminal 'VP', alternative 1: an alternative has no 'source'; expected source",
+        ),
+        (
+            changed(lambda p: p["rules"]["VP"].append({"source": "was"})),
+            "alternative 2: it has no probability, and the others leave none; expected one",
         ),
         (changed(lambda p: p["rules"].update(VP=["is"])), "alternative 1: 'is'; expected {prob"),
         (changed(lambda p: p["rules"].update(VP=[])), "nonterminal 'VP': []; expected a list"),

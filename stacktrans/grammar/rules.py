@@ -101,9 +101,10 @@ def read_rules(rules: object) -> dict[str, list[Alternative]]:
     for name, listed in rules.items():
         if not isinstance(listed, list) or not listed:
             raise GrammarError.of(name, f"{shown(listed)}; expected a list of alternatives")
+        share = _share_of_rest(listed)
         for index, written in enumerate(listed):
             try:
-                alternatives = _read_alternative(written, names, room)
+                alternatives = _read_alternative(written, share, names, room)
             except GrammarError as error:
                 raise GrammarError.of(name, str(error), index) from None
             room -= sum(len(each.source) + len(each.target) for each in alternatives)
@@ -111,16 +112,42 @@ def read_rules(rules: object) -> dict[str, list[Alternative]]:
     return read
 
 
-def _read_alternative(written: object, names: set[str], room: int) -> list[Alternative]:
-    """Read the alternatives of an entry of a list, which are several with `each`."""
+def _share_of_rest(listed: Sequence[object]) -> float:
+    """What others leave, by the number of alternatives without a probability; 1 if all have one."""
+    given = [each.get("probability") for each in listed if isinstance(each, Mapping)]
+    if None not in given:
+        return 1.0
+    rest = 1.0
+    for probability in filter(None, given):
+        with suppress(GrammarError):  # reported where the alternative is read
+            rest -= _read_probability(probability)
+    return rest / given.count(None)
+
+
+def _read_alternative(
+    written: object, share: float, names: set[str], room: int
+) -> list[Alternative]:
+    """Read the alternatives of an entry of a list, which are several with `each`.
+
+    Args:
+        written: the entry.
+        share: its probability if it gives none.
+        names: of the nonterminals.
+        room: the most words and nonterminals that it may have.
+    """
     if not isinstance(written, Mapping):
         raise GrammarError(
             f"{shown(written)}; expected {{probability: ..., source: ..., target: ...}}"
         )
     check_keys(
-        "an alternative", written, required=("probability", "source"), optional=("target", "each")
+        "an alternative", written, required=("source",), optional=("target", "probability", "each")
     )
-    probability = _read_probability(written["probability"])
+    if written.get("probability") is not None:
+        probability = _read_probability(written["probability"])
+    elif share > PROBABILITY_TOLERANCE:
+        probability = share
+    else:
+        raise GrammarError("it has no probability, and the others leave none; expected one")
     source = _read_side("source", written["source"])
     target = _read_side("target", written.get("target", written["source"]))
     _check_words([*source, *target], names)
@@ -151,7 +178,12 @@ def _read_probability(written: object) -> float:
 
 
 def _read_side(side: str, written: object) -> list[str]:
-    if not isinstance(written, str) or not written.split():
+    if isinstance(written, str) and not written.split():
+        raise GrammarError(
+            f"the {side} is empty, which a grammar can't express; expected words or nonterminals "
+            "(where this one may be left out, an alternative without it)"
+        )
+    if not isinstance(written, str):
         raise GrammarError(f"the {side} is {shown(written)}; expected words or nonterminals")
     return written.split()
 
