@@ -194,6 +194,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(registry, "_plugins", {})
     shutil.copytree(ROOT / "checkpoints", tmp_path / "checkpoints")
     shutil.copytree(DOCS / "data", tmp_path / "docs" / "data")
+    (tmp_path / "experiments").mkdir()
+    shutil.copy(ROOT / "experiments" / "deletang2023.yaml", tmp_path / "experiments")
     (tmp_path / "docs" / "images").mkdir()
     (tmp_path / "mytext").mkdir()
     for part in ("train", "valid", "test"):
