@@ -79,15 +79,13 @@ def every_answer(models: list[Model], source: str) -> dict[str, float]:
 
 def test_the_best_answers_are_the_most_probable_of_all(path: Path, model: Model) -> None:
     sources = [*map("".join, itertools.product(model._loaded.task.source.symbols, repeat=2))]
-    found = model.transduce(sources, n_best=ANSWERS, max_length=LIMIT)
+    answers = model.answers(sources, beam=ANSWERS, max_length=LIMIT)
+    found = [each.hypotheses or [] for each in answers]
     for source, hypotheses in zip(sources, found, strict=True):
         expected = every_answer([model], source)
         assert [each.text for each in hypotheses] == [*expected]
         scores = [each.log_probability for each in hypotheses]
         assert scores == pytest.approx([*expected.values()], abs=1e-5)
-    few = model.transduce(sources[0], n_best=3, beam=ANSWERS, max_length=LIMIT)
-    assert [each.text for each in few] == [each.text for each in found[0][:3]]
-    assert model.transduce("", n_best=3) == []
     lines = "".join(f"{source}\n" for source in ["", *sources]).encode()
     options = ("--n-best", "3", "--beam", str(ANSWERS), "--max-length", str(LIMIT))
     printed = run("transduce", path, *options, stdin=lines).stdout.decode().splitlines()
@@ -107,7 +105,7 @@ def test_the_best_answers_are_the_most_probable_of_all(path: Path, model: Model)
 def test_oracle_accuracy_counts_targets_among_the_best_answers(
     path: Path, model: Model, tmp_path: Path
 ) -> None:
-    ranked = [each.text for each in model.transduce("!#", n_best=8)]
+    ranked = [each.text for each in model.answers("!#", beam=8)[0].hypotheses or []]
     assert len(ranked) == 8
     pairs = [("!#", ranked[rank - 1]) for rank in (1, 2, 3, 5, 8)]
     found = model.evaluate(pairs, n_best=4, beam=8)
@@ -154,7 +152,5 @@ def test_wrong_numbers_of_answers_are_refused(
 
 
 def test_a_beam_narrower_than_the_answers_is_refused(model: Model) -> None:
-    with pytest.raises(UsageError, match="a beam of 2: expected at least 3"):
-        model.transduce("!", n_best=3, beam=2)
     with pytest.raises(UsageError, match="a beam of 2: expected at least 3"):
         model.evaluate(n_best=3, beam=2)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import Self, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -193,7 +193,6 @@ class Model:
         max_length: int | None = None,
         everything: bool = False,
         beam: int | None = None,
-        n_best: None = None,
     ) -> str: ...
 
     @overload
@@ -204,30 +203,7 @@ class Model:
         max_length: int | None = None,
         everything: bool = False,
         beam: int | None = None,
-        n_best: None = None,
     ) -> list[str]: ...
-
-    @overload
-    def transduce(  # type: ignore[overload-overlap]
-        self,
-        sources: str,
-        *,
-        max_length: int | None = None,
-        everything: bool = False,
-        beam: int | None = None,
-        n_best: int,
-    ) -> list[Hypothesis]: ...
-
-    @overload
-    def transduce(
-        self,
-        sources: Sequence[str],
-        *,
-        max_length: int | None = None,
-        everything: bool = False,
-        beam: int | None = None,
-        n_best: int,
-    ) -> list[list[Hypothesis]]: ...
 
     @checked
     def transduce(
@@ -237,8 +213,7 @@ class Model:
         max_length: Count | None = None,
         everything: bool = False,
         beam: Count | None = None,
-        n_best: Count | None = None,
-    ) -> str | list[str] | list[Hypothesis] | list[list[Hypothesis]]:
+    ) -> str | list[str]:
         """The answers to sources, in their order; for a single string, its answer.
 
         Args:
@@ -250,22 +225,15 @@ class Model:
             everything: whether the model's own output replaces `·` for symbols that are not scored.
             beam: number of hypotheses that a search for the most probable answer keeps at each
                 step; answers are greedy unless it is given.
-            n_best: for a list of up to this many hypotheses in place of each answer, the most
-                probable first; found with a beam as wide unless `beam` is given. The list is empty
-                for an empty source.
 
         Raises:
             StacktransError: a source can't be transduced; the message says which, from 1.
-            UsageError: the beam is narrower than `n_best`.
         """
         given = [sources] if isinstance(sources, str) else list(sources)
-        width, full = beam_width(beam, n_best), n_best is not None
-        options = AnswerOptions(max_length, not everything, width, n_best, full)
+        options = AnswerOptions(max_length, not everything, beam)
         lines = transduce_strings(self._loaded, given, options)
-        found: list[Any] = [
-            (line.hypotheses or []) if n_best else (line.output or "") for line in lines
-        ]
-        return found[0] if isinstance(sources, str) else found
+        texts = [line.output or "" for line in lines]
+        return texts[0] if isinstance(sources, str) else texts
 
     @checked
     def answers(
@@ -336,7 +304,7 @@ class Model:
             depth: for a task with a grammar, the maximum depth of derivations, all equally likely.
             beam: as for `transduce`; coarse and fine accuracy are then those of the answers.
             n_best: for oracle accuracy, the number of best answers among which targets are looked
-                for, found as by `transduce`.
+                for; found with a beam as wide unless `beam` is given.
 
         Raises:
             StacktransError: there are no such strings, or the file is not of pairs.
