@@ -214,7 +214,6 @@ def score(
     layout: Layout,
     pairs: Sequence[Pair],
     beside_soft: bool = False,
-    positive: int | None = None,
     log_probs: bool = False,
 ) -> Scores:
     """The scores of a model's greedy answers to pairs of sources and targets, in their order.
@@ -227,8 +226,7 @@ def score(
         pairs: sources and targets.
         beside_soft: whether a discretized model is compared with its soft one, which doubles the
             time.
-        positive: the target id of the label of strings in a language; None without labels.
-        log_probs: whether log-probabilities are computed; they always are of labels.
+        log_probs: whether log-probabilities are computed.
 
     Raises:
         ValueError: a buffered model would read its own answers in the input.
@@ -242,7 +240,7 @@ def score(
     rows = [row for row in known if row]
     examples = layout.examples([[pairs[index] for index in row] for row in rows])
     inputs, masks = [ids for ids, _, _ in examples], [mask for _, _, mask in examples]
-    predicted = predict(model, inputs, masks, log_probs or positive is not None)
+    predicted = predict(model, inputs, masks, log_probs)
     outputs = predicted.symbols.values
     soft = outputs
     if beside_soft and model.hard:
@@ -269,11 +267,7 @@ def score(
         if not pair.known:
             scored[index] = layout.example([pair])[2].sum()
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
-    scores = Scores(lengths, fine, right, scored, differing, log_probs=likelihood)
-    if positive is None:
-        return scores
-    in_language = np.array([pair.target.tolist() == [positive] for pair in pairs], np.bool_)
-    return replace(scores, positive=in_language)
+    return Scores(lengths, fine, right, scored, differing, log_probs=likelihood)
 
 
 def checkpoint_scores(
@@ -293,9 +287,12 @@ def checkpoint_scores(
         name: of the set of pairs.
         n_best: the number of best answers among which targets are ranked, no more than `beam`.
     """
-    layout = checkpoint.layout
-    positive = checkpoint.task.positive
-    scores = score(checkpoint.predictor, layout, pairs, True, positive, beam is not None)
+    layout, positive = checkpoint.layout, checkpoint.task.positive
+    log_probs = beam is not None or positive is not None
+    scores = score(checkpoint.predictor, layout, pairs, beside_soft=True, log_probs=log_probs)
+    if positive is not None:
+        in_language = [pair.target.tolist() == [positive] for pair in pairs]
+        scores = replace(scores, positive=np.array(in_language, np.bool_))
     if kinds := [pair.kind for pair in pairs if pair.kind]:
         scores = replace(scores, kinds=np.array(kinds, np.object_))
     unknown = [not pair.known or OUT_OF_VOCABULARY in pair.target for pair in pairs]
@@ -306,8 +303,8 @@ def checkpoint_scores(
     greedy = beam == 1 or not layout.feeds_back
     # In a stream, scores depend on the pairs before, but each source is answered by itself; and the
     # probability of an answer is also that of its symbols that are not scored.
-    alike = greedy and not layout.consecutive and checkpoint.task.scores_all
-    known = np.where((scores.fine == 1) & alike, scores.log_probs, np.nan)
+    same_answers = greedy and not layout.consecutive and checkpoint.task.scores_all
+    known = np.where((scores.fine == 1) & same_answers, scores.log_probs, np.nan)
     answers = np.empty(len(pairs), dtype=np.object_)
     answers[:] = predictions(checkpoint, pairs, beam, known, n_best or 1)
     fine = scores.fine if greedy else np.array([prediction.fine for prediction in answers])
