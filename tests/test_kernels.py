@@ -145,7 +145,7 @@ def test_two_threads(controller: str, memory: str, batch: int) -> None:
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
 def test_memory_alone_with_two_threads(memory: str) -> None:
-    check_memory(memory, *program(memory, "any", Shape(9, 20, 0, 3)), dtype=torch.float64)
+    check_memory(memory, *program(memory, "any", Shape(9, 20, 0, 3)), torch.float64)
 
 
 @pytest.mark.parametrize("controller", KINDS)
@@ -235,28 +235,28 @@ def defined_memory(memory: str, signals: Tensor, values: Tensor) -> Tensor:
     return torch.stack(reads, dim=1)
 
 
-def check_memory(memory: str, signals: Tensor, values: Tensor, dtype: torch.dtype) -> None:
+def check_memory(memory: str, signals: Tensor, values: Tensor, *dtypes: torch.dtype) -> None:
     def given(dtype: torch.dtype) -> Named:
         return {
             "signals": signals.to(dtype).clone().requires_grad_(),
             "values": values.to(dtype).clone().requires_grad_(),
         }
 
-    inputs, exact = given(dtype), given(torch.float64)
-    compare_with_gradients(
-        {"reads": fused_alone(memory, **inputs)},
-        inputs,
-        {"reads": defined_memory(memory, **exact)},
-        exact,
-    )
+    exact = given(torch.float64)
+    expected = {"reads": defined_memory(memory, **exact)}
+    expected_gradients = gradients(expected, exact)
+    for dtype in dtypes:
+        inputs = given(dtype)
+        found = {"reads": fused_alone(memory, **inputs)}
+        compare(found, expected, TOLERANCE[dtype])
+        compare(gradients(found, inputs), expected_gradients, TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("kind", PROGRAMS)
 @pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
-def test_memory_alone(memory: str, kind: str, dtype: torch.dtype) -> None:
+def test_memory_alone(memory: str, kind: str) -> None:
     for shape in [Shape(1, 1, 0, 1), Shape(3, 2, 0, 2), Shape(20, 40, 0, 3), Shape(2, 150, 0, 5)]:
-        check_memory(memory, *program(memory, kind, shape), dtype)
+        check_memory(memory, *program(memory, kind, shape), *TOLERANCE)
 
 
 @pytest.mark.parametrize(
