@@ -97,9 +97,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A sweep that was carried out on this machine, six runs; its file lies beside it."""
+    """A sweep that was carried out in this process, six runs; its file lies beside it."""
     directory = tmp_path_factory.mktemp("sweeps")
     path = sweep_file(directory)
-    done = run("sweep", path, "--workers", "2", "--out", directory / "swept")
+    with pytest.MonkeyPatch.context() as patched:
+        work_here(patched)
+        done = run("sweep", path, "--workers", "1", "--out", directory / "swept")
     assert done.returncode == 0, done.stderr.decode()
     return directory / "swept"
