@@ -1,6 +1,8 @@
 """Settings of all tests, and the models and runs that several of them share."""
 
+import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,14 @@ from stacktrans.training import race, rounding
 
 # One thread is fastest for models this small.
 torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_loss_of_power() -> Iterator[None]:
+    """What this process writes need not reach the disk, for which it would wait."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "fsync", lambda _: None)
+        yield
 
 
 @pytest.fixture(autouse=True)
