@@ -9,7 +9,10 @@ import pytest
 from command_line import run
 from small_sweeps import work_here
 
-SMALL = ("--task", "reverse", "--set", "parameters.symbols=3", "--max-steps", "5", "--seeds", "2")
+SMALL = (
+    *("--task", "reverse", "--set", "parameters.symbols=3", "--set", "measure.strings=20"),
+    *("--max-steps", "5", "--seeds", "2"),
+)
 pytestmark = pytest.mark.usefixtures("sweeps_here")
 MODELS = ("stack,hidden_size=8", "none,gru,hidden_size=9")
 

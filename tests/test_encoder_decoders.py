@@ -36,7 +36,7 @@ NAMES = ("attention", "transformer")
 SMALL = [
     *("train", "--task", "copy", "--memory", "none", "--hidden", "16", "--set"),
     *("parameters.symbols=3", "--set", "task.lengths.train=[1,4]"),
-    *("--set", "task.lengths.test=[5,6]"),
+    *("--set", "task.lengths.test=[5,6]", "--set", "measure.strings=20"),
 ]
 
 
@@ -152,9 +152,9 @@ def test_a_trained_model_is_used_and_resumed_like_any_other(tmp_path: Path, name
         assert run("train", *options, cwd=tmp_path).returncode == 0
 
     given = [*SMALL[1:], "--controller", name]
-    train(*given, "--max-steps", "100", "--out", "whole")
-    train(*given, "--max-steps", "40", "--out", "parts")
-    train("--resume", "parts", "--max-steps", "100")
+    train(*given, "--max-steps", "20", "--out", "whole")
+    train(*given, "--max-steps", "8", "--out", "parts")
+    train("--resume", "parts", "--max-steps", "20")
     weights = [tmp_path / out / "last/model.safetensors" for out in ("whole", "parts")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     train("--from", "whole", "--set", "parameters.symbols=4", "--max-steps", "2", "--out", "more")
