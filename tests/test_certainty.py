@@ -19,6 +19,7 @@ from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.tasks.layout import Layout, Pair
+from stacktrans.tasks.lengths import Lengths, NoSuchLength
 from stacktrans.training import rounding
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.initial_weights import checksum_of, weights_from_checkpoint
@@ -47,11 +48,15 @@ def counter(*changes: str) -> RunConfig:
     return resolve(task="anbn", settings={"model": model}, assignments=[*small, *changes])
 
 
+GENERALIZES = Source.generalizes
+
+
 def have_right(
     monkeypatch: pytest.MonkeyPatch, hard: Sequence[float] = (1.0,), soft: Accuracy = RIGHT
 ) -> None:
     """Have answers count as right, or as told; hard ones as told for each attempt."""
     monkeypatch.setattr(Source, "accuracies", lambda *_: (soft, soft))
+    monkeypatch.setattr(Source, "generalizes", lambda *_: True)
     certain = Rounding.round
 
     def told(self: Rounding, attempt: Attempt, *others: Any) -> Transducer | None:
@@ -90,6 +95,46 @@ def test_a_run_without_restarts_keeps_a_model_that_is_wrong_when_discretized(
     have_right(monkeypatch, hard=[0.5])
     config = counter("restart=null")
     summary = trainer_of(config, tmp_path).run(ignore)
+    assert (summary.outcome, summary.attempts) == ("solved", 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome", "attempts"), [("discrete", "max_steps", 3), ("lossless", "solved", 1)]
+)
+def test_a_discrete_solution_is_right_on_strings_of_ten_times_the_length(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, outcome: str, attempts: int
+) -> None:
+    # As if it were right on the lengths of the task; it is not on longer strings.
+    have_right(monkeypatch)
+    monkeypatch.setattr(Source, "generalizes", GENERALIZES)
+    drawn: list[Lengths] = []
+    scored = Source.strings
+
+    def strings(self: Source, purpose: Any, moment: Any, lengths: Lengths, *others: Any) -> Any:
+        drawn.append(lengths)
+        return scored(self, purpose, moment, lengths, *others)
+
+    monkeypatch.setattr(Source, "strings", strings)
+    config = counter(f"rounding={kind}", "max_steps=25")
+    summary = trainer_of(config, tmp_path).run(ignore)
+    assert (summary.outcome, summary.attempts) == (outcome, attempts)
+    assert ((18, 20) in drawn) is (kind == "discrete")
+
+
+def test_a_solution_counts_where_no_longer_strings_can_be_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_right(monkeypatch)
+    monkeypatch.setattr(Source, "generalizes", GENERALIZES)
+
+    def strings(self: Source, purpose: Any, moment: Any, lengths: Lengths, *others: Any) -> Any:
+        if lengths.longest > 3:
+            raise NoSuchLength("no string is that long")
+        return drawn(self, purpose, moment, lengths, *others)
+
+    drawn = Source.strings
+    monkeypatch.setattr(Source, "strings", strings)
+    summary = trainer_of(counter("rounding=discrete"), tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == ("solved", 1)
 
 

@@ -287,8 +287,9 @@ class TrainingConfig(Section):
     """fine-tuning, when a rule has ended the run, until the model uses its memory discretely, and
     pruning of memories that it does not need; null for none. The result is kept if it is no
     worse on validation strings of both ranges, with soft and hard signals. If the hard model does
-    not solve the task, the run keeps it and begins another attempt, if it may; not with lossless
-    rounding, which accepts models that can't be made discrete without loss."""
+    not solve the task, also for strings of ten times the training length where they can be drawn,
+    the run keeps it and begins another attempt, if it may; not with lossless rounding, which
+    accepts models that can't be made discrete without loss."""
     max_steps: PositiveCount | None = None
     """largest number of batches; null for no limit."""
     time_limit: Positive | None = None

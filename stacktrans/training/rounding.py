@@ -54,7 +54,8 @@ class Rounding(StatefulPart):
         Args:
             attempt: its model is trained further, and loses its own weights.
             check_stop: called after each batch; may raise an exception to stop.
-            may_fail: whether to return None if the hard model does not solve the task.
+            may_fail: whether to return None if the hard model does not solve the task, or, if
+                lossless, not for strings that are much longer.
         """
         assert self.weights is not None
         best, lossless = attempt.new_model(), self._rounding.lossless
@@ -70,9 +71,7 @@ class Rounding(StatefulPart):
                 attempt.model.load_state_dict(best.state_dict())
             elif is_as_good(after, before) if lossless else min(after) >= min(before):
                 best, before = attempt.model, after
-        soft, hard = before
-        is_right = hard >= min(soft, self._solved) if lossless else min(before) >= self._solved
-        if may_fail and self._rounding.required and not is_right:
+        if may_fail and self._rounding.required and not self._solves(best, before, attempt):
             return None
         smaller = prune(best, lambda model: self._measured(model, attempt))
         soft, hard = before if smaller is best else self._measured(smaller, attempt)
@@ -81,6 +80,15 @@ class Rounding(StatefulPart):
         sharp = copy.deepcopy(smaller)
         sharp.sharpen(SHARPNESS)
         return sharp
+
+    def _solves(self, model: Transducer, measured: Accuracies, attempt: Attempt) -> bool:
+        """Whether a model solves the task when hard; if lossless, also for much longer strings."""
+        soft, hard = measured
+        if not self._rounding.lossless:
+            return min(measured) >= self._solved
+        with computing_with(attempt.source.threads), model.hard_signals():
+            is_right = hard >= min(soft, self._solved)
+            return is_right and attempt.source.generalizes(model, attempt.moment)
 
     def _fine_tune(
         self, attempt: Attempt, weights: Weights, check_stop: Callable[[], None]

@@ -47,6 +47,9 @@ UNPERMUTED = 3
 SYMBOLS_FOR_ALL = 2000
 """A batch has at least as many symbols as the model knows, but not more than this for that reason:
 a symbol that is in few batches is hardly learned."""
+MUCH_LONGER = 10
+"""Times that strings are longer than those trained on, for which a discrete model has to be right
+before it counts as a solution: small errors of a controller's state add up on them."""
 LONGEST_SHARE = 0.1
 """Share of the development set, its longest sources, that is measured separately."""
 
@@ -212,6 +215,15 @@ class Source(StatefulPart, ABC):
         train_count = min(FIRST_STRINGS, count) if solved.ranges == "test" else count
         train = self._accuracy(model, purpose, moment, self.ranges.train, train_count)
         return train, self._accuracy(model, purpose, moment, self.ranges.test, count)
+
+    def generalizes(self, model: Transducer, moment: Moment) -> bool:
+        """Whether a model also solves the task for much longer strings, where any can be drawn."""
+        longest = self.ranges.train.longest
+        lengths = Lengths((MUCH_LONGER - 1) * longest, MUCH_LONGER * longest)
+        with suppress(NoSuchLength):
+            pairs = self.strings(Purpose.VALIDATION, moment, lengths, FIRST_STRINGS)
+            return self._score(model, pairs).coarse_accuracy >= self.config.training.solved.accuracy
+        return True
 
     def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
         return score(predictor_of(model), self.layout, pairs)
