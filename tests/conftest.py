@@ -1,8 +1,9 @@
 """Settings of all tests, and the models and runs that several of them share."""
 
+import functools
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,19 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "untrained"
     checkpoint.save(path, config, transducer.state_dict())
     return path
+
+
+@pytest.fixture(scope="session")
+def machine_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """A function that extracts the machine of a shipped model, once, and returns its directory."""
+    directory = tmp_path_factory.mktemp("machines")
+
+    @functools.cache
+    def extracted(name: str) -> Path:
+        assert run("extract", name, "--out", directory / name).returncode == 0
+        return directory / name
+
+    return extracted
 
 
 @pytest.fixture(scope="session")

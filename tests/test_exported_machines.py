@@ -417,9 +417,9 @@ def test_features_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_machine_with_a_memory_is_written_except_as_a_transducer(tmp_path: Path) -> None:
-    command = "extract reverse-stack --python reverse.py --fst reverse.fst --out machine"
+    command = "extract parenthesis-stack --python rules.py --fst rules.fst --out machine"
     done = run(*command.split(), cwd=tmp_path)
     assert done.returncode == 1
-    assert b"reverse: not a finite-state transducer: it needs a memory" in done.stderr
+    assert b"parenthesis: not a finite-state transducer: it needs a memory" in done.stderr
     assert b"push it" in done.stdout
-    assert {path.name for path in tmp_path.iterdir()} == {"machine", "reverse.py"}
+    assert {path.name for path in tmp_path.iterdir()} == {"machine", "rules.py"}

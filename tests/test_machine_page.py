@@ -3,7 +3,7 @@
 import itertools
 import json
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -151,10 +151,14 @@ def test_machines_run_as_in_python(chromium: Browser, tmp_path: Path) -> None:
     ],
 )
 def test_pages_of_shipped_models_show_the_traces_of_python(
-    chromium: Browser, tmp_path: Path, name: str, first: str, symbols: str
+    chromium: Browser,
+    tmp_path: Path,
+    machine_of: Callable[[str], Path],
+    name: str,
+    first: str,
+    symbols: str,
 ) -> None:
-    assert run("extract", name, "--out", tmp_path / "machine").returncode == 0
-    model = save_page(tmp_path / "machine", first, tmp_path / "it.html")
+    model = save_page(machine_of(name), first, tmp_path / "it.html")
     chromium.open(tmp_path / "it.html")
     drawn = random.Random(2)
     compared = 0

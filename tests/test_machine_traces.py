@@ -1,6 +1,7 @@
 """Traces of machines: the rule that applies at each step, and the stack symbols in the memory."""
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,10 +94,8 @@ def test_rules_are_numbered_and_worded_as_extract_prints_them(tmp_path: Path) ->
         assert "| {number} | {when} | {action} |".format(**step["rule"]) in card
 
 
-def test_contents_are_stack_symbols(tmp_path: Path) -> None:
-    path = tmp_path / "copying"
-    assert run("extract", "copy-deque", "--out", path).returncode == 0
-    steps = trace(load(path), [*"ab"]).steps
+def test_contents_are_stack_symbols(machine_of: Callable[[str], Path]) -> None:
+    steps = trace(load(machine_of("copy-deque")), [*"ab"]).steps
     held = [[(row.symbol, row.step) for row in step.contents["deque"]] for step in steps]
     assert [[(symbol.split()[0], pushed) for symbol, pushed in rows] for rows in held[:-1]] == [
         [("mark", 1)],

@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -249,8 +250,10 @@ def test_equivalent_symbols_share_rules(extracted: Extraction) -> None:
     assert "reading a symbol: push it" in said
 
 
-def test_rules_say_nothing_of_a_memory_that_was_never_empty() -> None:
-    machine = extract(checkpoint.load("reverse-stack", hard=True))  # which pushes first
+def test_rules_say_nothing_of_a_memory_that_was_never_empty(
+    machine_of: Callable[[str], Path],
+) -> None:
+    machine = read_machine(machine_of("reverse-stack") / MACHINE)  # which pushes first
     said = [sentence(machine, rule) for rule in machine.rules]
     assert "reading ||| or a written symbol, stack has a symbol: pop, write what is read" in said
     assert not any("empty" in rule for rule in said)

@@ -228,7 +228,7 @@ def test_no_mutant_is_proved_that_answers_wrongly(name: str) -> None:
     task, drawn = TASKS[generator], random.Random(1)
     machine, strings = making(task), [*sources(task, longest)]
     proved = refuted = 0
-    for _ in range(80):
+    for _ in range(50):
         other = mutant(machine, drawn)
         wrong = next((each for each in strings if is_wrong(other, task, each)), None)
         try:
@@ -244,9 +244,9 @@ def test_no_mutant_is_proved_that_answers_wrongly(name: str) -> None:
         else:
             assert wrong is None, other.rules
             proved += 1
-    assert proved > 10
-    assert refuted > 10
-    assert proved + refuted > 70
+    assert proved > 6
+    assert refuted > 6
+    assert proved + refuted > 43
 
 
 def test_two_symbols_represent_all_equivalent_ones() -> None:

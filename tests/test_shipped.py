@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,11 @@ import torch
 import yaml
 
 from stacktrans import __version__
+from stacktrans.automata.machine import read_machine
 from stacktrans.common.errors import CheckpointError
+from stacktrans.common.files import MACHINE
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.decoding.decoder import decode
-from stacktrans.extraction.learner import extract
 from stacktrans.inference.scores import score
 from stacktrans.inference.trace import trace
 from stacktrans.model import checkpoint
@@ -181,9 +183,11 @@ def test_the_buffered_xor_drops_the_first_of_what_it_writes() -> None:
 
 
 @pytest.mark.parametrize("name", ["copy-queue", "reverse-stack", *SAME_LENGTH])
-def test_shipped_models_are_the_shortest_machines_and_these_are_proved(name: str) -> None:
-    loaded = checkpoint.load(name, CPU, hard=True)
-    machine = extract(loaded)
+def test_shipped_models_are_the_shortest_machines_and_these_are_proved(
+    name: str, machine_of: Callable[[str], Path]
+) -> None:
+    loaded = checkpoint.load(machine_of(name), CPU)
+    machine = read_machine(machine_of(name) / MACHINE)
     assert machine.states.size == 1
     assert len(machine.rules) <= 6
     assert isinstance(prove(machine, loaded.task), Bisimulation)

@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -89,13 +90,6 @@ def counted() -> Extraction:
     return Learner(checkpoint.load("anbncn", hard=True)).learn()
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("machines") / "machine"
-    assert run("extract", "anbncn", "--out", path).returncode == 0
-    return path
-
-
 def test_a_stream_is_a_machine(counted: Extraction) -> None:
     assert counted.counterexample is None
     assert counted.machine.states.size == 1
@@ -104,7 +98,8 @@ def test_a_stream_is_a_machine(counted: Extraction) -> None:
     assert any(each.startswith("reading a: push it on") for each in said)
 
 
-def test_a_machine_of_a_stream_is_a_checkpoint(saved: Path) -> None:
+def test_a_machine_of_a_stream_is_a_checkpoint(machine_of: Callable[[str], Path]) -> None:
+    saved = machine_of("anbncn")
     assert read_machine(saved / MACHINE).memories.depths
     assert run("transduce", saved, stdin=b"aaab\nab\n").stdout == b"bbccc\nc\n"
     measured = json.loads(run("eval", saved, "--lengths", "1:60", "--json").stdout)

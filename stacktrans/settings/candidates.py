@@ -126,7 +126,7 @@ def _resolved(
     named: bool,
 ) -> dict[str, RunConfig]:
     """The different configurations of strategies; invalid ones are an error if named."""
-    by_identity: dict[str, RunConfig] = {}
+    different: dict[str, RunConfig] = {}
     errors: list[UsageError] = []
     for name in names:
         if problem := _problem(name, kind, memory):
@@ -141,10 +141,10 @@ def _resolved(
             errors.append(error)
             continue
         if named or _remembers(run):
-            by_identity.setdefault(run.identity(), run)
-    if errors and not by_identity:
+            different.setdefault(run.deciding_settings(), run)
+    if errors and not different:
         raise errors[0]
-    return {run.recipe: run for run in by_identity.values()}
+    return {run.recipe: run for run in different.values()}
 
 
 def _problem(name: str, kind: LayoutKind, memory: str | None) -> str | None:

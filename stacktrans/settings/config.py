@@ -236,6 +236,10 @@ class RunConfig(Section):
         made.backwards = self.model.backwards
         return made
 
+    def deciding_settings(self) -> str:
+        """All settings that influence the results of the run, as JSON."""
+        return self.model_dump_json(exclude=_WITHOUT_INFLUENCE)
+
     def identity(self) -> str:
         """A hash of all settings that influence the results of the run."""
         deciding = self.model_dump(mode="json", exclude=_WITHOUT_INFLUENCE)
