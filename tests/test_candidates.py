@@ -107,7 +107,14 @@ def test_strategies_are_ordered_for_sources_with_features(
     names = [*candidate_configs(settings={"task": task})]
     assert names[0] == first
     only_with_features = {"attention"} if "features" in columns else set()
-    assert set(names) == candidate_configs(task="copy").keys() | only_with_features
+    few = candidate_configs(task="copy", assignments=["parameters.symbols=10"])
+    assert set(names) == few.keys() | only_with_features
+
+
+@pytest.mark.parametrize("symbols", [64, 65])
+def test_few_symbols_have_a_matrix_each(symbols: int) -> None:
+    configs = candidate_configs(task="copy", assignments=[f"parameters.symbols={symbols}"])
+    assert ("second-order" in configs) is (symbols == 64)
 
 
 @pytest.mark.parametrize(

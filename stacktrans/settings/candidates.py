@@ -31,6 +31,9 @@ from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import LayoutKind
 
+FEW_SYMBOLS = 64
+"""The most symbols of sources for which there are enough pairs to learn a matrix for each."""
+
 
 def candidate_configs(
     recipe: str | None = None,
@@ -87,6 +90,8 @@ def _in_order(task: Task, controller: str | None) -> list[str]:
         traits.add("labels")
     if task.layout.kind == "pairs" and task.fixed_length:
         traits.add("fixed length")
+    if len(task.source) <= FEW_SYMBOLS:
+        traits.add("few symbols")
     known = {
         name: strategy
         for name, strategy in strategies().items()

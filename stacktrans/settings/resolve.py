@@ -49,8 +49,9 @@ SPECIAL_CASES = ("by_memory", "by_controller", "by_generator")
 """Sections of a recipe with settings for a single memory, controller or generator, by name."""
 
 
-Trait = Literal["features", "labels", "fixed length"]
-"""A trait of pairs: sources have features, targets are labels, or equally long."""
+Trait = Literal["features", "labels", "fixed length", "few symbols"]
+"""A trait of pairs: sources have features, or few different symbols; targets are labels, or
+equally long."""
 
 
 class Strategy(Section):
