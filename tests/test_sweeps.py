@@ -14,7 +14,6 @@ from small_sweeps import MEASURES, RACED, records, sweep_file
 
 import stacktrans
 from stacktrans.settings import candidates, resolve
-from stacktrans.settings.candidates import identity_of
 from stacktrans.settings.command import single_run_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer
@@ -64,7 +63,7 @@ def test_a_command_means_its_run(tmp_path: Path, settings: Any, condition: Any) 
     words = shlex.split(planned.command)
     shown = run(*words[1:], "--dry-run", "--json")
     assert shown.returncode == 0, shown.stderr.decode()
-    assert identity_of({"": RunConfig(**json.loads(shown.stdout))}) == planned.identity
+    assert RunConfig(**json.loads(shown.stdout)).identity() == planned.identity
 
 
 @pytest.mark.parametrize("given", ["--set training.max_steps=50", "--set max_steps=50",
@@ -120,12 +119,16 @@ def test_another_measure_is_taken_of_finished_runs(swept: Path, tmp_path: Path) 
     assert found[-1]["score"]["value"] == pytest.approx(expected)
 
 
-def test_the_candidates_of_a_race_are_part_of_its_identity(
+def test_a_race_is_the_same_with_more_strategies_of_one_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = sweep_file(tmp_path, conditions=RACED, grid={"seed": [1]})
     (both,) = read_plan(path).runs
+    identity = both.identity
     assert {"joint", "buffered"} <= both.configs.keys()
+    with monkeypatch.context() as patched:
+        patched.setattr(candidates, "__version__", "99")
+        assert read_plan(path).runs[0].identity != identity
     known = dict(strategies())
     known["more"] = known["joint"].model_copy(update={"settings": {"training": {"gate_noise": 1}}})
     for module in (candidates, resolve):
@@ -135,7 +138,10 @@ def test_the_candidates_of_a_race_are_part_of_its_identity(
     )
     (more,) = read_plan(path).runs
     assert more.configs.keys() == {*both.configs, "more"}
-    assert more.identity != both.identity
+    assert more.identity == identity
+    sweep_file(tmp_path, conditions=RACED, grid={"seed": [1], "hidden_size": [7]})
+    (wider,) = read_plan(path).runs
+    assert wider.identity != identity
     sweep_file(tmp_path, conditions={"Stack": STACK["Stack"]}, grid={"seed": [1]})
     (alone,) = read_plan(path).runs
     assert alone.configs.keys() == {"default"}

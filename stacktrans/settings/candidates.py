@@ -1,13 +1,13 @@
 """Configurations of the runs of a race, one per strategy that fits; titles and hashes of runs."""
 
-import hashlib
 import math
 from collections.abc import Container, Mapping, Sequence
 from typing import Unpack
 
+from stacktrans.common import __version__
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
-from stacktrans.settings.config import NOT_RACED, RunConfig, TaskConfig
+from stacktrans.settings.config import NOT_RACED, RunConfig, TaskConfig, digest
 from stacktrans.settings.layers import (
     Settings,
     SettingsLayer,
@@ -131,7 +131,8 @@ def _resolved(
     named: bool,
 ) -> dict[str, RunConfig]:
     """The different configurations of strategies; invalid ones are an error if named."""
-    different: dict[str, RunConfig] = {}
+    different: list[RunConfig] = []
+    deciding: list[Settings] = []
     errors: list[UsageError] = []
     for name in names:
         if problem := _problem(name, kind, memory):
@@ -145,11 +146,13 @@ def _resolved(
                 raise
             errors.append(error)
             continue
-        if named or _remembers(run):
-            different.setdefault(run.deciding_settings(), run)
+        settings = run.deciding_settings()
+        if (named or _remembers(run)) and settings not in deciding:
+            different.append(run)
+            deciding.append(settings)
     if errors and not different:
         raise errors[0]
-    return {run.recipe: run for run in different.values()}
+    return {run.recipe: run for run in different}
 
 
 def _problem(name: str, kind: LayoutKind, memory: str | None) -> str | None:
@@ -190,9 +193,18 @@ def title_of(configs: Mapping[str, RunConfig]) -> str:
     return first.title
 
 
-def identity_of(configs: Mapping[str, RunConfig]) -> str:
-    """A hash of all settings that affect the result of a run, or of the runs of a race."""
-    identities = [each.identity() for each in configs.values()]
-    if len(identities) == 1:
-        return identities[0]
-    return hashlib.sha256("\n".join(identities).encode()).hexdigest()[:16]
+def identity_of(configs: Mapping[str, RunConfig], requested: Settings) -> str:
+    """A hash of all that affects the result of a run or a race.
+
+    Of a race these are its task, the settings that were requested, and the version, which decides
+    on the strategies.
+
+    Args:
+        configs: configurations by the names of recipes.
+        requested: the settings that they were made from.
+    """
+    first, *others = configs.values()
+    if not others:
+        return first.identity()
+    deciding = {"task": first.task.deciding_settings(), "version": __version__}
+    return digest({**requested, **deciding, "workers": None})

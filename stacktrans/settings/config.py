@@ -84,6 +84,13 @@ class TaskConfig(Section):
             return {**task, "length_law": "uniform"}
         return task
 
+    def deciding_settings(self) -> Settings:
+        """All settings that influence results: of files, the contents, and not the paths."""
+        deciding = self.model_dump(mode="json", exclude={"description", "paper"})
+        for path in path_parameters(self.generator):
+            deciding["parameters"].pop(path, None)
+        return deciding
+
     def make(self) -> Task:
         """Make the task by its generator; raises `TaskError` if it can't be made."""
         return make_task(self.name, self.generator, self.parameters)
@@ -236,21 +243,23 @@ class RunConfig(Section):
         made.backwards = self.model.backwards
         return made
 
-    def deciding_settings(self) -> str:
-        """All settings that influence the results of the run, as JSON."""
-        return self.model_dump_json(exclude=_WITHOUT_INFLUENCE)
+    def deciding_settings(self) -> Settings:
+        """All settings that influence the results of the run."""
+        deciding = self.model_dump(mode="json", exclude=_WITHOUT_INFLUENCE)
+        return deciding | {"task": self.task.deciding_settings()}
 
     def identity(self) -> str:
         """A hash of all settings that influence the results of the run."""
-        deciding = self.model_dump(mode="json", exclude=_WITHOUT_INFLUENCE)
-        # The contents of files matter, not their paths.
-        for path in path_parameters(self.task.generator):
-            deciding["task"]["parameters"].pop(path, None)
-        return hashlib.sha256(yaml_text(deciding).encode()).hexdigest()[:16]
+        return digest(self.deciding_settings())
 
     def to_yaml(self) -> str:
         """The configuration as YAML that `train --config` reads."""
         return yaml_text(self.model_dump(mode="json"))
+
+
+def digest(settings: Settings) -> str:
+    """A hash of settings."""
+    return hashlib.sha256(yaml_text(settings).encode()).hexdigest()[:16]
 
 
 def inherited_layer(config: RunConfig, origin: str, recipe: str | None) -> SettingsLayer:
@@ -286,7 +295,6 @@ _WITHOUT_INFLUENCE: Any = {
     "recipe": True,
     "workers": True,
     "start_from": {"checkpoint", "source_symbols", "target_symbols"},
-    "task": {"description", "paper"},
 }
 """Settings that do not influence the results: format, origin, description and processes."""
 _NO_OTHER_WEIGHTS = "a run that starts from a checkpoint has no other weights to start from"

@@ -232,12 +232,14 @@ class PlannedRun:
     Attributes:
         condition: its row of the table.
         axes: its point in the grid: the value of each axis.
+        requested: the settings in the sweep's file that are for it.
         configs: its configuration, by the name of the recipe; several in a race of strategies.
         command: the command that repeats it.
     """
 
     condition: str
     axes: Mapping[str, Any]
+    requested: Settings
     configs: Mapping[str, RunConfig]
     command: str
 
@@ -248,8 +250,8 @@ class PlannedRun:
 
     @cached_property
     def identity(self) -> str:
-        """A digest of the settings that determine its result, and of the strategies of a race."""
-        return identity_of(self.configs)
+        """A digest of all that determines its result; see `identity_of`."""
+        return identity_of(self.configs, self.requested)
 
     @property
     def directory(self) -> str:
@@ -321,7 +323,8 @@ def _runs_of(path: Path, condition: str, file: SweepFile, layers: Layers) -> lis
             options += [part for layer in shared for part in _parts_for_task(layer, task)]
             options += [layer for _, layer in point]
             configs, command = candidate_configs(options=options), training_command(options)
-            runs.append(PlannedRun(condition, values, configs, shell_text(command)))
+            requested = merge_layers(options)
+            runs.append(PlannedRun(condition, values, requested, configs, shell_text(command)))
     except UsageError as error:
         where = "" if str(path) in str(error) else f"{path}: "
         first, *others = error.problems
