@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from stacktrans.api.models import Evaluation as Evaluation
     from stacktrans.api.models import Model as Model
     from stacktrans.api.models import Trace as Trace
+    from stacktrans.api.models import ensemble as ensemble
     from stacktrans.api.models import load as load
     from stacktrans.api.runs import Run as Run
     from stacktrans.api.runs import resume as resume
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 
 _NAMES = {
-    "stacktrans.api.models": ("Answer", "Evaluation", "Model", "Trace", "load"),
+    "stacktrans.api.models": ("Answer", "Evaluation", "Model", "Trace", "ensemble", "load"),
     "stacktrans.api.runs": ("Run", "resume", "train"),
     "stacktrans.api.tasks": ("TaskStrings", "task"),
     "stacktrans.common.errors": ("CheckpointError", "StacktransError", "UsageError"),

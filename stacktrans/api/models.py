@@ -183,7 +183,8 @@ class Model:
     @cached_property
     def parameters(self) -> int:
         """Number of weights and biases."""
-        return sum(weight.size for weight in self._loaded.weights.values())
+        models = self._loaded.members or [self._loaded]
+        return sum(weight.size for each in models for weight in each.weights.values())
 
     @overload  # a string is a sequence of strings, too, but is one source
     def transduce(  # type: ignore[overload-overlap]
@@ -400,3 +401,18 @@ def load(name: NameOrPath, *, device: Text = "auto", hard: bool = False) -> Mode
         UsageError: the device does not exist.
     """
     return Model(checkpoint.load(os.fspath(name), device, hard))
+
+
+@checked
+def ensemble(models: Sequence[Loaded]) -> Model:
+    """Several models as one, whose probability of each symbol is the mean of theirs.
+
+    It answers and is evaluated like any other model, but it has no traces, weights or ablations.
+
+    Args:
+        models: models that `load` returned.
+
+    Raises:
+        UsageError: there are none, one has buffers, or their alphabets or layouts differ.
+    """
+    return Model(checkpoint.ensemble_of([model._loaded for model in models]))

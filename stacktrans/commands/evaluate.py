@@ -42,6 +42,7 @@ def eval(
     beam: options.Beam = None,
     n_best: options.Number = None,
     without: Annotated[list[str] | None, typer.Option(metavar="PART")] = None,
+    ensemble: bool = False,
     text: options.File = None,
     seed: options.Seed = 1,
     plot: options.File = None,
@@ -75,13 +76,15 @@ def eval(
 
     Several checkpoints of one task are measured on the same strings, and shown in
     one table; --json is then a list. The same holds for a model and its ablations
-    by --without, which show what it uses its memory for.
+    by --without, which show what it uses its memory for. With --ensemble they are
+    measured as one model.
 
         stacktrans eval checkpoints/copy-queue
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200:200
         stacktrans eval checkpoints/copy-queue --data test.tsv --json
         stacktrans eval copy-queue --data a.tsv --predictions b.tsv --errors 20
         stacktrans eval copy-queue copy-deque --lengths 65:128 --latex
+        stacktrans eval runs/a runs/b runs/c --ensemble
         stacktrans eval copy-queue --lengths 300:300 --count 20 --n-best 5
         stacktrans eval reverse-stack --without memory --without pops
         stacktrans generate --task copy | stacktrans eval copy-queue --data -
@@ -110,6 +113,8 @@ def eval(
         without: Also measure each model without a part: memory (reads are zero), pushes or pops
             (which are blocked), or state (the controller's, which is reset at each step); may be
             repeated.
+        ensemble: Measure all checkpoints as one model, which averages their probabilities of
+            symbols.
         text: For a language model: measure the perplexity of this file, not of the run's texts.
         seed: Random seed of the strings.
         plot: Plot accuracy by length in a .png, .svg or .pdf file.
@@ -118,6 +123,7 @@ def eval(
     """
     from stacktrans.decoding.beam import beam_width
     from stacktrans.inference.evaluation import EvalRequest, evaluate
+    from stacktrans.model.checkpoint import ensemble_of
     from stacktrans.showing.plots import check_plot, plot_accuracy
 
     check_positive(**{"--count": count, "--depth": depth, "--errors": errors})
@@ -133,9 +139,10 @@ def eval(
     for name, given in {"--each": each, "--depth": depth}.items():
         options.check_exclusive({name: given, "--data": data})
     for name, file in {"--predictions": predictions, "--plot": plot}.items():
-        if file and len(checkpoints) > 1:
+        if file and len(checkpoints) > 1 and not ensemble:
             raise UsageError(f"{name}: expected one checkpoint, not {len(checkpoints)}")
         options.check_exclusive({name: file, "--without": without})
+    options.check_exclusive({"--ensemble": ensemble, "--without": without})
     if plot:
         check_plot(plot)
     if predictions and predictions != STDOUT:
@@ -146,6 +153,8 @@ def eval(
     for name in checkpoints:
         model = options.load_model(name, device, hard, workers)
         loaded += _with_ablations(name, model, without or [])
+    if ensemble:
+        loaded = [(" + ".join(checkpoints), ensemble_of([model for _, model in loaded]))]
     if text or any(model.config.task.lengths is None for _, model in loaded):
         strings = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
         answers = {"--predictions": predictions, **wrong, "--beam": width}

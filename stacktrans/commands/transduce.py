@@ -25,6 +25,7 @@ def transduce(
     n_best: options.Number = None,
     everything: Annotated[bool, typer.Option("--all")] = False,
     probability: bool = False,
+    ensemble: bool = False,
     hard: options.Hard = False,
     device: options.Device = "auto",
     workers: options.Workers = 1,
@@ -58,9 +59,10 @@ def transduce(
         stacktrans transduce checkpoints/reverse-stack words.txt --probability
         echo hello | stacktrans transduce checkpoints/reverse-stack --beam 4 --json
         echo hello | stacktrans transduce checkpoints/reverse-stack --n-best 3
+        stacktrans transduce runs/a runs/b runs/c --ensemble < words.txt
 
     Args:
-        files: Files of lines; - for stdin. Default: stdin.
+        files: Files of lines; - for stdin. Default: stdin. With --ensemble, further checkpoints.
         max_length: Cut answers off after this many symbols. Default: twice the length of the
             longest targets in training for a source of that length, plus 20; for streams and texts,
             the length that their answers can be expected to need. Not for synchronous tasks.
@@ -68,19 +70,24 @@ def transduce(
             is given; with --json, no other hypotheses.
         everything: Also print the model's output for symbols that are not scored.
         probability: Also print the probability of each answer, after a tab.
+        ensemble: Average the probabilities of symbols of several checkpoints, which take the place
+            of FILE.
     """
     from stacktrans.common.reading import STDIN, check_readable
     from stacktrans.decoding.beam import beam_width
     from stacktrans.inference.transduction import AnswerOptions, transduce_lines
+    from stacktrans.model.checkpoint import ensemble_of
 
     check_positive(**{"--max-length": max_length, "--beam": beam, "--n-best": n_best})
     options.check_exclusive({"--n-best": n_best, "--probability": probability})
     width = beam_width(beam, n_best)
-    inputs = files or [STDIN]
+    names = [checkpoint, *map(str, files or [])] if ensemble else [checkpoint]
+    inputs = [STDIN] if ensemble else files or [STDIN]
     for path in inputs:
         if path != STDIN:
             check_readable(path)
-    loaded = options.load_model(checkpoint, device, hard, workers)
+    models = [options.load_model(name, device, hard, workers) for name in names]
+    loaded = ensemble_of(models) if ensemble else models[0]
     full = as_json or probability or n_best is not None
     answer_options = AnswerOptions(max_length, not (everything or as_json), width, n_best, full)
     show = _print_json if as_json else _print_hypotheses if n_best else _print_answer

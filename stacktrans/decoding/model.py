@@ -102,7 +102,18 @@ class Model(Protocol):
         """
 
 
-class Predictor(Model, Protocol):
+class Discretizable(Model, Protocol):
+    """A model that can be run with continuous or with discrete signals."""
+
+    @property
+    def hard(self) -> bool:
+        """Whether signals are rounded to 0 or 1."""
+
+    def discretized(self, hard: bool = True) -> Self:
+        """The same weights with signals rounded to 0 or 1, or continuous."""
+
+
+class Predictor(Discretizable, Protocol):
     """A trained model whose memory can be inspected."""
 
     @property
@@ -112,13 +123,6 @@ class Predictor(Model, Protocol):
     @property
     def memory(self) -> Memory[Any]:
         """Its memory."""
-
-    @property
-    def hard(self) -> bool:
-        """Whether signals are rounded to 0 or 1."""
-
-    def discretized(self, hard: bool = True) -> Self:
-        """The same weights with signals rounded to 0 or 1, or continuous."""
 
     def pushed_vectors(self, state: Any) -> Numbers:
         """The vectors that the first string pushed in the last step, [pushes, m]."""

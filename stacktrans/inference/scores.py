@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from stacktrans.decoding.beam import search
 from stacktrans.decoding.decoder import Answer, predict
-from stacktrans.decoding.model import Predictor
+from stacktrans.decoding.model import Discretizable
 from stacktrans.inference.edits import Edit, edits_of
 from stacktrans.inference.labels import LabelScores
 from stacktrans.model.checkpoint import Checkpoint
@@ -210,7 +210,7 @@ class Scores:
 
 
 def score(
-    model: Predictor,
+    model: Discretizable,
     layout: Layout,
     pairs: Sequence[Pair],
     beside_soft: bool = False,

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from stacktrans.common.errors import UsageError, clipped
+from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.scores import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
@@ -19,7 +19,7 @@ from stacktrans.proofs.equivalence import Equivalence, distinct_symbols, prove_e
 from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Counterexample, Proof, prove
 from stacktrans.settings.config import TaskConfig
-from stacktrans.tasks.base import Task
+from stacktrans.tasks.base import Task, check_alphabets
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLaw, NoSuchLength
 
@@ -124,7 +124,7 @@ def verify(checkpoint: Checkpoint, effort: Effort, other: Checkpoint | None = No
         raise UsageError(f"{checkpoint.path}: a model of a text has no exact answers")
     models, result = [checkpoint], Verification()
     if other:
-        _check_alphabets(checkpoint.task, other.task, str(other.path))
+        check_alphabets(checkpoint.task, other.task, str(other.path))
         if not (checkpoint.task.scores_all or other.task.same_length):
             raise UsageError(f"{other.path}: expected a model with an output for each input")
         models.append(other)
@@ -146,19 +146,10 @@ def verify(checkpoint: Checkpoint, effort: Effort, other: Checkpoint | None = No
 def with_task(checkpoint: Checkpoint, config: TaskConfig) -> Checkpoint:
     """A model with another task; raises `UsageError` if that has other alphabets."""
     task = config.make()
-    _check_alphabets(checkpoint.task, task, f"task {config.name}")
+    check_alphabets(checkpoint.task, task, f"task {config.name}")
     changed = checkpoint.config.model_copy(update={"task": config})
     machine = checkpoint.machine and replace(checkpoint.machine, task=config.name)
     return replace(checkpoint, config=changed, task=task, machine=machine)
-
-
-def _check_alphabets(task: Task, other: Task, name: str) -> None:
-    """Raise `UsageError` if another task, of some name or that of a model, has other alphabets."""
-    for side in ("source", "target"):
-        expected, given = getattr(task, side), getattr(other, side)
-        if (given.symbols, given.words) != (expected.symbols, expected.words):
-            symbols = (clipped(" ".join(each.symbols)) for each in (given, expected))
-            raise UsageError("{}: the {} symbols are {}; expected {}".format(name, side, *symbols))
 
 
 def _prove(models: Sequence[Checkpoint], result: Verification) -> None:

@@ -18,7 +18,7 @@ import json
 import math
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,8 +39,9 @@ from stacktrans.common.files import (
 from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.reading import parsed_json
 from stacktrans.common.registry import REGISTRIES, LazyModule
-from stacktrans.common.visible import shell_text
-from stacktrans.decoding.model import Numbers, Predictor
+from stacktrans.common.visible import counted, shell_text
+from stacktrans.decoding.ensemble import Ensemble
+from stacktrans.decoding.model import Discretizable, Numbers, Predictor
 from stacktrans.memory import Memory, make_memory
 from stacktrans.model.description import machine_line, model_line
 from stacktrans.model.devices import check_device, find_device
@@ -61,7 +62,7 @@ from stacktrans.settings.layers import read_layer
 from stacktrans.settings.locations import shipped
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks.base import Task
+from stacktrans.tasks.base import Task, check_alphabets
 from stacktrans.tasks.layout import Layout
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _write(directory: Path, contents: dict[str, bytes], card: str | None) -> Non
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A trained model, or an extracted machine, with its task and configuration.
+    """A trained model, an extracted machine, or an ensemble, with its task and configuration.
 
     Attributes:
         path: its directory.
@@ -153,6 +154,8 @@ class Checkpoint:
         threads: the number of batches that are run at the same time.
         machine: the machine; None for a model with weights.
         sharpness: see `Transducer.sharpness`.
+        members: the models of an ensemble, whose other attributes are those of the first; empty for
+            a single model.
     """
 
     path: Path
@@ -165,6 +168,7 @@ class Checkpoint:
     threads: int = 1
     machine: Machine | None = None
     sharpness: float = 1.0
+    members: Sequence[Checkpoint] = ()
 
     @functools.cached_property
     def memory(self) -> Memory[Any]:
@@ -173,7 +177,9 @@ class Checkpoint:
 
     @property
     def description(self) -> str:
-        """The network or the machine in one line."""
+        """The network, the machine, or the number of models of an ensemble, in one line."""
+        if self.members:
+            return f"{self.config.task.name}: ensemble of {counted(len(self.members), 'model')}"
         return machine_line(self.machine) if self.machine else model_line(self.config)
 
     @property
@@ -202,10 +208,11 @@ class Checkpoint:
         """The model as a torch module.
 
         Raises:
-            CheckpointError: the checkpoint is a machine.
+            CheckpointError: the checkpoint is a machine or an ensemble.
         """
-        if self.machine:
-            raise CheckpointError(f"{self.path}: {_NO_WEIGHTS}")
+        if self.machine or self.members:
+            why = "an ensemble has several networks" if self.members else _NO_WEIGHTS
+            raise CheckpointError(f"{self.path}: {why}")
         from stacktrans.model.transducer import Transducer  # imports torch
 
         model = Transducer(self.config.model, self.layout.inputs, self.layout.outputs)
@@ -223,8 +230,14 @@ class Checkpoint:
         return {name: weight.detach().cpu().numpy() for name, weight in state.items()}
 
     @property
-    def predictor(self) -> Predictor:
-        """What runs the model with its current weights."""
+    def predictor(self) -> Discretizable:
+        """What runs the model, or those of an ensemble, with current weights."""
+        if self.members:
+            return Ensemble([member.predictor for member in self.members])
+        return self._predictor
+
+    @property
+    def _predictor(self) -> Predictor:
         if self.machine:
             from stacktrans.model.machine_backend import MachineModel  # rarely needed
 
@@ -247,8 +260,14 @@ class Checkpoint:
 
     @property
     def tracing_predictor(self) -> Predictor:
-        """A predictor that shows the contents of its memory after each step."""
-        predictor = self.predictor
+        """A predictor that shows the contents of its memory after each step.
+
+        Raises:
+            UsageError: the checkpoint is an ensemble.
+        """
+        if self.members:
+            raise UsageError("an ensemble has no trace; its models have one each")
+        predictor = self._predictor
         if self.machine:
             return predictor
         from stacktrans.model.numpy_backend import NumpyModel  # not needed by all commands
@@ -322,6 +341,25 @@ def load(
     return Checkpoint(
         path, config, task, task.layout, weights, str(device), hard, threads, sharpness=sharpness
     )
+
+
+def ensemble_of(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
+    """Several models as one, whose probability of each output is the mean of theirs.
+
+    Raises:
+        UsageError: there are none, one has buffers, or their alphabets or layouts differ.
+    """
+    if not checkpoints:
+        raise UsageError("an ensemble of no models")
+    first = checkpoints[0]
+    for each in checkpoints:
+        check_alphabets(first.task, each.task, str(each.path))
+        if each.layout != first.layout:
+            raise UsageError(f"{each.path}: the layout is not that of {first.path}")
+        if each.config.model.buffers:
+            raise UsageError(f"{each.path}: a model with buffers cannot be part of an ensemble")
+    hard = all(each.hard for each in checkpoints)
+    return replace(first, weights={}, machine=None, hard=hard, members=checkpoints)
 
 
 def _load_machine(path: Path, threads: int) -> Checkpoint:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from stacktrans.common.errors import StacktransError
+from stacktrans.common.errors import StacktransError, UsageError, clipped
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNSCORED_MARK, Alphabet, Ids
 from stacktrans.tasks.layout import Layout, OutputBound, Pair, is_fixed
 from stacktrans.tasks.lengths import (
@@ -206,3 +206,12 @@ def draw_pairs(
 
         rng = generator(seed, Purpose.GENERATION, start)
         yield from task.sample(rng, lengths, PAIRS_PER_DRAW, law)[: count - start]
+
+
+def check_alphabets(task: Task, other: Task, name: str) -> None:
+    """Raise `UsageError` if another task, of some name or that of a model, has other alphabets."""
+    for side in ("source", "target"):
+        expected, given = getattr(task, side), getattr(other, side)
+        if (given.symbols, given.words) != (expected.symbols, expected.words):
+            symbols = (clipped(" ".join(each.symbols)) for each in (given, expected))
+            raise UsageError("{}: the {} symbols are {}; expected {}".format(name, side, *symbols))
