@@ -8,6 +8,7 @@ With --check nothing is written; the exit code is 1 if the page is out of date.
 import argparse
 from pathlib import Path
 
+from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import one_line
 from stacktrans.settings.layers import read_layer
 from stacktrans.sweeps.plan import read_plan
@@ -31,9 +32,14 @@ def page() -> str:
 
 def _section(path: Path) -> str:
     """The section of a sweep, with each of its profiles."""
-    parts = []
-    for profile in [None, *read_layer(path).section("profiles").settings]:
-        plan = read_plan(path, profile)
+    layer, parts = read_layer(path), []
+    for profile in [None, *layer.section("profiles").settings]:
+        try:
+            plan = read_plan(path, profile)
+        except UsageError:
+            where = f"[{path.name}](experiments/{path.name})"
+            unread = f"Not shown: {where} reads files that are not part of this project."
+            return f"## {one_line(layer.settings['title'])}\n\n{unread}"
         directory = HERE / "results" / plan.name
         heading = f"## {one_line(plan.file.title)}" + (f": profile {profile}" if profile else "")
         if (directory / RESULTS).exists():

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from stacktrans.settings.layers import read_layer
 from stacktrans.showing.scores import bootstrap_interval
 from stacktrans.showing.tables import as_cell
 from stacktrans.sweeps.plan import Plan, read_plan
@@ -127,11 +128,26 @@ def test_every_shipped_sweep_can_be_planned_and_is_on_the_page_of_results() -> N
 
     page.__globals__["read_plan"] = noted
     assert page() == Path("RESULTS.md").read_text(encoding="utf-8"), "run results_page.py"
-    assert {plan.path.name for plan in plans} == {
-        p.name for p in Path("experiments").glob("*.yaml")
-    }
+    shipped = {path.name for path in Path("experiments").glob("*.yaml")}
+    assert {plan.path.name for plan in plans} == shipped - {"flare2025.yaml"}
     for plan in plans:
         assert len({run.identity for run in plan.runs}) == len(plan.runs)
+
+
+def test_the_sweep_of_flare2025_reads_its_directories(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path("experiments/flare2025.yaml").absolute()
+    for condition in read_layer(path).section("conditions").settings:
+        for part in (".", "datasets/validation-long", "datasets/test"):
+            folder = tmp_path / "flare" / condition / part
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "main.tok").write_text("".join(f"{'0 ' * n}# 0\n" for n in range(20)))
+            (folder / "labels.txt").write_text("1\n0\n" * 10)
+    monkeypatch.chdir(tmp_path)
+    plan = read_plan(path)
+    assert len(plan.runs) == 30
+    assert all("predicting-feedforward" in run.configs for run in plan.runs)
 
 
 def test_without_a_choice_every_run_counts(tmp_path: Path) -> None:
