@@ -2,8 +2,8 @@
 
     python docs/generate.py
 
-This writes docs/cli.md from --help, docs/settings.md from the settings of a run, and the table of
-strategies in docs/training.md from their file.
+This writes docs/cli.md from --help, docs/settings.md from the settings of a run, and the tables of
+strategies and of the fields of metrics.jsonl in docs/training.md.
 """
 
 import inspect
@@ -18,12 +18,14 @@ from typer.main import get_command
 
 from stacktrans.cli import app
 from stacktrans.commands.catalogue import Entry, settings, type_of
+from stacktrans.commands.options import items
 from stacktrans.common.documents import yaml_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
 from stacktrans.settings.resolve import strategies
 from stacktrans.settings.schema import meanings, section_classes
 from stacktrans.settings.values import PartConfig
+from stacktrans.training.records import Record
 
 DOCS = Path(__file__).parent
 HEADING = """# The commands
@@ -147,18 +149,26 @@ def _table(rows: Iterable[str]) -> str:
 
 
 def training_page() -> str:
-    """The contents of docs/training.md, with its table of strategies replaced."""
-    rows = [
-        f"| `{name}` | {', '.join(strategy.kinds)} | {strategy.idea} |"
-        for name, strategy in strategies().items()
-    ]
-    table = "\n".join(["| strategy | for tasks | idea |", "|---|---|---|", *rows])
-    before, begin, rest = (DOCS / "training.md").read_text(encoding="utf-8").partition(BEGIN)
-    _, end, after = rest.partition(END)
-    return f"{before}{begin}\n\n{table}\n\n{end}{after}"
-
-
-BEGIN, END = "<!-- strategies -->", "<!-- end of strategies -->"
+    """The contents of docs/training.md, with its tables of strategies and of fields replaced."""
+    kinds = {name: ", ".join(strategy.kinds) for name, strategy in strategies().items()}
+    tables = {
+        "strategies": [
+            "| strategy | for tasks | idea |",
+            "|---|---|---|",
+            *(f"| `{name}` | {kinds[name]} | {each.idea} |" for name, each in strategies().items()),
+        ],
+        "metrics": [
+            "| field | meaning |",
+            "|---|---|",
+            *(f"| `{name}` | {_in_cell(meaning)} |" for name, meaning in items(Record).items()),
+        ],
+    }
+    page = (DOCS / "training.md").read_text(encoding="utf-8")
+    for name, rows in tables.items():
+        before, begin, rest = page.partition(f"<!-- {name} -->")
+        _, end, after = rest.partition(f"<!-- end of {name} -->")
+        page = "".join([before, begin, "\n\n", "\n".join(rows), "\n\n", end, after])
+    return page
 
 
 def main() -> None:

@@ -159,6 +159,7 @@ COMMANDS = {
     "extract": "extract",
     "compare": "compare",
     "sweep": "sweep",
+    "plot": "plot",
     "list": "listing",
 }
 """The commands, in the order of the help, and the module of each in `stacktrans.commands`."""

@@ -249,7 +249,6 @@ def test_names_are_escaped_in_latex(model: Path, tmp_path: Path) -> None:
         (["--predictions", "-", "--json"], "--predictions -: cannot be used with --json"),
         (["--errors", "3", "--latex"], "--errors: cannot be used with --latex"),
         (["copy-queue", "--predictions", "a"], "--predictions: expected one checkpoint, not 2"),
-        (["copy-queue", "--plot", "a.svg"], "--plot: expected one checkpoint, not 2"),
         (["--errors", "0"], "--errors 0: expected a number of at least 1"),
         (["--beam", "0"], "--beam 0: expected a number of at least 1"),
         (["--beam", "9999"], "a beam of 9999: expected at most 4096"),

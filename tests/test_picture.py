@@ -186,6 +186,20 @@ def test_accuracy_by_length_is_drawn_between_its_lengths(model: Path, tmp_path: 
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
 
 
+def test_accuracy_of_several_models_is_drawn_with_a_line_for_each(
+    model: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "accuracy.svg"
+    options = ("--lengths", "1:40", "--count", "30", "--plot", path)
+    assert run("eval", model, "copy-queue", *options).returncode == 0
+    labels = re.findall(r"<!-- (.*?) -->", path.read_text())
+    assert {f" {model}", " copy-queue", "coarse accuracy"} <= {*labels}
+    assert "fine" not in labels
+    assert path.read_text().count('<g id="FillBetweenPolyCollection') == 2
+    assert run("eval", model, "--without", "memory", *options).returncode == 0
+    assert f"<!--  {model} without memory -->" in path.read_text()
+
+
 def test_animations_have_a_picture_for_each_step(model: Path, tmp_path: Path) -> None:
     path = tmp_path / "it.gif"
     done = run("inspect", model, "ab$", "--animate", path)

@@ -184,7 +184,7 @@ def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
     results = [(Lengths(1, 1), Scores(one, np.ones(1), one, one, 0 * one))]
 
     for text in HOSTILE[:3]:
-        plot_accuracy(results, Lengths(1, 2), text, tmp_path / "a.svg")
+        plot_accuracy({text: results, "b": results}, Lengths(1, 2), text, tmp_path / "a.svg")
         with chart(tmp_path / "b.svg", text) as axis:
             axis.plot([1], label="one")
         for name in ("a.svg", "b.svg"):

@@ -1,6 +1,5 @@
 """`train` and `resume`, which run training from Python, and `Run`, a finished run."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,8 +8,11 @@ from typing import Any, Literal
 
 from stacktrans.api.arguments import Count, NameOrPath, Seed, Text, assignments_of, checked
 from stacktrans.api.models import Model, load
+from stacktrans.common.reading import json_lines
 from stacktrans.settings.command import OPTIONS, option_layers
 from stacktrans.settings.config import RunConfig
+from stacktrans.showing.curves import plot_curves, read_metrics
+from stacktrans.showing.plots import check_plot
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
 from stacktrans.training import requests
@@ -44,8 +46,18 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """The records of the run, with the fields of `metrics.jsonl`."""
-        lines = (self.directory / METRICS).read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines]
+        return [*json_lines(self.directory / METRICS)]
+
+    def plot(self, path: NameOrPath, by: Literal["batches", "seconds"] = "batches") -> Path:
+        """Plot its loss and accuracy over time in a .png, .svg or .pdf file.
+
+        Raises:
+            UsageError: the path has another suffix, or matplotlib is not installed.
+        """
+        path = Path(path)
+        check_plot(path)
+        plot_curves({str(self.directory): read_metrics(self.directory)}, by, path)
+        return path
 
     def __repr__(self) -> str:
         return f"Run({self.directory}: {self.summary.outcome} after {self.summary.steps} batches)"

@@ -117,7 +117,8 @@ def eval(
             symbols.
         text: For a language model: measure the perplexity of this file, not of the run's texts.
         seed: Random seed of the strings.
-        plot: Plot accuracy by length in a .png, .svg or .pdf file.
+        plot: Plot the accuracy of all models by length, with 95% intervals, in a .png, .svg or .pdf
+            file.
         as_csv: Print the table as CSV, with unrounded numbers.
         as_latex: Print the table as LaTeX, for the package booktabs.
     """
@@ -138,10 +139,9 @@ def eval(
         options.check_exclusive({name: given, "--csv": as_csv, "--latex": as_latex})
     for name, given in {"--each": each, "--depth": depth}.items():
         options.check_exclusive({name: given, "--data": data})
-    for name, file in {"--predictions": predictions, "--plot": plot}.items():
-        if file and len(checkpoints) > 1 and not ensemble:
-            raise UsageError(f"{name}: expected one checkpoint, not {len(checkpoints)}")
-        options.check_exclusive({name: file, "--without": without})
+    if predictions and len(checkpoints) > 1 and not ensemble:
+        raise UsageError(f"--predictions: expected one checkpoint, not {len(checkpoints)}")
+    options.check_exclusive({"--predictions": predictions, "--without": without})
     options.check_exclusive({"--ensemble": ensemble, "--without": without})
     if plot:
         check_plot(plot)
@@ -181,7 +181,9 @@ def eval(
     _print_accuracies(measured, facts, (errors, confusions), forms, beside=predictions == STDOUT)
     _, model, results = measured[0]
     if plot:
-        plot_accuracy(results, model.config.task.ranges.train, model.description, plot)
+        title = model.description if len(measured) == 1 else model.config.task.name
+        by_name = {name: results for name, _, results in measured}
+        plot_accuracy(by_name, model.config.task.ranges.train, title, plot)
     if predictions:
         _write_predictions(predictions, model, results)
 

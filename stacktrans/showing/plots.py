@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import check_file_path, write_atomically
 from stacktrans.common.visible import one_line, visible
-from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import Trace, TraceStep
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import Block, parts_of, symbol_text, symbols_read
+from stacktrans.showing.scores import Results, confidence_interval, spread
 from stacktrans.showing.traces import output_text, rows_of
 from stacktrans.tasks.lengths import Lengths
 
@@ -90,10 +90,14 @@ def chart(path: Path, title: str, legend_size: str | None = None) -> "Iterator[A
     axis = figure.subplots()
     yield axis
     axis.set_title(one_line(title), parse_math=False)
-    legend = axis.legend(loc="best", frameon=False, fontsize=legend_size)
-    for text in legend.get_texts():
-        text.set_parse_math(False)
+    show_legend(axis, legend_size)
     save(figure, path)
+
+
+def show_legend(axis: "Axes", size: str | None = None) -> None:
+    """Add a legend, whose labels are no formulas."""
+    for text in axis.legend(loc="best", frameon=False, fontsize=size).get_texts():
+        text.set_parse_math(False)
 
 
 def save(figure: "Figure", path: Path) -> None:
@@ -109,28 +113,41 @@ def save(figure: "Figure", path: Path) -> None:
 
 
 def plot_accuracy(
-    results: Sequence[tuple[Lengths, Scores]], trained: Lengths, title: str, path: Path
+    measured: Mapping[str, Results], trained: Lengths, title: str, path: Path
 ) -> None:
-    """Plot coarse, fine and symbol accuracy by length, with the training lengths shaded.
+    """Plot coarse accuracy by length, with 95% intervals; of a single model, others beside it.
+
+    Args:
+        measured: the scores of each model, by its name.
+        trained: the lengths that are shaded.
+        title: of the chart.
+        path: of the file.
 
     Raises:
         UsageError: matplotlib is not installed.
     """
-    by_length: dict[int, Scores] = {}
-    for _, scores in reversed(results):  # of a length in several ranges, the first counts
-        by_length |= scores.by_length()
-    lengths = sorted(by_length)
-    scores_at = [by_length[length] for length in lengths]
-    marker = "." if len(lengths) == 1 else None
     with chart(path, title) as axis:
-        for label, measure, style in (
-            ("coarse", "coarse_accuracy", "-"),
-            ("fine", "fine_accuracy", "--"),
-            ("symbols", "symbol_accuracy", ":"),
-        ):
-            shares = [getattr(scores, measure) for scores in scores_at]
-            axis.plot(lengths, shares, style, label=label, marker=marker)
-        as_accuracy_by_length(axis, trained, "accuracy")
+        for name, results in measured.items():
+            parts = [
+                part
+                for bounds, scores in results
+                for part in spread(bounds, scores) or [(bounds, scores)]
+                if part[1].count
+            ]
+            middles = [(bounds.shortest + bounds.longest) / 2 for bounds, _ in parts]
+            scored = [scores for _, scores in parts]
+            coarse = [scores.coarse_accuracy for scores in scored]
+            low, high = zip(
+                *(confidence_interval(each.coarse_accuracy, each.count) for each in scored),
+                strict=True,
+            )
+            label = f" {one_line(name)}" if len(measured) > 1 else "coarse"
+            (line,) = axis.plot(middles, coarse, marker=".", label=label)
+            axis.fill_between(middles, low, high, color=line.get_color(), alpha=0.2)
+            if len(measured) == 1:
+                axis.plot(middles, [each.fine_accuracy for each in scored], "--", label="fine")
+                axis.plot(middles, [each.symbol_accuracy for each in scored], ":", label="symbols")
+        as_accuracy_by_length(axis, trained, "coarse accuracy" if len(measured) > 1 else "accuracy")
 
 
 def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:

@@ -76,7 +76,7 @@ def scores_tables(results: Results, hard: bool = False, name: str = "model") -> 
     lengths = [
         {"length": part, **_measures(within)}
         for bounds, scores in results
-        for part, within in _spread(bounds, scores)
+        for part, within in spread(bounds, scores)
     ]
     if lengths:
         strings = Column("strings", drop=1, form="{count}")
@@ -106,7 +106,7 @@ def scores_table(entries: Sequence[Mapping[str, Any]]) -> Table:
     )
 
 
-def _spread(bounds: Lengths, scores: Scores) -> list[tuple[Lengths, Scores]]:
+def spread(bounds: Lengths, scores: Scores) -> list[tuple[Lengths, Scores]]:
     """The scores of the parts of a range of lengths, if several parts have strings."""
     width = -(-(bounds.longest - bounds.shortest + 1) // ROWS_PER_RANGE)
     parts = [

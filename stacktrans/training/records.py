@@ -60,7 +60,9 @@ class Record:
         step: batches trained on since the run began.
         attempt: number of the attempt, from 1.
         seconds: training time since the run began.
-        loss: mean nats a scored symbol since the last record; `perplexity` is its exponential.
+        loss: mean nats a scored symbol since the last record.
+        perplexity: the exponential of the loss.
+        learning_rate: the learning rate.
         lengths: shortest and longest source that is trained on next; None on a text.
         signals: mean strength of each signal over the last batch.
         train: accuracy on training lengths, where it was measured. For pairs in files, on the

@@ -1,0 +1,43 @@
+"""The command `plot`: learning curves of runs."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from stacktrans.commands import options
+from stacktrans.commands.terminal import output_width
+
+
+def plot(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="The directories of runs or races.")
+    ],
+    out: options.File = None,
+    by: Literal["batches", "seconds"] = "batches",
+) -> None:
+    """Show the learning curves of runs: their loss and accuracy over time.
+
+    Accuracy is that on the development set, or else on strings of test lengths. A file
+    also shows accuracy on strings of training lengths, as a dotted line.
+
+        stacktrans plot runs/copy
+        stacktrans plot runs/copy --by seconds
+        stacktrans plot runs/stack runs/queue --by seconds --out curves.svg
+
+    Args:
+        out: Draw them to a .png, .svg or .pdf file instead of the terminal.
+        by: Measure time in batches or in seconds.
+    """
+    from stacktrans.showing.curves import charts, plot_curves, read_metrics
+    from stacktrans.showing.plots import check_plot
+
+    if out:
+        check_plot(out)
+    metrics = {str(run): read_metrics(run) for run in runs}
+    if out:
+        plot_curves(metrics, by, out)
+        return
+    for chart in charts(metrics, by, output_width(), colours=sys.stdout.isatty()):
+        print(chart, end="\n\n")

@@ -1,0 +1,101 @@
+"""Learning curves of runs: as text, in a file, and from Python."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import run
+
+import stacktrans
+from stacktrans.showing.curves import curves_of, read_metrics
+
+
+def record(step: int, **changes: Any) -> dict[str, Any]:
+    return {
+        "step": step, "attempt": 1, "seconds": step / 10, "loss": 1 / step, "perplexity": 1.0,
+        "learning_rate": 0.1, "lengths": [1, 4], "signals": {}, **changes,
+    }  # fmt: skip
+
+
+def accuracy(coarse: float) -> dict[str, float]:
+    return {"coarse": coarse, "fine": 1.0, "count": 10, "symbols": 1.0}
+
+
+def run_of(directory: Path, *records: dict[str, Any]) -> Path:
+    directory.mkdir()
+    lines = "".join(f"{json.dumps(each)}\n" for each in records)
+    (directory / "metrics.jsonl").write_text(lines)
+    return directory
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    """A run whose accuracy is measured at every second record."""
+    return run_of(
+        tmp_path / "measured",
+        record(100),
+        record(200, train=accuracy(0.5), test=accuracy(0.25)),
+        record(300),
+        record(400, train=accuracy(1.0), test=accuracy(0.75)),
+    )
+
+
+def test_curves_have_the_measurements_of_a_run(measured: Path) -> None:
+    metrics = {"a": read_metrics(measured)}
+    (loss,) = curves_of(metrics, "loss (nats/symbol)", "seconds")
+    assert (loss.times, loss.values) == ([10, 20, 30, 40], [1 / 100, 1 / 200, 1 / 300, 1 / 400])
+    test, train = curves_of(metrics, "coarse accuracy", "batches")
+    assert (test.field, test.times, test.values) == ("test", [200, 400], [0.25, 0.75])
+    assert (train.field, train.times, train.values) == ("train", [200, 400], [0.5, 1.0])
+
+
+def test_charts_fit_their_line_and_name_the_runs(measured: Path, tmp_path: Path) -> None:
+    text = run_of(tmp_path / "text", record(5, validation=2.0), record(9, validation=1.5))
+    done = run("plot", measured, text, "--by", "seconds")
+    lines = done.stdout.decode().splitlines()
+    assert max(len(line) for line in lines if str(tmp_path) not in line) <= 100
+    assert sum(f"{measured}: loss" in line for line in lines) == 1
+    assert sum(f"{measured}: test" in line for line in lines) == 1
+    assert sum(str(text) in line for line in lines) == 1  # its accuracy is never measured
+    assert "\x1b" not in done.stdout.decode()
+    assert sum(bool(re.search("[⠁-⣿]", line)) for line in lines) > 10
+
+
+def test_figures_have_a_line_for_each_curve(measured: Path, tmp_path: Path) -> None:
+    path = tmp_path / "curves.svg"
+    assert run("plot", measured, measured, "--out", path).returncode == 0
+    labels = re.findall(r"<!-- (.*?) -->", path.read_text())
+    for label in (f" {measured}", f" {measured}, test", f" {measured}, train", "batches"):
+        assert label in labels
+    unfinished = run_of(tmp_path / "unfinished", record(100, loss=float("nan")), record(200))
+    assert run("plot", unfinished, "--out", tmp_path / "one.png").returncode == 0
+    assert run("plot", unfinished).returncode == 0
+
+
+def test_a_run_plots_itself(trained: Path, tmp_path: Path) -> None:
+    run = stacktrans.resume(trained)
+    assert [record.step for record in read_metrics(trained)] == [
+        each["step"] for each in run.metrics()
+    ]
+    assert run.plot(tmp_path / "run.png", by="seconds").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "expected the directory of a run, with metrics.jsonl"),
+        ("", "metrics.jsonl: no records yet"),
+        ("[1]\n", "metrics.jsonl:1: expected a record of a run, not [1]"),
+        (json.dumps(record(1)) + '\n{"step": 1}\n', "metrics.jsonl:2: expected a record of a run"),
+        ("x" * 1000, "metrics.jsonl:1: expected a record of a run, not xxx"),
+    ],
+)
+def test_what_is_no_run_is_refused(content: str | None, message: str, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "metrics.jsonl").write_text(content)
+    done = run("plot", tmp_path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert message in done.stderr.decode()
+    assert len(done.stderr) < 400
