@@ -1,13 +1,14 @@
 """The Python front door: what `import stacktrans` gives."""
 
 import inspect
+import json
 import os
 import pydoc
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from small_runs import SETTINGS
 
 import stacktrans
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
+from stacktrans.proofs.proof import Proof
 from stacktrans.training.records import Record
 
 
@@ -93,8 +95,60 @@ def test_traces_are_those_of_the_command(tmp_path: Path) -> None:
         assert dict(zip(trace.signals, row.tolist(), strict=True)) == step.signals
     assert trace.outputs[-3:] == ["a", "b", "</s>"]
     assert trace.plot(tmp_path / "a.svg").read_text().startswith("<?xml")
+    assert trace.animate(tmp_path / "a.gif").read_bytes().startswith(b"GIF8")
     with pytest.raises(UsageError, match=r"a\.txt"):
         trace.plot(tmp_path / "a.txt")
+    with pytest.raises(UsageError, match=r"a\.svg"):
+        trace.html(tmp_path / "a.svg")
+    command("inspect", "copy-deque", "ab", "--html", tmp_path / "b.html")
+    page = trace.html(tmp_path / "a.html").read_text()
+    path = json.dumps(str(model.path))
+    assert page.replace(path, '"copy-deque"') == (tmp_path / "b.html").read_text()
+
+
+def test_a_machine_is_that_of_the_command(tmp_path: Path) -> None:
+    model = stacktrans.load("parenthesis-stack")
+    machine = model.extract()
+    command("extract", "parenthesis-stack", "--out", tmp_path / "machine")
+    saved = stacktrans.load(tmp_path / "machine")
+    assert machine.machine
+    assert saved.machine
+    assert machine.machine.to_json() == saved.machine.to_json()
+    assert repr(machine) == repr(saved)
+    assert isinstance(machine.verify(count=10, longest=20).verdict, Proof)
+    with pytest.raises(StacktransError, match="no machine found within 0 s"):
+        model.extract(seconds=0)
+
+
+def test_sources_may_have_features_beside_them(tmp_path: Path) -> None:
+    verbs = [("walk", "V;PST", "walked"), ("talk", "V;PST", "talked"), ("walk", "V;PRS", "walks")]
+    data = tmp_path / "verbs.tsv"
+    data.write_text("".join("\t".join(verb) + "\n" for verb in verbs))
+    settings = {"hidden_size": 8, "max_steps": 2, "measure.strings": 4}
+    run = stacktrans.train(
+        data=data,
+        dev=data,
+        test=data,
+        columns="source,features,target",
+        memory="stack",
+        recipe="default",
+        settings=settings,
+        out=tmp_path / "run",
+    )
+    lines = [f"{source}\t{features}" for source, features, _ in verbs]
+    assert run.model.transduce([verb[:2] for verb in verbs]) == run.model.transduce(lines)
+
+    class Frame:
+        """What is used of a DataFrame of pandas, which iterates over the names of columns."""
+
+        def __iter__(self) -> Iterator[str]:
+            return iter(["source", "features", "target"])
+
+        def itertuples(self, index: bool = True) -> Iterator[tuple[object, ...]]:
+            return ((*([0] if index else []), *verb) for verb in verbs)
+
+    measured = run.model.evaluate(Frame())  # type: ignore[arg-type]
+    assert measured.predictions == run.model.evaluate(verbs).predictions
 
 
 @pytest.mark.parametrize("hard", [False, True])

@@ -15,6 +15,8 @@ from stacktrans.settings.schema import plain_message
 from stacktrans.tasks.lengths import Lengths, checked_lengths
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Source = str | tuple[str, ...]
+"""A source, or a source and its features."""
 
 
 def _parser(parse: Callable[[Any], Any], expected: str) -> BeforeValidator:
@@ -42,13 +44,23 @@ def _text(value: Any) -> str:
     return value
 
 
-def _texts(value: Any) -> str | list[str]:
-    return _text(value) if isinstance(value, str | bytes) else [_text(text) for text in value]
+def _texts(value: Any) -> str | list[Source]:
+    if isinstance(value, str | bytes):
+        return _text(value)
+    return [tuple(map(_text, each)) if isinstance(each, tuple) else _text(each) for each in value]
+
+
+def lines_of(sources: str | Sequence[Source]) -> list[str]:
+    """A source, or several, as lines of text, with features after a tab."""
+    given = [sources] if isinstance(sources, str) else sources
+    return [each if isinstance(each, str) else "\t".join(each) for each in given]
 
 
 def _data(value: Any) -> Any:
     if isinstance(value, str | os.PathLike):
         return value
+    if hasattr(value, "itertuples"):  # a DataFrame of pandas
+        value = [*value.itertuples(index=False)]
     if isinstance(value, Mapping) or any(isinstance(fields, str | Mapping) for fields in value):
         raise TypeError  # characters or keys would be taken for sources and targets
     pairs = [tuple(map(_text, fields)) for fields in value]
@@ -77,7 +89,7 @@ Seed = Annotated[int, _at_least(0)]
 NameOrPath = Annotated[str | os.PathLike[str], _parser(os.fspath, "a name or a path")]
 Loaded = Annotated[Any, _parser(_model, "a model that load returned")]
 Text = Annotated[str, _parser(_text, "a string")]
-Texts = Annotated[str | Sequence[str], _parser(_texts, "a string, or several")]
+Texts = Annotated[str | Sequence[Source], _parser(_texts, "a string, or several")]
 Data = Annotated[
     str | os.PathLike[str] | Sequence[Sequence[str]], _parser(_data, "a file, or pairs of strings")
 ]

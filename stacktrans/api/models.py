@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Self, overload
@@ -17,12 +17,16 @@ from stacktrans.api.arguments import (
     NameOrPath,
     Range,
     Seed,
+    Source,
     Text,
     Texts,
     checked,
+    lines_of,
 )
 from stacktrans.automata.machine import Machine
+from stacktrans.common.files import check_file_path, write_atomically
 from stacktrans.decoding.beam import beam_width
+from stacktrans.extraction.learner import SECONDS, extract
 from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import EvalRequest, evaluate
 from stacktrans.inference.perplexity import perplexities
@@ -33,7 +37,8 @@ from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablate
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
-from stacktrans.showing.plots import check_plot, plot_trace
+from stacktrans.showing.page import SUFFIXES, Shown, page_of
+from stacktrans.showing.plots import animate_trace, check_plot, plot_trace
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.scores import scores_tables
 from stacktrans.showing.traces import trace_view
@@ -113,6 +118,7 @@ class Trace(inference.Trace):
     """
 
     config: RunConfig
+    _loaded: checkpoint.Checkpoint
 
     @property
     def signals(self) -> tuple[str, ...]:
@@ -145,6 +151,30 @@ class Trace(inference.Trace):
         path = Path(path)
         check_plot(path)
         plot_trace(self, self.config, path)
+        return path
+
+    @checked
+    def animate(self, path: NameOrPath) -> Path:
+        """Draw the memory at each step, as an animation in a .gif file.
+
+        Raises:
+            UsageError: the path has another suffix, or matplotlib is not installed.
+        """
+        path = Path(path)
+        check_plot(path, [".gif"])
+        animate_trace(self, path)
+        return path
+
+    @checked
+    def html(self, path: NameOrPath) -> Path:
+        """Write a page that steps through the trace in a browser to an .html file.
+
+        Raises:
+            UsageError: the path has another suffix.
+        """
+        path = Path(path)
+        check_file_path(path, *SUFFIXES)
+        write_atomically(path, page_of([Shown(str(self._loaded.path), self, self._loaded)]))
         return path
 
     def __repr__(self) -> str:
@@ -199,7 +229,7 @@ class Model:
     @overload
     def transduce(
         self,
-        sources: Sequence[str],
+        sources: Sequence[Source],
         *,
         max_length: int | None = None,
         everything: bool = False,
@@ -218,7 +248,8 @@ class Model:
         """The answers to sources, in their order; for a single string, its answer.
 
         Args:
-            sources: strings as `stacktrans transduce` reads them from lines.
+            sources: strings as `stacktrans transduce` reads them from lines, or tuples of a string
+                and its features, in the order of the columns that the model was trained on.
             max_length: the longest answer, in symbols. By default, it is twice the length of
                 the longest targets in training for a source of that length, plus 20, or the length
                 that answers of streams and texts can be expected to need. An answer that the model
@@ -230,9 +261,8 @@ class Model:
         Raises:
             StacktransError: a source can't be transduced; the message says which, from 1.
         """
-        given = [sources] if isinstance(sources, str) else list(sources)
         options = AnswerOptions(max_length, not everything, beam)
-        lines = transduce_strings(self._loaded, given, options)
+        lines = transduce_strings(self._loaded, lines_of(sources), options)
         texts = [line.output or "" for line in lines]
         return texts[0] if isinstance(sources, str) else texts
 
@@ -245,7 +275,6 @@ class Model:
         Arguments and errors are those of `transduce`; a single string is a list of one. With a
         beam, each answer has all its `hypotheses`.
         """
-        given = [sources] if isinstance(sources, str) else list(sources)
         options = AnswerOptions(max_length, beam=beam, full=True)
         return [
             Answer(
@@ -256,7 +285,7 @@ class Model:
                 line.scored,
                 line.hypotheses,
             )
-            for line in transduce_strings(self._loaded, given, options)
+            for line in transduce_strings(self._loaded, lines_of(sources), options)
         ]
 
     @checked
@@ -272,7 +301,8 @@ class Model:
             StacktransError: the source can't be encoded, or the model's numbers overflow.
         """
         split = self._loaded.task.source.split(source)
-        return Trace(**vars(inference.trace(self._loaded, split, contents)), config=self.config)
+        found = inference.trace(self._loaded, split, contents)
+        return Trace(**vars(found), config=self.config, _loaded=self._loaded)
 
     @checked
     def evaluate(
@@ -292,10 +322,10 @@ class Model:
         With pairs or a beam, the model also answers each source without its target.
 
         Args:
-            data: pairs with the columns of the model's files, or a file of pairs as
-                `stacktrans generate` writes it. By default, strings are drawn, or are the test set
-                of a model of pairs in files. Pairs with symbols that the model does not know count
-                as wrong.
+            data: pairs with the columns of the model's files, perhaps in a DataFrame of pandas, or
+                a file of pairs as `stacktrans generate` writes it. By default, strings are drawn,
+                or are the test set of a model of pairs in files. Pairs with symbols that the model
+                does not know count as wrong.
             lengths: shortest and longest source; by default, the test lengths of the task, or all
                 of the file.
             count: number of strings; by default 1000, or all of the file; with `each`, 100 of each
@@ -353,6 +383,19 @@ class Model:
         """
         effort = Effort(exhaustive, count, longest, seed)
         return verify(self._loaded, effort, other._loaded if other else None)
+
+    @checked
+    def extract(self, seconds: float = SECONDS) -> Self:
+        """The machine that the model is when its signals are made 0 or 1, as a model.
+
+        Args:
+            seconds: the time limit of learning it.
+
+        Raises:
+            StacktransError: it is no machine, or none was found; the message gives the reason.
+        """
+        machine = extract(self._loaded, seconds)
+        return type(self)(replace(self._loaded, weights={}, hard=True, machine=machine))
 
     @checked
     def without(self, part: Text) -> Self:
