@@ -345,15 +345,33 @@ def test_the_help_of_a_command_is_whole(width: int, monkeypatch: pytest.MonkeyPa
         assert not [line for line in options if re.search(r"<\w+", line)], "a metavar, no type"
 
 
-def test_the_options_of_train_are_in_panels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+def panels_of(command: str) -> dict[str, list[str]]:
+    """The options in each panel of a command's help."""
     panels: dict[str, list[str]] = {}
-    for line in CliRunner().invoke(app, ["train", "--help"]).output.splitlines():
-        if title := re.match(r"╭─ (\w+) ─", line):
+    for line in CliRunner().invoke(app, [command, "--help"]).output.splitlines():
+        if title := re.match(r"╭─ ([\w ]+) ─", line):
             panels[title[1]] = []
         elif option := re.match(r"│ (--[a-z-]+)", line):
             panels[[*panels][-1]].append(option[1])
+    return panels
+
+
+def test_the_options_of_train_are_in_panels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    panels = panels_of("train")
     assert [*panels] == ["Options", "Data", "Model", "Training", "Race", "Output"]
     assert panels["Options"] == ["--help"]
     assert panels["Race"] == ["--strategies", "--budget"]
     assert {"--memory", "--hidden", "--no-buffered", "--plugin"} <= {*panels["Model"]}
+
+
+@pytest.mark.parametrize("command", ["eval", "inspect"])
+def test_every_option_of_a_long_help_is_in_a_panel(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    arguments, options, *others = panels_of(command).items()
+    assert arguments == ("Arguments", [])
+    assert options == ("Options", ["--help"])
+    assert len(others) >= 3
+    assert all(len(names) >= 4 for _, names in others)

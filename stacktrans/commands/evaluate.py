@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 STDOUT = Path("-")
 """The file name of standard output."""
+PANELS = {
+    "Strings": "lengths count each depth data text seed",
+    "Models": "without ensemble hard device workers plugin",
+    "Answers": "beam n_best errors confusions",
+    "Output": "predictions plot as_json as_csv as_latex",
+}
+"""The panels of the help, and the parameters in each."""
 Loaded = Sequence[tuple[str, "Checkpoint"]]
 """Checkpoints with the names that they were given by."""
 Measured = Sequence[tuple[str, "Checkpoint", "Results"]]

@@ -32,6 +32,12 @@ NEXT = {b"\x1b[C", b"\x1bOC", b"\x1b[B", b"\x1bOB", b" ", b"\r", b"\n"}
 FIRST = {b"\x1b[H", b"\x1bOH", b"\x1b[1~", b"\x1b[7~"}
 LAST = {b"\x1b[F", b"\x1bOF", b"\x1b[4~", b"\x1b[8~"}
 QUIT = {b"q", b"Q"}
+PANELS = {
+    "String and model": "seed lengths hard device plugin",
+    "In the terminal": "heatmap contents stepping stacks",
+    "Files and data": "plot animate page beside as_json",
+}
+"""The panels of the help, and the parameters in each."""
 
 
 def inspect(
