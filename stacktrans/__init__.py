@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from stacktrans import nn as nn
-    from stacktrans.api.models import Answer as Answer
-    from stacktrans.api.models import Evaluation as Evaluation
     from stacktrans.api.models import Model as Model
-    from stacktrans.api.models import Trace as Trace
     from stacktrans.api.models import ensemble as ensemble
     from stacktrans.api.models import load as load
+    from stacktrans.api.results import Answer as Answer
+    from stacktrans.api.results import Evaluation as Evaluation
+    from stacktrans.api.results import Trace as Trace
     from stacktrans.api.runs import Run as Run
     from stacktrans.api.runs import resume as resume
     from stacktrans.api.runs import train as train
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 _NAMES = {
-    "stacktrans.api.models": ("Answer", "Evaluation", "Model", "Trace", "ensemble", "load"),
+    "stacktrans.api.models": ("Model", "ensemble", "load"),
+    "stacktrans.api.results": ("Answer", "Evaluation", "Trace"),
     "stacktrans.api.runs": ("Run", "resume", "train"),
     "stacktrans.api.tasks": ("TaskStrings", "task"),
     "stacktrans.common.errors": ("CheckpointError", "StacktransError", "UsageError"),

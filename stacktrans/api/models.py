@@ -1,14 +1,11 @@
-"""`load` and `Model`: answers, accuracy, perplexity, traces and ablations of a trained model."""
+"""`load` and `Model`: what a trained model can be asked for."""
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Self, overload
-
-import numpy as np
-from numpy.typing import NDArray
 
 from stacktrans.api.arguments import (
     Count,
@@ -23,165 +20,21 @@ from stacktrans.api.arguments import (
     checked,
     lines_of,
 )
+from stacktrans.api.results import Answer, Evaluation, Trace
 from stacktrans.automata.machine import Machine
-from stacktrans.common.files import check_file_path, write_atomically
 from stacktrans.decoding.beam import beam_width
 from stacktrans.extraction.learner import SECONDS, extract
 from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import EvalRequest, evaluate
 from stacktrans.inference.perplexity import perplexities
-from stacktrans.inference.scores import Prediction, Scores
-from stacktrans.inference.transduction import AnswerOptions, Hypothesis, transduce_strings
+from stacktrans.inference.transduction import AnswerOptions, transduce_strings
 from stacktrans.inference.verification import Effort, Verification, verify
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablate
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
-from stacktrans.showing.page import SUFFIXES, Shown, page_of
-from stacktrans.showing.plots import animate_trace, check_plot, plot_trace
 from stacktrans.showing.progress import as_html
-from stacktrans.showing.scores import scores_tables
-from stacktrans.showing.traces import trace_view
 from stacktrans.tasks.lengths import Lengths
-
-
-@dataclass(frozen=True)
-class Answer:
-    """A model's answer to a source.
-
-    Attributes:
-        source: the source as given.
-        text: the answer.
-        probability: of the whole answer; 1 for an empty source.
-        ended: whether the model ended the answer; otherwise it was cut off.
-        scored: whether each symbol is predictable and scored; None if all are.
-        hypotheses: the best hypotheses of a beam search, this one first; None without a beam, or
-            for an empty source.
-    """
-
-    source: str
-    text: str
-    probability: float
-    ended: bool
-    scored: list[bool] | None
-    hypotheses: list[Hypothesis] | None = None
-
-
-class Evaluation:
-    """The accuracies of a model on a set of strings.
-
-    Attributes:
-        lengths: shortest and longest source, in symbols.
-        count: number of strings.
-        coarse: share of strings that are right from first to last symbol.
-        fine: mean share of a string before its first error.
-        symbols: share of all scored symbols that are right.
-        unknown: number of strings with symbols that the model does not know; they count as wrong.
-        symbol_error_rate: edit distance between answers and targets, per target symbol; None
-            unless the model answered the sources.
-        oracle: share of strings whose target is among the best answers; None without `n_best`.
-        predictions: the answer to each source, with its target; empty unless the model answered
-            the sources.
-    """
-
-    def __init__(self, lengths: Lengths, scores: Scores, hard: bool) -> None:
-        self.lengths, self.count = lengths, scores.count
-        self.coarse, self.fine = scores.coarse_accuracy, scores.fine_accuracy
-        self.symbols, self.unknown = scores.symbol_accuracy, scores.unknown_count
-        self.symbol_error_rate = scores.symbol_error_rate
-        self.oracle = scores.oracle_accuracy
-        predictions = scores.predictions
-        self.predictions: list[Prediction] = [] if predictions is None else predictions.tolist()
-        self._scores, self._hard = scores, hard
-
-    def by_length(self) -> dict[int, float]:
-        """Coarse accuracy by the length of the source."""
-        by_length = self._scores.by_length().items()
-        return {length: scores.coarse_accuracy for length, scores in by_length}
-
-    def __repr__(self) -> str:
-        return (
-            f"Evaluation({self.lengths}: coarse {self.coarse:.3f} fine {self.fine:.3f} "
-            f"symbols {self.symbols:.3f}, {self.count} strings)"
-        )
-
-    def _repr_html_(self) -> str:
-        return as_html(*scores_tables([(self.lengths, self._scores)], self._hard))
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Trace(inference.Trace):
-    """The trace of a model over a source.
-
-    Attributes:
-        config: of the model's run.
-    """
-
-    config: RunConfig
-    _loaded: checkpoint.Checkpoint
-
-    @property
-    def signals(self) -> tuple[str, ...]:
-        """The names of the signals, such as push and pop."""
-        return tuple(self.steps[0].signals)
-
-    @property
-    def strengths(self) -> NDArray[np.float64]:
-        """The strength of each signal at each step, [steps, signals]."""
-        rows = [list(step.signals.values()) for step in self.steps]
-        return np.array(rows, dtype=np.float64).reshape(len(self.steps), len(self.signals))
-
-    @property
-    def inputs(self) -> list[str]:
-        """The symbol read at each step."""
-        return [step.input for step in self.steps]
-
-    @property
-    def outputs(self) -> list[str | None]:
-        """The output at each step; None before the answer begins."""
-        return [step.output for step in self.steps]
-
-    @checked
-    def plot(self, path: NameOrPath) -> Path:
-        """Plot strengths, values, inputs and outputs over time in a .png, .svg or .pdf file.
-
-        Raises:
-            UsageError: the path has another suffix, or matplotlib is not installed.
-        """
-        path = Path(path)
-        check_plot(path)
-        plot_trace(self, self.config, path)
-        return path
-
-    @checked
-    def animate(self, path: NameOrPath) -> Path:
-        """Draw the memory at each step, as an animation in a .gif file.
-
-        Raises:
-            UsageError: the path has another suffix, or matplotlib is not installed.
-        """
-        path = Path(path)
-        check_plot(path, [".gif"])
-        animate_trace(self, path)
-        return path
-
-    @checked
-    def html(self, path: NameOrPath) -> Path:
-        """Write a page that steps through the trace in a browser to an .html file.
-
-        Raises:
-            UsageError: the path has another suffix.
-        """
-        path = Path(path)
-        check_file_path(path, *SUFFIXES)
-        write_atomically(path, page_of([Shown(str(self._loaded.path), self, self._loaded)]))
-        return path
-
-    def __repr__(self) -> str:
-        return f"Trace({self.source!r} -> {self.answer!r}, {len(self.steps)} steps)"
-
-    def _repr_html_(self) -> str:
-        return as_html(trace_view(self, self.config))
 
 
 class Model:
