@@ -8,8 +8,10 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+import numpy as np
 import pytest
 from command_line import run, run_process
+from matplotlib.figure import Figure
 from small_sweeps import MEASURES, RACED, records, sweep_file
 
 import stacktrans
@@ -18,7 +20,9 @@ from stacktrans.settings.command import single_run_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import strategies
-from stacktrans.sweeps.plan import read_plan
+from stacktrans.sweeps import live
+from stacktrans.sweeps.plan import PlannedRun, read_plan
+from stacktrans.sweeps.store import SweepStore
 
 pytestmark = pytest.mark.usefixtures("sweeps_here")
 
@@ -345,6 +349,29 @@ def test_pictures_are_of_any_names_and_inside_the_sweep(swept: Path, tmp_path: P
         "copy-m-x-by-length-2.svg",
         "copy-m-x-by-length.svg",
     ]
+
+
+def test_a_curve_by_length_is_the_median_of_the_runs_within_their_range(
+    swept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SweepStore(swept, read_plan(swept.parent / "small.yaml"))
+    first, *_ = store.plan.runs
+    runs = [run for run in store.plan.runs if run.condition == first.condition]
+    shares = dict(zip((run.identity for run in runs), (0.1, 0.2, 0.9), strict=True))
+
+    def by_length(_: SweepStore, run: PlannedRun, __: str) -> dict[int, float]:
+        share = shares.get(run.identity)
+        return {} if share is None else {4: share, 5: share}
+
+    monkeypatch.setattr(live, "_by_length", by_length)
+    axis = Figure().subplots()
+    live._lengths(axis, store, store.plan.runs, "test")
+    (line,) = axis.lines  # none of conditions without data
+    assert np.array_equal(line.get_ydata(), [0.2, 0.2])
+    assert line.get_label() == f" {first.condition}"
+    (band,) = [each for each in axis.collections if "FillBetween" in type(each).__name__]
+    heights = np.array(band.get_paths()[0].vertices)[:, 1]
+    assert (heights.min(), heights.max()) == (0.1, 0.9)
 
 
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:

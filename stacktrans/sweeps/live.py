@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
@@ -163,11 +164,14 @@ def _by_length(store: SweepStore, run: PlannedRun, measure: str) -> dict[int, fl
 
 
 def _lengths(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun], measure: str) -> None:
-    """Plot the mean accuracy of the runs of each condition by length."""
+    """Plot the median accuracy of the runs of each condition by length, and its range."""
     for condition, colour, of_condition in _conditions(store, runs):
         curves = [_by_length(store, run, measure) for run in of_condition]
         lengths = sorted({length for curve in curves for length in curve})
         shares = [[curve[length] for curve in curves if length in curve] for length in lengths]
-        means = [sum(values) / len(values) for values in shares]
-        axis.plot(lengths, means, color=colour, label=condition)
+        if shares:
+            axis.plot(lengths, [*map(median, shares)], color=colour, label=condition)
+            axis.fill_between(
+                lengths, [*map(min, shares)], [*map(max, shares)], color=colour, alpha=0.2
+            )
     as_accuracy_by_length(axis, runs[0].config.task.ranges.train, "coarse accuracy")
