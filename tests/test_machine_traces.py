@@ -58,10 +58,11 @@ def test_a_machine_introduces_itself_as_one(tmp_path: Path) -> None:
     line = "reverse: machine with 2 states, stack of 3 symbols, 4 rules"
     for command in (("inspect", path, "!"), ("inspect", path, "!", "--contents")):
         assert run(*command).stdout.decode().splitlines()[0] == line
-    for command in (("eval", path, "--count", "5"), ("verify", path, "--longest", "9")):
+    few = ("--longest", "9", "--count", "10", "--exhaustive", "10")
+    for command in (("eval", path, "--count", "5"), ("verify", path, *few)):
         assert run(*command).stdout.decode().splitlines()[0] == line
     assert repr(stacktrans.load(path)) == f"Model({line})"
-    both = run("verify", path, path, "--longest", "9").stdout.decode().splitlines()
+    both = run("verify", path, path, *few).stdout.decode().splitlines()
     assert both[:2] == [line, line]
 
 
