@@ -59,8 +59,8 @@ def test_a_machine_introduces_itself_as_one(tmp_path: Path) -> None:
     for command in (("inspect", path, "!"), ("inspect", path, "!", "--contents")):
         assert run(*command).stdout.decode().splitlines()[0] == line
     few = ("--longest", "9", "--count", "10", "--exhaustive", "10")
-    for command in (("eval", path, "--count", "5"), ("verify", path, *few)):
-        assert run(*command).stdout.decode().splitlines()[0] == line
+    for name, options in (("eval", ("--count", "5")), ("verify", few)):
+        assert run(name, path, *options).stdout.decode().splitlines()[0] == line
     assert repr(stacktrans.load(path)) == f"Model({line})"
     both = run("verify", path, path, *few).stdout.decode().splitlines()
     assert both[:2] == [line, line]
