@@ -132,7 +132,7 @@ def eval(
     from stacktrans.decoding.beam import beam_width
     from stacktrans.inference.evaluation import EvalRequest, evaluate
     from stacktrans.model.checkpoint import ensemble_of
-    from stacktrans.showing.plots import check_plot, plot_accuracy
+    from stacktrans.showing.plots import check_plot
 
     check_positive(**{"--count": count, "--depth": depth, "--errors": errors})
     check_positive(**{"--beam": beam, "--n-best": n_best})
@@ -186,11 +186,9 @@ def eval(
     searched = {"beam": width, "n_best": n_best}
     facts = {"seed": seed, "hard": hard, **{name: n for name, n in searched.items() if n}}
     _print_accuracies(measured, facts, (errors, confusions), forms, beside=predictions == STDOUT)
-    _, model, results = measured[0]
     if plot:
-        title = model.description if len(measured) == 1 else model.config.task.name
-        by_name = {name: results for name, _, results in measured}
-        plot_accuracy(by_name, model.config.task.ranges.train, title, plot)
+        _plot(plot, measured)
+    _, model, results = measured[0]
     if predictions:
         _write_predictions(predictions, model, results)
 
@@ -299,6 +297,16 @@ def _print(
         print_text(latex_text(table(entries)))
     else:
         print_out(*([table(entries)] if len(objects) > 1 else []), *shown, beside=beside)
+
+
+def _plot(path: Path, measured: "Measured") -> None:
+    """Plot the accuracy of models by length."""
+    from stacktrans.showing.plots import plot_accuracy
+
+    (_, first, _), *others = measured
+    title = first.config.task.name if others else first.description
+    by_name = {name: results for name, _, results in measured}
+    plot_accuracy(by_name, first.config.task.ranges.train, title, path)
 
 
 def _write_predictions(path: Path, model: "Checkpoint", results: "Results") -> None:
