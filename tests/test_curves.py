@@ -80,6 +80,8 @@ def test_a_run_plots_itself(trained: Path, tmp_path: Path) -> None:
         each["step"] for each in run.metrics()
     ]
     assert run.plot(tmp_path / "run.png", by="seconds").stat().st_size > 1000
+    with pytest.raises(stacktrans.UsageError, match="by 'hours': expected"):
+        run.plot(tmp_path / "run.png", by="hours")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import run
+from matplotlib.figure import Figure
 from PIL import Image, ImageColor, ImageSequence
 from soft_models import SOFT
 
+from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import ReadShare, StoredRow, Trace, TraceStep
 from stacktrans.settings.resolve import resolve
+from stacktrans.showing import plots
 from stacktrans.showing.contents import Block
 from stacktrans.showing.plots import (
     COLOURS,
@@ -24,6 +27,7 @@ from stacktrans.showing.plots import (
     panels_of,
 )
 from stacktrans.showing.traces import HeatRow, heat_map, rows_of, shade
+from stacktrans.tasks.lengths import Lengths
 
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}})
 
@@ -190,7 +194,7 @@ def test_accuracy_of_several_models_is_drawn_with_a_line_for_each(
     model: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "accuracy.svg"
-    options = ("--lengths", "1:40", "--count", "30", "--plot", path)
+    options = ("--lengths", "41:60", "--lengths", "1:40", "--count", "30", "--plot", path)
     assert run("eval", model, "copy-queue", *options).returncode == 0
     labels = re.findall(r"<!-- (.*?) -->", path.read_text())
     assert {f" {model}", " copy-queue", "coarse accuracy"} <= {*labels}
@@ -198,6 +202,21 @@ def test_accuracy_of_several_models_is_drawn_with_a_line_for_each(
     assert path.read_text().count('<g id="FillBetweenPolyCollection') == 2
     assert run("eval", model, "--without", "memory", *options).returncode == 0
     assert f"<!--  {model} without memory -->" in path.read_text()
+
+
+def test_ranges_of_lengths_are_drawn_from_the_shortest_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, _: figures.append(figure))
+    one = np.ones(1, dtype=np.int64)
+    results = [
+        (Lengths(length, length), Scores(length * one, np.ones(1), one, one, 0 * one))
+        for length in (90, 10, 50)
+    ]
+    plots.plot_accuracy({"a": results}, Lengths(1, 20), "a", tmp_path / "a.svg")
+    coarse, *_ = figures[0].axes[0].lines
+    assert np.array_equal(coarse.get_xdata(), [10, 50, 90])
 
 
 def test_animations_have_a_picture_for_each_step(model: Path, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from stacktrans.api.models import Model, load
 from stacktrans.common.reading import json_lines
 from stacktrans.settings.command import OPTIONS, option_layers
 from stacktrans.settings.config import RunConfig
-from stacktrans.showing.curves import plot_curves, read_metrics
+from stacktrans.showing.curves import Unit, plot_curves, read_metrics
 from stacktrans.showing.plots import check_plot
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
@@ -48,7 +48,8 @@ class Run:
         """The records of the run, with the fields of `metrics.jsonl`."""
         return [*json_lines(self.directory / METRICS)]
 
-    def plot(self, path: NameOrPath, by: Literal["batches", "seconds"] = "batches") -> Path:
+    @checked
+    def plot(self, path: NameOrPath, by: Unit = "batches") -> Path:
         """Plot its loss and accuracy over time in a .png, .svg or .pdf file.
 
         Raises:

@@ -12,7 +12,7 @@ from stacktrans.commands.terminal import output_width
 
 def plot(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="The directories of runs or races.")
+        list[Path], typer.Argument(metavar="RUN", help="The directories of runs or races.")
     ],
     out: options.File = None,
     by: Literal["batches", "seconds"] = "batches",

@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -130,7 +131,7 @@ def plot_accuracy(
         for name, results in measured.items():
             parts = [
                 part
-                for bounds, scores in results
+                for bounds, scores in sorted(results, key=itemgetter(0))
                 for part in spread(bounds, scores) or [(bounds, scores)]
                 if part[1].count
             ]
