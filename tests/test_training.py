@@ -19,6 +19,7 @@ from small_runs import (
     weights_of,
 )
 
+from stacktrans.common.errors import UsageError
 from stacktrans.common.files import locked
 from stacktrans.common.randomness import Purpose
 from stacktrans.model import checkpoint
@@ -56,6 +57,35 @@ def test_a_checkpoint_is_not_read_while_another_process_may_replace_it(tmp_path:
         aside.rename(weights)
         stream.close()
         assert resumed.result().state.step == 4
+
+
+def test_a_learning_rate_rises_and_falls(tmp_path: Path) -> None:
+    changes = ("learning_rate=0.01 to 0.0025", "max_steps=40", "loss_every=1", "settle=null")
+    trainer = trainer_of(small_run(*changes), tmp_path)
+    rates = [trainer.state.attempt.rate]
+    trainer.run(lambda record: rates.append(record.learning_rate))
+    assert rates[:3] == pytest.approx([0.005, 0.01, 0.01])
+    assert rates[2 + 19] == pytest.approx(0.005)
+    assert rates[40] == pytest.approx(0.0025)
+
+
+@pytest.mark.parametrize("stop_at", [1, 13])
+def test_a_run_with_a_falling_learning_rate_resumes_bit_for_bit(
+    tmp_path: Path, stop_at: int
+) -> None:
+    config = small_run("learning_rate=0.01 to 1e-3", "max_steps=40")
+    assert_resumes_exactly(tmp_path, config, stop_at)
+
+
+@pytest.mark.parametrize("rates", ["0.01 to 0", "0 to 0.01", "0.01 to x", "0.01 to 0.1 to 0.2"])
+def test_learning_rates_that_are_none_are_refused(rates: str) -> None:
+    with pytest.raises(UsageError, match="learning_rate"):
+        small_run(f"learning_rate={rates}", "max_steps=40")
+
+
+def test_a_falling_learning_rate_needs_a_number_of_batches() -> None:
+    with pytest.raises(UsageError, match="learning_rate: a falling one is over 0, and needs max_"):
+        small_run("learning_rate=0.01 to 0.001", "max_steps=null")
 
 
 @pytest.mark.parametrize("restart_after", [20, 25, 100])

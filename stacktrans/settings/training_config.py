@@ -1,5 +1,6 @@
 """Schemas of the settings of training: data, curriculum, restarts, stopping, rounding."""
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
@@ -8,6 +9,7 @@ from pydantic import Field, model_validator
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.model_config import NOT_PAIRS
 from stacktrans.settings.values import (
+    FallingRate,
     Fraction,
     Loss,
     NotNegative,
@@ -238,10 +240,14 @@ ROUNDINGS: dict[Rounding, RoundingConfig] = {
 class TrainingConfig(Section):
     """All settings of training."""
 
+    WARM_UP: ClassVar[float] = 0.05
+    """Share of the batches in which a falling learning rate first rises."""
+
     optimizer: Literal["rmsprop", "adam", "sgd"] = "rmsprop"
     """update rule; "sgd" has no state."""
-    learning_rate: Positive = 0.002
-    """initial learning rate."""
+    learning_rate: Positive | FallingRate = 0.002
+    """initial learning rate; or two, such as 0.002 to 0.0001, between which it falls exponentially
+    until `max_steps`, after it has risen to the first in a twentieth of the batches."""
     read_rate: Positive = 1.0
     """factor on the learning rate of the weights by which a controller sees the vectors read. An
     optimizer that moves all weights equally far moves the sum of many reads too far."""
@@ -302,6 +308,8 @@ class TrainingConfig(Section):
         budget = self.stream or self.max_steps or self.time_limit
         if self.stop is None and not budget:
             raise ValueError("stop: null needs max_steps, time_limit or data.stream")
+        if self.falls and not (self.highest_rate and self.last_rate and self.max_steps):
+            raise ValueError("learning_rate: a falling one is over 0, and needs max_steps")
         if self.data and isinstance(self.batch_size, str):
             raise ValueError("batch_size: symbols are for strings drawn anew; expected a number")
         if self.stream and self.curriculum:
@@ -312,6 +320,31 @@ class TrainingConfig(Section):
         """The settings that are not valid with a layout, and the reasons."""
         if self.source_loss and layout.kind != "pairs":
             yield "source_loss", NOT_PAIRS
+
+    @property
+    def falls(self) -> bool:
+        """Whether the learning rate falls with the number of batches."""
+        return isinstance(self.learning_rate, str)
+
+    @property
+    def highest_rate(self) -> float:
+        """The learning rate, or the one from which it falls."""
+        return float(str(self.learning_rate).partition(" to ")[0])
+
+    @property
+    def last_rate(self) -> float:
+        """The learning rate, or the one to which it falls."""
+        return float(str(self.learning_rate).rpartition(" to ")[2])
+
+    def rate_factor(self, step: int) -> float:
+        """The factor on the highest learning rate in the batch after `step` others."""
+        if not (self.falls and self.max_steps):
+            return 1.0
+        rising = math.ceil(self.WARM_UP * self.max_steps)
+        if step < rising:
+            return (step + 1) / rising
+        fallen = min((step - rising) / max(self.max_steps - rising, 1), 1.0)
+        return float((self.last_rate / self.highest_rate) ** fallen)
 
     @property
     def batch_symbols(self) -> int | None:

@@ -100,7 +100,7 @@ def make_optimizer(
     model: Transducer, config: TrainingConfig, auxiliary: nn.Module | None = None
 ) -> Optimizer:
     """The configured optimizer of a model and of an auxiliary module that is trained with it."""
-    rate = config.learning_rate
+    rate = config.highest_rate
     weights: list[Any] = [*model.parameters(), *(auxiliary.parameters() if auxiliary else ())]
     if config.read_rate != 1:
         reading = set(model.controller.weights_on_reads)
@@ -407,6 +407,7 @@ class Attempt:
         pairs = zip(self.average.parameters(), self.model.parameters(), strict=True)
         self._averaged = [*pairs]
         self.renew_optimizer()
+        self.multiply_rate(self._training.rate_factor(0))
         self.source.begin(self.model)
 
     def new_model(self) -> Transducer:
@@ -467,7 +468,9 @@ class Attempt:
         minimized.backward()
         finite = self._update()
         self.losses.add(float(losses.loss) / losses.scored if finite else math.nan)
-        self.multiply_rate(self.curriculum.follow(self.losses))
+        factor = self._training.rate_factor
+        scheduled = factor(self.step) / factor(self.step - 1)
+        self.multiply_rate(scheduled * self.curriculum.follow(self.losses))
 
     def _update(self) -> bool:
         """Update the weights by their gradients; whether gradients and step are finite."""
