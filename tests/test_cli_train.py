@@ -242,7 +242,7 @@ def test_readers_may_leave_early(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--set", "learning_rate=.inf"], "finite"),
+        (["--set", "read_rate=.inf"], "finite"),
         (["--set", "gate_bias.forgot=1"], "did you mean 'forget'"),
         (["--set", "signal_bias.pusch=1"], "did you mean 'push'"),
         (["--set", "layers=99999999999"], "layers"),

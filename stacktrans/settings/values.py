@@ -61,7 +61,7 @@ SymbolCount = Annotated[
 FallingRate = Annotated[
     str,
     Field(
-        pattern=r"^\d+(\.\d+)?(e-\d+)? to \d+(\.\d+)?(e-\d+)?$", title="two such as 0.002 to 0.0001"
+        pattern=r"^\d+(\.\d+)?(e-\d+)? to \d+(\.\d+)?(e-\d+)?$", title="range such as 0.002 to 0.0001"
     ),
 ]
 NotNegative = Annotated[float, Field(ge=0), AfterValidator(_in_single_precision)]
