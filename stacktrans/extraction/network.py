@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -99,15 +100,16 @@ class Network:
                 kept[layer, 0] = units.split  # a GRU keeps a share of it all the same
         return kept
 
-    def projection(self, alphabet: int) -> Array:
-        """[m, P] what the lowest layer makes of the vectors of an alphabet when it reads them."""
+    def projection(self, alphabet: int) -> Callable[[Array], Array]:
+        """Gives what the lowest layer makes of vectors [..., m] of an alphabet: [..., P]."""
         below, size = self.model.weights.layers[0].T, len(self.empty)
         parts = [
             below[size * index : size * (index + 1)]
             for index, end in enumerate(self.ends.reads)
             if self.ends.alphabets[end // 2] == alphabet
         ]
-        return np.concatenate([np.zeros((size, 0), below.dtype), *parts], axis=1)
+        weights = np.concatenate([np.zeros((size, 0), below.dtype), *parts], axis=1)
+        return lambda vectors: vectors @ weights
 
     def _soft(self, sums: Array) -> Array:
         """The signals before rounding, from their pre-activations."""

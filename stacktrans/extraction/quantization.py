@@ -40,12 +40,13 @@ class Codebook:
 
     Args:
         first: [D] the vector of number 0.
-        projection: [D, P] what a network makes of them, in which distances are measured.
+        project: gives what a network makes of vectors [..., D]: [..., P], between which distances
+            are measured.
         radius: the greatest distance at which vectors with the same key are one.
     """
 
-    def __init__(self, first: Array, projection: Array, radius: float) -> None:
-        self._projection, self._radius = projection, radius
+    def __init__(self, first: Array, project: Callable[[Array], Array], radius: float) -> None:
+        self._project, self._radius = project, radius
         self._numbers: dict[bytes, int] = {}
         self._of_key: dict[Hashable, list[int]] = {}
         self._vectors: list[Array] = []
@@ -65,13 +66,12 @@ class Codebook:
 
     def projected(self, numbers: Ids) -> Array:
         """[..., P] what a network makes of the vectors of numbers [...]."""
-        projected: Array = self.of(numbers) @ self._projection
-        return projected
+        return self._project(self.of(numbers))
 
     def add(self, vector: Array, key: Hashable) -> int:
         """Add a vector [D] unless it is near another of the same key; return the number."""
         near = self._of_key.setdefault(key, [])
-        projected = vector @ self._projection
+        projected = self._project(vector)
         if self._radius and near:
             apart = np.stack([self._projected[number] for number in near]) - projected
             distances = np.linalg.norm(apart, axis=1)
@@ -129,8 +129,8 @@ class QuantizedNetwork:
         self.buffers = buffers_of(network.model.config)
         self.relevant_positions = network.ends.read_positions
         *of_vectors, of_states = radii
-        identity = np.eye(len(network.start), dtype=network.start.dtype)
-        self.states = Codebook(network.start, identity, of_states)
+        # An LSTM reads its cells through a tanh: how far they are saturated makes no difference.
+        self.states = Codebook(network.start, np.tanh, of_states)
         alphabets = network.ends.alphabets
         vectors = {
             alphabet: Codebook(network.empty, network.projection(alphabet), radius)
