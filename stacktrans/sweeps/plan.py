@@ -54,8 +54,8 @@ class Measure(Section):
     Attributes:
         of: an accuracy, the share of lengths at which every string is right, the share of symbols
             that answers have at their positions (averaged over lengths), the perplexity of a text,
-            or `machine`: 1 if a machine can be extracted that answers every string as the model
-            with hard signals does, 0 if not.
+            or `machine`: 1 if a machine can be extracted that answers all drawn strings as the
+            model with hard signals does, 0 if not.
         strings: the set of strings that the run's summary measured on; None to draw others.
         lengths: the lengths of drawn strings; by default those of the task's test range.
         depth: the greatest depth of drawn derivations, instead of lengths.

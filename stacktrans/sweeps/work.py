@@ -282,12 +282,13 @@ def _measured(job: Job, measure: Measure, summary: Mapping[str, Any]) -> dict[st
 
 
 def _has_a_machine(checkpoint: "Checkpoint", count: int, lengths: Lengths) -> float:
-    """1 if a machine that answers every string as the model does can be extracted, else 0."""
+    """1 if a machine that answers all drawn strings as the model does can be extracted, else 0."""
     from stacktrans.extraction.learner import Learner, compare
     from stacktrans.extraction.limits import CannotExtract
 
     try:
         extraction = compare(checkpoint, Learner(checkpoint).learn(), count, lengths)
-        return float(extraction.counterexample is None)
     except CannotExtract:
         return 0.0
+    drawn = extraction.agreement[-1]
+    return float(drawn.agreeing == drawn.strings)
