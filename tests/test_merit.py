@@ -118,13 +118,23 @@ def test_at_the_end_the_weights_that_each_run_has_saved_are_compared(
 def test_of_two_solving_runs_in_a_round_the_better_wins(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, better: str
 ) -> None:
-    scripted(monkeypatch, {(name, 10): (1.0, 0.9 + 0.1 * (name == better)) for name in
+    scripted(monkeypatch, {(name, 10): (1.0, 0.8 + 0.1 * (name == better)) for name in
                            ("patient", "wide")})  # fmt: skip
     race = raced(tmp_path / "run", configs(data, "solved.times=1"))
     assert {name: each.ended for name, each in race.state.candidates.items()} == {
         "patient": "solved", "wide": "solved",
     }  # fmt: skip
     assert race.state.winner == better
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_a_run_that_is_right_on_all_strings_does_not_wait_for_the_next(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted(monkeypatch, {(name, 10): (1.0, 1.0) for name in ("patient", "wide")})
+    race = raced(tmp_path / "run", configs(data, "solved.times=1"))
+    assert race.state.winner == "patient"
+    assert race.state.candidates["wide"].step == 0
 
 
 @pytest.mark.usefixtures("short_turns")

@@ -379,12 +379,14 @@ class Race:
         """Carry out a round until it is complete or won."""
         state = self.state
         names = next_round(state.candidates, WIDTH, state.sizes)
-        while not all(map(state.pending.get, names)):
+        while not (winner := _winner(names, state.pending)):
+            if all(map(state.pending.get, names)):
+                break
             self._employ(pool, names)
             if not pool.at_work:
                 return
             self._gather(pool, show)
-        state.rounds, state.winner = state.rounds + 1, _winner(names, state.pending)
+        state.rounds, state.winner = state.rounds + 1, winner
         for name in filter(state.pending.get, names):
             state.candidates[name] = state.pending[name].pop(0)
         self._save()
@@ -462,11 +464,20 @@ class Race:
 
 
 def _winner(names: Sequence[str], pending: Mapping[str, Sequence[Candidate]]) -> str | None:
-    """The best run that solved the task in a round; None if none did, or a result is missing."""
-    if not all(map(pending.get, names)):
-        return None
-    solved = [name for name in names if pending[name][0].solved]
-    return max(solved, key=lambda name: pending[name][0].merit, default=None)
+    """The best run that solved the task in a round; None if none did, or it is not known yet.
+
+    A run that is right on all strings does not wait for those that come after it.
+    """
+    solved = dict[str, Candidate]()
+    for name in names:
+        if not pending.get(name):
+            return None
+        result = pending[name][0]
+        if result.solved:
+            solved[name] = result
+            if result.is_right:
+                return name
+    return max(solved, key=lambda name: solved[name].merit, default=None)
 
 
 def _remove(path: Path) -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from stacktrans.common.errors import CheckpointError, UsageError
 from stacktrans.common.files import RACE, write_atomically
 from stacktrans.common.reading import MOST_BYTES, read_bytes
-from stacktrans.training.records import OUTCOMES, SOLUTIONS
+from stacktrans.training.records import OUTCOMES, SOLUTIONS, STRING_SETS
 from stacktrans.training.stateful import SavedCount, SavedNumber
 
 Name = Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]
@@ -65,6 +65,12 @@ class Candidate(BaseModel):
     def can_continue(self) -> bool:
         """Whether it can get another time slice."""
         return not self.ended and not self.failed
+
+    @property
+    def is_right(self) -> bool:
+        """Whether its best weights are right on all strings that were measured."""
+        coarse = [value for name, value in self.best.items() if name in STRING_SETS]
+        return bool(coarse) and min(coarse) == 1
 
     @property
     def merit(self) -> tuple[Any, ...]:

@@ -94,6 +94,10 @@ class Record:
     discreteness: float = 0.0
 
 
+STRING_SETS = ("development", "longest", "test", "train")
+"""The sets of strings by whose coarse accuracies weights are compared."""
+
+
 def merit(record: Record) -> dict[str, float]:
     """The quantities that weights, and runs, are compared by; empty if none was measured.
 
@@ -101,7 +105,7 @@ def merit(record: Record) -> dict[str, float]:
     set, or on test lengths where strings are drawn; on its longest tenth, or on training lengths;
     fine accuracy; discreteness; and the log-likelihood of a symbol, in nats.
     """
-    names = ("development", "longest") if record.development else ("test", "train")
+    names = STRING_SETS[:2] if record.development else STRING_SETS[2:]
     measured = {name: each for name in names if (each := getattr(record, name))}
     if not measured:
         return {}
