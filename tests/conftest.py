@@ -48,6 +48,8 @@ def brief_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
         kind = {"lossless": usual.lossless, "required": usual.required}
         monkeypatch.setitem(ROUNDINGS, name, brief._replace(**kind))
     monkeypatch.setattr(rounding, "SETTLED_AFTER", 1)
+    monkeypatch.setattr(rounding, "RELEARNING", 1)
+    monkeypatch.setattr(rounding, "LONGEST_RELEARNING", 1)
 
 
 @pytest.fixture

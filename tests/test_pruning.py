@@ -1,14 +1,18 @@
 """Leaving out stacks and lists."""
 
+import copy
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from shapes import shaped
+from small_runs import small_run, trainer_of
 
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.rounding import prunable, pruned, smallest
+from stacktrans.training import rounding
+from stacktrans.training.rounding import Rounding, prunable, pruned, smallest
 
 
 def model_of(memory: str = "stack-rnn", task: str = "anbn", **settings: Any) -> Transducer:
@@ -92,3 +96,20 @@ def test_a_single_memory_cannot_be_pruned() -> None:
     assert not prunable(model)
     with pytest.raises(TypeError):
         pruned(model, [0])
+
+
+@pytest.mark.parametrize(("relearned", "memory"), [("100000%", "queue"), ("0.001%", "2*queue")])
+def test_a_memory_is_left_out_if_the_model_learns_to_do_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relearned: str, memory: str
+) -> None:
+    monkeypatch.setattr(rounding, "RELEARNED", relearned)
+    monkeypatch.setattr(rounding, "RELEARNING", 5)
+    monkeypatch.setattr(rounding, "LONGEST_RELEARNING", 5)
+    monkeypatch.setattr(Rounding, "_accuracy", lambda *_: 1.0)
+    state = trainer_of(small_run("rounding=discrete", memory="2*queue"), tmp_path).state
+    state.rounding.weights = copy.deepcopy(state.attempt.model.state_dict())
+    rounded = state.rounding.round(state.attempt, lambda: None, may_fail=False)
+    assert rounded
+    assert rounded.config.memory.name == memory
+    # The attempt keeps all memories, as its configuration says, and can be saved.
+    assert state.attempt.model.config.memory.name == "2*queue"

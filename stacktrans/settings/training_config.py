@@ -295,7 +295,8 @@ class TrainingConfig(Section):
     worse on validation strings of both ranges, with soft and hard signals. If the hard model does
     not solve the task, also for strings of ten times the training length where they can be drawn,
     the run keeps it and begins another attempt, if it may; not with lossless rounding, which
-    accepts models that can't be made discrete without loss."""
+    accepts models that can't be made discrete without loss. With discrete rounding, memories are
+    also left out that the model soon learns to do without."""
     max_steps: PositiveCount | None = None
     """largest number of batches; null for no limit."""
     time_limit: Positive | None = None

@@ -397,18 +397,22 @@ class Attempt:
         rng = generator(self._config.seed, Purpose.WEIGHTS, self._number)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**62)))
-            self.model = self.new_model()
+            model = self.new_model()
             self._prediction: SourcePrediction | None = None
             if self._training.source_loss:
-                self._prediction = SourcePrediction(self.model).to(self._device)
+                self._prediction = SourcePrediction(model).to(self._device)
+        self.take_up(model)
+        self.multiply_rate(self._training.rate_factor(0))
+        self.source.begin(model)
+
+    def take_up(self, model: Transducer) -> None:
+        """Train a model from now on, at the first learning rate."""
         auxiliary = self._prediction.parameters() if self._prediction else ()
-        self.weights = [*self.model.parameters(), *auxiliary]
-        self.average = copy.deepcopy(self.model)
-        pairs = zip(self.average.parameters(), self.model.parameters(), strict=True)
+        self.model, self.weights = model, [*model.parameters(), *auxiliary]
+        self.average = copy.deepcopy(model)
+        pairs = zip(self.average.parameters(), model.parameters(), strict=True)
         self._averaged = [*pairs]
         self.renew_optimizer()
-        self.multiply_rate(self._training.rate_factor(0))
-        self.source.begin(self.model)
 
     def new_model(self) -> Transducer:
         """A model of the same shape with newly drawn weights."""

@@ -24,6 +24,11 @@ SHARPNESS = 4096.0
 SETTLED_AFTER = 200
 """Batches after which the moving average has forgotten the weights before."""
 
+RELEARNED = "5%"
+"""Loss under which a model without one of its memories may learn its task again."""
+RELEARNING, LONGEST_RELEARNING = 100, 200
+"""Batches after which it has to have come so far, and the most."""
+
 Accuracies = tuple[float, float]
 """Coarse accuracy of a model as it is, and with hard signals."""
 
@@ -52,34 +57,77 @@ class Rounding(StatefulPart):
         """A model with the weights rounded and pruned, and sharpened if that loses nothing.
 
         Args:
-            attempt: its model is trained further, and loses its own weights.
+            attempt: which is trained further, and loses its own weights.
             check_stop: called after each batch; may raise an exception to stop.
             may_fail: whether to return None if the hard model does not solve the task, or, if
                 lossless, not for strings that are much longer.
         """
         assert self.weights is not None
-        best, lossless = attempt.new_model(), self._rounding.lossless
-        best.load_state_dict(self.weights)
-        best.eval()
+        model = attempt.new_model()
+        model.load_state_dict(self.weights)
+        try:
+            return self._rounded(model, attempt, check_stop, may_fail)
+        finally:
+            attempt.take_up(model)  # which has the memories of the configuration, and can be saved
+
+    def _rounded(
+        self, best: Transducer, attempt: Attempt, check_stop: Callable[[], None], may_fail: bool
+    ) -> Transducer | None:
+        """See `round`."""
+        lossless, required = self._rounding.lossless, self._rounding.required
+        relearns = lossless and required
         before = soft, hard = self._measured(best, attempt)
+        if relearns:
+            smaller = self._with_fewer_memories(best, soft, attempt, check_stop)
+            if smaller is not best:
+                best, before = smaller, self._measured(smaller, attempt)
         # A model that is right when hard may still have signals close to one half.
+        soft, hard = before
         if not lossless or hard < soft:
-            self._fine_tune(attempt, self.weights, check_stop)
+            attempt.take_up(copy.deepcopy(best))
+            self._fine_tune(attempt, check_stop)
             after = self._measured(attempt.model, attempt)
-            if not attempt.is_finite():
-                attempt.draw_weights()  # what is saved must be readable
-                attempt.model.load_state_dict(best.state_dict())
-            elif is_as_good(after, before) if lossless else min(after) >= min(before):
+            better = is_as_good(after, before) if lossless else min(after) >= min(before)
+            if better and attempt.is_finite():
                 best, before = attempt.model, after
-        if may_fail and self._rounding.required and not self._solves(best, before, attempt):
+        if may_fail and required and not self._solves(best, before, attempt):
             return None
-        smaller = prune(best, lambda model: self._measured(model, attempt))
-        soft, hard = before if smaller is best else self._measured(smaller, attempt)
+        if not relearns:
+            smaller = prune(best, lambda model: self._measured(model, attempt))
+            if smaller is not best:
+                best, before = smaller, self._measured(smaller, attempt)
+        soft, hard = before
         if not hard >= soft > 0:
-            return smaller
-        sharp = copy.deepcopy(smaller)
+            return best
+        sharp = copy.deepcopy(best)
         sharp.sharpen(SHARPNESS)
         return sharp
+
+    def _with_fewer_memories(
+        self, model: Transducer, accuracy: float, attempt: Attempt, check_stop: Callable[[], None]
+    ) -> Transducer:
+        """The model without the memories that it learns to do without, the last of them first."""
+        for index in reversed(range(len(model.memory.parts))):
+            if prunable(model):
+                kept = [other for other in range(len(model.memory.parts)) if other != index]
+                attempt.take_up(pruned(model, kept))
+                if self._relearns(accuracy, attempt, check_stop):
+                    model = attempt.model
+        return model
+
+    def _relearns(self, accuracy: float, attempt: Attempt, check_stop: Callable[[], None]) -> bool:
+        """Whether the model of an attempt soon becomes as accurate as a larger one."""
+        attempt.multiply_rate(self._first_rate)
+        attempt.losses.running = None
+        for batch in range(1, LONGEST_RELEARNING + 1):
+            attempt.train_on_batch()
+            check_stop()
+            if batch % RELEARNING == 0:
+                if not attempt.losses.are_under(attempt.source.nats(RELEARNED)):
+                    return False
+                if self._accuracy(attempt.model, attempt) >= accuracy:
+                    return True
+        return False
 
     def _solves(self, model: Transducer, measured: Accuracies, attempt: Attempt) -> bool:
         """Whether a model solves the task when hard; if lossless, also for much longer strings."""
@@ -90,9 +138,7 @@ class Rounding(StatefulPart):
             is_right = hard >= min(soft, self._solved)
             return is_right and attempt.source.generalizes(model, attempt.moment)
 
-    def _fine_tune(
-        self, attempt: Attempt, weights: Weights, check_stop: Callable[[], None]
-    ) -> None:
+    def _fine_tune(self, attempt: Attempt, check_stop: Callable[[], None]) -> None:
         """Train with ever sharper signals; keep the last weights or the best."""
 
         def train(batches: int) -> None:
@@ -101,10 +147,8 @@ class Rounding(StatefulPart):
                 check_stop()
 
         rounding, model = self._rounding, attempt.model
-        model.load_state_dict(weights)
-        attempt.renew_optimizer()
         attempt.multiply_rate(self._first_rate)
-        best, kept = -1.0, weights
+        best, kept = -1.0, copy.deepcopy(model.state_dict())
         signals = [*model.operation.signals.parameters()] if model.operation else []
         for _ in range(rounding.most if signals else 0):
             with torch.no_grad():
@@ -127,17 +171,18 @@ class Rounding(StatefulPart):
     def _measured(self, model: Transducer, attempt: Attempt) -> Accuracies:
         """Accuracies on validation strings; if lossless, only on some if the first are wrong."""
         source = attempt.source
-
-        def worst() -> float:
-            train, test = source.accuracies(model, Purpose.VALIDATION, attempt.moment)
-            return min(train.coarse, test.coarse)
-
-        with computing_with(source.threads):
-            if not self._rounding.lossless:
+        if not self._rounding.lossless:
+            with computing_with(source.threads):
                 return accuracies(model, source.layout, source.validation(attempt.moment))
-            soft = worst()
-            with model.hard_signals():
-                return soft, worst()
+        soft = self._accuracy(model, attempt)
+        with model.hard_signals():
+            return soft, self._accuracy(model, attempt)
+
+    def _accuracy(self, model: Transducer, attempt: Attempt) -> float:
+        """The lower accuracy of a model on validation strings of both ranges."""
+        with computing_with(attempt.source.threads):
+            both = attempt.source.accuracies(model, Purpose.VALIDATION, attempt.moment)
+            return min(accuracy.coarse for accuracy in both)
 
 
 def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accuracies:
