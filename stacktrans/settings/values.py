@@ -58,11 +58,9 @@ Loss = Positive | Percent
 SymbolCount = Annotated[
     str, Field(pattern=r"^[1-9]\d{0,6} symbols$", title="number such as 500 symbols")
 ]
+_RATE = r"\d+(\.\d+)?(e-\d+)?"
 FallingRate = Annotated[
-    str,
-    Field(
-        pattern=r"^\d+(\.\d+)?(e-\d+)? to \d+(\.\d+)?(e-\d+)?$", title="range such as 0.002 to 0.0001"
-    ),
+    str, Field(pattern=f"^{_RATE} to {_RATE}$", title="range such as 0.002 to 0.0001")
 ]
 NotNegative = Annotated[float, Field(ge=0), AfterValidator(_in_single_precision)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
