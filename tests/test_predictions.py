@@ -159,6 +159,28 @@ def test_an_answer_is_not_cut_off_before_its_target(untrained: Checkpoint) -> No
     assert not long.right
 
 
+@pytest.mark.parametrize("beam", [None, 1, 2])
+def test_an_answer_is_right_if_it_is_one_of_several_targets(
+    untrained: Checkpoint, pairs: list[Pair], beam: int | None
+) -> None:
+    """The nearest of them counts, once."""
+    right, wrong = pairs[0], pairs[1]
+    other = right._replace(target=np.array([*right.target, 7]))
+    further = wrong._replace(target=np.array([8, *wrong.target]))
+
+    def fine(*alternatives: Pair) -> float:
+        each = [checkpoint_scores(untrained, [pair], beam).fine for pair in alternatives]
+        return float(np.max(each))
+
+    scores = checkpoint_scores(untrained, [further, other, right, wrong, wrong], beam)
+    assert sorted(scores.fine) == sorted([fine(right, other), fine(wrong, further)])
+    assert beam == 2 or fine(right, other) == 1 > fine(other)
+
+
+def test_a_pair_that_is_repeated_counts_each_time(untrained: Checkpoint, pairs: list[Pair]) -> None:
+    assert checkpoint_scores(untrained, [pairs[0], pairs[1], pairs[0]]).count == 3
+
+
 def test_symbols_that_are_not_scored_do_not_count() -> None:
     model = load("reversal-stack", CPU)
     right, wrong = asked(model, pairs_of_strings([("10##", "##01"), ("01##", "##01")], model.task))
@@ -182,7 +204,7 @@ def test_numbers_that_overflow_say_nothing(untrained: Checkpoint) -> None:
     model = load(untrained.path, CPU)
     with torch.no_grad():
         model.model.classifier.bias.fill_(torch.inf)
-    given = pairs_of_strings([("ab", "ab"), ("ab", "")], model.task)
+    given = pairs_of_strings([("ab", "ab"), ("ba", "")], model.task)
     ((_, scores),) = scores_of_pairs(model, given, EvalRequest(beam=1), "pairs")
     assert scores.predictions is not None
     assert [(found.answer, found.right) for found in scores.predictions] == [("", False)] * 2

@@ -8,7 +8,7 @@ import numpy as np
 
 from stacktrans.common.ragged import Ragged
 from stacktrans.decoding.decoder import Answer
-from stacktrans.inference.scores import Scores, compared
+from stacktrans.inference.scores import Scores, best_references, compared
 from stacktrans.tasks.alphabets import NO_OUTPUT, Ids
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.columns import Feature
@@ -71,4 +71,5 @@ def _scores(task: Task, pairs: Sequence[Pair], answers: Sequence[list[int]]) -> 
     fine, lengths = [each.fine for each in found], [pair.length for pair in pairs]
     ended = [ends and len(each) == len(pair.target) for pair, each in both]
     right, scored = np.array([(each.in_place, each.symbols + ends) for each in found]).T
-    return Scores(np.array(lengths), np.array(fine), right + ended, scored, 0 * scored, found)
+    scores = Scores(np.array(lengths), np.array(fine), right + ended, scored, 0 * scored, found)
+    return scores.of(best_references(scores, task.layout, pairs))

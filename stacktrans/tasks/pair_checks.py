@@ -90,7 +90,8 @@ def pair_warnings(lines: PairLines, keys: Keys) -> Iterator[str]:
         pairs = "; ".join(" and ".join(map(lines.location, rows)) for rows in examples)
         more = "; ..." if several > len(examples) else ""
         many = counted(several, "source has", "sources have")
-        yield f"{many} more than one target ({pairs}{more})"
+        right = "an answer is right if it is one of those in its set"
+        yield f"{many} more than one target ({pairs}{more}); {right}"
 
 
 def unknown_target_warnings(lines: PairLines, targets: Ragged) -> Iterator[str]:

@@ -14,7 +14,7 @@ import torch
 from stacktrans.common.errors import shown
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.baselines import baseline_scores
-from stacktrans.inference.scores import Scores, predictions, score
+from stacktrans.inference.scores import Scores, best_references, predictions, score
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.controllers import GateNoise
 from stacktrans.model.definition import Unrolled
@@ -406,24 +406,27 @@ class Files(Strings):
             pairs.append(pair._replace(source=np.where(unknown, self._unknown[ids], ids)))
         return pairs
 
+    def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
+        scores = super()._score(model, pairs)
+        return scores.of(best_references(scores, self.layout, pairs))
+
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
         scores = self._score(model, self.development)
         record.development = Accuracy.of(scores)
-        longer = self._longer(moment.share)
+        longer = self._longer(scores.lengths, moment.share)
         record.train, record.test = _accuracy(scores, ~longer), _accuracy(scores, longer)
-        record.longest = _accuracy(scores, self._longer(1.0))
+        record.longest = _accuracy(scores, self._longer(scores.lengths, 1.0))
 
     def accuracies(
         self, model: Transducer, purpose: Purpose, moment: Moment
     ) -> tuple[Accuracy, Accuracy]:
         """Accuracy on the shorter and the longer development strings, or on all of them."""
         scores = self._score(model, self.development)
-        longer, whole = self._longer(moment.share), Accuracy.of(scores)
+        longer, whole = self._longer(scores.lengths, moment.share), Accuracy.of(scores)
         return _accuracy(scores, ~longer) or whole, _accuracy(scores, longer) or whole
 
-    def _longer(self, share: float) -> Mask:
-        """[n] which development sources are longer than those trained on, or the longest of all."""
-        sizes = np.array([pair.length for pair in self.development])
+    def _longer(self, sizes: Ids, share: float) -> Mask:
+        """[n] which sources [n] are longer than those trained on, or the longest of all."""
         if share < 1:
             longer: Mask = sizes > self._shortest(share).longest
         else:
@@ -446,7 +449,9 @@ class Files(Strings):
         by_origin = dict[tuple[int, ...], dict[str, str]]()
         for pairs in self._data.sets:
             scores = score(checkpoint.predictor, self.layout, pairs)
-            wrong = np.flatnonzero(scores.fine < 1).tolist()
+            wrong = np.flatnonzero(
+                best_references(scores, self.layout, pairs) & (scores.fine < 1)
+            ).tolist()
             answers = predictions(checkpoint, [pairs[index] for index in wrong])
             for index, each in zip(wrong, answers, strict=True):
                 entry = {"source": each.source, "target": each.target, "answer": each.answer}
