@@ -32,7 +32,7 @@ class Browser:
     """A browser with one page.
 
     Attributes:
-        events: what it told of by itself, such as requests and errors.
+        events: what it reported by itself, such as requests and errors.
     """
 
     def __init__(self, profile: str) -> None:
@@ -137,8 +137,8 @@ class Browser:
 
     def complaints(self) -> list[Any]:
         """Errors, and what the page's policy forbade, since it was opened."""
-        told = ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")
-        return [each["params"] for each in self.events if each.get("method") in told]
+        reported = ("Runtime.exceptionThrown", "Log.entryAdded", "Runtime.consoleAPICalled")
+        return [each["params"] for each in self.events if each.get("method") in reported]
 
     def close(self) -> None:
         """End it."""

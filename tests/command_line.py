@@ -32,7 +32,7 @@ class Ended(NamedTuple):
     Attributes:
         returncode: its exit code; None after an exception that no user should see.
         stdout: what it printed.
-        stderr: what it said; the traceback of an exception.
+        stderr: what it printed there; the traceback of an exception.
     """
 
     returncode: int | None

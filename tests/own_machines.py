@@ -151,7 +151,7 @@ def flipping(task: Task) -> Machine:
     memories = Ends(
         ("odd", "even"), ((0, 1), (2, 3)), ((1, 0), (3, 2)), (1, 3), ("pop", "push", "out", "in")
     )  # fmt: skip
-    source, said, full = range(2, 2 + size), range(2 + size, 2 + 2 * size), range(1, 1 + size)
+    source, written, full = range(2, 2 + size), range(2 + size, 2 + 2 * size), range(1, 1 + size)
     none, it = (None, None), Term(SYMBOL, 1)
     state = [Term(CONSTANT, number) for number in range(4)]
     return replace(
@@ -162,9 +162,9 @@ def flipping(task: Task) -> Machine:
             rule(when(source, None, None, [0]), (0, 1, 0, 0), None, (it, None), state[1]),
             rule(when(source, None, None, [1]), (0, 0, 0, 1), None, (None, it), state[0]),
             rule(when([1], None, full, [0]), (0, 0, 1, 0), Term(2, 0), none, state[3]),
-            rule(when(said, None, None, [3]), (1, 0, 0, 0), Term(1, 0), none, state[2]),
-            rule(when(said, None, full, [2]), (0, 0, 1, 0), Term(2, 0), none, state[3]),
-            rule(when(said, None, [0], [2]), (0, 0, 0, 0), Term(CONSTANT, size), none, state[2]),
+            rule(when(written, None, None, [3]), (1, 0, 0, 0), Term(1, 0), none, state[2]),
+            rule(when(written, None, full, [2]), (0, 0, 1, 0), Term(2, 0), none, state[3]),
+            rule(when(written, None, [0], [2]), (0, 0, 0, 0), Term(CONSTANT, size), none, state[2]),
         ),
     )  # fmt: skip
 
@@ -287,11 +287,15 @@ def brackets(task: Task) -> Machine:
     for own, stack_symbol in ((0, 1), (2, 2)):
         other = 2 if own == 0 else 0
         same, differ = [stack_symbol, stack_symbol + 2], [2 // stack_symbol, 2 // stack_symbol + 2]
-        said = Term(CONSTANT, closing[own])
+        output_term = Term(CONSTANT, closing[own])
         rules += [
-            rule(when([own], [0, *same], None), (0, 1), said, (Term(CONSTANT, stack_symbol),)),
-            rule(when([own], differ, None), (0, 1), said, (Term(CONSTANT, stack_symbol + 2),)),
-            rule(when([closing[own]], [stack_symbol], None), (1, 0), said),
+            rule(
+                when([own], [0, *same], None), (0, 1), output_term, (Term(CONSTANT, stack_symbol),)
+            ),
+            rule(
+                when([own], differ, None), (0, 1), output_term, (Term(CONSTANT, stack_symbol + 2),)
+            ),
+            rule(when([closing[own]], [stack_symbol], None), (1, 0), output_term),
             rule(
                 when([closing[own]], [stack_symbol + 2], None),
                 (1, 0),

@@ -58,10 +58,10 @@ def weights(directory: Path) -> bytes:
     return content[8 + int.from_bytes(content[:8], "little") :]
 
 
-Told = list[tuple[str, int, float | None, dict[str, float]]]
+Progress = list[tuple[str, int, float | None, dict[str, float]]]
 
 
-def told(found: Race) -> Told:
+def progress_of(found: Race) -> Progress:
     return [
         (name, each.step, each.loss, each.best) for name, each in found.state.candidates.items()
     ]

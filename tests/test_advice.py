@@ -27,7 +27,7 @@ def of_lengths(train: tuple[int, int], test: tuple[int, int]) -> RunConfig:
     return CONFIG.model_copy(update={"task": CONFIG.task.model_copy(update={"lengths": lengths})})
 
 
-def said(config: RunConfig, shares: dict[str, float], goes_on: bool = True) -> list[str]:
+def advice_on(config: RunConfig, shares: dict[str, float], goes_on: bool = True) -> list[str]:
     state = RaceState(command=["train"], budget=60, candidates=candidates(joint=0.5))
     if not goes_on:
         ended = state.candidates["joint"].model_copy(update={"ended": "max_steps"})
@@ -56,7 +56,7 @@ def said(config: RunConfig, shares: dict[str, float], goes_on: bool = True) -> l
 def test_advice_follows_from_what_is_right_and_what_is_not(
     shares: dict[str, float], lengths: tuple[tuple[int, int], ...], expected: set[str]
 ) -> None:
-    text = "\n".join(said(of_lengths(*lengths), shares))
+    text = "\n".join(advice_on(of_lengths(*lengths), shares))
     assert {each for each in EVERY if each in text} == expected | OTHERS
     counts = [f"{round(200 * share)} of 200 strings ({part})" for part, share in shares.items()]
     assert all(each in text for each in counts)
@@ -67,16 +67,16 @@ def test_advice_follows_from_what_is_right_and_what_is_not(
 @pytest.mark.parametrize("shares", [{"train": 1.0, "test": 1.0},
                                     {"train": 1.0, "development": 1.0, "test": 1.0}])  # fmt: skip
 def test_a_model_that_is_right_is_advised_only_more_time(shares: dict[str, float]) -> None:
-    first, *others = said(of_lengths((1, 9), (10, 20)), shares)
+    first, *others = advice_on(of_lengths((1, 9), (10, 20)), shares)
     assert "200 of 200 strings (test), but not yet in 2 measurements in a row" in first
     assert others == ["  longer: stacktrans train --resume x --budget 240s"]
-    _, *others = said(of_lengths((1, 9), (10, 20)), shares, goes_on=False)
+    _, *others = advice_on(of_lengths((1, 9), (10, 20)), shares, goes_on=False)
     assert others == ["  a larger --max-steps"]
 
 
 def test_texts_have_no_accuracy() -> None:
     text = CONFIG.model_copy(update={"task": CONFIG.task.model_copy(update={"lengths": None})})
-    first, *others = said(text, {})
+    first, *others = advice_on(text, {})
     assert first == "not solved; joint has come furthest. Worth a try:"
     assert [line.split(":")[0].strip() for line in others] == [
         "longer", "other strategies", "other memories",

@@ -157,12 +157,12 @@ def test_accuracy_is_that_of_the_command(hard: bool, tmp_path: Path) -> None:
     (tmp_path / "pairs.tsv").write_text("01##\t##10\n0###\t###0\n", encoding="utf-8")
     found = model.evaluate(lengths=(8, 9), count=40, seed=3)
     options = ["--hard"] if hard else []
-    told = command(
+    done = command(
         *("eval", "reversal-stack", "--lengths", "8:9", "--count", "40", "--seed", "3", "--json"),
         *options,
     )
-    assert f'"coarse": {found.coarse}' in told.stdout.decode()
-    assert f'"fine": {found.fine}' in told.stdout.decode()
+    assert f'"coarse": {found.coarse}' in done.stdout.decode()
+    assert f'"fine": {found.fine}' in done.stdout.decode()
     assert model.evaluate(tmp_path / "pairs.tsv", count=1).count == 1
     pairs = [("01##", "##10"), ("0###", "###1")]
     assert model.evaluate(pairs).count == 2
@@ -213,12 +213,12 @@ def test_a_run_is_that_of_the_command(tmp_path: Path) -> None:
         listener=lambda record: seen.append(record.step),
     )
     words = [word for setting in SETTINGS for word in ("--set", setting)]
-    told = command(
+    done = command(
         *(*TRAIN, "--task", "copy", "--memory", "queue", "--seed", "2", "--max-steps", "10"),
-        *(*words, "--out", str(tmp_path / "told")),
+        *(*words, "--out", str(tmp_path / "command")),
     )
-    assert told.returncode == 0, told.stderr
-    weights = [tmp_path / name / "best" / "model.safetensors" for name in ("run", "told")]
+    assert done.returncode == 0, done.stderr
+    weights = [tmp_path / name / "best" / "model.safetensors" for name in ("run", "command")]
     assert weights[0].read_bytes() == weights[1].read_bytes()
     assert seen == [record["step"] for record in run.metrics()] == [5, 10]
     assert run.summary.outcome == "max_steps"

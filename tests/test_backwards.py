@@ -76,10 +76,10 @@ def test_source_and_answer_are_reversed() -> None:
 
 def test_the_answer_to_a_reversed_string_is_reversed(drawn: tuple[Checkpoint, Checkpoint]) -> None:
     forwards, backwards = drawn
-    said = answers(forwards, *SOURCES)
-    assert len({*said}) > 1
+    answered = answers(forwards, *SOURCES)
+    assert len({*answered}) > 1
     turned_around = answers(backwards, *(source[::-1] for source in SOURCES))
-    assert turned_around == [answer and answer[::-1] for answer in said]
+    assert turned_around == [answer and answer[::-1] for answer in answered]
 
 
 def test_a_reversed_model_is_traced_like_any_other(drawn: tuple[Checkpoint, Checkpoint]) -> None:
@@ -137,8 +137,8 @@ def test_its_machine_is_one_that_works_backwards(
     assert extracted.machine.layout.backwards
     assert extracted.counterexample is None
     save_machine(tmp_path / "machine", reverse.config, extracted.machine, "")
-    said = run("transduce", tmp_path / "machine", stdin=b"abc\nxyzzy\n").stdout.decode()
-    assert said == "cba\nyzzyx\n"
+    answered = run("transduce", tmp_path / "machine", stdin=b"abc\nxyzzy\n").stdout.decode()
+    assert answered == "cba\nyzzyx\n"
     measured = json.loads(run("eval", tmp_path / "machine", "--count", "50", "--json").stdout)
     assert {each["coarse"] for each in measured["results"]} == {1.0}
     found = run("verify", tmp_path / "machine", "--count", "20", "--longest", "200")

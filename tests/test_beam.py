@@ -50,10 +50,12 @@ def tiny(memory: str = "stack", layout: Layout = LAYOUT, kernel: str = "auto") -
     return model
 
 
-def logs_after(model: Transducer, layout: Layout, source: Ids, said: Sequence[int]) -> list[float]:
+def logs_after(
+    model: Transducer, layout: Layout, source: Ids, written: Sequence[int]
+) -> list[float]:
     """The logarithms of the probabilities of all outputs after a source and part of an answer."""
     assert layout.first_target is not None
-    read = [*layout.prompt(source), *(layout.first_target + symbol for symbol in said)]
+    read = [*layout.prompt(source), *(layout.first_target + symbol for symbol in written)]
     with torch.no_grad():
         logits = model(torch.tensor([read]))[0, -1].double()
     found: list[float] = torch.log_softmax(logits, dim=-1).tolist()
@@ -64,13 +66,13 @@ def every_answer(model: Transducer, source: Ids, limit: int) -> list[Answer]:
     """All answers of up to `limit` symbols, the most probable first."""
     found = []
     for length in range(limit + 1):
-        for said in itertools.product(range(END), repeat=length):
+        for written in itertools.product(range(END), repeat=length):
             total = 0.0
-            for place, symbol in enumerate(said):
-                total += logs_after(model, LAYOUT, source, said[:place])[symbol]
-            logs = logs_after(model, LAYOUT, source, said)
+            for place, symbol in enumerate(written):
+                total += logs_after(model, LAYOUT, source, written[:place])[symbol]
+            logs = logs_after(model, LAYOUT, source, written)
             ended = length < limit or max(logs) == logs[END]
-            found.append(Answer([*said], total + ended * logs[END], ended))
+            found.append(Answer([*written], total + ended * logs[END], ended))
     return sorted(found, key=lambda answer: -answer.log_probability)
 
 
@@ -85,12 +87,12 @@ def kept_in_lists(
             if answer.ended:
                 continue
             for symbol, log in enumerate(logs_after(model, layout, source, answer.target)):
-                said = [*answer.target, symbol]
+                written = [*answer.target, symbol]
                 total = answer.log_probability + log
                 if symbol == layout.end:
                     following.append(Answer(answer.target, total, ended=True))
                 else:
-                    following.append(Answer(said, total, ended=symbol in layout.last))
+                    following.append(Answer(written, total, ended=symbol in layout.last))
         beam = sorted(following, key=lambda answer: -answer.log_probability)[:width]
     last = []
     for answer in beam:

@@ -234,6 +234,6 @@ def test_a_checkpoint_of_such_a_model_is_refused(command: str, tmp_path: Path) -
     more = ["ab"] if command == "inspect" else []
     done = CliRunner().invoke(app, [command, str(tmp_path), *more], input="ab\n")
     assert done.exit_code == 2
-    said = (tmp_path / checkpoint.CONFIG).read_text().splitlines()
-    line = 2 + said.index("  buffers:")
+    lines = (tmp_path / checkpoint.CONFIG).read_text().splitlines()
+    line = 2 + lines.index("  buffers:")
     assert f"config.yaml:{line}: task anbncn is not for a buffered model" in done.stderr

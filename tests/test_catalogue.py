@@ -270,8 +270,8 @@ def test_settings_have_types_in_plain_words_and_defaults() -> None:
     assert types["training.data.stream.steps"] == "whole number from 1 to 65536"
     assert types["task.lengths"] == "{train, test} or null"
     assert types["training.length_law"] == "uniform, task, {mean, deviation}, {depth} or null"
-    for said in types.values():
-        assert not any(name in said for name in ("Literal", "Config", "Lengths", "<", "dict"))
+    for type_name in types.values():
+        assert not any(name in type_name for name in ("Literal", "Config", "Lengths", "<", "dict"))
 
 
 ENTRIES = (

@@ -54,17 +54,17 @@ GENERALIZES = Source.generalizes
 def have_right(
     monkeypatch: pytest.MonkeyPatch, hard: Sequence[float] = (1.0,), soft: Accuracy = RIGHT
 ) -> None:
-    """Have answers count as right, or as told; hard ones as told for each attempt."""
+    """Have answers count as right, or as given; hard ones as given for each attempt."""
     monkeypatch.setattr(Source, "accuracies", lambda *_: (soft, soft))
     monkeypatch.setattr(Source, "generalizes", lambda *_: True)
     certain = Rounding.round
 
-    def told(self: Rounding, attempt: Attempt, *others: Any) -> Transducer | None:
+    def scripted(self: Rounding, attempt: Attempt, *others: Any) -> Transducer | None:
         found = hard[min(attempt.moment.attempt, len(hard)) - 1]
         monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, found))
         return certain(self, attempt, *others)
 
-    monkeypatch.setattr(Rounding, "round", told)
+    monkeypatch.setattr(Rounding, "round", scripted)
 
 
 def kept_in(directory: Path) -> Transducer:
@@ -161,7 +161,7 @@ def test_lossless_rounding_loses_nothing_and_gives_up_no_attempt(
     solved: list[dict[str, torch.Tensor]] = []
     certain, found = Rounding.round, [*measured, (1.0, 1.0)]
 
-    def told(_: Source, model: Transducer, *__: Any) -> tuple[Accuracy, Accuracy]:
+    def scripted(_: Source, model: Transducer, *__: Any) -> tuple[Accuracy, Accuracy]:
         if not solved:
             return RIGHT, RIGHT
         soft, hard = found[0] if found else (0.0, 0.0)  # with a stack less it is wrong
@@ -170,7 +170,7 @@ def test_lossless_rounding_loses_nothing_and_gives_up_no_attempt(
             found.pop(0)
         return RIGHT, Accuracy(share, share, 10, share)
 
-    monkeypatch.setattr(Source, "accuracies", told)
+    monkeypatch.setattr(Source, "accuracies", scripted)
 
     def watched(self: Rounding, *others: Any) -> Transducer | None:
         assert self.weights is not None
@@ -186,7 +186,7 @@ def test_lossless_rounding_loses_nothing_and_gives_up_no_attempt(
         for name, weight in kept_in(tmp_path).state_dict().items()
     ]
     assert all(same) is not kept
-    # It is right, or not, whatever validation was told.
+    # It is right, or not, whatever validation found.
     assert summary.hard
     assert summary.hard.count == 10
 

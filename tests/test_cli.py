@@ -74,8 +74,8 @@ def test_a_full_disk_is_an_error() -> None:
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_help_and_version_on_a_full_disk_are_an_error(option: str, tmp_path: Path) -> None:
     done = shell(f"stacktrans {option} >/dev/full", tmp_path)
-    told = b"stacktrans: standard output: No space left on device\n"
-    assert (done.returncode, done.stderr) == (1, told)
+    complaint = b"stacktrans: standard output: No space left on device\n"
+    assert (done.returncode, done.stderr) == (1, complaint)
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")

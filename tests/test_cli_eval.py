@@ -39,8 +39,8 @@ def test_predictions_are_written_as_tsv(data: Path, tmp_path: Path) -> None:
     written, logs = rows_and_logs(out)
     assert written == ["\t".join(fields) for fields in expected]
     lines = "".join(f"{pair.split()[0]}\n" for pair in pairs).encode()
-    told = run("transduce", "reverse-stack", "--json", stdin=lines).stdout.splitlines()
-    probabilities = [json.loads(line)["probability"] for line in told]
+    answered = run("transduce", "reverse-stack", "--json", stdin=lines).stdout.splitlines()
+    probabilities = [json.loads(line)["probability"] for line in answered]
     assert [math.exp(log) for log in logs] == pytest.approx(probabilities, abs=1e-6)
     searched = tmp_path / "searched.tsv"
     run("eval", "reverse-stack", "--data", data, "--predictions", searched, "--beam", "3")
@@ -119,11 +119,11 @@ def test_pairs_with_unknown_symbols_are_wrong_and_the_others_are_measured(
     done = run("eval", name, "--data", data, *options, *shown)
     assert done.returncode == 0
     lines, found = text.splitlines(), json.loads(done.stdout)
-    told = [line.split("\t") for line in out.read_text("utf-8").splitlines()]
-    assert ["\t".join(fields[:2]) for fields in told] == lines
-    assert [fields[2] for fields in told] == answers
-    assert [fields[3] == "right" for fields in told] == [answer != "" for answer in answers]
-    assert [fields[4] != "" for fields in told] == [answer != "" for answer in answers]
+    answered = [line.split("\t") for line in out.read_text("utf-8").splitlines()]
+    assert ["\t".join(fields[:2]) for fields in answered] == lines
+    assert [fields[2] for fields in answered] == answers
+    assert [fields[3] == "right" for fields in answered] == [answer != "" for answer in answers]
+    assert [fields[4] != "" for fields in answered] == [answer != "" for answer in answers]
     (result,) = found["results"]
     wrong = answers.count("")
     assert result["count"] == len(lines)

@@ -166,8 +166,8 @@ def test_a_vocabulary_of_a_thousand_goes_through_every_command(tmp_path: Path) -
     answered = invoke("transduce", run, sources)
     assert answered.exit_code == 1
     assert f"{sources}:2: symbol 2 is 's1001'" in answered.stderr
-    said = answered.stdout.splitlines()[0].split(" ")
-    assert all(symbol[0] == "s" and 1 <= int(symbol[1:]) <= 1000 for symbol in said)
+    answer_symbols = answered.stdout.splitlines()[0].split(" ")
+    assert all(symbol[0] == "s" and 1 <= int(symbol[1:]) <= 1000 for symbol in answer_symbols)
     followed = json.loads(invoke("inspect", run, "s1000 s7", "--json").stdout)
     assert [step["input"] for step in followed["steps"][1:3]] == ["s1000", "s7"]
 

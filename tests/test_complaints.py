@@ -89,24 +89,26 @@ def test_no_message_names_a_class() -> None:
             validated(RunConfig, settings, [SettingsLayer("here", settings)])
         except UsageError as error:
             for problem in error.problems:
-                said = problem.split("(given:")[0]
-                assert not re.search(r"[a-z][A-Z]|instance|dictionary|literal|\[str", said), problem
+                complaint = problem.split("(given:")[0]
+                assert not re.search(r"[a-z][A-Z]|instance|dictionary|literal|\[str", complaint), (
+                    problem
+                )
 
 
 def test_expected_structures_are_shown_as_they_are_written() -> None:
-    def said(path: str, value: Any) -> str:
+    def complaint(path: str, value: Any) -> str:
         settings = merged_settings({"model": {"memory": "queue"}}, nested(path, value))
         with pytest.raises(UsageError) as caught:
             resolve(task="copy", settings=settings)
         return str(caught.value)
 
-    assert "embedding_size: expected a whole number from 1 to 65536 or one-hot" in said(
+    assert "embedding_size: expected a whole number from 1 to 65536 or one-hot" in complaint(
         "model.embedding_size", "onehot"
     )
-    assert "lengths.train: expected [shortest, longest] (given: [1])" in said(
+    assert "lengths.train: expected [shortest, longest] (given: [1])" in complaint(
         "task.lengths.train", [1]
     )
-    assert "expected {share: ..., growth: ..., loss: ...} (given: 0.5)" in said(
+    assert "expected {share: ..., growth: ..., loss: ...} (given: 0.5)" in complaint(
         "training.curriculum", 0.5
     )
 

@@ -109,10 +109,10 @@ def test_published_settings_of_a_task_override_its_paper_s_recipe(tmp_path: Path
 
 @pytest.mark.parametrize("task", SHIPPED)
 def test_shipped_tasks_have_only_published_training_settings(task: str) -> None:
-    said = yaml.safe_load(find_task(task).read_text())
-    assert {"paper"} >= said.get("recipes", {}).keys()
+    task_file = yaml.safe_load(find_task(task).read_text())
+    assert {"paper"} >= task_file.get("recipes", {}).keys()
     known = {"name", "description", "generator", "parameters", "paper", "lengths", "length_law"}
-    assert known | {"recipes"} >= said.keys()
+    assert known | {"recipes"} >= task_file.keys()
 
 
 def test_shipped_recipes_depend_on_no_generator_but_text() -> None:

@@ -64,8 +64,8 @@ def test_guessing_is_by_how_frequent_symbols_are(tmp_path: Path) -> None:
     source = trainer_of(small_run("batch_size=50000"), tmp_path).source
     pairs = source.strings(Purpose.TRAINING, Moment(1, 0), source.ranges.train, 50000)
     # Each answer ends with a symbol of its own.
-    said = Counter(symbol for pair in pairs for symbol in [*pair.target.tolist(), "end"])
-    shares = [count / said.total() for count in said.values()]
+    counted = Counter(symbol for pair in pairs for symbol in [*pair.target.tolist(), "end"])
+    shares = [count / counted.total() for count in counted.values()]
     guessing = -sum(share * math.log(share) for share in shares)
     assert source.nats("50%") == pytest.approx(guessing / 2)
     assert source.nats(0.5) == 0.5

@@ -326,9 +326,9 @@ def test_origins_of_other_kinds_say_nothing(saved: Path, origins: str) -> None:
 
 def test_equal_weights_make_equal_files(saved: Path) -> None:
     weights = tiny_model(tiny_config()).state_dict()
-    said = {"task": "copy", "version": "1", "configuration": "a", "accuracy": "{}"}
-    assert len({serialize(weights, said) for _ in range(20)}) == 1
-    assert safetensors.torch.load(serialize(weights, said)).keys() == weights.keys()
+    metadata = {"task": "copy", "version": "1", "configuration": "a", "accuracy": "{}"}
+    assert len({serialize(weights, metadata) for _ in range(20)}) == 1
+    assert safetensors.torch.load(serialize(weights, metadata)).keys() == weights.keys()
     before = {name: (saved / name).read_bytes() for name in FILES}
     checkpoint.save(saved, tiny_config(), weights, {"step": 3})
     assert before == {name: (saved / name).read_bytes() for name in FILES}
@@ -339,10 +339,14 @@ def test_a_file_of_weights_says_what_it_is(saved: Path) -> None:
     config = tiny_config()
     checkpoint.save(saved, config, tiny_model(config).state_dict(), accuracy=accuracy)
     with safetensors.safe_open(saved / "model.safetensors", "pt") as file:
-        said = file.metadata()
-    assert json.loads(said.pop("accuracy")) == accuracy
-    assert said == {"task": "copy", "version": config.version, "configuration": config.identity()}
-    assert checkpoint.load(saved, CPU).config.identity() == said["configuration"]
+        metadata = file.metadata()
+    assert json.loads(metadata.pop("accuracy")) == accuracy
+    assert metadata == {
+        "task": "copy",
+        "version": config.version,
+        "configuration": config.identity(),
+    }
+    assert checkpoint.load(saved, CPU).config.identity() == metadata["configuration"]
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in shipped("checkpoints").glob("*-*")))

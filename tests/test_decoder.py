@@ -112,18 +112,18 @@ def test_an_answer_is_as_probable_as_its_symbols(name: str, make: Making) -> Non
     for source, answer in zip(
         sources_of(layout), decode(make(model), layout, sources_of(layout), LIMIT), strict=True
     ):
-        prompt, said = layout.prompt(source), np.array(answer.target, np.int64)
-        read = np.concatenate([prompt, said + layout.first_target])
+        prompt, written = layout.prompt(source), np.array(answer.target, np.int64)
+        read = np.concatenate([prompt, written + layout.first_target])
         with torch.no_grad():
             logits = model(torch.from_numpy(read[None]))[0, len(prompt) - 1 :]
         logs = torch.log_softmax(logits, dim=-1).numpy()
-        total = logs[np.arange(len(said)), said].sum()
+        total = logs[np.arange(len(written)), written].sum()
         # An answer of as many symbols as may be is ended if its end is the most probable then.
         ends = layout.end is not None and answer.ended
         if ends:
             assert logs[-1].argmax() == layout.end
             total += logs[-1, layout.end]
-        assert logs[: len(said)].argmax(axis=1).tolist() == answer.target
+        assert logs[: len(written)].argmax(axis=1).tolist() == answer.target
         assert answer.log_probability == pytest.approx(total, abs=1e-8)
 
 
@@ -196,13 +196,13 @@ def test_every_step_is_observed_once(name: str, make: Making) -> None:
             assert seen.read[item] == prompt
             assert seen.answers[item] == [*range(len(prompt))]
             continue
-        said = [symbol + layout.first_target for symbol in answer.target]
+        written = [symbol + layout.first_target for symbol in answer.target]
         last = bool(layout.last) and answer.ended  # after which nothing is read
-        whole = [*prompt, *said[: len(said) - last]]
+        whole = [*prompt, *written[: len(written) - last]]
         assert seen.read[item] == whole
         parts = [NONE] * (len(prompt) - 1) + [*range(len(whole) - len(prompt) + 1)]
         assert seen.answers[item] == parts
-        assert seen.outputs[item][len(prompt) - 1 :][: len(said)] == answer.target
+        assert seen.outputs[item][len(prompt) - 1 :][: len(written)] == answer.target
 
 
 @pytest.mark.parametrize("make", MAKINGS)

@@ -1,4 +1,4 @@
-"""Every block of the README and of docs/ runs, and prints what it is said to print."""
+"""Every block of the README and of docs/ runs, and prints what is shown below it."""
 
 import contextlib
 import itertools

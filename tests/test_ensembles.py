@@ -51,8 +51,8 @@ def test_an_ensemble_is_measured_like_a_model(models: list[Model], paths: list[P
     rows = [line.split("\t") for line in run("eval", *paths, *options).stdout.decode().splitlines()]
     together = stacktrans.ensemble(models)
     assert [row[2] for row in rows] == together.transduce([row[0] for row in rows])
-    told = run("eval", *paths, *options[:-2], "--json")
-    result = json.loads(told.stdout)
+    evaluated = run("eval", *paths, *options[:-2], "--json")
+    result = json.loads(evaluated.stdout)
     assert result["checkpoint"] == f"{paths[0]} + {paths[1]}"
     measured = together.evaluate(lengths=(1, 4), count=50)
     assert result["results"][0]["symbols"] == measured.symbols

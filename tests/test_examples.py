@@ -65,8 +65,8 @@ def test_a_run_ends_with_its_epochs_and_tells_of_all_three_sets(tmp_path: Path) 
     kept, examples = checkpoint.load(tmp_path, CPU), examples_of(trainer)
     best = score(kept.predictor, kept.layout, examples.development)
     assert best.symbol_accuracy == max(record["development"]["symbols"] for record in records)
-    told = json.loads((tmp_path / SUMMARY).read_text())
-    assert told["development"]["symbols"] == best.symbol_accuracy
+    written = json.loads((tmp_path / SUMMARY).read_text())
+    assert written["development"]["symbols"] == best.symbol_accuracy
 
 
 def test_a_run_ends_when_the_development_set_is_no_better_for_some_epochs(tmp_path: Path) -> None:

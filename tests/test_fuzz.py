@@ -36,14 +36,14 @@ def test_every_fuzzed_command_ends_properly(models: Path, kind: str) -> None:
 
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
-    """Whatever is refused, it is said why; nothing else may be raised."""
+    """Whatever is refused, the reason is given; nothing else may be raised."""
     try:
         yield
     except StacktransError as error:
-        said = str(error)
+        message = str(error)
     else:
-        said = "taken"
-    assert said
+        message = "taken"
+    assert message
 
 
 SCALARS = (

@@ -213,9 +213,9 @@ def test_a_run_whose_directory_is_moved_ends_and_names_the_new_path(
             if instead:
                 (tmp_path / "run").mkdir()
 
-    with pytest.raises(StacktransError, match="moved or removed") as told:
+    with pytest.raises(StacktransError, match="moved or removed") as error:
         trainer.run(move)
-    assert str(tmp_path / "moved") in str(told.value)
+    assert str(tmp_path / "moved") in str(error.value)
     assert not (tmp_path / "run").exists() or not any((tmp_path / "run").iterdir())
     Trainer.resume(tmp_path / "moved", [], CPU).run(ignore)
     trainer_in(tmp_path / "whole", small_run("max_steps=30")).run(ignore)

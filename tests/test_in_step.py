@@ -1,4 +1,4 @@
-"""Targets of any length that are said in step with what is read, both sides filled up."""
+"""Targets of any length that are written in step with what is read, both sides filled up."""
 
 import numpy as np
 import pytest

@@ -133,7 +133,7 @@ def test_test_strings_were_not_seen_in_training(
     assert summary.train
     assert (Purpose.VALIDATION, False) in drawn
     assert all((purpose is Purpose.SUMMARY) == summarized for purpose, summarized in drawn)
-    # Accuracies on the strings that were trained on are said to be that.
+    # Accuracies on the strings that were trained on are shown as such.
     fresh = summary.test.count + (0 if config.training.examples else summary.train.count)
     assert len(after - before) == fresh
 

@@ -78,8 +78,8 @@ def test_many_plain_lines_come_together(tmp_path: Path) -> None:
     each, together = both(load("checkpoints/xor-buffered"), path, None)
     assert all(isinstance(answer, AnsweredLines) for answer in together)
     assert len(together) < 20
-    said = "".join(answer.output or "" for answer in together)
-    assert said.splitlines() == [line.output for line in each]
+    printed = "".join(answer.output or "" for answer in together)
+    assert printed.splitlines() == [line.output for line in each]
 
 
 def test_a_line_after_a_batch_has_its_line_number(tmp_path: Path) -> None:

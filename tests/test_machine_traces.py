@@ -48,8 +48,8 @@ def test_each_step_has_its_rule(tmp_path: Path) -> None:
     model = stacktrans.load(reversing(tmp_path))
     rules = [step.rule for step in model.trace('!"').steps]
     assert [rule.number for rule in rules if rule] == [1, 2, 2, 3, 3, 4]
-    said = [(rule.when, rule.action) for rule in rules if rule]
-    assert said == [WHEN_AND_ACTION[number] for number in (0, 1, 1, 2, 2, 3)]
+    worded = [(rule.when, rule.action) for rule in rules if rule]
+    assert worded == [WHEN_AND_ACTION[number] for number in (0, 1, 1, 2, 2, 3)]
     assert {step.state for step in model.trace('!"').steps} == {None}
 
 

@@ -80,18 +80,18 @@ def reversing(
     weights["operation.signals.bias"][:] = -20
     pop[1], pop[target] = 40, 40
     values[:, source] = 20 * torch.eye(symbols)
-    said = weights["classifier.weight"]
+    output_weights = weights["classifier.weight"]
     read = torch.eye(symbols)
     if wrong is not None:
         read[:, wrong] = torch.roll(read[:, wrong], 1)
-    said[:symbols, 2 + 2 * symbols :] = 20 * read
+    output_weights[:symbols, 2 + 2 * symbols :] = 20 * read
     weights["classifier.bias"][symbols] = 10
     path = directory / "model"
     checkpoint.save(path, config, weights)
     return path
 
 
-def reversing_beside(directory: Path, said: float, symbols: int = LETTERS) -> Path:
+def reversing_beside(directory: Path, strength: float, symbols: int = LETTERS) -> Path:
     """As `reversing`, with a queue beside the stack, which all symbols are pushed to as well.
 
     What stands at its front shows, so strongly, in what is pushed to the stack.
@@ -117,7 +117,7 @@ def reversing_beside(directory: Path, said: float, symbols: int = LETTERS) -> Pa
     signals[names.index("pop stack"), 1] = signals[names.index("pop stack"), target] = 40
     for values in weights["operation.values.weight"].unflatten(0, (2, symbols)):
         values[:, source] = 20 * torch.eye(symbols)
-    weights["operation.values.weight"][symbols:, front] = said * torch.eye(symbols)
+    weights["operation.values.weight"][symbols:, front] = strength * torch.eye(symbols)
     weights["classifier.weight"][:symbols, top] = 20 * torch.eye(symbols)
     weights["classifier.bias"][symbols] = 10
     path = directory / "model"
@@ -246,17 +246,19 @@ def test_equivalent_symbols_share_rules(extracted: Extraction) -> None:
     assert extracted.counterexample is None
     assert len(extracted.machine.rules) <= 4
     assert extracted.machine.states.size == 1
-    said = [sentence(extracted.machine, rule) for rule in extracted.machine.rules]
-    assert "reading a symbol: push it" in said
+    sentences = [sentence(extracted.machine, rule) for rule in extracted.machine.rules]
+    assert "reading a symbol: push it" in sentences
 
 
 def test_rules_say_nothing_of_a_memory_that_was_never_empty(
     machine_of: Callable[[str], Path],
 ) -> None:
     machine = read_machine(machine_of("reverse-stack") / MACHINE)  # which pushes first
-    said = [sentence(machine, rule) for rule in machine.rules]
-    assert "reading ||| or a written symbol, stack has a symbol: pop, write what is read" in said
-    assert not any("empty" in rule for rule in said)
+    sentences = [sentence(machine, rule) for rule in machine.rules]
+    assert (
+        "reading ||| or a written symbol, stack has a symbol: pop, write what is read" in sentences
+    )
+    assert not any("empty" in rule for rule in sentences)
 
 
 def test_a_machine_answers_as_its_model(reverse: Path, extracted: Extraction) -> None:
@@ -311,12 +313,12 @@ def test_pushes_that_are_never_read_have_stack_symbols(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "shut"), [(0.4, ["push queue"]), (30, [])], ids=["needless", "needed"]
+    ("strength", "shut"), [(0.4, ["push queue"]), (30, [])], ids=["needless", "needed"]
 )
 def test_a_memory_is_shut_if_that_changes_no_answer(
-    tmp_path: Path, said: float, shut: list[str]
+    tmp_path: Path, strength: float, shut: list[str]
 ) -> None:
-    found = checkpoint.load(reversing_beside(tmp_path, said), hard=True)
+    found = checkpoint.load(reversing_beside(tmp_path, strength), hard=True)
     strings = [Query(np.array(each), None) for each in ([0, 1], [2, 2, 1, 0], [7, 3, 5, 5, 6])]
     ends = Network(found, Deadline(60)).ends
     simpler = without_needless_memories(found, ends, same_answers(found, strings))
@@ -328,7 +330,7 @@ def test_a_memory_is_shut_if_that_changes_no_answer(
 
 
 def test_a_quantized_network_has_fewer_vectors_and_the_same_answers(tmp_path: Path) -> None:
-    found = checkpoint.load(reversing_beside(tmp_path, said=0.4), hard=True)
+    found = checkpoint.load(reversing_beside(tmp_path, strength=0.4), hard=True)
     network = Network(found, Deadline(60))
     queries, others = (random_queries(found, Lengths(1, 12), 100, seed) for seed in (1, 2))
     exact, coarse = (

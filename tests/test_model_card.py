@@ -39,8 +39,8 @@ def test_a_model_card_describes_a_finished_run(run: Path) -> None:
     assert "lengths 6:8 | 20 |" in card
     assert "Licence" not in card
     with safetensors.safe_open(run / "best" / "model.safetensors", "pt") as file:
-        said = json.loads(file.metadata()["accuracy"])
-    assert said == {part: summary[part] for part in ("train", "test")}
+        accuracies = json.loads(file.metadata()["accuracy"])
+    assert accuracies == {part: summary[part] for part in ("train", "test")}
 
 
 def test_training_strings_are_not_called_new(tmp_path: Path) -> None:

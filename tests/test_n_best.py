@@ -115,8 +115,8 @@ def test_oracle_accuracy_counts_targets_among_the_best_answers(
     assert model.evaluate(pairs, beam=8).oracle is None
     data = tmp_path / "data.tsv"
     data.write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
-    told = run("eval", path, "--data", data, "--n-best", "4", "--beam", "8", "--json")
-    assert json.loads(told.stdout)["results"][0]["oracle"] == 3 / 5
+    evaluated = run("eval", path, "--data", data, "--n-best", "4", "--beam", "8", "--json")
+    assert json.loads(evaluated.stdout)["results"][0]["oracle"] == 3 / 5
     assert b"0.600" in run("eval", path, "--data", data, "--n-best", "4", "--beam", "8").stdout
 
 

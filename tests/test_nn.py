@@ -88,8 +88,8 @@ def test_it_learns_what_an_optimiser_has_it_learn() -> None:
     steps = torch.nn.functional.one_hot(torch.cat([symbols, symbols]), 4).float()
     losses = []
     for _ in range(60):
-        said = head(layer(steps)[0][6:])
-        loss = torch.nn.functional.cross_entropy(said.flatten(0, 1), symbols.flatten())
+        logits = head(layer(steps)[0][6:])
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), symbols.flatten())
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()

@@ -1,4 +1,4 @@
-"""Models whose numbers overflow: told, and never written as what JSON has not."""
+"""Models whose numbers overflow: reported, and never written as values that JSON lacks."""
 
 import json
 from pathlib import Path

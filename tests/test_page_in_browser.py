@@ -85,13 +85,15 @@ def test_words_say_what_happened(chromium: Browser, tmp_path: Path) -> None:
         write_page([shown(name, source)], tmp_path / "it.html")
         chromium.open(tmp_path / "it.html")
         chromium.value(f"go({step - 1})")
-        said: str = chromium.value(WORDS)
-        return said
+        caption: str = chromium.value(WORDS)
+        return caption
 
-    said = words(str(SOFT / "reverse-stack"), "ab", 4)
-    assert said.startswith("Step 4 of 6. Reads |||. Answers b with probability 0.9")
-    assert re.search(r"\. Pop 0\.78, push 0\.04\. Read top: a 0\.\d\d, b 0\.\d\d, .*\. ", said)
-    assert re.search(r"Stack: from the top \|\|\| 0\.04, b 0\.\d\d, a 0\.\d\d, and 1 more\.$", said)
+    caption = words(str(SOFT / "reverse-stack"), "ab", 4)
+    assert caption.startswith("Step 4 of 6. Reads |||. Answers b with probability 0.9")
+    assert re.search(r"\. Pop 0\.78, push 0\.04\. Read top: a 0\.\d\d, b 0\.\d\d, .*\. ", caption)
+    assert re.search(
+        r"Stack: from the top \|\|\| 0\.04, b 0\.\d\d, a 0\.\d\d, and 1 more\.$", caption
+    )
     queued = words(str(SOFT / "copy-queue"), "ab", 2)
     assert "Queue: from the front <s> 0." in queued
     counted = words("anbncn", "aab", 2)

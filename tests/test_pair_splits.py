@@ -46,7 +46,7 @@ def test_every_process_keeps_the_same_pairs_apart(tmp_path: Path) -> None:
         "found = read_sets(PairFiles(sys.argv[1], None, None, None, None, 1)); "
         "print([pair.source.tolist() for pair in found.sets[1]])"
     )
-    said = {
+    printed = {
         subprocess.run(
             [sys.executable, "-c", script, str(path)],
             env={**ENVIRONMENT, "PYTHONHASHSEED": seed},
@@ -55,7 +55,7 @@ def test_every_process_keeps_the_same_pairs_apart(tmp_path: Path) -> None:
         ).stdout
         for seed in ("1", "2", "3")
     }
-    assert len(said) == 1
+    assert len(printed) == 1
 
 
 RIGHT = "; an answer is right if it is one of those in its set"

@@ -86,9 +86,9 @@ def test_a_stack_learns_to_reverse_from_a_file(tmp_path: Path) -> None:
         "the weights; so is what rounding and pruning keep"
     )
     assert summary["reported_on"].startswith(f"the test set, {test}, which decides nothing")
-    said = done.stderr.decode()
-    assert f"{path}: 60 of 600 pairs, at random (seed 1), are held out as" in said
-    assert "development coarse 1.00" in said
+    printed = done.stderr.decode()
+    assert f"{path}: 60 of 600 pairs, at random (seed 1), are held out as" in printed
+    assert "development coarse 1.00" in printed
     answered = run("transduce", tmp_path / "run", stdin=b"abcdabcdabcd\n")
     assert answered.stdout == b"dcbadcbadcba\n"
 
@@ -153,9 +153,9 @@ def test_a_race_over_piped_pairs_resumes_without_the_pipe(tmp_path: Path, train:
     words = ["train", "--data", "-", "--budget", "1s", "--out", str(tmp_path / "run")]
     begun_with = run(*words, *RACE, "--workers", "1", stdin=train.read_bytes())
     assert begun_with.returncode == 0
-    said = begun_with.stderr.decode()
-    assert said.count("standard input: columns source,target") == 1
-    assert said.index("standard input: columns") < said.index("parameters; in")
+    printed = begun_with.stderr.decode()
+    assert printed.count("standard input: columns source,target") == 1
+    assert printed.index("standard input: columns") < printed.index("parameters; in")
     before = read_race(tmp_path / "run").seconds
     again = run("train", "--resume", tmp_path / "run", "--budget", f"{before + 1}s")
     assert again.returncode == 0, again.stderr.decode()

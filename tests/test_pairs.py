@@ -52,8 +52,8 @@ def learned(train: Path | str, **parameters: Any) -> Pairs:
     given = {"train": str(train)} | {
         key: str(value) if isinstance(value, Path) else value for key, value in parameters.items()
     }
-    told = make_task("mine", "pairs", given).settings_from_files(seed=1)
-    made = make_task("mine", "pairs", told["parameters"])
+    learned_settings = make_task("mine", "pairs", given).settings_from_files(seed=1)
+    made = make_task("mine", "pairs", learned_settings["parameters"])
     assert isinstance(made, Pairs)
     return made
 
@@ -112,8 +112,10 @@ def test_the_unit_of_strings_is_inferred(
     tmp_path: Path, text: str, units: str, source: Any, target: Any
 ) -> None:
     path = write(tmp_path / "a.tsv", text)
-    told = make_task("a", "pairs", {"train": str(path), "dev": str(path), "test": str(path)})
-    assert told.settings_from_files(1)["parameters"]["symbols"] == units
+    learned_settings = make_task(
+        "a", "pairs", {"train": str(path), "dev": str(path), "test": str(path)}
+    )
+    assert learned_settings.settings_from_files(1)["parameters"]["symbols"] == units
     task = learned(path, dev=path, test=path)
     assert task.source.symbols == (*source, "<unk>")
     assert task.target.symbols == (*target,)

@@ -42,7 +42,7 @@ def counter(written: str, rules: Sequence[tuple[Any, ...]], states: int = 1) -> 
     """A machine with stacks, each of which shows its top and the cell under it.
 
     A rule: the symbol, what is in each place that is looked at, the action of each stack, what is
-    said, and the states before and after if there are several.
+    written, and the states before and after if there are several.
     """
     task, stacks = pattern(written), len(rules[0][2])
     symbols = SymbolTable((Family("symbol", tuple(range(len(task.source)))),))
@@ -223,14 +223,14 @@ def is_wrong(machine: Machine, row: Sequence[tuple[str, str]]) -> bool:
     """Whether a machine goes on otherwise with a row, where it is known how it goes on."""
     symbols = "".join(prompt + answer for prompt, answer in row) + machine.source[0]
     configuration = Configuration(machine)
-    said = [configuration.step(machine.source.index(each)) for each in symbols[:-1]]
+    written = [configuration.step(machine.source.index(each)) for each in symbols[:-1]]
     if configuration.stuck:
         return True
     place = 0
     for prompt, answer in row:
         place += len(prompt)
         for step in range(place - 1, place + len(answer)):
-            if said[step] < 0 or machine.source[said[step]] != symbols[step + 1]:
+            if written[step] < 0 or machine.source[written[step]] != symbols[step + 1]:
                 return True
         place += len(answer)
     return False
@@ -335,9 +335,9 @@ def anbncn() -> RunConfig:
 def test_verify_proves_a_machine_that_counts(tmp_path: Path) -> None:
     save_machine(tmp_path / "machine", anbncn(), replace(carried(), task="anbncn"), "")
     quick = ("--exhaustive", "50", "--count", "20", "--longest", "100")
-    said = run("verify", tmp_path / "machine", *quick).stdout.decode().splitlines()
-    assert "proved: right on all strings of the task, whatever their length" in said
-    assert "any number of sequences in a row: each begins with empty memories" in said
+    printed = run("verify", tmp_path / "machine", *quick).stdout.decode().splitlines()
+    assert "proved: right on all strings of the task, whatever their length" in printed
+    assert "any number of sequences in a row: each begins with empty memories" in printed
     held = json.loads(run("verify", tmp_path / "machine", *quick, "--json").stdout)
     assert held["proof"]["proved"]
     assert held["proof"]["induction"]["initial_contents"] == 1

@@ -116,8 +116,8 @@ def test_an_error_in_a_plugin_is_reported_with_its_line() -> None:
     arguments = ["--task", "copy", "--memory", "registers", "--max-steps", "1", "--out", "run"]
     result = invoke(*TRAIN, "--plugin", "mine.py", *arguments)
     assert result.exit_code == 1
-    said = f"mine.py:{line}: ValueError: not enough values to unpack"
-    assert said in result.stderr
+    complaint = f"mine.py:{line}: ValueError: not enough values to unpack"
+    assert complaint in result.stderr
     assert "Traceback" not in result.stderr
 
 
@@ -186,8 +186,8 @@ def test_installed_packages_cannot_take_the_names_of_others(
 
 def test_parameters_of_a_memory_s_constructor_are_its_settings() -> None:
     options = ("--plugin", str(REGISTERS), "--task", "copy", "--memory", "registers", "--dry-run")
-    for change, said in (("memory.registers=5", "registers: 5"), ("seed=1", "registers: 4")):
-        assert said in invoke(*TRAIN, *options, "--set", change).stdout
+    for change, complaint in (("memory.registers=5", "registers: 5"), ("seed=1", "registers: 4")):
+        assert complaint in invoke(*TRAIN, *options, "--set", change).stdout
     wrong = invoke(*TRAIN, *options, "--set", "memory.registers=many")
     assert wrong.exit_code == 2
     assert "model.memory.registers: " in wrong.stderr

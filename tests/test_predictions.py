@@ -1,4 +1,4 @@
-"""What models say to sources of their own accord, and how far it is from what they should say."""
+"""What models answer by themselves, and how far that is from what they should answer."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,8 +38,8 @@ def pairs(untrained: Checkpoint) -> list[Pair]:
     ]
 
 
-def said(monkeypatch: pytest.MonkeyPatch, answers: dict[str, tuple[str, bool]]) -> None:
-    """Have models say this to sources, and whether they end it."""
+def answering(monkeypatch: pytest.MonkeyPatch, answers: dict[str, tuple[str, bool]]) -> None:
+    """Have models give these answers, and end them or not."""
 
     def search(model: Any, layout: Any, sources: Sequence[Any], *_: Any, **__: Any) -> Any:
         return [[Answer(*found[tuple(source)])] for source in sources]
@@ -85,7 +85,7 @@ def test_an_answer_is_compared_with_its_target(
     in_place: int,
     fine: float,
 ) -> None:
-    said(monkeypatch, {"abc": (answer, ended)})
+    answering(monkeypatch, {"abc": (answer, ended)})
     (found,) = asked(untrained, pairs_of_strings([("abc", target)], untrained.task))
     assert (found.source, found.target, found.answer) == ("abc", target, answer)
     assert (found.right, found.first_wrong) == (first_wrong is None, first_wrong)
@@ -96,7 +96,7 @@ def test_an_answer_is_compared_with_its_target(
 def test_the_error_rate_counts_all_edits_a_symbol_of_all_targets(
     untrained: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said(monkeypatch, {"a": ("abcx", True), "b": ("", True), "cc": ("abcdef", True)})
+    answering(monkeypatch, {"a": ("abcx", True), "b": ("", True), "cc": ("abcdef", True)})
     given = [("a", "abcd"), ("b", "ab"), ("cc", "abcdef")]
     every = pairs_of_strings(given, untrained.task)
     scores = checkpoint_scores(untrained, every, beam=1)
@@ -142,7 +142,7 @@ def test_with_a_beam_accuracy_is_that_of_its_answers(
     untrained: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = pairs_of_strings([("a", "a"), ("b", "ab"), ("c", "b")], untrained.task)
-    said(monkeypatch, {"a": ("a", True), "b": ("a", True), "c": ("a", True)})
+    answering(monkeypatch, {"a": ("a", True), "b": ("a", True), "c": ("a", True)})
     ((_, scores),) = scores_of_pairs(untrained, given, EvalRequest(beam=3), "pairs")
     assert scores.coarse_accuracy == 1 / 3
     assert scores.fine_accuracy == pytest.approx((1 + 1 / 3 + 0) / 3)

@@ -320,9 +320,9 @@ def test_a_memory_that_arrays_cannot_show_is_shown_by_torch() -> None:
 
     model = to_numpy(drawn("stack", "lstm", LAYOUTS["joint"]))
     assert model.shows_memory
-    for memory, told in ((Latch(), True), (Shown(), False)):
+    for memory, visible in ((Latch(), True), (Shown(), False)):
         object.__setattr__(model, "memory", memory)
-        assert model.shows_memory is told
+        assert model.shows_memory is visible
 
 
 @pytest.mark.parametrize("buffered", [False, True])

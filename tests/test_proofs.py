@@ -110,7 +110,7 @@ MACHINES: dict[str, tuple[str, Making, int]] = {
 
 def answer_of(task: Task, reference: Reference, source: Sequence[int]) -> list[int | None] | None:
     """The answer of a reference automaton; None if it does not accept the source."""
-    state, held, said = reference.start, list[Hashable](), list[int | None]()
+    state, held, outputs = reference.start, list[Hashable](), list[int | None]()
     place = -1 if reference.memory == STACK_REFERENCE else 0
 
     def top() -> Hashable | None:
@@ -125,18 +125,18 @@ def answer_of(task: Task, reference: Reference, source: Sequence[int]) -> list[i
             held.pop(place)
         held.extend(step.pushed)
         state = step.next_state
-        said.append(step.output)
+        outputs.append(step.output)
     if not reference.accepts(state, top()):
         return None
     if task.same_length:
-        return said
-    said = []
+        return outputs
+    outputs = []
     while (step := reference.answer(state, top())).output != -1:
         if step.pops:
             held.pop(place)
-        said.append(step.output)
+        outputs.append(step.output)
         state = step.next_state
-    return said
+    return outputs
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -146,14 +146,14 @@ def test_a_task_and_its_reference_automaton_agree(name: str) -> None:
     assert reference is not None
     for length in range(1, LONGEST.get(name, 6) + 1):
         for source in itertools.product(range(len(task.source)), repeat=length):
-            said = answer_of(task, reference, source)
+            answered = answer_of(task, reference, source)
             try:
                 answer = task.answer(task.source.decode(source))
             except NotASource:
-                assert said is None or name == "waiting-reversal-deletion"
+                assert answered is None or name == "waiting-reversal-deletion"
                 continue
             ids = [None if each is None else int(task.target.encode([each])[0]) for each in answer]
-            assert said == ids
+            assert answered == ids
             right += 1
     assert right >= 14
 
@@ -364,7 +364,7 @@ def test_copies_of_a_symbol_are_not_taken_for_one() -> None:
     begin, push, pop, end = machine.rules
     machine = replace(
         machine, inputs=SymbolTable((Family("begin"), Family("separator"), twice)),
-        # Of the first symbol, once it was written, another is said.
+        # Of the first symbol, once it was written, another is written.
         rules=(begin, push, rule(when([5], [1], None), (1, 0), Term(CONSTANT, 1)), pop, end),
     )  # fmt: skip
     assert machine.run([0, 0]).target != [0, 0]
@@ -378,9 +378,9 @@ def test_verify_prints_what_is_proved(tmp_path: Path) -> None:
     path = saved(tmp_path, rearranging(TASKS["reverse"], STACK))
     done = run("verify", path, *QUICK)
     assert done.returncode == 0
-    said = done.stdout.decode().splitlines()
-    assert "proved: right on all strings of the task, whatever their length" in said
-    assert "stack: aligned with the reference's memory: a symbol for a symbol" in said
+    printed = done.stdout.decode().splitlines()
+    assert "proved: right on all strings of the task, whatever their length" in printed
+    assert "stack: aligned with the reference's memory: a symbol for a symbol" in printed
     held = json.loads(run("verify", path, *QUICK, "--json").stdout)
     assert held["right"]
     assert held["proof"]["proved"]

@@ -14,12 +14,12 @@ from races import (
     CHANGES,
     EASY,
     NAMES,
-    Told,
+    Progress,
     begun,
     carried_on,
     configs,
+    progress_of,
     request_of,
-    told,
     train,
     weights,
 )
@@ -155,25 +155,25 @@ def test_processes_leave_the_same_weights(tmp_path: Path) -> None:
         carried_on(begun(tmp_path / str(workers), workers, "training.max_steps=30"), 100)
         for workers in (2, 1)
     )
-    assert told(alone) == told(together)
+    assert progress_of(alone) == progress_of(together)
     for name in NAMES:
         assert weights(alone.directory_of(name)) == weights(together.directory_of(name))
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Told:
-    """What is told of a race that was not stopped in four rounds of short time slices."""
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Progress:
+    """The progress of a race that was not stopped in four rounds of short time slices."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(race, "TIME_SLICE", 10)
-        return told(carried_on(begun(tmp_path_factory.mktemp("races") / "whole"), 4))
+        return progress_of(carried_on(begun(tmp_path_factory.mktemp("races") / "whole"), 4))
 
 
 @pytest.mark.usefixtures("short_turns")
-def test_a_stopped_race_resumes_to_the_same_result(whole: Told, tmp_path: Path) -> None:
+def test_a_stopped_race_resumes_to_the_same_result(whole: Progress, tmp_path: Path) -> None:
     carried_on(begun(tmp_path / "parts"), 1)
     resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
     assert isinstance(resumed, Race)
-    assert whole == told(carried_on(resumed, 4))
+    assert whole == progress_of(carried_on(resumed, 4))
 
 
 @pytest.mark.usefixtures("short_turns")
@@ -184,13 +184,13 @@ def test_a_race_stopped_in_its_first_round_resumes_to_the_same_result(tmp_path: 
     assert {each.step for each in stopped.state.candidates.values()} == {0}
     resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
     assert isinstance(resumed, Race)
-    assert told(whole) == told(carried_on(resumed, 2))
+    assert progress_of(whole) == progress_of(carried_on(resumed, 2))
 
 
 @pytest.mark.usefixtures("short_turns")
 @pytest.mark.parametrize("batches", [15, 34])
 def test_a_race_stopped_within_a_time_slice_resumes_to_the_same_result(
-    whole: Told, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
+    whole: Progress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
 ) -> None:
     found, on_batch, left = begun(tmp_path / "parts"), Attempt.train_on_batch, batches
 
@@ -207,7 +207,7 @@ def test_a_race_stopped_within_a_time_slice_resumes_to_the_same_result(
     assert left == 0
     resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
     assert isinstance(resumed, Race)
-    assert whole == told(carried_on(resumed, 4))
+    assert whole == progress_of(carried_on(resumed, 4))
 
 
 @pytest.mark.usefixtures("short_turns")
@@ -286,8 +286,8 @@ def test_a_race_without_a_winner_keeps_the_best_model_and_can_be_resumed(tmp_pat
     assert summary["outcome"] == "budget"
     assert summary["race"]["winner"] is None
     assert summary["race"]["strategies"].keys() == set(NAMES)
-    said, advice = done.stdout.decode(), done.stderr.decode()
-    assert all(name in said for name in NAMES)
+    printed, advice = done.stdout.decode(), done.stderr.decode()
+    assert all(name in printed for name in NAMES)
     assert f"--max-steps {summary['steps']}" in summary["command"]
     assert f"longer: stacktrans train --resume {out} --budget 12s" in advice
     (others,) = re.findall(r"other strategies: --strategies (\S+)", advice)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from command_line import SMALL, hint_after, run, start, wait_for
-from races import NAMES, begun, carried_on, told, train
+from races import NAMES, begun, carried_on, progress_of, train
 from test_full_disk import full_at
 
 import stacktrans
@@ -29,9 +29,11 @@ def test_a_race_in_which_every_run_fails_reports_each_reason(tmp_path: Path) -> 
     broken = ["--set", "learning_rate=1e30", "--set", "training.restart=null"]
     done = train(*broken, "--set", "training.gradient_clip=null", out=tmp_path / "run")
     assert done.returncode == 1
-    said = done.stderr.decode()
-    assert "every strategy failed" in said
-    assert all(f"\n{name}: the loss is not a finite number after batch" in said for name in NAMES)
+    printed = done.stderr.decode()
+    assert "every strategy failed" in printed
+    assert all(
+        f"\n{name}: the loss is not a finite number after batch" in printed for name in NAMES
+    )
     again = run("train", "--resume", tmp_path / "run")
     assert again.returncode == 1
     assert "every strategy failed" in again.stderr.decode()
@@ -82,14 +84,16 @@ def test_a_time_slice_whose_process_is_killed_is_repeated(tmp_path: Path) -> Non
     with found.opened():
         found.run(show)
     assert len(killed) == 2
-    assert told(found) == told(carried_on(begun(tmp_path / "whole"), found.state.rounds))
+    assert progress_of(found) == progress_of(
+        carried_on(begun(tmp_path / "whole"), found.state.rounds)
+    )
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
 def test_a_process_that_is_killed_while_it_has_nothing_to_do_is_replaced() -> None:
     with Pool(2, lambda: False) as pool:
         for name in ("a", "b"):
-            pool.submit({name: lambda _, said=name: said * 2})
+            pool.submit({name: lambda _, text=name: text * 2})
             assert list(pool.finished()) == [(name, name * 2)]
             for process in workers_of(os.getpid()):
                 os.kill(process, signal.SIGKILL)
@@ -144,12 +148,12 @@ def test_a_race_that_has_no_model_yet_is_named_with_how_to_resume_it(
 ) -> None:
     out = tmp_path / "a race"
     begun(out)
-    told = f"{out}: a race of strategies that is not over; resume it with: "
+    complaint = f"{out}: a race of strategies that is not over; resume it with: "
     done = run(command, out)
     assert (done.returncode, done.stdout) == (1, b"")
-    assert done.stderr.decode() == f"stacktrans: {told}stacktrans train --resume '{out}'\n"
+    assert done.stderr.decode() == f"stacktrans: {complaint}stacktrans train --resume '{out}'\n"
     assert run("train", "--task", "copy", "--from", out).stderr == done.stderr
-    with pytest.raises(CheckpointError, match=re.escape(told)):
+    with pytest.raises(CheckpointError, match=re.escape(complaint)):
         stacktrans.load(out)
 
 
@@ -176,7 +180,9 @@ def test_a_race_whose_directory_is_moved_ends_and_names_the_race(
         assert not place.exists() or not any(place.iterdir())
     resumed = taken_up(moved, "cpu", workers=1)
     assert isinstance(resumed, Race)
-    assert told(carried_on(resumed, 2)) == told(carried_on(begun(tmp_path / "whole"), 2))
+    assert progress_of(carried_on(resumed, 2)) == progress_of(
+        carried_on(begun(tmp_path / "whole"), 2)
+    )
 
 
 @pytest.mark.usefixtures("short_turns")
@@ -192,7 +198,7 @@ def test_a_race_ended_by_a_full_disk_can_be_resumed(
     monkeypatch.setattr(race, "TIME_SLICE", 10)
     resumed = taken_up(tmp_path / "run", "cpu", workers=1)
     assert isinstance(resumed, Race)
-    assert told(carried_on(resumed, 2)) == told(whole)
+    assert progress_of(carried_on(resumed, 2)) == progress_of(whole)
 
 
 @pytest.mark.parametrize(

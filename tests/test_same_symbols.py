@@ -22,10 +22,10 @@ def first_model(*changes: str, directory: Path) -> Transducer:
 
 
 @torch.no_grad()
-def unexplained(model: Transducer, said: list[int], read: list[int]) -> float:
+def unexplained(model: Transducer, written: list[int], read: list[int]) -> float:
     """How far the output weights of some ids are from any one mapping of embeddings."""
     assert model.embedding is not None
-    embeddings, weights = model.embedding.weight[read], model.classifier.weight[said]
+    embeddings, weights = model.embedding.weight[read], model.classifier.weight[written]
     rest = embeddings @ torch.linalg.pinv(embeddings) @ weights - weights
     return float(rest.norm() / weights.norm())
 

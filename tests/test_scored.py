@@ -25,7 +25,7 @@ CASES = [
     ("0110####", "    0110"),
     ("01", "  "),  # no whole source yet
     ("01#", "  1"),
-    ("01###", "  10?"),  # from the last mark on it is none: as it is said
+    ("01###", "  10?"),  # from the last mark on nothing is scored
     ("#", "?"),
     ("01#1", "  1?"),
 ]
@@ -58,8 +58,8 @@ def test_unscored_symbols_are_marked(
     (plain,) = answered(reversal, tmp_path, f"{source}\n", as_json=False, marked=True)
     assert raw.as_json()["scored"] == [symbol != " " for symbol in right]
     assert raw.output is not None
-    said = zip(raw.output, right, strict=True)
-    assert plain.output == "".join(UNSCORED_MARK if place == " " else one for one, place in said)
+    places = zip(raw.output, right, strict=True)
+    assert plain.output == "".join(UNSCORED_MARK if place == " " else one for one, place in places)
     assert all(place in " ?" or one == place for one, place in zip(raw.output, right, strict=True))
     stream = LineStream(reversal, marked=True)
     bits = [

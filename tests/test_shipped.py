@@ -65,9 +65,9 @@ def test_shipped_models_are_small_and_tell_where_they_come_from(name: str) -> No
     assert summary["outcome"] == "solved"
     assert summary["hard"]["coarse"] == 1
     with safetensors.safe_open(directory / "model.safetensors", "pt") as file:
-        said = file.metadata()
-    assert said["configuration"] == checkpoint.read_config(directory).identity()
-    assert json.loads(said["accuracy"])["test"]["coarse"] == 1
+        metadata = file.metadata()
+    assert metadata["configuration"] == checkpoint.read_config(directory).identity()
+    assert json.loads(metadata["accuracy"])["test"]["coarse"] == 1
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -152,9 +152,9 @@ def test_the_adder_adds(hard: bool) -> None:
     numbers = [(5, 1), (0, 7), (1, 0), (1, 2**40 - 1), (123456789, 987654321), (3**150, 7**90)]
     sources = [loaded.task.source.encode(list(f"{one:b}+{two:b}=")) for one, two in numbers]
     answers = decode(loaded.predictor, loaded.layout, sources)
-    said = ["".join(loaded.task.target.decode(answer.target)) for answer in answers]
-    assert [int(digits[:-1][::-1], 2) for digits in said] == [sum(pair) for pair in numbers]
-    assert said[0] == "011."
+    sums = ["".join(loaded.task.target.decode(answer.target)) for answer in answers]
+    assert [int(digits[:-1][::-1], 2) for digits in sums] == [sum(pair) for pair in numbers]
+    assert sums[0] == "011."
 
 
 def test_the_reversal_pushes_while_it_reads_and_pops_while_it_writes() -> None:

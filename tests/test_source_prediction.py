@@ -87,15 +87,15 @@ def test_a_damaged_state_is_not_taken_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "more", "said"),
+    ("task", "more", "message"),
     [
         ("copy", ["buffers={}"], "training.source_loss: not for a buffered model"),
         ("delayed-xor", [], "task delayed-xor has no targets after its sources"),
         ("anbn", [], "task anbn has no targets after its sources"),
     ],
 )
-def test_source_prediction_needs_a_source(task: str, more: list[str], said: str) -> None:
+def test_source_prediction_needs_a_source(task: str, more: list[str], message: str) -> None:
     memory = {"model": {"memory": "stack-rnn" if task == "anbn" else "stack"}}
-    with pytest.raises(UsageError, match=said) as told:
+    with pytest.raises(UsageError, match=message) as error:
         resolve(task=task, settings=memory, assignments=[*more, PREDICTING])
-    assert "source_loss" in str(told.value)
+    assert "source_loss" in str(error.value)

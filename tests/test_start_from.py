@@ -186,9 +186,9 @@ def test_training_continues_from_its_step_rather_than_the_beginning(tmp_path: Pa
     assert found.summary.outcome == "solved"
     assert found.summary.steps == 40
     assert found.model.transduce(["αcβ", "βfedcbaα"]) == ["βcα", "αabcdefβ"]
-    said = "symbols: 128 carried over, 2 new, 0 dropped"
-    assert found.summary.notes[0].endswith(said)
-    assert said in found._repr_html_()
+    note = "symbols: 128 carried over, 2 new, 0 dropped"
+    assert found.summary.notes[0].endswith(note)
+    assert note in found._repr_html_()
     other = stacktrans.train(memory="stack", recipe="default", out=tmp_path / "new", **asked)
     assert other.summary.development
     assert other.summary.development.coarse < 0.2
@@ -400,25 +400,25 @@ def test_options_that_do_not_fit_a_checkpoint_are_refused(
 def test_a_path_that_is_no_checkpoint_is_an_error(old: Path, tmp_path: Path) -> None:
     copy = tmp_path / "run"
 
-    def said() -> str:
+    def complaint() -> str:
         done = run("train", "--from", copy, "--out", tmp_path / "out")
         assert done.returncode == 1
         assert not (tmp_path / "out").exists()
         return done.stderr.decode()
 
-    assert f"{copy}: no such checkpoint; shipped are" in said()
+    assert f"{copy}: no such checkpoint; shipped are" in complaint()
     copy.mkdir()
-    assert f"{copy}: not a stacktrans checkpoint; expected a directory with" in said()
+    assert f"{copy}: not a stacktrans checkpoint; expected a directory with" in complaint()
     shutil.copytree(old, copy, dirs_exist_ok=True)
     weights = copy / "best" / "model.safetensors"
     content = weights.read_bytes()
     weights.write_bytes(content[:-9])
-    assert "truncated or not a safetensors file" in said()
+    assert "truncated or not a safetensors file" in complaint()
     weights.write_bytes(content[:-9] + bytes(9))
-    assert "model.safetensors: damaged: its checksum is not the one in SHA256SUMS" in said()
+    assert "model.safetensors: damaged: its checksum is not the one in SHA256SUMS" in complaint()
     weights.write_bytes(content)
     change_config(copy / "best", "format: 3", "format: 4")
-    assert "format 4; this stacktrans reads format 3" in said()
+    assert "format 4; this stacktrans reads format 3" in complaint()
 
 
 def test_initial_weights_are_refused_in_python_as_by_the_command(old: Path, tmp_path: Path) -> None:

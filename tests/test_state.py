@@ -41,14 +41,14 @@ def forged(run: Path, forge: Callable[[State], Any]) -> str:
     torch.save(state, path)
     reseal(run / "last")
     try:
-        with pytest.raises(CheckpointError, match="damaged") as told:
+        with pytest.raises(CheckpointError, match="damaged") as raised:
             Trainer.resume(run, [], CPU)
     finally:
         path.write_bytes(sound)
         reseal(run / "last")
-    said = str(told.value)
-    assert said.startswith(f"{path}: damaged (")
-    return said
+    message = str(raised.value)
+    assert message.startswith(f"{path}: damaged (")
+    return message
 
 
 def at(path: str, value: Any) -> Callable[[State], None]:
@@ -96,13 +96,13 @@ def at(path: str, value: Any) -> Callable[[State], None]:
 def test_values_that_no_run_can_have_saved_are_named(
     finished: dict[str, Path], path: str, value: Any
 ) -> None:
-    said = forged(finished["strings"], at(path, value))
+    message = forged(finished["strings"], at(path, value))
     name = path.removeprefix("attempt.")
-    assert re.search(rf"\({re.escape(name)}(\.\w+)*: ", said)
+    assert re.search(rf"\({re.escape(name)}(\.\w+)*: ", message)
 
 
 @pytest.mark.parametrize(
-    ("forge", "said"),
+    ("forge", "message"),
     [
         (lambda state: state.pop("command"), "state: 'command'"),
         (lambda state: state.update(more=3), "state: 'more'"),
@@ -123,9 +123,9 @@ def test_values_that_no_run_can_have_saved_are_named(
     ],
 )
 def test_impossible_states_of_a_run_are_named(
-    finished: dict[str, Path], forge: Callable[[State], Any], said: str
+    finished: dict[str, Path], forge: Callable[[State], Any], message: str
 ) -> None:
-    assert said in forged(finished["strings"], forge)
+    assert message in forged(finished["strings"], forge)
 
 
 def optimizer_of(state: State) -> State:
@@ -148,7 +148,7 @@ def of_weight(state: State, change: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("forge", "said"),
+    ("forge", "message"),
     [
         (at("attempts.number", 3), "attempts.number: 3"),
         (at("attempts.number", 10**9), "attempts.number: 1000000000"),
@@ -161,9 +161,9 @@ def of_weight(state: State, change: Any) -> None:
     ],
 )
 def test_impossible_states_of_a_stream_are_named(
-    finished: dict[str, Path], forge: Callable[[State], Any], said: str
+    finished: dict[str, Path], forge: Callable[[State], Any], message: str
 ) -> None:
-    assert said in forged(finished["stream"], forge)
+    assert message in forged(finished["stream"], forge)
 
 
 def test_saved_states_of_runs_are_read_back(finished: dict[str, Path]) -> None:
@@ -183,6 +183,6 @@ def test_a_state_of_another_layout_is_named(finished: dict[str, Path], tmp_path:
     reseal(tmp_path / "run" / "last")
     with pytest.raises(
         CheckpointError, match="of layout 1; this stacktrans resumes layout 2"
-    ) as told:
+    ) as raised:
         Trainer.resume(tmp_path / "run", [], CPU)
-    assert str(told.value).startswith(f"{path}: ")
+    assert str(raised.value).startswith(f"{path}: ")

@@ -55,7 +55,7 @@ def untrained(directory: Path, memory: str, seed: int = 0, **own: object) -> Che
 @pytest.mark.parametrize(
     ("memory", "values"),
     # Through a sigmoid, vectors would be so near to the empty cells of a superposed stack, at 0,
-    # that they are numbered alike.
+    # that they have the same numbers.
     [("stack-rnn", "sigmoid"), ("list-rnn", "sigmoid"), ("superposed", "tanh")],
 )
 def test_a_network_that_is_quantized_without_a_radius_has_the_same_outputs(
@@ -93,9 +93,9 @@ def counted() -> Extraction:
 def test_a_stream_is_a_machine(counted: Extraction) -> None:
     assert counted.counterexample is None
     assert counted.machine.states.size == 1
-    said = [sentence(counted.machine, rule) for rule in counted.machine.rules]
-    assert len(said) <= 6
-    assert any(each.startswith("reading a: push it on") for each in said)
+    sentences = [sentence(counted.machine, rule) for rule in counted.machine.rules]
+    assert len(sentences) <= 6
+    assert any(each.startswith("reading a: push it on") for each in sentences)
 
 
 def test_a_machine_of_a_stream_is_a_checkpoint(machine_of: Callable[[str], Path]) -> None:
@@ -136,13 +136,13 @@ def moving() -> Machine:
     symbols, state = Family("symbol", (0, 1, 2)), SymbolTable((Family("q0"),))
     stack_symbols = SymbolTable((Family("empty"), symbols))
     same = Term(CONSTANT, 0)
-    said = Term(1, 0)
+    output = Term(1, 0)
     rules = [
         Rule(
             (frozenset([symbol]), None, None, None),
             (),
             tuple(int(signal == symbol) for signal in range(3)),
-            said,
+            output,
             (Term(0, 1) if symbol == 0 else None,),
             same,
         )

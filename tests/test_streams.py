@@ -238,13 +238,14 @@ def test_a_stream_is_scored_sequence_by_sequence_with_what_the_one_before_left(m
         same = [index for index, pair in enumerate(pairs) if pair.length == length]
         ids = np.concatenate([part for index in same for part in pairs[index][:2]])
         with torch.no_grad():
-            said = model(torch.from_numpy(ids).unsqueeze(0))[0].argmax(dim=-1).tolist()
+            predicted = model(torch.from_numpy(ids).unsqueeze(0))[0].argmax(dim=-1).tolist()
         place = 0
         for index in same:
             end = place + layout.steps(pairs[index])
             known = end - len(pairs[index].target) - 1
             right = [
-                said[step] == (ids[step + 1] if step + 1 < end else 0) for step in range(known, end)
+                predicted[step] == (ids[step + 1] if step + 1 < end else 0)
+                for step in range(known, end)
             ]
             assert scores.scored[index] == len(right)
             assert scores.right[index] == sum(right)

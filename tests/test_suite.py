@@ -249,12 +249,12 @@ def test_every_row_draws_sources_of_its_lengths_and_their_answers(name: str) -> 
         assert len({pair.length for pair in pairs}) > 5
         for pair in pairs:
             known = task.answer(task.source.decode(pair.source))
-            said = task.target.decode(pair.target)
-            scored = [True] * len(said) if pair.scored is None else pair.scored
-            both = zip(said, known, scored, strict=True)
+            answered = task.target.decode(pair.target)
+            scored = [True] * len(answered) if pair.scored is None else pair.scored
+            both = zip(answered, known, scored, strict=True)
             assert [a for a, b, counts in both if counts and b not in (None, a)] == []
             # So long an answer is still waited for.
-            assert len(said) <= 2 * len(pair.source) + 20
+            assert len(answered) <= 2 * len(pair.source) + 20
 
 
 @pytest.mark.parametrize(

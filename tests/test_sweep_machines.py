@@ -51,8 +51,8 @@ def test_a_measure_that_is_added_later_needs_no_training(tmp_path: Path) -> None
     after = done(later)
     assert after["measured"]["kept"]["value"] == 1
     assert after["measured"]["near"] == before["measured"]["near"]
-    said = markdown(later.plan, {run.identity: after})
-    assert "Of the solved runs, 1 of 1 \\[0.21 – 1.00\\] have a machine." in said
+    shown = markdown(later.plan, {run.identity: after})
+    assert "Of the solved runs, 1 of 1 \\[0.21 – 1.00\\] have a machine." in shown
 
 
 def test_a_run_that_has_learned_nothing_has_no_machine(tmp_path: Path) -> None:

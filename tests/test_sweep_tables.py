@@ -169,12 +169,12 @@ def test_differences_within_the_tolerance_are_not_marked(tmp_path: Path) -> None
 
 def test_a_table_counts_solved_runs_and_lists_cells_with_unsolved_ones(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
-    said = markdown(plan, records_of(plan))
+    shown = markdown(plan, records_of(plan))
     assert (
         "Solved, with test at least 90 per cent: 1 of 6 runs \\[0.03 – 0.56\\], half of these "
         "within 30 seconds, all within 30. "
         "Not all runs of Queue on copy (1 of 3), Stack on copy (0 of 3)."
-    ) in said
+    ) in shown
     assert "Solved, " not in markdown(plan, {})
 
 
@@ -187,10 +187,10 @@ def test_rows_of_a_single_column_count_solved_runs(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, grid=grid, conditions=conditions, published=[], claims=[])
     records = records_of(plan)
     queues = {run.identity for run in plan.runs if run.condition == "Queue"}
-    said = markdown(plan, {name: records[name] for name in queues})
-    assert "| test, median | measured | solved \\[95%\\] | median seconds |" in said
-    assert "| Queue | 85.0 | 1 of 3 [0.06 – 0.79] | 30 |" in said
-    assert "| Stack | not run |  |  |" in said
+    shown = markdown(plan, {name: records[name] for name in queues})
+    assert "| test, median | measured | solved \\[95%\\] | median seconds |" in shown
+    assert "| Queue | 85.0 | 1 of 3 [0.06 – 0.79] | 30 |" in shown
+    assert "| Stack | not run |  |  |" in shown
 
 
 def test_claims_hold_or_not_or_were_not_run(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_unpredictable_symbols_do_not_count(name: str) -> None:
 def test_a_planted_defect_is_found_and_made_short() -> None:
     task = load("reverse-stack").task
     symbol = "k"
-    # Among many alternatives: what stands for k is said a little too rarely.
+    # Among many alternatives: what stands for k is written a little too rarely.
     (index,) = task.target.encode([symbol])
     model = damaged("reverse-stack", "classifier.bias", int(index), -9.0)
     found = verify(model, QUICK).counterexample

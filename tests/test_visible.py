@@ -50,8 +50,8 @@ def test_json_and_commands_hold_it_escaped_and_whole(text: str) -> None:
     assert json.loads(written) == {text: [text, 1.5, None]}
     command = shell_text(["printf", "%s|", f"1{text}2", "it's", "À"])
     assert harmless(command, keep="")
-    said = subprocess.run(["bash", "-c", command], capture_output=True, check=True).stdout
-    assert said.decode() == f"1{text}2|it's|À|"
+    printed = subprocess.run(["bash", "-c", command], capture_output=True, check=True).stdout
+    assert printed.decode() == f"1{text}2|it's|À|"
     assert shell_text(["a b", "c"]) == shlex.join(["a b", "c"])
 
 

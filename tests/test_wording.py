@@ -6,11 +6,11 @@ from stacktrans.common.visible import counted, listed
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "expected"),
     [([], ""), (["a"], "a"), (["a", "b"], "a or b"), (["a", "b", "c"], "a, b or c")],
 )
-def test_names_are_listed_with_a_word_before_the_last(names: list[str], said: str) -> None:
-    assert listed(names, "or") == said
+def test_names_are_listed_with_a_word_before_the_last(names: list[str], expected: str) -> None:
+    assert listed(names, "or") == expected
 
 
 def test_counted_nouns_are_singular_or_plural() -> None:

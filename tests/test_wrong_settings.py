@@ -30,9 +30,9 @@ def test_training_settings_in_a_task_file_are_refused_with_their_line(
     text = find_task("copy").read_text()
     path.write_text(f"{text}recipes:\n  {recipe}: {{training: {{batch_size: 3}}}}\n")
     line = len(text.splitlines()) + 2
-    said = rf"mine.yaml:{line}: recipes.{recipe}: expected only paper"
+    complaint = rf"mine.yaml:{line}: recipes.{recipe}: expected only paper"
     for used in (lambda: load_task(str(path)), lambda: resolve(task=str(path), settings=QUEUE)):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=complaint):
             used()
 
 
