@@ -105,7 +105,7 @@ def test_a_memory_is_left_out_if_the_model_learns_to_do_without_it(
     monkeypatch.setattr(rounding, "RELEARNED", relearned)
     monkeypatch.setattr(rounding, "RELEARNING", 5)
     monkeypatch.setattr(rounding, "LONGEST_RELEARNING", 5)
-    monkeypatch.setattr(Rounding, "_accuracy", lambda *_: 1.0)
+    monkeypatch.setattr(Rounding, "_measured", lambda *_: (1.0, 1.0))
     state = trainer_of(small_run("rounding=discrete", memory="2*queue"), tmp_path).state
     state.rounding.weights = copy.deepcopy(state.attempt.model.state_dict())
     rounded = state.rounding.round(state.attempt, lambda: None, may_fail=False)

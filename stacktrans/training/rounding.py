@@ -76,11 +76,9 @@ class Rounding(StatefulPart):
         """See `round`."""
         lossless, required = self._rounding.lossless, self._rounding.required
         relearns = lossless and required
-        before = soft, hard = self._measured(best, attempt)
+        before = self._measured(best, attempt)
         if relearns:
-            smaller = self._with_fewer_memories(best, soft, attempt, check_stop)
-            if smaller is not best:
-                best, before = smaller, self._measured(smaller, attempt)
+            best, before = self._with_fewer_memories(best, before, attempt, check_stop)
         # A model that is right when hard may still have signals close to one half.
         soft, hard = before
         if not lossless or hard < soft:
@@ -104,19 +102,25 @@ class Rounding(StatefulPart):
         return sharp
 
     def _with_fewer_memories(
-        self, model: Transducer, accuracy: float, attempt: Attempt, check_stop: Callable[[], None]
-    ) -> Transducer:
+        self,
+        model: Transducer,
+        before: Accuracies,
+        attempt: Attempt,
+        check_stop: Callable[[], None],
+    ) -> tuple[Transducer, Accuracies]:
         """The model without the memories that it learns to do without, the last of them first."""
         for index in reversed(range(len(model.memory.parts))):
             if prunable(model):
                 kept = [other for other in range(len(model.memory.parts)) if other != index]
                 attempt.take_up(pruned(model, kept))
-                if self._relearns(accuracy, attempt, check_stop):
-                    model = attempt.model
-        return model
+                if after := self._relearned(before, attempt, check_stop):
+                    model, before = attempt.model, after
+        return model, before
 
-    def _relearns(self, accuracy: float, attempt: Attempt, check_stop: Callable[[], None]) -> bool:
-        """Whether the model of an attempt soon becomes as accurate as a larger one."""
+    def _relearned(
+        self, before: Accuracies, attempt: Attempt, check_stop: Callable[[], None]
+    ) -> Accuracies | None:
+        """The accuracies of an attempt's model once they are as good as those before, if soon."""
         attempt.multiply_rate(self._first_rate)
         attempt.losses.running = None
         for batch in range(1, LONGEST_RELEARNING + 1):
@@ -124,10 +128,11 @@ class Rounding(StatefulPart):
             check_stop()
             if batch % RELEARNING == 0:
                 if not attempt.losses.are_under(attempt.source.nats(RELEARNED)):
-                    return False
-                if self._accuracy(attempt.model, attempt) >= accuracy:
-                    return True
-        return False
+                    return None
+                after = self._measured(attempt.model, attempt)
+                if is_as_good(after, before):
+                    return after
+        return None
 
     def _solves(self, model: Transducer, measured: Accuracies, attempt: Attempt) -> bool:
         """Whether a model solves the task when hard; if lossless, also for much longer strings."""
@@ -171,18 +176,17 @@ class Rounding(StatefulPart):
     def _measured(self, model: Transducer, attempt: Attempt) -> Accuracies:
         """Accuracies on validation strings; if lossless, only on some if the first are wrong."""
         source = attempt.source
-        if not self._rounding.lossless:
-            with computing_with(source.threads):
-                return accuracies(model, source.layout, source.validation(attempt.moment))
-        soft = self._accuracy(model, attempt)
-        with model.hard_signals():
-            return soft, self._accuracy(model, attempt)
 
-    def _accuracy(self, model: Transducer, attempt: Attempt) -> float:
-        """The lower accuracy of a model on validation strings of both ranges."""
-        with computing_with(attempt.source.threads):
-            both = attempt.source.accuracies(model, Purpose.VALIDATION, attempt.moment)
-            return min(accuracy.coarse for accuracy in both)
+        def worst() -> float:
+            train, test = source.accuracies(model, Purpose.VALIDATION, attempt.moment)
+            return min(train.coarse, test.coarse)
+
+        with computing_with(source.threads):
+            if not self._rounding.lossless:
+                return accuracies(model, source.layout, source.validation(attempt.moment))
+            soft = worst()
+            with model.hard_signals():
+                return soft, worst()
 
 
 def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accuracies:
