@@ -150,13 +150,13 @@ def test_eval_reads_data(model: Path, tmp_path: Path) -> None:
     ]
     right = [b"%s\t%s" % pair for pair in zip(sources, answers, strict=True)]
     path = tmp_path / "pairs.tsv"
-    path.write_bytes(b"\n".join([*right, b"abc\tzzzzzz", b""]))
+    path.write_bytes(b"\n".join([*right, b"abd\tzzzzzz", b""]))
     (result,) = json.loads(run("eval", model, "--data", path, "--json").stdout)["results"]
     assert result["lengths"] == [2, 5]
     assert result["count"] == 4
     assert result["coarse"] == sum(ended) / 4
     # An empty source is a source, and what some editors begin a file with is none.
-    path.write_bytes(b"\xef\xbb\xbf" + b"\n".join([*right, b"abc\tzzzzzz", b"\tzzzzzz"]))
+    path.write_bytes(b"\xef\xbb\xbf" + b"\n".join([*right, b"abd\tzzzzzz", b"\tzzzzzz"]))
     (result,) = json.loads(run("eval", model, "--data", path, "--json").stdout)["results"]
     assert (result["lengths"], result["count"]) == ([0, 5], 5)
     assert result["coarse"] == sum(ended) / 5

@@ -12,7 +12,8 @@ from small_runs import small_run, trainer_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import rounding
-from stacktrans.training.rounding import Rounding, prunable, pruned, smallest
+from stacktrans.training.attempt import Attempt
+from stacktrans.training.rounding import Accuracies, Rounding, prunable, pruned, smallest
 
 
 def model_of(memory: str = "stack-rnn", task: str = "anbn", **settings: Any) -> Transducer:
@@ -98,14 +99,34 @@ def test_a_single_memory_cannot_be_pruned() -> None:
         pruned(model, [0])
 
 
-@pytest.mark.parametrize(("relearned", "memory"), [("100000%", "queue"), ("0.001%", "2*queue")])
+@pytest.mark.parametrize(
+    ("before", "after", "relearned", "memory"),
+    [
+        (1.0, 0.9, "0.001%", "queue"),  # it is not trained
+        (0.9, 1.0, "100000%", "queue"),
+        (0.9, 0.9, "100000%", "2*queue"),
+        (0.9, 1.0, "0.001%", "2*queue"),  # its loss remains too high
+    ],
+)
 def test_a_memory_is_left_out_if_the_model_learns_to_do_without_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, relearned: str, memory: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    before: float,
+    after: float,
+    relearned: str,
+    memory: str,
 ) -> None:
+    """The accuracies are those without a memory, before and after training."""
+
+    def measured(_: Rounding, model: Transducer, attempt: Attempt) -> Accuracies:
+        smaller = before if attempt.losses.running is None else after
+        accuracy = 1.0 if len(model.memory.parts) > 1 else smaller
+        return accuracy, accuracy
+
     monkeypatch.setattr(rounding, "RELEARNED", relearned)
     monkeypatch.setattr(rounding, "RELEARNING", 5)
     monkeypatch.setattr(rounding, "LONGEST_RELEARNING", 5)
-    monkeypatch.setattr(Rounding, "_measured", lambda *_: (1.0, 1.0))
+    monkeypatch.setattr(Rounding, "_measured", measured)
     state = trainer_of(small_run("rounding=discrete", memory="2*queue"), tmp_path).state
     state.rounding.weights = copy.deepcopy(state.attempt.model.state_dict())
     rounded = state.rounding.round(state.attempt, lambda: None, may_fail=False)

@@ -122,17 +122,17 @@ class Rounding(StatefulPart):
     ) -> Accuracies | None:
         """The accuracies of an attempt's model once they are as good as those before, if soon."""
         attempt.multiply_rate(self._first_rate)
-        attempt.losses.running = None
-        for batch in range(1, LONGEST_RELEARNING + 1):
-            attempt.train_on_batch()
-            check_stop()
-            if batch % RELEARNING == 0:
-                if not attempt.losses.are_under(attempt.source.nats(RELEARNED)):
-                    return None
-                after = self._measured(attempt.model, attempt)
-                if is_as_good(after, before):
-                    return after
-        return None
+        attempt.losses.running, batches = None, 0
+        while not is_as_good(after := self._measured(attempt.model, attempt), before):
+            if batches == LONGEST_RELEARNING:
+                return None
+            for _ in range(RELEARNING):
+                attempt.train_on_batch()
+                check_stop()
+            batches += RELEARNING
+            if not attempt.losses.are_under(attempt.source.nats(RELEARNED)):
+                return None
+        return after
 
     def _solves(self, model: Transducer, measured: Accuracies, attempt: Attempt) -> bool:
         """Whether a model solves the task when hard; if lossless, also for much longer strings."""
