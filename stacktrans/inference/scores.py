@@ -277,7 +277,7 @@ def checkpoint_scores(
     name: str = "",
     n_best: int | None = None,
 ) -> Scores:
-    """The scores of a checkpoint on pairs; of a source with several targets, see `best_references`.
+    """The scores of a checkpoint on pairs, with `best_references`.
 
     Args:
         checkpoint: the model.
@@ -298,7 +298,7 @@ def checkpoint_scores(
     unknown = [not pair.known or OUT_OF_VOCABULARY in pair.target for pair in pairs]
     scores = replace(scores, unknown=np.array(unknown, np.bool_), name=name)
     if beam is None:
-        return scores.of(best_references(scores, layout, pairs))
+        return best_references(scores, layout, pairs)
     assert scores.log_probs is not None
     greedy = beam == 1 or not layout.feeds_back
     # In a stream, scores depend on the pairs before, but each source is answered by itself; and the
@@ -309,33 +309,33 @@ def checkpoint_scores(
     answers[:] = predictions(checkpoint, pairs, beam, known, n_best or 1)
     fine = scores.fine if greedy else np.array([prediction.fine for prediction in answers])
     scores = replace(scores, fine=fine, predictions=answers, n_best=n_best)
-    return scores.of(best_references(scores, layout, pairs))
+    return best_references(scores, layout, pairs)
 
 
-def best_references(scores: Scores, layout: Layout, pairs: Sequence[Pair]) -> npt.NDArray[np.bool_]:
-    """[n] which pairs count: where a source has several targets, the one that is matched best.
+def best_references(scores: Scores, layout: Layout, pairs: Sequence[Pair]) -> Scores:
+    """The scores of pairs, in which a source with several targets is counted once.
 
-    An answer is right if it is one of the targets of its source. A pair that is repeated counts
-    each time, unless its source has another target as well. So does every pair of a stream, in
-    which an answer depends on the pairs before.
+    An answer is right if it is one of the targets of its source; otherwise the target counts that
+    it agrees with longest. A pair that is repeated counts each time, unless its source has another
+    target as well. So does every pair of a stream, in which an answer depends on the pairs before.
 
     Args:
-        scores: of the pairs.
+        scores: of each pair.
         layout: of the task.
         pairs: sources and targets.
     """
     if layout.consecutive:
-        return np.ones(len(pairs), np.bool_)
+        return scores
     by_source: dict[bytes, list[int]] = {}
     for index, pair in enumerate(pairs):
-        if pair.known:  # unknown symbols are all alike
+        if pair.known:  # all unknown symbols have the same id
             by_source.setdefault(pair.source.tobytes(), []).append(index)
     counted = np.ones(len(pairs), np.bool_)
     for indices in by_source.values():
         if len({pairs[index].target.tobytes() for index in indices}) > 1:
             counted[indices] = False
             counted[max(indices, key=lambda index: float(scores.fine[index]))] = True
-    return counted
+    return scores.of(counted)
 
 
 def predictions(

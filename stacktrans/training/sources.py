@@ -407,8 +407,7 @@ class Files(Strings):
         return pairs
 
     def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
-        scores = super()._score(model, pairs)
-        return scores.of(best_references(scores, self.layout, pairs))
+        return best_references(super()._score(model, pairs), self.layout, pairs)
 
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
         scores = self._score(model, self.development)
@@ -449,9 +448,7 @@ class Files(Strings):
         by_origin = dict[tuple[int, ...], dict[str, str]]()
         for pairs in self._data.sets:
             scores = score(checkpoint.predictor, self.layout, pairs)
-            wrong = np.flatnonzero(
-                best_references(scores, self.layout, pairs) & (scores.fine < 1)
-            ).tolist()
+            wrong = np.flatnonzero(scores.fine < 1).tolist()
             answers = predictions(checkpoint, [pairs[index] for index in wrong])
             for index, each in zip(wrong, answers, strict=True):
                 entry = {"source": each.source, "target": each.target, "answer": each.answer}
