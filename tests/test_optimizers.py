@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from stacktrans.training import attempt
+from stacktrans.training import optimizers
 
 KINDS: dict[str, dict[str, Any]] = {
     "Adam": {"fused": True},
@@ -23,7 +23,7 @@ def test_they_do_what_those_of_torch_do_also_with_a_state_of_theirs(kind: str) -
     first = [torch.randn(3, 2) for _ in range(2)]
     gradients = [[torch.randn(3, 2) for _ in first] for _ in range(6)]
     found = []
-    for module in (attempt, torch.optim):
+    for module in (optimizers, torch.optim):
         weights = [torch.nn.Parameter(weight.clone()) for weight in first]
         groups = [{"params": weights[:1]}, {"params": weights[1:], "lr": 0.02}]
         make = getattr(module, kind)
@@ -47,9 +47,9 @@ def test_they_do_what_those_of_torch_do_also_with_a_state_of_theirs(kind: str) -
 def test_they_do_not_load_the_compiler_of_torch() -> None:
     program = (
         "import sys, torch\n"
-        "from stacktrans.training import attempt\n"
+        "from stacktrans.training import optimizers\n"
         "weight = torch.nn.Parameter(torch.zeros(1))\n"
-        "optimizer = attempt.RMSprop([weight], foreach=True)\n"
+        "optimizer = optimizers.RMSprop([weight], foreach=True)\n"
         "optimizer.zero_grad()\n"
         "weight.grad = torch.ones(1)\n"
         "optimizer.step()\n"

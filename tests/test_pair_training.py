@@ -22,6 +22,7 @@ from stacktrans.common.files import CANDIDATES
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.reading import read_content
 from stacktrans.inference.baselines import NAMES
+from stacktrans.model import checkpoint
 from stacktrans.settings.layers import merged_settings
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StopConfig
@@ -355,6 +356,16 @@ def test_wrong_pairs_are_listed_with_their_lines(tmp_path: Path) -> None:
     shown = done.stdout.decode()
     assert "12 pairs contradict the model, the first 10 of them:" in shown
     assert f"{path}:31: '" in shown
+
+
+def test_every_target_that_is_not_the_answer_contradicts_a_model(tmp_path: Path) -> None:
+    path = write(tmp_path / "train.tsv", reversals(40, 1) + "aba\taba\naba\tbbb\naba\tccc\n")
+    trainer = trainer_of(path, tmp_path / "run", {"training": {"max_steps": 2}})
+    trainer.run(ignore)
+    found = source_of(trainer).contradictions(checkpoint.load(tmp_path / "run", CPU))
+    of_source = [each for each in found if each["source"] == "aba"]
+    assert len(of_source) >= 2  # an answer is one of the targets, or none
+    assert all(each["answer"] != each["target"] for each in of_source)
 
 
 def test_the_best_weights_on_the_development_set_are_kept(tmp_path: Path, train: Path) -> None:
