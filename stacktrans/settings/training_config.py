@@ -1,6 +1,5 @@
 """Schemas of the settings of training: data, curriculum, restarts, stopping, rounding."""
 
-import math
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
@@ -240,9 +239,6 @@ ROUNDINGS: dict[Rounding, RoundingConfig] = {
 class TrainingConfig(Section):
     """All settings of training."""
 
-    WARM_UP: ClassVar[float] = 0.05
-    """Share of the batches in which a falling learning rate first rises."""
-
     optimizer: Literal["rmsprop", "adam", "sgd"] = "rmsprop"
     """update rule; "sgd" has no state."""
     learning_rate: Positive | FallingRate = 0.002
@@ -309,7 +305,7 @@ class TrainingConfig(Section):
         budget = self.stream or self.max_steps or self.time_limit
         if self.stop is None and not budget:
             raise ValueError("stop: null needs max_steps, time_limit or data.stream")
-        if self.falls and not (self.highest_rate and self.last_rate and self.max_steps):
+        if isinstance(self.learning_rate, str) and not (all(self.rates) and self.max_steps):
             raise ValueError("learning_rate: a falling one is over 0, and needs max_steps")
         if self.data and isinstance(self.batch_size, str):
             raise ValueError("batch_size: symbols are for strings drawn anew; expected a number")
@@ -323,29 +319,10 @@ class TrainingConfig(Section):
             yield "source_loss", NOT_PAIRS
 
     @property
-    def falls(self) -> bool:
-        """Whether the learning rate falls with the number of batches."""
-        return isinstance(self.learning_rate, str)
-
-    @property
-    def highest_rate(self) -> float:
-        """The learning rate, or the one from which it falls."""
-        return float(str(self.learning_rate).partition(" to ")[0])
-
-    @property
-    def last_rate(self) -> float:
-        """The learning rate, or the one to which it falls."""
-        return float(str(self.learning_rate).rpartition(" to ")[2])
-
-    def rate_factor(self, step: int) -> float:
-        """The factor on the highest learning rate in the batch after `step` others."""
-        if not (self.falls and self.max_steps):
-            return 1.0
-        rising = math.ceil(self.WARM_UP * self.max_steps)
-        if step < rising:
-            return (step + 1) / rising
-        fallen = min((step - rising) / max(self.max_steps - rising, 1), 1.0)
-        return float((self.last_rate / self.highest_rate) ** fallen)
+    def rates(self) -> tuple[float, float]:
+        """The highest and the last learning rate, which are equal if it does not fall."""
+        highest, _, last = str(self.learning_rate).partition(" to ")
+        return float(highest), float(last or highest)
 
     @property
     def batch_symbols(self) -> int | None:

@@ -18,7 +18,12 @@ from stacktrans.settings.model_config import BUFFER_SIGNALS
 from stacktrans.settings.training_config import TrainingConfig
 from stacktrans.tasks.layout import Batch
 from stacktrans.training.initial_weights import FirstWeights, tie_initial_weights
-from stacktrans.training.optimizers import check_optimizer, make_optimizer, update_weights
+from stacktrans.training.optimizers import (
+    check_optimizer,
+    make_optimizer,
+    rate_factor,
+    update_weights,
+)
 from stacktrans.training.records import Record
 from stacktrans.training.sources import Moment, Source
 from stacktrans.training.stateful import (
@@ -322,12 +327,12 @@ class Attempt:
             self._prediction: SourcePrediction | None = None
             if self._training.source_loss:
                 self._prediction = SourcePrediction(model).to(self._device)
-        self.take_up(model)
-        self.multiply_rate(self._training.rate_factor(0))
+        self.replace_model(model)
+        self.multiply_rate(rate_factor(self._training, step=0))
         self.source.begin(model)
 
-    def take_up(self, model: Transducer) -> None:
-        """Train a model from now on, at the first learning rate."""
+    def replace_model(self, model: Transducer) -> None:
+        """Train another model from now on, with a new optimizer."""
         auxiliary = self._prediction.parameters() if self._prediction else ()
         self.model, self.weights = model, [*model.parameters(), *auxiliary]
         self.average = copy.deepcopy(model)
@@ -393,9 +398,8 @@ class Attempt:
         minimized.backward()
         finite = self._update()
         self.losses.add(float(losses.loss) / losses.scored if finite else math.nan)
-        factor = self._training.rate_factor
-        scheduled = factor(self.step) / factor(self.step - 1)
-        self.multiply_rate(scheduled * self.curriculum.follow(self.losses))
+        now, before = (rate_factor(self._training, self.step - back) for back in (0, 1))
+        self.multiply_rate(now / before * self.curriculum.follow(self.losses))
 
     def _update(self) -> bool:
         """Update the weights by their gradients; whether gradients and step are finite."""

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import math
 from typing import Any, TypeVar, cast
 
 import torch
@@ -13,6 +14,8 @@ from stacktrans.settings.training_config import TrainingConfig
 from stacktrans.training.stateful import check_keys, check_same_structure, check_value
 
 T = TypeVar("T", bound=Optimizer)
+WARM_UP = 0.05
+"""Share of the batches in which a falling learning rate first rises."""
 _DECORATED = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
 """Methods of all optimizers whose decorators load `torch.compile` when they are first called."""
 
@@ -37,7 +40,7 @@ def make_optimizer(
     model: Transducer, config: TrainingConfig, auxiliary: nn.Module | None = None
 ) -> Optimizer:
     """The configured optimizer of a model and of an auxiliary module that is trained with it."""
-    rate = config.highest_rate
+    rate, _ = config.rates
     weights: list[Any] = [*model.parameters(), *(auxiliary.parameters() if auxiliary else ())]
     if config.read_rate != 1:
         reading = set(model.controller.weights_on_reads)
@@ -49,6 +52,17 @@ def make_optimizer(
     if config.optimizer == "sgd":
         return SGD(weights, foreach=True, **options)
     return RMSprop(weights, alpha=0.9, foreach=True, **options)
+
+
+def rate_factor(config: TrainingConfig, step: int) -> float:
+    """The factor on the highest learning rate in the batch after `step` others."""
+    if not (isinstance(config.learning_rate, str) and config.max_steps):
+        return 1.0
+    rising, (highest, last) = math.ceil(WARM_UP * config.max_steps), config.rates
+    if step < rising:
+        return (step + 1) / rising
+    fallen = min((step - rising) / max(config.max_steps - rising, 1), 1.0)
+    return float((last / highest) ** fallen)
 
 
 def update_weights(optimizer: Optimizer) -> bool:

@@ -68,21 +68,22 @@ class Rounding(StatefulPart):
         try:
             return self._rounded(model, attempt, check_stop, may_fail)
         finally:
-            attempt.take_up(model)  # which has the memories of the configuration, and can be saved
+            # It has the memories of the configuration, and can be saved.
+            attempt.replace_model(model)
 
     def _rounded(
         self, best: Transducer, attempt: Attempt, check_stop: Callable[[], None], may_fail: bool
     ) -> Transducer | None:
         """See `round`."""
         lossless, required = self._rounding.lossless, self._rounding.required
-        relearns = lossless and required
+        discrete = lossless and required
         before = self._measured(best, attempt)
-        if relearns:
+        if discrete:
             best, before = self._with_fewer_memories(best, before, attempt, check_stop)
         # A model that is right when hard may still have signals close to one half.
         soft, hard = before
         if not lossless or hard < soft:
-            attempt.take_up(copy.deepcopy(best))
+            attempt.replace_model(copy.deepcopy(best))
             self._fine_tune(attempt, check_stop)
             after = self._measured(attempt.model, attempt)
             better = is_as_good(after, before) if lossless else min(after) >= min(before)
@@ -90,7 +91,7 @@ class Rounding(StatefulPart):
                 best, before = attempt.model, after
         if may_fail and required and not self._solves(best, before, attempt):
             return None
-        if not relearns:
+        if not discrete:
             smaller = prune(best, lambda model: self._measured(model, attempt))
             if smaller is not best:
                 best, before = smaller, self._measured(smaller, attempt)
@@ -112,7 +113,7 @@ class Rounding(StatefulPart):
         for index in reversed(range(len(model.memory.parts))):
             if prunable(model):
                 kept = [other for other in range(len(model.memory.parts)) if other != index]
-                attempt.take_up(pruned(model, kept))
+                attempt.replace_model(pruned(model, kept))
                 if after := self._relearned(before, attempt, check_stop):
                     model, before = attempt.model, after
         return model, before
