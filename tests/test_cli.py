@@ -221,12 +221,22 @@ def test_inspect_shows_every_step(model: Path) -> None:
 
 
 def test_inspect_shows_a_sample(model: Path) -> None:
-    first = json.loads(run("inspect", model, "--json").stdout)
+    first = json.loads(run("inspect", model, "--json", "--seed", "1").stdout)
     assert 8 <= len(first["source"]) <= 16
     second = json.loads(run("inspect", model, "--json", "--seed", "2").stdout)
     assert first["source"] != second["source"]
     long = json.loads(run("inspect", model, "--json", "--lengths", "30:30").stdout)
     assert len(long["source"]) == 30
+
+
+def test_inspect_shows_each_line_of_standard_input(model: Path) -> None:
+    alone = [run("inspect", model, word).stdout for word in ("ab", "")]
+    done = run("inspect", model, stdin=b"ab\r\n\n\xff\na b\nab")
+    assert done.returncode == 1
+    assert done.stdout == alone[0] + alone[1] + alone[0]
+    first, second = done.stderr.decode().splitlines()
+    assert first == "stacktrans: standard input:3: byte 1 is 0xff, which is not UTF-8"
+    assert "standard input:4: symbol 2 is ' '" in second
 
 
 def test_inspect_names_an_unknown_symbol(model: Path) -> None:

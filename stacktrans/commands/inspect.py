@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import output_width, print_json, print_out
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.files import check_file_path, write_atomically
+from stacktrans.common.messages import print_message
 
 if TYPE_CHECKING:
     from stacktrans.inference.trace import Trace
@@ -43,7 +45,7 @@ PANELS = {
 def inspect(
     checkpoint: options.CheckpointName,
     string: Annotated[str | None, typer.Argument(metavar="[STRING]")] = None,
-    seed: options.Seed = 1,
+    seed: Annotated[int | None, typer.Option(min=0)] = None,
     lengths: options.LengthRange = None,
     heatmap: bool = False,
     contents: bool = False,
@@ -67,18 +69,21 @@ def inspect(
     its weight. For stacks and lists with actions, whose cells are mixtures, each
     row shows the most probable action with its probability, and the contents of
     the top or head after it. For a machine, the rule that applies is shown, too.
+    Without a STRING, the steps over each line of standard input are shown.
 
         stacktrans inspect checkpoints/reverse-stack hello
         stacktrans inspect checkpoints/reverse-stack hello --contents
-        stacktrans inspect checkpoints/copy-deque --json
+        stacktrans inspect checkpoints/copy-deque --lengths 8 --json
+        stacktrans inspect checkpoints/reverse-stack < words.txt
         stacktrans inspect checkpoints/reversal-stack '0110####' --heatmap
         stacktrans inspect checkpoints/reverse-stack hello --plot hello.svg
         stacktrans inspect checkpoints/reverse-stack hello --step
         stacktrans inspect checkpoints/reverse-stack hello --html hello.html
 
     Args:
-        string: The source. Default: a random source of the task.
-        seed: Random seed of that source.
+        string: The source. Default: each line of standard input or, with --seed, --lengths, --step
+            or a file to write, a random source of the task.
+        seed: Random seed of that source. Default: 1.
         lengths: Length of that source.
         heatmap: Show a heat map over time instead of a table.
         contents: Show the contents of the memory after each step; also with --json.
@@ -110,30 +115,55 @@ def inspect(
     numbers = None if stacks is None else options.parse_numbers(stacks)
     bounds = options.parse_lengths(lengths) if lengths else None
     loaded = options.load_model(checkpoint, device, hard)
-    source = _sample(loaded, seed, bounds) if string is None else loaded.task.source.split(string)
-    steps = trace(loaded, source, bool(contents or stepping or plot or animate or page))
-    steps = of_stacks(steps, numbers) if numbers else steps
-    if plot:
-        plot_trace(steps, loaded.config, plot)
-    if animate:
-        animate_trace(steps, animate)
-    if page:
-        models = [Shown(checkpoint, steps, loaded)]
-        if beside is not None:
-            other = options.load_model(beside, device, hard)
-            models.append(Shown(beside, _other_trace(beside, other, steps), other))
-        write_atomically(page, page_of(models))
-    if as_json:
-        print_json(asdict(steps))
-    elif stepping:
-        step_through(len(steps.steps), functools.partial(screen, steps))
-        print_out(remark(verdict(steps)))
-    elif contents:
-        print_out(contents_view(steps, loaded.config, output_width()))
-    elif heatmap:
-        print_out(heat_map_view(steps, loaded.config, output_width()))
-    else:
-        print_out(trace_view(steps, loaded.config))
+
+    def show(source: list[str]) -> None:
+        steps = trace(loaded, source, bool(contents or stepping or plot or animate or page))
+        steps = of_stacks(steps, numbers) if numbers else steps
+        if plot:
+            plot_trace(steps, loaded.config, plot)
+        if animate:
+            animate_trace(steps, animate)
+        if page:
+            models = [Shown(checkpoint, steps, loaded)]
+            if beside is not None:
+                other = options.load_model(beside, device, hard)
+                models.append(Shown(beside, _other_trace(beside, other, steps), other))
+            write_atomically(page, page_of(models))
+        if as_json:
+            print_json(asdict(steps))
+        elif stepping:
+            step_through(len(steps.steps), functools.partial(screen, steps))
+            print_out(remark(verdict(steps)))
+        elif contents:
+            print_out(contents_view(steps, loaded.config, output_width()))
+        elif heatmap:
+            print_out(heat_map_view(steps, loaded.config, output_width()))
+        else:
+            print_out(trace_view(steps, loaded.config))
+
+    if string is not None:
+        show(loaded.task.source.split(string))
+    elif stepping or plot or animate or page or bounds or seed is not None:
+        show(_sample(loaded, 1 if seed is None else seed, bounds))
+    elif not _all_shown(loaded.task.source.split, show):
+        raise typer.Exit(1)
+
+
+def _all_shown(split: Callable[[str], list[str]], show: Callable[[list[str]], None]) -> bool:
+    """Show the steps over each line of standard input; return whether that could be done."""
+    from stacktrans.common.reading import decode_line, line_groups
+
+    if sys.stdin.isatty():
+        print_message("shows the steps over each line that you type; end with Ctrl-D")
+    complete = True
+    pieces = itertools.chain.from_iterable(line_groups(sys.stdin.fileno()))
+    for number, piece in enumerate(pieces, start=1):
+        try:
+            show(split(decode_line(piece.raw)))
+        except StacktransError as error:
+            complete = False
+            print_message(f"standard input:{number}: {error}")
+    return complete
 
 
 def _other_trace(name: str, checkpoint: "Checkpoint", first: "Trace") -> "Trace":
