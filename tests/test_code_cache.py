@@ -32,7 +32,7 @@ for root in roots:
     print("root", root, file=sys.stderr, flush=True)
     os.environ["NUMBA_CACHE_DIR"] = root
     code_cache.cache_directory.cache_clear()
-    code_cache._announce.cache_clear()
+    code_cache.announce.cache_clear()
     compiled = CompiledFunction(doubled, len)
     for dtype in ("f8", "f4"):
         numbers = np.ones(3, dtype)

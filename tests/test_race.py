@@ -357,3 +357,18 @@ def test_a_race_in_python_is_as_one_of_the_command(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="budget"):
             stacktrans.train("copy", budget=wrong, out=tmp_path / "other")
     assert not (tmp_path / "other").exists()
+
+
+def test_a_race_shows_the_runs_in_training_before_a_time_slice_has_ended(tmp_path: Path) -> None:
+    found, shown = begun(tmp_path / "race", 2), list[list[str]]()
+
+    def show() -> None:
+        shown.append([*found.at_work])
+        if found.at_work:
+            found.stop_requested = signal.SIGINT
+
+    with found.opened():
+        found.run(show)
+        assert shown[0] == []
+        assert len(next(filter(None, shown))) == 2
+        assert not any(candidate.step for candidate in found.state.candidates.values())

@@ -83,6 +83,11 @@ _cancelled: Any = None
 """The event that cancels the work of this process, if it is a worker."""
 
 
+def is_worker() -> bool:
+    """Whether this process is a worker."""
+    return _cancelled is not None
+
+
 def _end_with(parent: int, cancelled: Any) -> None:
     """Make this process end soon after its parent."""
 
@@ -172,16 +177,18 @@ class Pool:
             future = process.submit(works[name])
         self._running[future], self._last_process[name] = (name, process, works[name]), process
 
-    def finished(self) -> Iterator[tuple[str, Any]]:
+    def finished(self, waiting: Callable[[], None] = lambda: None) -> Iterator[tuple[str, Any]]:
         """Wait until some work is finished, and yield its names and results.
 
-        The result is `KILLED` if the processes that did the work were killed repeatedly.
+        The result is `KILLED` if the processes that did the work were killed repeatedly. `waiting`
+        is called again and again meanwhile.
         """
         done: set[Future[Any]] = set()
         while self._running and not done:
             if self._cancelled():
                 for _, process, _ in self._running.values():
                     process.cancel()
+            waiting()
             done = wait(self._running, _POLL_SECONDS, FIRST_COMPLETED).done
         for future in done:
             name, process, work = self._running.pop(future)

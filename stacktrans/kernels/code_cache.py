@@ -24,6 +24,7 @@ from llvmlite import binding
 
 from stacktrans.common.files import SUMS, write_atomically
 from stacktrans.common.messages import OptionalStream, print_message
+from stacktrans.common.processes import is_worker
 
 _PACKAGE = "stacktrans"
 _KEPT = 4
@@ -190,16 +191,29 @@ def _remove_old(root: Path, current: Path) -> None:
 
 
 @functools.cache
-def _announce() -> None:
+def announce() -> None:
+    """Print a message that code is compiled, once."""
     print_message("compiling for this machine, once (some seconds)")
+
+
+def is_empty() -> bool:
+    """Whether no code was compiled yet."""
+    directory = cache_directory()
+    return directory is None or not any(directory.iterdir())
 
 
 @contextlib.contextmanager
 def announced() -> Iterator[None]:
-    """Print a message that code is compiled; on a terminal, with a spinner meanwhile."""
+    """Print a message that code is compiled; on a terminal, with a spinner meanwhile.
+
+    Workers leave the terminal to the process that started them.
+    """
+    if is_worker():
+        yield
+        return
     from rich.console import Console  # loads slowly
 
-    _announce()
+    announce()
     if not sys.stderr:
         yield
         return

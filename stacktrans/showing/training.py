@@ -11,6 +11,7 @@ from rich.text import Text
 
 from stacktrans.common.errors import shown
 from stacktrans.common.visible import counted, listed, shell_text
+from stacktrans.kernels import code_cache
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import strategies
@@ -68,9 +69,11 @@ class RaceDisplay(ProgressDisplay):
         for note in self._race.notes:
             self._write(note)
         self._write("accuracies are those of each run's best weights so far")
+        if code_cache.is_empty():
+            code_cache.announce()
 
     def show(self) -> None:
-        """Show the progress of the runs after a time slice."""
+        """Show the progress of the runs."""
         candidates = self._race.state.latest
         if self.live:
             self._refresh()
@@ -82,7 +85,7 @@ class RaceDisplay(ProgressDisplay):
 
     def _now(self) -> RenderableType:
         state = self._race.state
-        table = race_table(state.latest)
+        table = race_table(state.latest, self._race.at_work)
         return Group(table, remark(f"{self._race.elapsed:.0f} of {state.budget:.0f} s"))
 
     def _close(self) -> None:
@@ -105,12 +108,12 @@ def _compared(*best: Mapping[str, float]) -> list[str]:
     return [*dict.fromkeys(name for merit in best for name in merit if name in STRINGS)][::-1]
 
 
-def _state(candidate: Candidate) -> str:
-    return candidate.failed or candidate.ended or ""
+def _state(candidate: Candidate, at_work: bool = False) -> str:
+    return candidate.failed or candidate.ended or ("training" if at_work else "")
 
 
-def race_table(candidates: Mapping[str, Candidate]) -> Table:
-    """A table of the progress of candidates, the best first."""
+def race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str] = ()) -> Table:
+    """A table of the progress of candidates, the best first; some are at work."""
     names = _compared(*(candidate.best for candidate in candidates.values()))
     table = Table(
         Column("strategy", left=True),
@@ -119,14 +122,15 @@ def race_table(candidates: Mapping[str, Candidate]) -> Table:
         Column("nats/symbol", "last batches", drop=2),
         *(Column("coarse", STRINGS[name], drop=1 if name != names[-1] else None) for name in names),
         *(Column("fine", STRINGS[name], drop=4) for name in names[-1:]),
-        Column("ended", left=True, fold=" "),
+        Column("state", left=True, fold=" "),
     )
     ranked = sorted(candidates.items(), key=lambda item: item[1].merit, reverse=True)
     for name, candidate in ranked:
         loss = UNKNOWN if candidate.loss is None else f"{candidate.loss:.4f}"
         shares = (candidate.best.get(part) for part in ([*names, "fine"] if names else []))
         accuracies = (UNKNOWN if share is None else f"{share:.2f}" for share in shares)
-        cells = f"{candidate.seconds:.0f}", loss, *accuracies, _state(candidate)
+        state = _state(candidate, name in at_work)
+        cells = f"{candidate.seconds:.0f}", loss, *accuracies, state
         table.add_row(name, candidate.step, *cells)
     return table
 

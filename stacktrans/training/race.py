@@ -251,6 +251,7 @@ class Race:
         configs: configurations by name; those in the directory, if the race is resumed.
         notes: remarks on the data, to be shown before the race begins.
         state: the state of the race, once it is opened.
+        at_work: the candidates that are being trained.
         stop_requested: set to a signal's number, it ends `run` after the batch.
 
     Raises what `read_race` and `resolve` do.
@@ -270,6 +271,7 @@ class Race:
         self._given = configs
         self._device, self._workers = device, workers
         self._cut_short = dict[str, Candidate]()
+        self.at_work: Sequence[str] = ()
         data = directory / CANDIDATES / DATA
         self._data = data if data.is_dir() else None
 
@@ -325,11 +327,12 @@ class Race:
     def run(self, show: Callable[[], None]) -> None:
         """Train the runs in time slices until one has solved the task, or the time is over.
 
-        However short the time is, one batch is trained. `show` is called after each time slice.
+        However short the time is, one batch is trained. `show` is called again and again.
 
         Raises `StacktransError` if no run can be trained, or one can't be read or written.
         """
         state = self.state
+        show()
         try:
             count = min(self._workers, len(state.candidates))
             with Pool(count, self._is_over, here=count == 1) as pool:
@@ -393,7 +396,8 @@ class Race:
 
     def _gather(self, pool: Pool, show: Callable[[], None]) -> None:
         """Note the results of the time slices that end next, or are cut short."""
-        for name, result in pool.finished():
+        self.at_work = pool.at_work
+        for name, result in pool.finished(show):
             before = self.state.latest[name]
             if result == KILLED:
                 result = before.model_copy(update={"failed": KILLED})
