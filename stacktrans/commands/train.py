@@ -20,17 +20,19 @@ from stacktrans.settings.locations import AUTO
 
 if TYPE_CHECKING:
     from stacktrans.training.race import Race
-    from stacktrans.training.records import Summary
+    from stacktrans.training.records import Record, Summary
     from stacktrans.training.trainer import Trainer
 
-NOT_FOR_CANDIDATES = {"recipe", "strategies", "budget", "workers", "out", "as_json", "dry_run"}
+NOT_FOR_CANDIDATES = {
+    *("recipe", "strategies", "budget", "workers", "out", "log_to", "as_json", "dry_run")
+}
 """Options that do not affect the candidates of a race."""
 PANELS = {
     "Data": "task from_ text data dev test columns symbols separator normalize",
     "Model": "memory controller hidden as_large_as memory_size buffered no_buffered plugin",
     "Training": "accept recipe config set_ seed max_steps time_limit resume workers device",
     "Race": "strategies budget",
-    "Output": "out dry_run as_json",
+    "Output": "out log_to dry_run as_json",
 }
 """The panels of the help, and the parameters in each."""
 
@@ -89,6 +91,7 @@ def train(
     max_steps: int | None = None,
     time_limit: options.Time = None,
     out: options.Directory = None,
+    log_to: Literal["csv", "tensorboard"] | None = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="DIR", autocompletion=completion.runs)
     ] = None,
@@ -162,23 +165,29 @@ def train(
             before a --resume counts.
         out: Directory of the run. Default: checkpoints/TASK-MEMORY-SEED, in which the memory is
             auto where several are raced.
+        log_to: csv or tensorboard: also write the run's metrics.jsonl as metrics.csv, or for
+            TensorBoard, in its directory. Of a race, those of the winner.
         resume: Continue an interrupted run, or a race that did not solve its task.
         dry_run: Print the configuration, in the form that --config reads, or the strategies that
             would be raced, and train nothing.
     """
     from stacktrans.settings.command import OPTIONS, option_layers
     from stacktrans.training import requests
+    from stacktrans.training.loggers import check_tensorboard
     from stacktrans.training.requests import TrainRequest
 
     seconds = None if budget is None else options.parse_seconds(budget, "--budget")
     most_seconds = None if time_limit is None else options.parse_seconds(time_limit, "--time-limit")
     check_positive(**{"--workers": workers})
+    if log_to == "tensorboard":
+        check_tensorboard()
     options.check_exclusive({"--buffered": buffered, "--no-buffered": no_buffered})
     limits = {"max_steps": max_steps, "time_limit": most_seconds}
     if resume:
         _check_resumes_as_it_is(ctx)
         layers = option_layers(limits, "--")
-        _train(requests.resume(resume, device, layers, seconds, workers), seconds, dry_run, as_json)
+        resumed = requests.resume(resume, device, layers, seconds, workers)
+        _train(resumed, seconds, log_to, dry_run, as_json)
         return
     request = TrainRequest(
         task=task,
@@ -203,7 +212,7 @@ def train(
         words=_words_of_candidate(ctx),
         prefix="--",
     )
-    _train(requests.begin(request, dry_run=dry_run), None, dry_run, as_json)
+    _train(requests.begin(request, dry_run=dry_run), None, log_to, dry_run, as_json)
 
 
 def _names(listed: str | None) -> list[str]:
@@ -214,7 +223,13 @@ def _names(listed: str | None) -> list[str]:
     return names
 
 
-def _train(training: "Trainer | Race", budget: float | None, dry_run: bool, as_json: bool) -> None:
+def _train(
+    training: "Trainer | Race",
+    budget: float | None,
+    log_to: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Train a run or a race; or only show its configuration."""
     from stacktrans.training.race import Race
 
@@ -222,9 +237,9 @@ def _train(training: "Trainer | Race", budget: float | None, dry_run: bool, as_j
     if dry_run:
         _show(training, as_json)
     elif isinstance(training, Race):
-        _race(training, budget, as_json)
+        _race(training, budget, log_to, as_json)
     else:
-        _run(training, as_json)
+        _run(training, log_to, as_json)
 
 
 def _show(training: "Trainer | Race", as_json: bool) -> None:
@@ -263,7 +278,7 @@ def _words_of_candidate(ctx: typer.Context) -> list[str]:
     return words
 
 
-def _race(race: "Race", budget: float | None, as_json: bool) -> None:
+def _race(race: "Race", budget: float | None, log_to: str | None, as_json: bool) -> None:
     """Run a race, and finish the run that has come furthest."""
     from stacktrans.settings.candidates import not_raced
     from stacktrans.settings.command import resume_command
@@ -273,7 +288,7 @@ def _race(race: "Race", budget: float | None, as_json: bool) -> None:
         display = RaceDisplay(progress_console(), race)
         with _resumable(race), display:
             trainer = race.raced(display.show)
-        summary = _run(trainer, as_json, race.notes)
+        summary = _run(trainer, log_to, as_json, race.notes)
         if race.outcome or summary.outcome == "development":
             config, resuming = trainer.config, resume_command(race.directory)
             memory = config.model.memory.name if "--memory" in race.state.command else None
@@ -301,7 +316,7 @@ def _resumable(training: "Trainer | Race") -> Iterator[None]:
 def _check_resumes_as_it_is(ctx: typer.Context) -> None:
     """Raise `UsageError` if an option is given that changes a run."""
     allowed = {"resume", "max_steps", "time_limit", "budget", "workers", "dry_run", "device"}
-    allowed |= {"as_json", "plugin"}
+    allowed |= {"as_json", "log_to", "plugin"}
     if any(_is_given(ctx, name) for name in ctx.params.keys() - allowed):
         raise UsageError(
             "--resume continues a run as it is; only --max-steps, --time-limit, --device and, "
@@ -315,9 +330,12 @@ def _is_given(ctx: typer.Context, name: str | None) -> bool:
     return source is not None and source.name == "COMMANDLINE"
 
 
-def _run(trainer: "Trainer", as_json: bool, shown: Sequence[str] = ()) -> "Summary":
+def _run(
+    trainer: "Trainer", log_to: str | None, as_json: bool, shown: Sequence[str] = ()
+) -> "Summary":
     """Train a run with a progress display, without the notes that were shown before."""
     from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
+    from stacktrans.training.loggers import logger
     from stacktrans.training.trainer import stopping
 
     console, directory = progress_console(), str(trainer.directory)
@@ -325,8 +343,15 @@ def _run(trainer: "Trainer", as_json: bool, shown: Sequence[str] = ()) -> "Summa
     count = trainer.state.parameter_count
     notes = [note for note in trainer.source.notes if note not in shown]
     display = display_class(console, trainer.config, count, directory, notes)
-    with _resumable(trainer), stopping(trainer), display:
-        summary = trainer.run(display.show)
+    logging = logger(log_to, trainer.directory) if log_to else contextlib.nullcontext()
+    with _resumable(trainer), stopping(trainer), display, logging as log:
+
+        def listener(record: "Record") -> None:
+            display.show(record)
+            if log:
+                log(record)
+
+        summary = trainer.run(listener)
     if as_json:
         print_json({**asdict(summary), "directory": directory})
     else:
