@@ -185,13 +185,14 @@ def test_memories_and_controllers_have_the_settings_that_concern_them() -> None:
 
 def test_recipes_say_what_their_first_lines_do() -> None:
     entries = json.loads(invoke("recipes", "--json").stdout)
-    assert [entry["name"] for entry in entries] == ["auto", "default", "paper"]
-    assert [[*entry["papers"]] for entry in entries] == [[], *2 * [["hao2018", "joulin2015"]]]
+    assert [entry["name"] for entry in entries] == ["auto", "default", "lstm", "paper"]
+    papers = {entry["name"]: [*entry["papers"]] for entry in entries if entry["papers"]}
+    assert papers == {name: ["hao2018", "joulin2015"] for name in ("default", "paper")}
     first = (Path(__file__).parent.parent / "stacktrans/settings/recipes/default.yaml").read_text()
     assert entries[1]["meaning"] == first.splitlines()[0].removeprefix("# ")
     assert entries[1]["settings"]["training"]["restart"] == {"after": 3000, "loss": 2}
     starts = [line.split()[0] for line in invoke("recipes").stdout.splitlines() if line[0] != " "]
-    assert starts == ["name", "auto", "default", "paper"]
+    assert starts == ["name", "auto", "default", "lstm", "paper"]
     assert "\n    for tasks of hao2018: New strings in each batch" in invoke("recipes").stdout
 
 
