@@ -148,7 +148,7 @@ def test_the_deciding_set_is_named() -> None:
     kept = "500 other fresh validation strings of either range"
     assert named("measure.strings=500") == (
         "500 fresh validation strings of lengths 65:128, drawn anew each time; "
-        f"what rounding and pruning keep, {kept}"
+        f"for rounding and pruning, {kept}"
     )
     assert kept not in named("measure.strings=500", memory="none")
     assert "and some of lengths 8:64" in named("solved.ranges=both")
@@ -159,7 +159,7 @@ def test_the_deciding_set_is_named() -> None:
     stream = named(task="anbn", memory="stack-rnn", recipe="paper")
     assert stream.startswith("the loss on ")
     assert stream.endswith(
-        "; what rounding and pruning keep, 200 other fresh validation strings of either range"
+        "; for rounding and pruning, 200 other fresh validation strings of either range"
     )
 
 

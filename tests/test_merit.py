@@ -14,7 +14,7 @@ from test_pairs import reversals, write
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.candidates import candidate_configs
 from stacktrans.settings.config import RunConfig
-from stacktrans.showing.training import race_table
+from stacktrans.showing.training import race_view
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate
 from stacktrans.training.records import Accuracy, Record, merit
@@ -146,7 +146,8 @@ def test_a_run_that_solves_the_task_in_a_round_that_is_cut_off_has_won(
     race = begin_race(found, request_of(tmp_path / "run"))
 
     def show() -> None:  # after the first time slice, the time is over
-        race.state.budget = 1e-9
+        if race.state.pending:
+            race.state.budget = 1e-9
 
     with race.opened():
         race.run(show)
@@ -167,7 +168,7 @@ def test_a_race_of_drawn_strings_knows_what_was_kept(tmp_path: Path) -> None:
 def table_of(**candidates: Candidate) -> list[list[str]]:
     file = io.StringIO()
     console = Console(file=file, width=200, color_system=None)
-    console.print(race_table(candidates))
+    console.print(race_view(candidates))
     return [line.split() for line in file.getvalue().splitlines()]
 
 
@@ -179,11 +180,11 @@ def test_the_table_of_a_race_ranks_by_what_it_shows_and_shows_nothing_for_no_num
         worse=Candidate(step=600, loss=0.25, train=1.0, test=1.0, best=best),
         better=Candidate(step=200, loss=0.5, train=0.0, test=0.0, best=best | {"longest": 0.9}),
     )
-    assert " ".join(group) == "last batches development, longest development set"
+    assert " ".join(group) == "last batches longest tenth development"
     assert heading[4:7] == ["coarse", "coarse", "fine"]
     assert rows == [
         ["better", "200", "0", "0.5000", "0.90", "0.95", "0.97"],
         ["worse", "600", "0", "0.2500", "0.80", "0.95", "0.97"],
-        ["never", "0", "0", "–", "–", "–", "–"],
         ["failed", "0", "0", "–", "–", "–", "–", "no", "room"],
+        ["1", "strategy", "has", "not", "begun"],
     ]

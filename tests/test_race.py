@@ -287,7 +287,8 @@ def test_a_race_without_a_winner_keeps_the_best_model_and_can_be_resumed(tmp_pat
     assert summary["race"]["winner"] is None
     assert summary["race"]["strategies"].keys() == set(NAMES)
     printed, advice = done.stdout.decode(), done.stderr.decode()
-    assert all(name in printed for name in NAMES)
+    begun = [name for name, each in summary["race"]["strategies"].items() if each["step"]]
+    assert all(name in printed for name in begun)
     assert f"--max-steps {summary['steps']}" in summary["command"]
     assert f"longer: stacktrans train --resume {out} --budget 12s" in advice
     (others,) = re.findall(r"other strategies: --strategies (\S+)", advice)

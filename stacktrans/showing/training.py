@@ -3,7 +3,7 @@
 import math
 import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 
 from rich.console import Console, Group, RenderableType
@@ -20,19 +20,21 @@ from stacktrans.showing.scores import ACCURACIES, perplexity_json, perplexity_ta
 from stacktrans.showing.tables import GAP, Column, Table, remark, table_of
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate, RaceState
-from stacktrans.training.records import Accuracy, Record, Summary, started_from
+from stacktrans.training.records import SOLUTIONS, Accuracy, Record, Summary, started_from
 
 STRINGS = {
-    "development": "development set",
-    "longest": "development, longest",
+    "development": "development",
+    "longest": "longest tenth",
     "test": "test lengths",
-    "train": "training lengths",
+    "train": "training",
 }
 """The strings that runs are compared on, by their keys in `Candidate.best`."""
-WITHOUT = (
-    "without memory: its reads are zero; without pushes or pops: these are blocked; without state: "
-    "the controller's is reset at each step"
-)
+WITHOUT = {
+    "memory": "its reads are zero",
+    "pushes": "they are blocked",
+    "pops": "they are blocked",
+    "state": "the state of the controller is reset at each step",
+}
 """The meaning of the accuracies without parts of the model."""
 UNKNOWN = "–"
 """Placeholder of a number that was not measured."""
@@ -64,7 +66,7 @@ class RaceDisplay(ProgressDisplay):
         state = self._race.state
         self._write(
             f"{len(state.candidates)} strategies take turns in time slices, until one has solved "
-            f"the task or for {state.budget:.0f} s; in {self._race.directory}"
+            f"the task or for {state.budget:.0f} seconds; in {self._race.directory}"
         )
         for note in self._race.notes:
             self._write(note)
@@ -85,8 +87,8 @@ class RaceDisplay(ProgressDisplay):
 
     def _now(self) -> RenderableType:
         state = self._race.state
-        table = race_table(state.latest, self._race.at_work)
-        return Group(table, remark(f"{self._race.elapsed:.0f} of {state.budget:.0f} s"))
+        view = race_view(state.latest, self._race.at_work)
+        return Group(view, remark(f"{self._race.elapsed:.0f} of {state.budget:.0f} seconds"))
 
     def _close(self) -> None:
         # The end of a race is shown in the summary.
@@ -112,8 +114,19 @@ def _state(candidate: Candidate, at_work: bool = False) -> str:
     return candidate.failed or candidate.ended or ("training" if at_work else "")
 
 
-def race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str] = ()) -> Table:
-    """A table of the progress of candidates, the best first; some are at work."""
+def race_view(candidates: Mapping[str, Candidate], at_work: Sequence[str] = ()) -> RenderableType:
+    """A table of the progress of the candidates that have begun, the best first."""
+    begun = {
+        name: candidate
+        for name, candidate in candidates.items()
+        if name in at_work or candidate != Candidate()
+    }
+    waiting = len(candidates) - len(begun)
+    more = [remark(f"{counted(waiting, 'strategy has', 'strategies have')} not begun")]
+    return Group(_race_table(begun, at_work), *(more if waiting else []))
+
+
+def _race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str]) -> Table:
     names = _compared(*(candidate.best for candidate in candidates.values()))
     table = Table(
         Column("strategy", left=True),
@@ -263,7 +276,7 @@ class TrainingDisplay(ProgressDisplay):
     def _new_head(self, record: Record) -> list[Text]:
         """The headings of a record's row, if they differ from the last."""
         headings, _, note = self._table(record).lines(self.console.width)
-        head = [*headings, *note]
+        head = [*note, *headings]
         new = head if head != self._head else []
         self._head = head
         return new
@@ -308,7 +321,7 @@ class TrainingDisplay(ProgressDisplay):
             # The longest strings show generalization.
             name = STRINGS["longest"]
             longest = (name, name, record.longest)
-            return longest, ("development set", "development", record.development)
+            return longest, ("development", "development", record.development)
         ranges, test = self.config.task.ranges, record.test
         name = "development" if self.config.training.examples else "train"
         first = (f"{name} {ranges.train}", name, record.train or record.development)
@@ -374,23 +387,29 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
     attempts = f", {summary.attempts} attempts" if summary.attempts > 1 else ""
     raced = summary.race["strategies"].items() if summary.race else ()
     candidates = {name: Candidate(**progress) for name, progress in raced}
-    race = f"; the race took {summary.race['seconds']:.0f}" if summary.race else ""
-    ended = f"{summary.outcome}: {summary.rule}, after {summary.steps} batches{attempts}"
+    race = f"; the race took {summary.race['seconds']:.0f} seconds" if summary.race else ""
+    solved = "solved: " if summary.outcome in SOLUTIONS else ""
+    ended = f"{solved}{summary.rule}, after {summary.steps} batches{attempts}"
     return Group(
-        *([race_table(candidates)] if candidates else []),
+        *([race_view(candidates)] if candidates else []),
         remark(f"{ended}, {summary.seconds:.0f} seconds{race}"),
         *([remark(started_from(config.start_from))] if config.start_from else []),
-        remark(f"stopping was decided by: {summary.decided_by}"),
+        remark(f"stopping rule and best weights: {summary.decided_by}"),
         remark(f"accuracies are measured on: {summary.reported_on}"),
         _accuracy_table(summary, config)
         if config.task.lengths
         else perplexity_table(perplexity_json(summary.texts)),
-        *([remark(WITHOUT)] if summary.without else []),
-        *([remark(f"hard: {summary.hard_use}")] if summary.hard_use else []),
+        *([remark(_legend(summary.without))] if summary.without else []),
+        *([remark(f"with hard signals: {summary.hard_use}")] if summary.hard_use else []),
         *map(remark, _contradictions(summary.contradictions)),
-        *([remark(f"to train the winner alone: {summary.command}")] if summary.race else []),
+        *([remark(f"to train this run alone: {summary.command}")] if summary.race else []),
         remark(f"saved in {directory}"),
     )
+
+
+def _legend(parts: Iterable[str]) -> str:
+    """A line on the accuracies without some parts of the model."""
+    return "; ".join(f"without {part}: {WITHOUT[part]}" for part in parts)
 
 
 def _contradictions(pairs: Sequence[Mapping[str, str]]) -> Iterator[str]:

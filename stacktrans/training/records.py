@@ -21,14 +21,14 @@ BUDGET_OUTCOMES = {"max_steps", "time_limit", "budget"}
 """Outcomes after which there may be more to train; all others are stopping rules."""
 OUTCOMES = {
     "solved": "validation coarse accuracy reached its target the required number of times in a row",
-    "exceptions": "all development pairs but for the same few were right, again and again",
+    "exceptions": "all development pairs but the same few were right several times in a row",
     "converged": "the training perplexity stopped improving",
     "development": "the accuracy on the development set stopped improving",
     "epochs": "the training set was used for the requested number of epochs",
     "attempts": "every attempt has come to its end",
-    "max_steps": "the budget of batches was spent",
+    "max_steps": "the maximum number of batches was reached",
     "time_limit": "the time limit was reached",
-    "budget": "the race of strategies was out of time",
+    "budget": "the race was out of time",
 }
 SOLUTIONS = {"solved", "exceptions"}
 """Outcomes after which a task counts as solved."""
@@ -216,9 +216,9 @@ def decided_by(config: RunConfig) -> str:
     if not config.is_rounded:
         return by
     if config.has_pair_files:
-        return f"{by}; so is what rounding and pruning keep"
+        return f"{by}; also for rounding and pruning"
     other = f"{strings} other fresh validation strings of either range"
-    return f"{by}; what rounding and pruning keep, {other}"
+    return f"{by}; for rounding and pruning, {other}"
 
 
 def _ended_by(config: RunConfig) -> str:
@@ -229,7 +229,7 @@ def _ended_by(config: RunConfig) -> str:
     if config.has_pair_files:
         if training.stop and training.stop.converged:
             return "the training perplexity"
-        return f"accuracy on {_set_of(config, 'dev')}, which also chooses the weights"
+        return f"accuracy on {_set_of(config, 'dev')}"
     fresh = f"{training.measure.strings} fresh validation strings"
     if training.stream:
         return f"the loss on {fresh} of lengths {train}, drawn anew after each epoch"
