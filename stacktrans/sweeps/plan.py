@@ -314,7 +314,7 @@ def _runs_of(path: Path, condition: str, file: SweepFile, layers: Layers) -> lis
     shared += [layer.section("conditions", condition) for layer in layers]
     axes = [_axis(key, values, layers) for key, values in file.grid.items()]
     task_names = {str(task): swept_task(task) for task in file.grid.get("task", [])}
-    runs = []
+    runs, of_first_seed = [], dict[str, Mapping[str, RunConfig]]()
     try:
         for point in itertools.product(*axes):
             values = dict(zip(file.grid, (value for value, _ in point), strict=True))
@@ -322,14 +322,30 @@ def _runs_of(path: Path, condition: str, file: SweepFile, layers: Layers) -> lis
             options = [SettingsLayer("", {"recipe": DEFAULT_RECIPE})]
             options += [part for layer in shared for part in _parts_for_task(layer, task)]
             options += [layer for _, layer in point]
-            configs, command = candidate_configs(options=options), training_command(options)
-            requested = merge_layers(options)
-            runs.append(PlannedRun(condition, values, requested, configs, shell_text(command)))
+            same = str({name: value for name, value in values.items() if name != "seed"})
+            if "seed" in values and same in of_first_seed:
+                configs = _with_seed(of_first_seed[same], values["seed"], options)
+            else:
+                configs = candidate_configs(options=options)
+                if not any(config.has_pair_files for config in configs.values()):
+                    of_first_seed[same] = configs  # otherwise the seed may decide on a split
+            requested, command = merge_layers(options), shell_text(training_command(options))
+            runs.append(PlannedRun(condition, values, requested, configs, command))
     except UsageError as error:
         where = "" if str(path) in str(error) else f"{path}: "
         first, *others = error.problems
         raise UsageError(f"{where}condition '{condition}': {first}", *others) from error
     return runs
+
+
+def _with_seed(
+    configs: Mapping[str, RunConfig], seed: Any, layers: Layers
+) -> dict[str, RunConfig]:
+    """Configurations with another seed; raises `UsageError`."""
+    return {
+        name: validated(RunConfig, dict(config) | {"seed": seed}, layers)
+        for name, config in configs.items()
+    }
 
 
 def _parts_for_task(layer: SettingsLayer, task: str | None) -> list[SettingsLayer]:
