@@ -103,7 +103,7 @@ def run(command: str, folder: Path) -> Ended:
 def shortened(command: str) -> str:
     """A command that trains for a moment: what is shown is that it is right, not that it works."""
     if re.search(r"\b(train|compare) ", command):
-        command += " --max-steps 2 --set measure.strings=4"
+        command += " --max-steps 2 --set measure.strings=4 --set loss_every=1"
         command += "" if "--workers" in command else " --workers 1"
     if " compare " in command:
         command += " --seeds 1 --count 4"
@@ -195,7 +195,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.copytree(ROOT / "checkpoints", tmp_path / "checkpoints")
     shutil.copytree(DOCS / "data", tmp_path / "docs" / "data")
     (tmp_path / "experiments").mkdir()
-    shutil.copy(ROOT / "experiments" / "deletang2023.yaml", tmp_path / "experiments")
+    for sweep in ("deletang2023.yaml", "grefenstette2015.yaml"):
+        shutil.copy(ROOT / "experiments" / sweep, tmp_path / "experiments")
     (tmp_path / "docs" / "images").mkdir()
     (tmp_path / "mytext").mkdir()
     for part in ("train", "valid", "test"):
