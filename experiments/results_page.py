@@ -27,11 +27,12 @@ intervals, times to solve, and every run with the command that repeats it."""
 
 def page() -> str:
     """The contents of RESULTS.md."""
-    return "\n\n".join([HEADING, *(_section(path) for path in sorted(HERE.glob("*.yaml")))]) + "\n"
+    sections = map(_section, sorted(HERE.glob("*.yaml")))
+    return "\n\n".join([HEADING, *filter(None, sections)]) + "\n"
 
 
 def _section(path: Path) -> str:
-    """The section of a sweep, with each of its profiles."""
+    """The section of a sweep, with those of its profiles that were run."""
     layer, parts = read_layer(path), []
     for profile in [None, *layer.section("profiles").settings]:
         try:
@@ -41,13 +42,12 @@ def _section(path: Path) -> str:
             unread = f"Not shown: {where} reads files that are not part of this project."
             return f"## {one_line(layer.settings['title'])}\n\n{unread}"
         directory = HERE / "results" / plan.name
+        if not (directory / RESULTS).exists():
+            continue
         heading = f"## {one_line(plan.file.title)}" + (f": profile {profile}" if profile else "")
-        if (directory / RESULTS).exists():
-            text = summary(plan, SweepStore(directory, plan).records)
-            more = f"More in [{plan.name}](experiments/results/{plan.name}/results.md)."
-            parts.append("\n\n".join([heading, text, more]))
-        else:
-            parts.append(f"{heading}\n\nNot run: {len(plan.runs)} runs.")
+        text = summary(plan, SweepStore(directory, plan).records)
+        more = f"More in [{plan.name}](experiments/results/{plan.name}/results.md)."
+        parts.append("\n\n".join([heading, text, more]))
     return "\n\n".join(parts)
 
 
