@@ -32,7 +32,7 @@ from stacktrans.training.requests import begin_race
         (["--task", "xor", "--strategies", "joint"], "not for a task of this kind (synchronous)"),
         (["--recipe", "auot"], "did you mean 'auto'"),
         (["--set", "learning_rate=-1"], "learning_rate"),
-        (["--hidden", "0"], "--hidden: model.controller.hidden_size"),
+        (["--hidden", "0"], "--hidden: expected a whole number from 1"),
     ],
 )
 def test_strategies_that_cannot_be_raced_are_refused(

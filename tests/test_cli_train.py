@@ -98,18 +98,24 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
     [
         (["--task", "copy", "--recipe", "default"], "no memory given"),
         (["--memory", "queue"], "no task given"),
-        (["--task", "copy", "--memory", "quue"], "did you mean 'queue'"),
+        (
+            ["--task", "copy", "--memory", "quue"],
+            "stacktrans: --memory: unknown memory 'quue'; did you mean 'queue'?\n",
+        ),
         (
             ["--task", "copy", "--memory", "queue", "--hidden", "0"],
-            "--hidden: model.controller.hidden_size",
+            "--hidden: expected a whole number from 1",
         ),
         (
             ["--task", "copy", "--controller", "lsmt", "--memory", "queue", "--hidden", "9"],
-            "--controller: model.controller.name: unknown controller 'lsmt'; did you mean 'lstm'?",
+            "--controller: unknown controller 'lsmt'; did you mean 'lstm'?\n",
         ),
         (["--task", "copy", "--memory", "queue", "--set", "lr=1"], "setting lr=1"),
         (["--task", "copy", "--memory", "queue", "--time-limit", "soon"], "--time-limit soon"),
-        (["--task", "copy", "--memory", "queue", "--device", "abacus"], "device abacus"),
+        (
+            ["--task", "copy", "--memory", "queue", "--device", "abacus"],
+            "abacus: expected auto, cpu",
+        ),
         (["--config", "absent.yaml"], "absent.yaml"),
         (["--task", "copy", "--memory", "queue", "--out", "."], ".: something is there"),
         (["--task", "copy", "--recipe", "joint", "--out", "."], ".: something is there"),

@@ -75,7 +75,7 @@ def test_a_name_is_written_in_one_way(written: str, name: str) -> None:
     ],
 )
 def test_wrong_names_of_memories_side_by_side_are_refused(name: str, message: str) -> None:
-    with pytest.raises(UsageError, match=f"model.memory.*{message}"):
+    with pytest.raises(UsageError, match=f"^settings: .*{message}"):
         configured(name)
     with pytest.raises(UsageError, match=message):
         StackLSTM(2, 3, memory=name)

@@ -10,8 +10,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict, ValidationError, validate_call
 
-from stacktrans.common.errors import UsageError, shown
-from stacktrans.settings.schema import plain_message
+from stacktrans.common.errors import UsageError, plain_words, shown
 from stacktrans.tasks.lengths import Lengths, checked_lengths
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -108,7 +107,7 @@ def checked(function: Function) -> Function:
     def problem(error: Any) -> str:
         position = error["loc"][0]
         name = names[position] if isinstance(position, int) else position
-        return f"{name} {shown(error['input'])}: {plain_message(error)}"
+        return f"{name} {shown(error['input'])}: {plain_words(error['msg'])}"
 
     @functools.wraps(function)
     def wrapper(*given: Any, **named: Any) -> Any:

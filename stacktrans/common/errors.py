@@ -6,8 +6,18 @@ from collections.abc import Iterable, Sequence
 OVERFLOW = "the model's numbers overflow: its weights are too large"
 LONGEST_SHOWN = 100
 """The maximum length of a value in a message, in characters."""
-MOST_LISTED, MOST_COMPARED = 100, 1000
+MOST_LISTED, MOST_COMPARED = 12, 1000
 """The most known names that are listed, and that are compared with an unknown one."""
+LISTS = {
+    "task": "tasks",
+    "generator": "generators",
+    "memory": "memories",
+    "controller": "controllers",
+    "recipe": "recipes",
+    "strategy": "strategies",
+    "setting": "settings",
+}
+"""The kinds of names that `stacktrans list` shows, and what it calls each of them."""
 
 
 class StacktransError(Exception):
@@ -38,6 +48,22 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or "allocate memory" in str(error)
 
 
+_PLAIN = {
+    "Value error, ": "",
+    "Input should be greater than or equal to": "expected a number of at least",
+    "Input should be a valid integer, unable to parse string as an integer": "expected an integer",
+    "Input should be a valid number, unable to parse string as a number": "expected a number",
+    "Input should be": "expected",
+}
+
+
+def plain_words(message: str) -> str:
+    """A message of pydantic in the style of other error messages."""
+    for words, plain in _PLAIN.items():
+        message = message.replace(words, plain)
+    return message
+
+
 def check_positive(**given: int | None) -> None:
     """Raise `UsageError` for an option or argument, given by name, that is less than 1."""
     for name, value in given.items():
@@ -66,15 +92,22 @@ def shown(value: object) -> str:
 
 def abridged(names: Sequence[str]) -> Sequence[str]:
     """Names, with an ellipsis in the middle of a long list."""
-    return names if len(names) <= 12 else [*names[:3], "...", *names[-8:]]
+    return names if len(names) <= MOST_LISTED else [*names[:3], "...", *names[-8:]]
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
-    """A message for an unknown name of a kind such as "memory", with the nearest known name."""
+    """A message for an unknown name of a kind such as "memory".
+
+    It suggests the nearest known name, or lists the known ones, and refers to `stacktrans list` for
+    more of them than fit in a message.
+    """
     known, name = sorted(known), clipped(name)
     if not known:
         return f"unknown {kind} '{name}' (none is available)"
-    nearest = difflib.get_close_matches(name, known[:MOST_COMPARED], n=1, cutoff=0.5)
-    hint = f"; did you mean '{nearest[0]}'?" if nearest else ""
-    listed = known if len(known) <= MOST_LISTED else abridged(known)
-    return f"unknown {kind} '{name}'{hint} (available: {', '.join(listed)})"
+    nearest = difflib.get_close_matches(name, known[:MOST_COMPARED], n=1)
+    message = f"unknown {kind} '{name}'"
+    if nearest:
+        message += f"; did you mean '{nearest[0]}'?"
+    if len(known) > MOST_LISTED and kind in LISTS:
+        return f"{message} (see stacktrans list {LISTS[kind]})"
+    return message if nearest else f"{message} (available: {', '.join(abridged(known))})"

@@ -18,6 +18,9 @@ def find_device(name: str) -> "torch.device":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
+    except RuntimeError as error:
+        raise UsageError(f"device {name}: expected auto, cpu, cuda or cuda:N") from error
+    try:
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         reason = str(error).splitlines()[0]

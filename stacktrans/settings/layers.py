@@ -13,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 from stacktrans.common.documents import DEEPEST, DocumentError, parsed
 from stacktrans.common.errors import UsageError, clipped, shown
 from stacktrans.common.reading import read_text
-from stacktrans.settings.schema import KeyPath, problems_of, setting_path
+from stacktrans.settings.schema import KeyPath, Problem, problems_of, setting_path
 
 Settings = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
@@ -52,6 +52,15 @@ class SettingsLayer:
             # A setting that is not in the file by this name has the line of its section.
             node = _child(node, key) or node
         return f"{self.origin}:{node.start_mark.line + 1}" if node else self.origin
+
+    def is_option(self, path: Sequence[str | int]) -> bool:
+        """Whether this is an option, such as `--hidden`, that sets only what is at a path."""
+        value: Any = self.settings
+        for key in path:
+            if not isinstance(value, dict) or list(value) != [key]:
+                return False
+            value = value[key]
+        return self.origin.startswith("--")
 
     def section(self, *keys: str) -> "SettingsLayer":
         """The section under `keys`, empty if it is missing; raises `UsageError` for a value."""
@@ -171,8 +180,16 @@ def validated(model: type[Model], settings: Settings, layers: Sequence[SettingsL
         return model.model_validate(settings)
     except ValidationError as error:
         problems = problems_of(model, settings, error)
-        messages = (f"{nearest_location(layers, path)}: {message}" for path, message in problems)
-        raise UsageError(*messages) from error
+        raise UsageError(*(_located(problem, layers) for problem in problems)) from error
+
+
+def _located(problem: Problem, layers: Sequence[SettingsLayer]) -> str:
+    """The message of a problem with its location, which stands for the path of an option."""
+    path, message = problem
+    location = nearest_location(layers, path)
+    if any(layer.origin == location and layer.is_option(path) for layer in layers):
+        message = message.removeprefix(f"{'.'.join(map(str, path))}: ")
+    return f"{location}: {message}"
 
 
 def nearest_location(layers: Sequence[SettingsLayer], path: KeyPath | Sequence[str]) -> str:

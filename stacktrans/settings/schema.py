@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from stacktrans.common.errors import UsageError, shown, unknown_name
+from stacktrans.common.errors import UsageError, plain_words, shown, unknown_name
+from stacktrans.common.registry import UnknownName
 
 KeyPath = tuple[str | int, ...]
 """The keys and indices that lead to a setting."""
@@ -281,15 +282,11 @@ def _naming(path: KeyPath, text: str, separator: str = ": ") -> Problem:
     return Problem(path, f"{name}{separator}{text}" if name else text)
 
 
-def plain_message(error: Mapping[str, Any]) -> str:
-    """The message of an error of pydantic, in the style of other error messages."""
-    message: str = error["msg"]
-    return message.removeprefix("Value error, ").replace("Input should be", "expected")
-
-
 def _in_plain_words(annotation: Any, path: KeyPath, error: dict[str, Any]) -> Problem:
     """An error of pydantic about the setting at a path, of which the type is known."""
-    kind, message = error["type"], plain_message(error)
+    kind, message = error["type"], plain_words(error["msg"])
+    if isinstance(error.get("ctx", {}).get("error"), UnknownName):  # which says it all
+        return Problem(path, message)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return Problem(path, unknown_name("setting", str(path[-1]), fields(annotation)))
     if kind == "missing" and isinstance(path[-1], str):

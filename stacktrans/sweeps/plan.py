@@ -338,9 +338,7 @@ def _runs_of(path: Path, condition: str, file: SweepFile, layers: Layers) -> lis
     return runs
 
 
-def _with_seed(
-    configs: Mapping[str, RunConfig], seed: Any, layers: Layers
-) -> dict[str, RunConfig]:
+def _with_seed(configs: Mapping[str, RunConfig], seed: Any, layers: Layers) -> dict[str, RunConfig]:
     """Configurations with another seed; raises `UsageError`."""
     return {
         name: validated(RunConfig, dict(config) | {"seed": seed}, layers)
