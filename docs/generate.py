@@ -52,7 +52,7 @@ def _section(command: Any, context: Any, title: str) -> Iterator[str]:
     """The section of a command: usage, description, examples, arguments and options."""
     yield f"## {title}"
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
-    yield f"`{re.sub(r'[{}]', '', usage).replace('[[', '[').replace(']]', ']')}`"
+    yield f"`{usage}`"
     described, _, examples = inspect.cleandoc(command.help or "").partition("\n\n    ")
     yield described
     yield "```sh\n" + inspect.cleandoc("    " + examples) + "\n```"
@@ -67,8 +67,7 @@ def _option_row(parameter: Any, context: Any) -> str | None:
     if record is None:
         return None
     name, meaning = (part.replace("|", "\\|") for part in record)
-    name = re.sub(r" <.+>$", "", name).rstrip()  # without the type of an argument
-    return f"| `{name}` | {re.sub(_BRACKETS, _IN_PARENTHESES, meaning)} |"
+    return f"| `{name.rstrip()}` | {re.sub(_BRACKETS, _IN_PARENTHESES, meaning)} |"
 
 
 _BRACKETS, _IN_PARENTHESES = r"  \[(.*)\]$", r" (\1)"

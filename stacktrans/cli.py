@@ -8,6 +8,7 @@ import contextlib
 import functools
 import gc
 import importlib
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,13 +17,13 @@ from pathlib import Path
 from typing import Annotated, Any, TextIO, cast
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
 from stacktrans.commands import completion
 from stacktrans.commands.options import items, with_help
 from stacktrans.commands.terminal import open_standard_streams
 from stacktrans.common import __version__
-from stacktrans.common.errors import StacktransError, is_out_of_memory
+from stacktrans.common.errors import StacktransError, is_out_of_memory, plain_words
 from stacktrans.common.messages import INTERRUPTED, OptionalStream, discard_output, print_message
 from stacktrans.common.registry import plugin_error, use_plugins
 from stacktrans.common.visible import visible
@@ -32,20 +33,45 @@ __all__ = ["app", "main"]
 
 @contextlib.contextmanager
 def _escaped() -> Iterator[None]:
-    """Escape unprintable characters in the error messages of Typer, which quote arguments."""
+    """Put the error messages of Typer in plain words, with unprintable characters escaped."""
     try:
         yield
     except Exception as error:
         if isinstance(message := getattr(error, "message", None), str):
-            error.message = visible(message)  # type: ignore[attr-defined]
+            error.message = visible(plain_words(message))  # type: ignore[attr-defined]
         raise
 
 
+class Command(TyperCommand):
+    """A command whose help shows the names of arguments without brackets and types of Python."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The words of the usage line."""
+        pieces = super().collect_usage_pieces(ctx)
+        return [re.sub(r"[{}]|(?<=\[)\[|\](?=\])", "", piece) for piece in pieces]
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The arguments and options."""
+        return without_types(super().get_params(ctx))
+
+
 class Commands(TyperGroup):
-    """The group of commands, with unprintable characters escaped in error messages."""
+    """The group of commands, with error messages in plain words."""
 
     make_context = _escaped()(TyperGroup.make_context)
     invoke = _escaped()(TyperGroup.invoke)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options."""
+        return without_types(super().get_params(ctx))
+
+
+def without_types(parameters: list[Any]) -> list[Any]:
+    """Parameters whose help does not show types of Python, such as `<bool>`."""
+    for parameter in parameters:
+        if isinstance(parameter, TyperArgument) or parameter.metavar is None:
+            parameter.display_type_rich = lambda ctx: ""
+    return parameters
 
 
 app = typer.Typer(
@@ -99,7 +125,7 @@ def command(function: Callable[..., None], panels: Mapping[str, str]) -> None:
     guarded.__doc__ = (getdoc(function) or "").partition("\nArgs:\n")[0]
     guarded.__signature__ = declared.replace(parameters=parameters)  # type: ignore[attr-defined]
     guarded.__annotations__ = {option.name: option.annotation for option in parameters}
-    app.command()(guarded)
+    app.command(cls=Command)(guarded)
 
 
 def _exit_of(error: BaseException) -> tuple[int, Sequence[str]]:
@@ -138,8 +164,8 @@ def stacktrans(
     """Train, evaluate and inspect stack-augmented transducers.
 
     These are recurrent networks that learn to operate a differentiable stack,
-    queue, double-ended queue or list. The string-to-string algorithms that they
-    learn work far beyond the lengths that they were trained on.
+    queue, double-ended queue, list or tape. The string-to-string algorithms that
+    they learn work far beyond the lengths that they were trained on.
 
         stacktrans list tasks
         stacktrans train --task copy --memory queue

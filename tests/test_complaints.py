@@ -125,3 +125,9 @@ def test_each_example_of_the_help_has_a_line_of_its_own(
     found = [line.strip() for line in lines if example.match(line.strip())]
     assert found == [line for line in written if example.match(line)]
     assert len(found) > 2
+
+
+@pytest.mark.parametrize("command", [[], *([each.callback.__name__] for each in COMMANDS)])  # type: ignore[union-attr]
+def test_help_shows_no_types_of_python_and_no_doubled_brackets(command: list[str]) -> None:
+    text = CliRunner().invoke(app, [*command, "--help"]).output
+    assert not re.findall(r"<[\w\[\]]+>|[{}]|\[\[", text)
