@@ -26,20 +26,27 @@ from stacktrans.common import __version__
 from stacktrans.common.errors import StacktransError, is_out_of_memory, plain_words
 from stacktrans.common.messages import INTERRUPTED, OptionalStream, discard_output, print_message
 from stacktrans.common.registry import plugin_error, use_plugins
-from stacktrans.common.visible import visible
 
 __all__ = ["app", "main"]
 
 
 @contextlib.contextmanager
-def _escaped() -> Iterator[None]:
-    """Put the error messages of Typer in plain words, with unprintable characters escaped."""
+def _in_one_style() -> Iterator[None]:
+    """Print the error messages of Typer like all others."""
     try:
         yield
     except Exception as error:
-        if isinstance(message := getattr(error, "message", None), str):
-            error.message = visible(plain_words(message))  # type: ignore[attr-defined]
-        raise
+        if not (hasattr(error, "format_message") and error.format_message()):
+            raise  # not an error of Typer, or one without a message, after the help
+        print_message(_complaint(error))
+        raise typer.Exit(cast(Any, error).exit_code) from None
+
+
+def _complaint(error: Any) -> str:
+    """The message of an error of Typer, which begins with the option and refers to the help."""
+    message = re.sub(r"^Invalid value for '(.+?)'", r"\1", plain_words(error.format_message()))
+    command = error.ctx.command_path if error.ctx else completion.PROGRAM
+    return f"{message[0].lower()}{message[1:].rstrip('.')}; see {command} --help"
 
 
 class Command(TyperCommand):
@@ -56,10 +63,10 @@ class Command(TyperCommand):
 
 
 class Commands(TyperGroup):
-    """The group of commands, with error messages in plain words."""
+    """The group of commands, with error messages like those of their work."""
 
-    make_context = _escaped()(TyperGroup.make_context)
-    invoke = _escaped()(TyperGroup.invoke)
+    make_context = _in_one_style()(TyperGroup.make_context)
+    invoke = _in_one_style()(TyperGroup.invoke)
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options."""

@@ -42,8 +42,9 @@ def test_generate_writes_json_lines_and_files(tmp_path: Path) -> None:
     [
         (["--task", "copi"], "'copi'; did you mean 'copy'? (see stacktrans list tasks)\n"),
         (["--task", "quux"], "unknown task 'quux' (see stacktrans list tasks)\n"),
-        (["--task", "copy", "--format", "xml"], "'xml' is not one of 'tsv', 'jsonl'"),
-        (["--task", "copy", "--seed", "-1"], "'--seed': expected a number of at least 0"),
+        (["--task", "copy", "--format", "xml"], "stacktrans: --format: 'xml' is not one of"),
+        (["--task", "copy", "--seed", "-1"], "--seed: expected a number of at least 0; see"),
+        ([], "stacktrans: missing option '--task'; see "),
         (["--task", "copy", "--lengths", "9:3"], "--lengths 9:3"),
         (["--task", "copy", "--lengths", "a:b"], "--lengths a:b"),
         (["--task", "bigram-flip", "--lengths", "3:3"], "3:3"),
