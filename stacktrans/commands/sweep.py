@@ -11,7 +11,7 @@ from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_json, print_out, progress_console
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import print_message
-from stacktrans.common.visible import visible
+from stacktrans.common.visible import counted, visible
 from stacktrans.model.devices import check_device
 
 if TYPE_CHECKING:
@@ -77,7 +77,10 @@ def sweep(
 
 
 def _list_runs(store: "SweepStore", runs: "Sequence[PlannedRun]", as_json: bool) -> None:
-    """Print the runs, whether they are done, and the commands that repeat them."""
+    """Print the runs, whether they are done, and the commands that repeat them.
+
+    Their number follows on stderr.
+    """
     for run in runs:
         done = store.done(run)
         facts = {"condition": run.condition, "axes": dict(run.axes), "identity": run.identity}
@@ -86,6 +89,8 @@ def _list_runs(store: "SweepStore", runs: "Sequence[PlannedRun]", as_json: bool)
         else:
             state = "done" if done else "to do"
             print(visible(f"{state}\t{run.name}\t{run.command}", keep="\t"))
+    left = sum(not store.done(run) for run in runs)
+    print_message(f"{counted(left, 'run')} to do, {len(runs) - left} done")
 
 
 def carry_out_runs(
@@ -126,7 +131,8 @@ def check_finished(store: "SweepStore", runs: "Sequence[PlannedRun]") -> None:
     failed = [run for run in runs if not store.done(run)]
     if failed:
         error = store.records[failed[0].identity].get("error", "measured differently since")
-        print_message(f"{len(failed)} of {len(runs)} runs failed; {failed[0].name}: {error}")
+        total = counted(len(runs), "run")
+        print_message(f"{len(failed)} of {total} failed; {failed[0].name}: {error}")
         raise typer.Exit(1)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from stacktrans.common.visible import one_line, shell_text, visible
+from stacktrans.common.visible import counted, one_line, shell_text, visible
 from stacktrans.showing.scores import bootstrap_interval, confidence_interval
 from stacktrans.showing.tables import csv_text
 from stacktrans.sweeps.plan import (
@@ -90,8 +90,8 @@ def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Re
     needed = {measure, *([criterion.measure] if criterion else [])}
     measures = {name: file.measures[name] for name in needed}
     finished = [(run, record) for run, record in recorded if is_complete(record, measures)]
-    counted = _winners(file, finished)
-    values = [_value(record, measure) for record in counted]
+    chosen = _winners(file, finished)
+    values = [_value(record, measure) for record in chosen]
     figure = median(values) if values else None
     if finished and file.choose and "seed" in file.choose.among:
         figure = _value(_best(file, [record for _, record in finished]), measure)
@@ -102,7 +102,7 @@ def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Re
         bound = criterion.least / file.unit
         return [record for record in candidates if at_least(_value(record, name), bound)]
 
-    solved = meeting_bound(counted, criterion.measure) if criterion else []
+    solved = meeting_bound(chosen, criterion.measure) if criterion else []
     seconds = [record["seconds"] for record in solved]
     count, judged = len(values), bool(values and criterion)
     return Cell(
@@ -277,13 +277,20 @@ def _origin(plan: Plan, records: Records) -> str:
     finished = [record for record in recorded if "error" not in record]
     incomplete = sum(not is_complete(record, plan.file.measures) for record in finished)
     versions = sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in finished})
-    hours = sum(record["seconds"] for record in finished) / 3600
+    trained = _time(sum(record["seconds"] for record in finished))
     profile = ["--profile", plan.profile] if plan.profile else []
     command = shell_text(["stacktrans", "sweep", plan.path.name, *profile]).replace("`", "'")
-    done = f"{len(finished)} of {len(plan.runs)} runs, {hours:.1f} hours of training"
+    done = f"{len(finished)} of {counted(len(plan.runs), 'run')}, {trained} of training"
     lacking = f" {incomplete} of them lack some measures." if incomplete else ""
     software = f" ({_line('; '.join(versions))})" if versions else ""
     return f"Written by `{command}`: {done}{software}.{lacking}"
+
+
+def _time(seconds: float) -> str:
+    """A time in hours, or a short one in minutes or seconds."""
+    if seconds < 60:
+        return counted(round(seconds), "second")
+    return f"{seconds / 3600:.1f} hours" if seconds >= 600 else counted(int(seconds / 60), "minute")
 
 
 def caption(plan: Plan, name: str) -> str:
@@ -466,7 +473,7 @@ def solved_summary(plan: Plan, cells: Sequence[Cell]) -> str:
     count = sum(cell.runs for cell in judged)
     seconds = [duration for cell in judged for duration in cell.seconds]
     bound = f"at least {criterion.least:g}{' per cent' if plan.file.percent else ''}"
-    solved = f"{len(seconds)} of {count} runs {_interval(len(seconds), count)}"
+    solved = f"{len(seconds)} of {counted(count, 'run')} {_interval(len(seconds), count)}"
     sentences = [f"Solved, with {criterion.measure} {bound}: {solved}"]
     if seconds:
         within = f"half of these within {median(seconds):.0f} seconds"
