@@ -66,6 +66,7 @@ def test_train_and_eval_show_baselines_while_the_files_are_there(files: Path) ->
     ]
     for each in evaluated:
         (*_, result) = json.loads(each.stdout)["results"]
+        assert result["symbol_error_rate"] > 0, "beside the error rates of baselines"
         for name, measures in result["baselines"].items():
             assert measures["coarse"] == summary[name]["coarse"]
             assert measures["symbols"] == summary[name]["symbols"]

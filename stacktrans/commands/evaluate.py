@@ -68,12 +68,13 @@ def eval(
     that are right given the true symbols before them. For a language model, the
     perplexity of the validation and test texts, or of --text, is measured instead.
 
-    With --data, --predictions, --errors, --confusions, --beam or --n-best, the model
-    also answers each source without the target, as in transduce, which takes longer
-    if it is wrong. The error rate is then the symbol error rate: the fewest
-    insertions, deletions and substitutions that turn the targets into the answers,
-    divided by the number of target symbols. Pairs with symbols that the model does not know count
-    as wrong; their number is reported on stderr and is "unknown" in --json.
+    With --data, --predictions, --errors, --confusions, --beam or --n-best, or next to
+    the baselines below, the model also answers each source without the target, as in
+    transduce, which takes longer if it is wrong. The error rate is then the symbol error
+    rate: the fewest insertions, deletions and substitutions that turn the targets into
+    the answers, divided by the number of target symbols. Pairs with symbols that the
+    model does not know count as wrong; their number is reported on stderr and is
+    "unknown" in --json.
     With --beam, coarse and fine accuracy are those of the answers, too. With
     --n-best N, oracle accuracy is the share of strings whose target is among the
     N most probable answers.
@@ -81,10 +82,10 @@ def eval(
     target of the nearest training source, and the most frequent training target
     would score, if the files are still there, and not large.
 
-    Several checkpoints of one task are measured on the same strings, and shown in
-    one table; --json is then a list. The same holds for a model and its ablations
-    by --without, which show what it uses its memory for. With --ensemble they are
-    measured as one model.
+    Several checkpoints are shown in one table; --json is then a list. Those of one task
+    are measured on the same strings with --lengths or --data, otherwise on strings of each
+    one's own lengths. The table also has the ablations of a model by --without, which show what
+    it uses its memory for. With --ensemble, checkpoints are measured as one model.
 
         stacktrans eval checkpoints/copy-queue
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200:200

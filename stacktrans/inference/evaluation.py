@@ -171,9 +171,11 @@ def _scores_of(
     checkpoint: Checkpoint, pairs: Sequence[Pair], request: EvalRequest, name: str = ""
 ) -> Scores:
     """The scores of pairs, with those of baselines if they are requested and possible."""
-    scores = checkpoint_scores(checkpoint, pairs, request.beam, name, request.n_best)
     task = checkpoint.task
     training = task.training_pairs() if request.baselines and isinstance(task, Pairs) else None
+    # Baselines have an error rate, so that the model beside them needs answers, too.
+    beam = request.beam or (1 if training else None)
+    scores = checkpoint_scores(checkpoint, pairs, beam, name, request.n_best)
     return replace(scores, baselines=baseline_scores(task, training, pairs)) if training else scores
 
 
