@@ -225,7 +225,7 @@ def test_a_table_is_printed_as_latex(data: Path) -> None:
     assert done.stdout.decode().splitlines() == [
         r"\begin{tabular}{lrrrrrrr}",
         r"\toprule",
-        r"checkpoint & lengths & strings & coarse [95\%] & fine [95\%] & symbols & error rate & "
+        r"checkpoint & lengths & count & coarse [95\%] & fine [95\%] & symbols & error rate & "
         r"hard $\neq$ soft \\",
         r"\midrule",
         r"reverse-stack & 1:6 & 5 & 0.600 [0.231, 0.882] & 0.833 [0.403, 0.974] & 0.9048 & 0.1250 "

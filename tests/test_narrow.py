@@ -167,6 +167,24 @@ def test_the_least_important_columns_are_left_out_first_and_named() -> None:
     assert found[10][1] == "1"
 
 
+def test_intervals_and_bars_are_left_out_before_columns() -> None:
+    (table, by_length) = scores_tables([(Lengths(10, 29), replace(scores(), name="test"))])
+    text = shown(60, table)
+    assert text.splitlines()[0].split() == [
+        "strings", "lengths", "count", "coarse", "fine", "symbols",
+    ]  # fmt: skip
+    assert text.endswith("(no room for [95%])\n")
+    assert shown(60, by_length).splitlines()[1].split()[:3] == ["test", "10:12", "3"]
+    heads = shown(50, trace_view(trace_of(tops=False), CONFIG)).splitlines()[1]
+    assert heads.split()[:6] == ["step", "input", "output", "prob.", "pop", "push"]
+
+
+def test_columns_that_are_numbered_are_left_out_as_one_range() -> None:
+    table = Table("a", "b", *(Column(f"stack {number}", drop=1) for number in range(2, 6)))
+    table.add_row(*"123456")
+    assert shown(30, table).splitlines()[-1] == "(no room for stacks 2 to 5)"
+
+
 def test_tables_too_wide_for_the_terminal_are_printed_by_names() -> None:
     table = Table("accuracy", "perplexity")
     table.add_row("0.12345", "123.4567")

@@ -21,8 +21,6 @@ RESAMPLES = 2000
 """The number of resamples of a bootstrap."""
 ROWS_PER_RANGE = 8
 """The most rows into which a range of lengths is divided."""
-_INTERVAL = "{*:.3f} [{*_low:.3f}, {*_high:.3f}]"
-"""The format of a measure, for which * stands, and its interval."""
 Results = Sequence[tuple[Lengths, Scores]]
 """The scores of each range of lengths."""
 
@@ -74,36 +72,41 @@ def scores_tables(results: Results, hard: bool = False, name: str = "model") -> 
     entries = [_entry(bounds, scores, hard) for bounds, scores in results]
     yield scores_table(flat_entries([{"checkpoint": named, "results": entries}]))
     lengths = [
-        {"length": part, **_measures(within)}
+        {"strings": scores.name, "length": _of_part(part), **_measures(within)}
         for bounds, scores in results
         for part, within in spread(bounds, scores)
     ]
     if lengths:
-        strings = Column("strings", drop=1, form="{count}")
-        yield table_of(lengths, Column("length"), strings, *ACCURACIES)
+        strings = Column("strings", left=True), Column("length"), Column("count", drop=1)
+        yield table_of(lengths, *strings, *ACCURACIES)
     kinds = [kind for bounds, scores in results for kind in _kinds(bounds, scores)]
     if kinds:
-        strings = Column("strings", form="{count}")
-        yield table_of(kinds, Column("kind"), Column("lengths"), strings, ACCURACIES[0])
+        strings = Column("kind"), Column("lengths"), Column("count")
+        yield table_of(kinds, *strings, ACCURACIES[0])
 
 
 def scores_table(entries: Sequence[Mapping[str, Any]]) -> Table:
     """Accuracy of each checkpoint on each range, from `flat_entries`."""
-    count = "count" if any("strings" in entry for entry in entries) else "strings"
     return table_of(
         entries,
         Column("checkpoint", fold=" "),
         Column("strings", left=True),
         Column("lengths", form="{shortest}:{longest}"),
-        Column(count, drop=1, form="{count}"),
-        Column("coarse [95%]", form=_INTERVAL.replace("*", "coarse")),
-        Column("fine [95%]", drop=2, form=_INTERVAL.replace("*", "fine")),
+        Column("count", drop=1),
+        _with_interval("coarse"),
+        _with_interval("fine", drop=2),
         Column("symbols", drop=3, form="{symbols:.4f}"),
         *LABEL_SCORES,
         Column("oracle", form="{oracle:.3f}"),
         Column("error rate", drop=4, form="{symbol_error_rate:.4f}"),
         Column("hard ≠ soft", form="{differing:.4f}"),
     )
+
+
+def _with_interval(measure: str, drop: int | None = None) -> Column:
+    """The column of a measure, with its interval where there is room for it."""
+    form = "{*:.3f} [{*_low:.3f}, {*_high:.3f}]".replace("*", measure)
+    return Column(f"{measure} [95%]", drop=drop, form=form, extra=r" \[.*")
 
 
 def spread(bounds: Lengths, scores: Scores) -> list[tuple[Lengths, Scores]]:
@@ -115,6 +118,11 @@ def spread(bounds: Lengths, scores: Scores) -> list[tuple[Lengths, Scores]]:
     ]
     scored = [(part, within) for part in parts if (within := scores.of_lengths(*part)).count]
     return scored if len(scored) > 1 else []
+
+
+def _of_part(bounds: Lengths) -> str:
+    """A part of a range of lengths, which may be a single one."""
+    return str(bounds.shortest if bounds.shortest == bounds.longest else bounds)
 
 
 def _kinds(bounds: Lengths, scores: Scores) -> list[dict[str, Any]]:

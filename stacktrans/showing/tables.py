@@ -1,11 +1,13 @@
 """Tables that fold cells and omit columns to fit a terminal; tables as LaTeX, rows as CSV.
 
-In a narrow terminal, cells with several parts are folded first. Then the least important columns
-are omitted, with a note. If the others do not fit either, a row becomes a list of `name value`.
+In a narrow terminal, cells with several parts are folded first. Then what is extra in cells and the
+least important columns are omitted, with a note. If the others do not fit either, a row becomes a
+list of `name value`.
 """
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, zip_longest
 from typing import Any, NamedTuple
@@ -45,6 +47,8 @@ class Column(NamedTuple):
         drop: rank among the columns that a narrow table omits, the smallest first; None if it is
             never omitted.
         fold: the separator at which cells may be folded; empty for cells that stay whole.
+        extra: a regular expression for the end of cells, or of the heading, that a narrow table
+            omits before any column; empty for cells that stay whole.
         least: the least width.
         form: the format of a cell with the fields of an entry; by default, the field `name`.
     """
@@ -54,6 +58,7 @@ class Column(NamedTuple):
     left: bool = False
     drop: int | None = None
     fold: str = ""
+    extra: str = ""
     least: int = 0
     form: str = ""
 
@@ -61,6 +66,10 @@ class Column(NamedTuple):
     def title(self) -> str:
         """The heading with that of the group."""
         return f"{self.group} {self.name}".strip()
+
+    def brief(self, text: str) -> str:
+        """A cell or the heading without what is extra."""
+        return re.sub(f"{self.extra}$", "", text) if self.extra else text
 
     def cell(self, entry: Mapping[str, object]) -> str:
         """The cell of an entry; empty if the entry lacks a field."""
@@ -114,14 +123,27 @@ class Table:
         return [_text(line, "bold") for line in head], body, self._note(part.columns)
 
     def _note(self, shown: Sequence[Column]) -> list[Text]:
-        """A line on the omitted columns, if any."""
-        omitted = [column for column in self.columns if column not in shown]
-        if not omitted:
-            return []
+        """A line on the columns and parts of headings that are omitted, if any."""
+        titles, omitted = {column.title for column in shown}, list[str]()
         # A group that is omitted as a whole is named by its heading.
         groups = {"", *(column.group for column in shown)}
-        titles = [each.title if each.group in groups else each.group for each in omitted]
-        return [Text(f"(no room for {', '.join(dict.fromkeys(titles))})")]
+        for column in self.columns:
+            brief = column.brief(column.title)
+            if brief in titles:
+                omitted.append(column.title.removeprefix(brief).strip())
+            elif column.title not in titles:
+                omitted.append(brief if column.group in groups else column.group)
+        names = dict.fromkeys(filter(None, omitted))
+        return [Text(f"(no room for {', '.join(_joined(names))})")] if names else []
+
+    def _brief(self) -> "Table":
+        """The table without what is extra in its cells and headings."""
+        part = Table(*(each._replace(name=each.brief(each.name)) for each in self.columns))
+        part.rows = [
+            [column.brief(cell) for column, cell in zip(self.columns, row, strict=True)]
+            for row in self.rows
+        ]
+        return part
 
     def _only(self, indices: Sequence[int]) -> "Table":
         """A table of some of the columns."""
@@ -142,9 +164,10 @@ class Table:
     def _fitting(self, width: int) -> "tuple[Table, list[int]] | None":
         """The table of the columns that fit, and their widths; None if too few fit."""
         ranks = {column.drop for column in self.columns if column.drop is not None}
-        for rank in [0, *sorted(ranks)]:
+        whole, brief = (self, 0), self._brief()
+        for table, rank in [whole, *((brief, rank) for rank in [0, *sorted(ranks)])]:
             drops = enumerate(column.drop for column in self.columns)
-            part = self._only([index for index, drop in drops if drop is None or drop > rank])
+            part = table._only([index for index, drop in drops if drop is None or drop > rank])
             if widths := part._widths(width):
                 return part, widths
         return None
@@ -226,6 +249,21 @@ def table_of(entries: Sequence[Mapping[str, object]], *columns: Column) -> Table
     for row in zip(*(cells[column] for column in kept), strict=True):
         table.add_row(*row)
     return table
+
+
+def _joined(names: Iterable[str]) -> Iterator[str]:
+    """Names, three or more with successive numbers as one: "stacks 3 to 9"."""
+
+    def series(item: tuple[int, str]) -> tuple[str, int]:
+        name, _, number = item[1].rpartition(" ")
+        return (name, int(number) - item[0]) if number.isdecimal() else (item[1], -1)
+
+    for (name, _), items in groupby(enumerate(names), series):
+        first, *others = (each for _, each in items)
+        if len(others) < 2:
+            yield from (first, *others)
+        else:
+            yield f"{name}s {first.rpartition(' ')[2]} to {others[-1].rpartition(' ')[2]}"
 
 
 def _gaps(columns: Sequence[int]) -> int:

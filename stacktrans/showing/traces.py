@@ -16,6 +16,8 @@ from stacktrans.showing.tables import GAP, Column, Table, heading, remark
 from stacktrans.tasks.alphabets import UNSCORED_MARK
 
 SHADES = " ░▒▓█"
+BAR = f" [{SHADES}]+"
+"""What follows a strength in a table that has room for it, as a regular expression."""
 CELL = 2
 """Characters of a step in a heat map."""
 VISIBLE = 0.05
@@ -105,7 +107,10 @@ def _strength_row(step: TraceStep) -> Row:
         (Column("output", left=True), output_text(step)),
         (Column("prob.", drop=2), _probability(step)),
         *control_cells(step),
-        *((Column(name, drop=next(ranks)), _shaded(own)) for name, own in step.signals.items()),
+        *(
+            (Column(name, drop=next(ranks), extra=BAR), _shaded(own))
+            for name, own in step.signals.items()
+        ),
         *before,
         *contents,
         *after,

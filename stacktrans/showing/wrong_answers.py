@@ -83,7 +83,7 @@ def confusions_tables(confusions: Mapping[str, Any]) -> Iterator[RenderableType]
             table.add_row(first, *_visible(row), *(row[name] for name in ("count", *THIRDS)))
     yield table
     if features:
-        names = Column("feature"), Column("strings", form="{count}")
+        names = Column("feature"), Column("count")
         rate = Column("error rate", form="{symbol_error_rate:.4f}")
         yield table_of(features[:LISTED], *names, ACCURACIES[0], rate)
     lists = [features, *(confusions[kind]["symbols"] for kind in KINDS.values())]
