@@ -157,7 +157,10 @@ def test_errors_are_shown_with_their_first_wrong_symbol(data: Path) -> None:
     assert ["source", "target", "answer", "first", "wrong", "edits", "count"] in lines
     assert ["ab", "bb", "ba", "2", "b→a", "1"] in lines
     assert not any(line[:1] == ["abcdef"] for line in lines)
-    assert shown.splitlines()[-1] == "2 of 5 answers are wrong; 1 shown"
+    assert shown.splitlines()[-2:] == [
+        "2 of 5 answers are wrong; 1 shown",
+        "count: the wrong answers with the same edits",
+    ]
     done = json.loads(
         run("eval", "reverse-stack", "--data", data, "--errors", "5", "--json").stdout
     )

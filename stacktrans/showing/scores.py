@@ -54,8 +54,8 @@ LABEL_SCORES = (
 )
 ACCURACIES = (
     Column("coarse", form="{coarse:.3f}"),
-    Column("fine", form="{fine:.3f}"),
-    Column("symbols", form="{symbols:.4f}"),
+    Column("fine", drop=2, form="{fine:.3f}"),
+    Column("symbols", drop=3, form="{symbols:.4f}"),
     *LABEL_SCORES,
 )
 

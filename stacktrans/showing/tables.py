@@ -232,13 +232,14 @@ class Table:
             yield self._line(widths, cells)
 
     def _as_list(self, row: Sequence[str], width: int) -> Iterator[str]:
-        """A row as names and values, in lines that are no wider than necessary."""
+        """A row as names and values, in a line or, if that is too long, in a line for each."""
         pairs = [
             f"{column.title} {cell}" for column, cell in zip(self.columns, row, strict=True) if cell
         ]
-        first, *others = _folded(GAP.join(pairs), GAP, width - len(GAP))
-        yield first
-        yield from (f"{GAP}{line}" for line in others)
+        if cell_len(GAP.join(pairs)) <= width:
+            pairs = [GAP.join(pairs)]
+        first, *others = pairs
+        yield from (first, *(f"{GAP}{line}" for line in others))
 
 
 def table_of(entries: Sequence[Mapping[str, object]], *columns: Column) -> Table:

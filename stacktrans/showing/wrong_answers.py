@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from stacktrans.common.errors import shown
+from stacktrans.common.visible import counted
 from stacktrans.inference.edits import KINDS, THIRDS, Edit
 from stacktrans.inference.scores import Prediction, symbol_error_rate
 from stacktrans.showing.scores import ACCURACIES, Results, prediction_json, predictions_of
@@ -20,6 +21,8 @@ AROUND = 20
 """Symbols of a long string that are shown before and after the first wrong one."""
 LISTED = 12
 """The most edits of a kind, and the most features, that are shown."""
+NONE = "∅"
+"""What stands for no symbol in an insertion or a deletion."""
 
 STRINGS = Column("target", left=True), Column("answer", left=True)
 
@@ -134,11 +137,15 @@ def errors_table(
     for entry in entries:
         first, source = entry["first_wrong"], _around(task.source, entry["source"], 0)
         strings = (_around(task.target, entry[name], first - 1) for name in ("target", "answer"))
-        changes = ", ".join("→".join(_visible(edit)) for edit in entry["edits"])
+        changes = ", ".join(
+            "→".join(each or NONE for each in _visible(edit)) for edit in entry["edits"]
+        )
         table.add_row(source, *strings, first, changes, entry["count"])
+    wrong, answers = right.count(False), counted(len(right), "answer")
     yield from [table] if entries else []
-    more = f"; {len(entries)} shown" if len(entries) < right.count(False) else ""
-    yield remark(f"{right.count(False)} of {len(right)} answers are wrong{more}")
+    more = f"; {len(entries)} shown" if len(entries) < wrong else ""
+    yield remark(f"{wrong:,} of {answers} {'is' if wrong == 1 else 'are'} wrong{more}")
+    yield from [remark("count: the wrong answers with the same edits")] if entries else []
 
 
 def _around(alphabet: Alphabet, text: str, position: int) -> str:
