@@ -162,6 +162,18 @@ def test_a_dry_run_runs_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_a_dry_run_estimates_the_time_that_is_left(swept: Path, tmp_path: Path) -> None:
+    _, *done = (swept / "results.jsonl").read_text().splitlines(True)
+    out = tmp_path / "out"
+    out.mkdir()
+    slow = [json.dumps(json.loads(line) | {"seconds": 900.0}) + "\n" for line in done]
+    (out / "results.jsonl").write_text("".join(slow))
+    path = sweep_file(tmp_path)
+    said = run("sweep", path, "--dry-run", "--out", out).stderr.decode()
+    left = "1 run to do, 5 done; at the speed of these, 0.2 hours of training are left"
+    assert said == f"stacktrans: {left}\n"
+
+
 def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
     path = sweep_file(
         tmp_path,

@@ -40,7 +40,9 @@ def python(site: Path, *words: str, stdin: str = "") -> str:
 def test_a_shipped_model_answers(site: Path) -> None:
     where = python(site, "-c", "import stacktrans; print(stacktrans.__file__)")
     assert Path(where.strip()).is_relative_to(site)
-    assert python(site, "-m", "stacktrans", "transduce", "reverse-stack", stdin="hello") == "olleh\n"
+    assert (
+        python(site, "-m", "stacktrans", "transduce", "reverse-stack", stdin="hello") == "olleh\n"
+    )
 
 
 def test_tasks_and_models_are_those_of_the_repository(site: Path) -> None:

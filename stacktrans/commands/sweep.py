@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,7 +12,7 @@ from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_json, print_out, progress_console
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import print_message
-from stacktrans.common.visible import counted, visible
+from stacktrans.common.visible import counted, duration, visible
 from stacktrans.model.devices import check_device
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def sweep(
 def _list_runs(store: "SweepStore", runs: "Sequence[PlannedRun]", as_json: bool) -> None:
     """Print the runs, whether they are done, and the commands that repeat them.
 
-    Their number follows on stderr.
+    Their number follows on stderr, and the time that they will take, if some are done.
     """
     for run in runs:
         done = store.done(run)
@@ -89,8 +90,12 @@ def _list_runs(store: "SweepStore", runs: "Sequence[PlannedRun]", as_json: bool)
         else:
             state = "done" if done else "to do"
             print(visible(f"{state}\t{run.name}\t{run.command}", keep="\t"))
-    left = sum(not store.done(run) for run in runs)
-    print_message(f"{counted(left, 'run')} to do, {len(runs) - left} done")
+    seconds = [store.records[run.identity]["seconds"] for run in runs if store.done(run)]
+    left = len(runs) - len(seconds)
+    total = f"{counted(left, 'run')} to do, {len(seconds)} done"
+    if left and seconds:
+        total += f"; at the speed of these, {duration(left * fmean(seconds))} of training are left"
+    print_message(total)
 
 
 def carry_out_runs(

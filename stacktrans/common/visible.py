@@ -73,3 +73,10 @@ def listed(names: Iterable[str], last: str = "and") -> str:
 def counted(count: int, one: str, several: str = "") -> str:
     """A count with a noun: "1 rule", "1,200 rules"; `several` is an irregular plural."""
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
+
+
+def duration(seconds: float) -> str:
+    """A time in hours, or a short one in minutes or seconds."""
+    if seconds < 60:
+        return counted(round(seconds), "second")
+    return f"{seconds / 3600:.1f} hours" if seconds >= 600 else counted(int(seconds / 60), "minute")

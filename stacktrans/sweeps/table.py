@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from stacktrans.common.visible import counted, one_line, shell_text, visible
+from stacktrans.common.visible import counted, duration, one_line, shell_text, visible
 from stacktrans.showing.scores import bootstrap_interval, confidence_interval
 from stacktrans.showing.tables import csv_text
 from stacktrans.sweeps.plan import (
@@ -277,20 +277,13 @@ def _origin(plan: Plan, records: Records) -> str:
     finished = [record for record in recorded if "error" not in record]
     incomplete = sum(not is_complete(record, plan.file.measures) for record in finished)
     versions = sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in finished})
-    trained = _time(sum(record["seconds"] for record in finished))
+    trained = duration(sum(record["seconds"] for record in finished))
     profile = ["--profile", plan.profile] if plan.profile else []
     command = shell_text(["stacktrans", "sweep", plan.path.name, *profile]).replace("`", "'")
     done = f"{len(finished)} of {counted(len(plan.runs), 'run')}, {trained} of training"
     lacking = f" {incomplete} of them lack some measures." if incomplete else ""
     software = f" ({_line('; '.join(versions))})" if versions else ""
     return f"Written by `{command}`: {done}{software}.{lacking}"
-
-
-def _time(seconds: float) -> str:
-    """A time in hours, or a short one in minutes or seconds."""
-    if seconds < 60:
-        return counted(round(seconds), "second")
-    return f"{seconds / 3600:.1f} hours" if seconds >= 600 else counted(int(seconds / 60), "minute")
 
 
 def caption(plan: Plan, name: str) -> str:
