@@ -204,19 +204,29 @@ def test_accuracy_of_several_models_is_drawn_with_a_line_for_each(
     assert f"<!--  {model} without memory -->" in path.read_text()
 
 
+@pytest.mark.parametrize(
+    ("ranges", "drawn"),
+    [
+        ([(90, 90), (10, 10), (50, 50)], [10, 50, 90]),
+        ([(4, 8), (8, 8)], [6, np.nan, 8]),  # as those of a development and a test set
+    ],
+)
 def test_ranges_of_lengths_are_drawn_from_the_shortest_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ranges: list[tuple[int, int]],
+    drawn: list[float],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     figures: list[Figure] = []
     monkeypatch.setattr(plots, "save", lambda figure, _: figures.append(figure))
     one = np.ones(1, dtype=np.int64)
     results = [
-        (Lengths(length, length), Scores(length * one, np.ones(1), one, one, 0 * one))
-        for length in (90, 10, 50)
+        (Lengths(*bounds), Scores(bounds[1] * one, np.ones(1), one, one, 0 * one))
+        for bounds in ranges
     ]
     plots.plot_accuracy({"a": results}, Lengths(1, 20), "a", tmp_path / "a.svg")
     coarse, *_ = figures[0].axes[0].lines
-    assert np.array_equal(coarse.get_xdata(), [10, 50, 90])
+    assert np.array_equal(coarse.get_xdata(), drawn, equal_nan=True)
 
 
 def test_animations_have_a_picture_for_each_step(model: Path, tmp_path: Path) -> None:

@@ -80,7 +80,8 @@ def empty_figure(width: float, height: float) -> "Figure":
 
 def as_accuracy_by_length(axis: "Axes", trained: Lengths, accuracy: str) -> None:
     """Label the axes of accuracy by length, and shade the lengths that were trained on."""
-    axis.axvspan(trained.shortest, trained.longest, color="0.9", zorder=0, label="trained on")
+    shade: dict[str, Any] = {"facecolor": "0.92", "edgecolor": "0.6", "linewidth": 0.5}
+    axis.axvspan(trained.shortest, trained.longest, zorder=0, label="trained on", **shade)
     axis.set(xlabel="length", ylabel=accuracy, ylim=(-0.03, 1.03))
 
 
@@ -129,26 +130,36 @@ def plot_accuracy(
     """
     with chart(path, title) as axis:
         for name, results in measured.items():
-            parts = [
-                part
-                for bounds, scores in sorted(results, key=itemgetter(0))
-                for part in spread(bounds, scores) or [(bounds, scores)]
-                if part[1].count
-            ]
-            middles = [(bounds.shortest + bounds.longest) / 2 for bounds, _ in parts]
-            scored = [scores for _, scores in parts]
-            coarse = [scores.coarse_accuracy for scores in scored]
-            low, high = zip(
-                *(confidence_interval(each.coarse_accuracy, each.count) for each in scored),
-                strict=True,
-            )
+            middles, coarse, low, high, fine, symbols = zip(*_points(results), strict=True)
             label = f" {one_line(name)}" if len(measured) > 1 else "coarse"
             (line,) = axis.plot(middles, coarse, marker=".", label=label)
             axis.fill_between(middles, low, high, color=line.get_color(), alpha=0.2)
             if len(measured) == 1:
-                axis.plot(middles, [each.fine_accuracy for each in scored], "--", label="fine")
-                axis.plot(middles, [each.symbol_accuracy for each in scored], ":", label="symbols")
+                axis.plot(middles, fine, "--", label="fine")
+                axis.plot(middles, symbols, ":", label="symbols")
         as_accuracy_by_length(axis, trained, "coarse accuracy" if len(measured) > 1 else "accuracy")
+
+
+def _points(results: Results) -> list[tuple[float, ...]]:
+    """Length, coarse accuracy, the ends of its interval, fine and symbol accuracy of each part.
+
+    Where ranges overlap, as those of a development and a test set may, NaN interrupts the line.
+    """
+    points: list[tuple[float, ...]] = []
+    longest = 0
+    for bounds, scores in sorted(results, key=itemgetter(0)):
+        if points and bounds.shortest <= longest:
+            points.append((math.nan,) * 6)
+        longest = bounds.longest
+        for part, within in spread(bounds, scores) or [(bounds, scores)]:
+            if within.count:
+                coarse = within.coarse_accuracy
+                interval = confidence_interval(coarse, within.count)
+                middle = (part.shortest + part.longest) / 2
+                points.append(
+                    (middle, coarse, *interval, within.fine_accuracy, within.symbol_accuracy)
+                )
+    return points
 
 
 def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
