@@ -268,7 +268,7 @@ def test_long_lines_of_pairs_are_refused_with_their_number(tmp_path: Path) -> No
 
 def test_generate_refuses_what_would_take_for_ever() -> None:
     done = CliRunner().invoke(app, ["generate", "--task", "svo-sov", "--depth", "16"])
-    assert done.exit_code == 1
+    assert done.exit_code == 2
     assert "expected lengths up to 512, or less depth" in done.output
 
 

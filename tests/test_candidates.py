@@ -18,9 +18,9 @@ from stacktrans.training.requests import begin_race
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--budget", "0s"], "--budget 0s: expected a time such as"),
-        (["--budget", "-5s"], "--budget -5s: expected a time such as"),
-        (["--budget", "soon"], "--budget soon: expected a time such as"),
+        (["--budget", "0s"], "--budget 0s: expected a time of more than 0s"),
+        (["--budget", "-5s"], "--budget -5s: expected a time of more than 0s"),
+        (["--budget", "soon"], "--budget soon: expected a time of more than 0s"),
         (["--budget", "9" * 400], "--budget 999"),
         (["--workers", "0"], "--workers 0: expected a number of at least 1"),
         (["--workers", "-1"], "--workers -1: expected a number of at least 1"),

@@ -49,6 +49,7 @@ def test_generate_writes_json_lines_and_files(tmp_path: Path) -> None:
         (["--task", "copy", "--lengths", "a:b"], "--lengths a:b"),
         (["--task", "bigram-flip", "--lengths", "3:3"], "3:3"),
         (["--task", "copy", "--count", "0"], "--count 0"),
+        (["--task", "copy", "--depth", "3"], "depth: only for tasks with a grammar"),
         (["--task", "absent.yaml"], "absent.yaml: No such file"),
         (["--task", "copy", "--out", "/nowhere/at/all.tsv"], "/nowhere/at"),
     ],

@@ -97,7 +97,7 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
     ("arguments", "message"),
     [
         (["--task", "copy", "--recipe", "default"], "no memory given"),
-        (["--memory", "queue"], "no task given"),
+        (["--memory", "queue"], "no task given; expected --task with a name, such as copy"),
         (
             ["--task", "copy", "--memory", "quue"],
             "stacktrans: --memory: unknown memory 'quue'; did you mean 'queue'?\n",

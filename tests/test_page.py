@@ -107,7 +107,7 @@ def test_text_cannot_leave_the_data() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--html", "it.txt"], b"expected a file that ends in .html, .htm"),
+        (["--html", "it.txt"], b"expected a file that ends in .html or .htm"),
         (["--html", "absent/it.html"], b"absent"),
         (["--beside", "copy-queue"], b"--beside needs --html"),
         (["--html", "it.html", "--beside", "absent"], b"no such checkpoint"),

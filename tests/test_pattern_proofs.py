@@ -349,7 +349,7 @@ def test_verify_refutes_a_machine_that_is_wrong_only_after_another_sequence(tmp_
     found = run("verify", tmp_path / "machine", *quick)
     assert found.returncode == 1
     *_, alone, row = found.stdout.decode().splitlines()
-    assert alone == "right on all 31 strings, which proves nothing of others"
+    assert alone == "right on all 31 strings, which proves nothing about other strings"
     assert row == "wrong: an answer is wrong where sequences follow one another, in abcabc"
     held = json.loads(run("verify", tmp_path / "machine", *quick, "--json").stdout)
     assert not held["right"]

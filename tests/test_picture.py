@@ -139,7 +139,7 @@ def test_pictures_of_other_kinds_are_refused(
 ) -> None:
     done = run(command[0], model, *command[1:], "--plot", tmp_path / "picture.txt")
     assert done.returncode == 2
-    assert b"expected a file that ends in .png, .svg, .pdf" in done.stderr
+    assert b"expected a file that ends in .png, .svg or .pdf" in done.stderr
 
 
 def test_pictures_show_what_the_memory_holds(tmp_path: Path) -> None:

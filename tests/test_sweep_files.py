@@ -102,7 +102,7 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
         (
             {"measures": {"good": {"of": "fine"}, "bad": {"of": "coarse", "depth": 3}}},
             "bad:",
-            "bad: a depth is for tasks with a grammar (Stack, seed 1)",
+            "bad: depth: only for tasks with a grammar (Stack, seed 1)",
         ),
         (
             {"measures": {"dev": {"of": "coarse", "strings": "development"}}},

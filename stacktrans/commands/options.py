@@ -126,7 +126,9 @@ def parse_seconds(text: str, option: str) -> float:
     hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0, 0, 0)
     total = 3600 * hours + 60 * minutes + seconds
     if not 0 < total < math.inf:
-        raise UsageError(f"{option} {clipped(text)}: expected a time such as 90s, 5m or 1h30m")
+        raise UsageError(
+            f"{option} {clipped(text)}: expected a time of more than 0s, such as 90s, 5m or 1h30m"
+        )
     return total
 
 

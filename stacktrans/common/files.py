@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from stacktrans.common.errors import CheckpointError, UsageError
+from stacktrans.common.visible import listed
 
 CONFIG = "config.yaml"
 """The file with the configuration of a run or checkpoint."""
@@ -98,7 +99,7 @@ def _replace(path: Path, content: bytes) -> None:
 def check_file_path(path: Path, *suffixes: str) -> None:
     """Raise `UsageError` if a path can't become a file, or lacks one of the suffixes, if given."""
     if suffixes and path.suffix.lower() not in suffixes:
-        raise UsageError(f"{path}: expected a file that ends in {', '.join(suffixes)}")
+        raise UsageError(f"{path}: expected a file that ends in {listed(suffixes, 'or')}")
     if path.is_dir():
         raise UsageError(f"{path}: Is a directory; expected a file")
     if not path.parent.is_dir():

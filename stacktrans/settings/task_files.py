@@ -168,7 +168,10 @@ def task_layers(layers: Sequence[SettingsLayer]) -> list[SettingsLayer]:
     """The definition of the task in some layers, and the changes to it, as layers of the task."""
     base, changes = split_task(layers)
     if base is None:
-        raise UsageError("no task given; expected a name, such as copy, or a YAML file")
+        raise UsageError(
+            "no task given; expected --task with a name, such as copy, or a YAML file, "
+            "--data with pairs, or --text"
+        )
     definition = base.settings["task"]
     first = base.section("task") if isinstance(definition, dict) else _named_task(base)
     return [first, *(layer.section("task") for layer in changes)]

@@ -65,7 +65,7 @@ def verification_view(
         lines = _proof_lines(proof)
     else:
         what = "the same answers to" if others else "right on"
-        lines = [f"{what} all {result.count:,} strings, which proves nothing of others"]
+        lines = [f"{what} all {result.count:,} strings, which proves nothing about other strings"]
         if "stream" in proof and machine:
             stream = (" " if machine.words[0] else "").join(proof["stream"])
             lines.append(f"wrong: {proof['reason']}, in {stream}")

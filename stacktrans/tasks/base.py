@@ -144,7 +144,7 @@ class Task(ABC):
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
         """The range of source lengths of derivations up to a depth; raises `NoSuchLaw`."""
-        raise NoSuchLaw("a depth is for tasks with a grammar")
+        raise NoSuchLaw("depth: only for tasks with a grammar")
 
     def labelled(self, source: Sequence[str]) -> Pair | None:
         """The pair of a source and its exact answer; None if the task defines none."""

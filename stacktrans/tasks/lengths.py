@@ -64,7 +64,7 @@ class NoSuchLength(StacktransError):
     """A requested range that contains the length of no string of the task."""
 
 
-class NoSuchLaw(StacktransError):
+class NoSuchLaw(UsageError):
     """A distribution of lengths that the task does not support."""
 
 
@@ -76,7 +76,7 @@ def draw_lengths(
     if smallest > largest:
         raise NoSuchLength(f"no length in {lengths} is a multiple of {step}")
     if isinstance(law, DepthLimit):
-        raise NoSuchLaw("a depth is for tasks with a grammar")
+        raise NoSuchLaw("depth: only for tasks with a grammar")
     if isinstance(law, NormalLengths):
         drawn = rng.normal(law.mean, law.deviation, size=count).astype(np.int64)
         return np.clip(drawn // step, smallest, largest) * step
