@@ -48,7 +48,7 @@ def test_a_header_names_the_columns_and_is_no_pair(
     assert len(task.data.sets[TRAIN]) == 1
     assert set(task.source.symbols[:2]) == {"a", "b"}
     assert task.target.symbols == ("x", "y")
-    assert f"the first line names the columns: {','.join(columns)}" in notes_of(task)
+    assert f"columns {','.join(columns)}, as the first line says; " in notes_of(task)
 
 
 def test_every_file_may_have_a_header_with_an_order_of_its_own(tmp_path: Path) -> None:
@@ -78,11 +78,11 @@ def test_a_model_reads_its_files_again_without_their_headers(tmp_path: Path) -> 
     made = run(*TRAIN_ONE, "--data", path, "--memory", "stack", "--out", tmp_path / "m",
                "--max-steps", "2", *OPTIONS)  # fmt: skip
     assert made.returncode == 0
-    assert f"{path}: the first line names the columns: source,target" in made.stderr.decode()
+    assert f"{path}: columns source,target, as the first line says" in made.stderr.decode()
     assert run("eval", tmp_path / "m").returncode == 0
     more = run("train", "--from", tmp_path / "m", "--data", path, "--out", tmp_path / "n",
                "--max-steps", "4")  # fmt: skip
-    assert "the first line names the columns" in more.stderr.decode()
+    assert "as the first line says" in more.stderr.decode()
 
 
 def test_a_header_is_no_pair_to_measure_either(tmp_path: Path) -> None:
@@ -119,8 +119,13 @@ def test_the_column_with_features_is_found(
     text = lines_of([tuple(row[column] for column in columns) for row in rows])
     task = whole(write(tmp_path / "a.tsv", text))
     assert task.columns == columns
-    place = columns.index("features") + 1
-    assert f"column {place} of 3 seems to hold features" in notes_of(task)
+    assert f"columns {','.join(columns)}, as it seems (see --columns); " in notes_of(task)
+
+
+def test_a_directory_without_strings_is_no_file_of_pairs(tmp_path: Path) -> None:
+    done = run("train", "--data", tmp_path, "--dry-run")
+    expected = f"stacktrans: {tmp_path}: a directory without main.tok; expected a file of pairs\n"
+    assert (done.returncode, done.stderr.decode()) == (2, expected)
 
 
 def test_ambiguous_columns_are_refused_with_the_options_to_choose(tmp_path: Path) -> None:
@@ -297,7 +302,7 @@ def test_the_test_set_may_have_other_columns(tmp_path: Path) -> None:
 def test_a_rehearsal_reports_how_a_file_is_read(tmp_path: Path, options: list[str]) -> None:
     path = write(tmp_path / "a.tsv", f"lemma\tform\n{reversals(40, 1)}")
     done = run("train", "--data", path, "--dry-run", *options)
-    assert f"{path}: the first line names the columns: source,target" in done.stderr.decode()
+    assert f"{path}: columns source,target, as the first line says" in done.stderr.decode()
 
 
 def test_a_usual_separator_of_features_is_found(tmp_path: Path) -> None:

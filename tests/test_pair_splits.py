@@ -92,11 +92,18 @@ def test_sources_with_equal_ids_stay_in_one_part_of_a_split(tmp_path: Path) -> N
 def test_targets_that_a_model_cannot_output_are_named(tmp_path: Path) -> None:
     train = write(tmp_path / "train.tsv", "a\tb\nc\td\n")
     dev = write(tmp_path / "dev.tsv", "e\tb\nf\tz\n")
-    test = write(tmp_path / "test.tsv", "g\t\n")
+    test = write(tmp_path / "test.tsv", "g\tz\n")
     assert learned(train, dev=dev, test=test).data.notes[1:] == [
         "1 of 2 targets of the development set has symbols that no target to train on has, and "
-        f"counts as wrong ({dev}:2)"
+        f"counts as wrong ({dev}:2)",
+        "1 of 1 target of the test set has symbols that no target to train on has, and counts as "
+        f"wrong ({test}:1)",
     ]
+
+
+def test_a_single_pair_is_held_out(tmp_path: Path) -> None:
+    notes = learned(write(tmp_path / "few.tsv", "a\tb\nc\td\ne\tf\ng\th\n")).data.notes
+    assert any("1 of 4 pairs, the longest, is held out as" in note for note in notes)
 
 
 def test_oddities_are_counted_and_named(tmp_path: Path) -> None:

@@ -78,8 +78,16 @@ def pair_format_of(path: Path) -> PairFormat:
 
 
 def labelled_file(path: Path) -> Path:
-    """The file of strings in a directory, beside which their labels are; otherwise the path."""
-    return path / STRINGS if path.is_dir() else path
+    """The file of strings in a directory, beside which their labels are; otherwise the path.
+
+    Raises:
+        UsageError: the directory has no such file.
+    """
+    if not path.is_dir():
+        return path
+    if not (path / STRINGS).exists():
+        raise UsageError(f"{path}: a directory without {STRINGS}; expected a file of pairs")
+    return path / STRINGS
 
 
 def files_of(path: Path) -> list[Path]:
@@ -314,6 +322,7 @@ class PairLines:
 
     Attributes:
         columns: the columns of all files.
+        found: how the columns of the first file were found, for a note; empty if they are usual.
         digests: SHA-256 of each file, by the key of its set.
         names: the name of each file, by the index of its set.
         files: [n] the index of the set whose file a line is from.
@@ -324,6 +333,7 @@ class PairLines:
     """
 
     columns: tuple[str, ...]
+    found: str = ""
     digests: dict[str, str] = field(default_factory=dict)
     names: dict[int, str] = field(default_factory=dict)
     files: Ids = field(init=False)
@@ -360,7 +370,10 @@ def read_files(request: PairFiles) -> PairLines:
         lines.digests[PARTS[part]] = hashlib.sha256(content).hexdigest()
         raw = RawLines.of(path, content)
         del content
-        if raw.header:
+        own = lines.columns or raw.header
+        if raw.header and request.header and part == TRAIN and raw.header == own:
+            lines.found = ", as the first line says"
+        elif raw.header:
             as_pair = "" if request.header else ", but is read as a pair, since columns are given"
             lines.notes.append(raw.header_note + as_pair)
         if not request.header:
@@ -398,8 +411,11 @@ def _detect_columns(raw: RawLines, request: PairFiles, lines: PairLines) -> tupl
     if not rows:
         return default or COLUMNS[:2]
     columns = detect_columns(raw.name, rows, request.separator, default)
-    number = columns.index("features") + 1
-    lines.notes.append(f"{raw.name}: column {number} of 3 seems to hold features; see --columns")
+    if not default:
+        lines.found = ", as it seems (see --columns)"
+    elif columns != default:
+        seem = f"the columns seem to be {','.join(columns)}; see --columns"
+        lines.notes.append(f"{raw.name}: {seem}")
     return columns
 
 

@@ -81,8 +81,9 @@ def pair_warnings(lines: PairLines, keys: Keys) -> Iterator[str]:
             if len(seen):
                 verb = "is" if len(seen) == 1 else "are"
                 inflated = ", which inflates accuracy on it" if other == TRAIN else ""
+                many = f"{len(seen):,} of {counted(len(rows), 'source')}"
                 yield (
-                    f"{len(seen):,} of {len(rows):,} sources of the {SET_NAMES[part]} set {verb} "
+                    f"{many} of the {SET_NAMES[part]} set {verb} "
                     f"in the {SET_NAMES[other]} set, too{inflated} ({lines.locations(seen)})"
                 )
     several, examples = _several_answers(keys)
@@ -108,7 +109,7 @@ def unknown_target_warnings(lines: PairLines, targets: Ragged) -> Iterator[str]:
         if len(rows := np.flatnonzero(lost & of_part)):
             has, counts = ("has", "counts") if len(rows) == 1 else ("have", "count")
             yield (
-                f"{len(rows):,} of {of_part.sum():,} targets of the {SET_NAMES[part]} set "
+                f"{len(rows):,} of {counted(of_part.sum(), 'target')} of the {SET_NAMES[part]} set "
                 f"{has} symbols that no target to train on has, and {counts} as wrong "
                 f"({lines.locations(rows)})"
             )

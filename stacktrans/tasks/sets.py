@@ -100,9 +100,10 @@ def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> li
             )
         lines.parts[taken] = part
         how = "the longest" if part == TEST else f"at random (seed {request.split})"
+        verb = "is" if len(taken) == 1 else "are"
         lengths = f"{sizes[taken].min()}:{sizes[taken].max()}"
         notes.append(
-            f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, are held out as the "
+            f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, {verb} held out as the "
             f"{SET_NAMES[part]} set (lengths {lengths})"
         )
     return notes
@@ -296,7 +297,8 @@ def _read_sets(request: PairFiles) -> PairSets:
     # Of the encoded strings, so that the number of spaces between words makes no difference.
     inputs = [column for name, column in columns.items() if name != "target"]
     keys = Keys(hashes_of(inputs), hashes_of(columns.values()))
-    format_note = f"{lines.names[TRAIN]}: columns {request.columns}; symbols are {tokenizer.units}"
+    as_found = f"columns {request.columns}{lines.found}"
+    format_note = f"{lines.names[TRAIN]}: {as_found}; symbols are {tokenizer.units}"
     if tokenizer.features:
         format_note += f"; features are separated by {separator}"
     notes = [
