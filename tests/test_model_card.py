@@ -101,7 +101,7 @@ def test_an_example_is_what_a_shell_understands(tmp_path: Path, source: str, com
 
 def test_the_directory_of_an_example_is_what_a_shell_understands(tmp_path: Path) -> None:
     card = card_of(tmp_path / "model", "a \x1b", source="!")
-    place = r"$'\141\040\033'"
+    place = r"$'a \033'"
     assert f"$ stacktrans eval {place}\n" in card
     assert f"$ stacktrans inspect {place} '!'\n" in card
 

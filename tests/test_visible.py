@@ -53,6 +53,7 @@ def test_json_and_commands_hold_it_escaped_and_whole(text: str) -> None:
     printed = subprocess.run(["bash", "-c", command], capture_output=True, check=True).stdout
     assert printed.decode() == f"1{text}2|it's|À|"
     assert shell_text(["a b", "c"]) == shlex.join(["a b", "c"])
+    assert shell_text(["it's\tV;PST"]) == r"$'it\'s\tV;PST'"
 
 
 @pytest.mark.parametrize("text", HOSTILE)

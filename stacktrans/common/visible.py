@@ -61,7 +61,19 @@ def shell_text(words: Sequence[str]) -> str:
 def _shell_word(word: str) -> str:
     if all(map(_is_visible, word)):
         return shlex.quote(word)
-    return "$'" + "".join(f"\\{byte:03o}" for byte in os.fsencode(word)) + "'"
+    return f"$'{''.join(map(_shell_character, word))}'"
+
+
+def _shell_character(character: str) -> str:
+    """A character as bash writes it between `$'` and `'`."""
+    if character in _SHELL_ESCAPES:
+        return _SHELL_ESCAPES[character]
+    if _is_visible(character):
+        return character
+    return "".join(f"\\{byte:03o}" for byte in os.fsencode(character))
+
+
+_SHELL_ESCAPES = {"\t": r"\t", "\n": r"\n", "\\": r"\\", "'": r"\'"}
 
 
 def listed(names: Iterable[str], last: str = "and") -> str:
