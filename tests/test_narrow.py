@@ -21,11 +21,12 @@ from test_sweep_tables import plan_of, records_of
 from typer.testing import CliRunner
 
 from stacktrans.cli import COMMANDS, app
+from stacktrans.commands.terminal import print_out
 from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import ReadShare, Trace, TraceStep
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.scores import perplexity_table, scores_tables
-from stacktrans.showing.tables import Column, Table
+from stacktrans.showing.tables import Column, Table, remark
 from stacktrans.showing.traces import trace_view
 from stacktrans.showing.training import (
     LanguageDisplay,
@@ -107,6 +108,14 @@ def test_tables_fit(width: int, renderable: Any) -> None:
     assert all(cell_len(line) <= width for line in text.splitlines())
     assert "…" not in text
     assert set(NUMBER.findall(text)) <= set(NUMBER.findall(whole))
+
+
+def test_commands_to_copy_are_not_broken() -> None:
+    line = f"to train this run alone: stacktrans train --task copy --set {'x' * 60}=1 --seed 1"
+    remarks = remark(line), remark("words " * 20)
+    first, *others = in_a_terminal(60, lambda: print_out(*remarks, beside=True)).splitlines()
+    assert first == line
+    assert len(others) > 1
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])

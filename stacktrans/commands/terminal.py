@@ -22,12 +22,14 @@ def print_out(*renderables: Any, beside: bool = False) -> None:
 
     With `beside`, they accompany data on stdout, and are printed on stderr.
     """
+    from rich.console import Group
+
     from stacktrans.showing.progress import VisibleConsole
 
     stream = cast(TextIO, OptionalStream(sys.stderr)) if beside else sys.stdout
     console = VisibleConsole(file=stream, width=None if stream.isatty() else 1_000_000)
-    for renderable in renderables:
-        console.print(renderable, soft_wrap=not stream.isatty())
+    # Alone, a text would lose its own rule of wrapping.
+    console.print(Group(*renderables), soft_wrap=not stream.isatty(), crop=False)
 
 
 def print_json(value: Any) -> None:

@@ -13,7 +13,7 @@ from itertools import groupby, zip_longest
 from typing import Any, NamedTuple
 
 from rich.cells import cell_len
-from rich.console import Console, ConsoleOptions
+from rich.console import Console, ConsoleOptions, OverflowMethod
 from rich.text import Text
 
 from stacktrans.common.visible import visible
@@ -296,8 +296,10 @@ def heading(text: str) -> Text:
 
 
 def remark(text: str) -> Text:
-    """A line below a table."""
-    return Text(visible(text))
+    """A line below a table, which is not wrapped if it has a command, so that it can be copied."""
+    has_command = ": stacktrans " in text
+    overflow: OverflowMethod | None = "ignore" if has_command else None
+    return Text(visible(text), no_wrap=has_command, overflow=overflow)
 
 
 def csv_text(rows: Iterable[Sequence[Any]]) -> str:
