@@ -316,3 +316,9 @@ def test_lists_name_their_columns_where_these_do_not_fit() -> None:
         "    Some words that",
         "    say what it is.",
     ]
+
+
+def test_meanings_refer_to_papers_and_not_to_functions() -> None:
+    assert "at the top (grefenstette2015, equations 1 to 3)" in invoke("memories").stdout
+    assert "`parse_" not in invoke("generators").stdout
+    assert "whether the number of ones so far is odd" in invoke("tasks").stdout

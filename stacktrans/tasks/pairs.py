@@ -64,7 +64,7 @@ class Pairs(Task):
         labels: whether each target is one of two labels; by default, whether there are only two
             targets, of one word each.
         interchangeable: whether symbols that few pairs seem to treat equally are permuted in
-            training, which makes new pairs of them; by default true.
+            training, which makes new pairs of them.
         known: symbols and checksums of the files, which a run fills in.
 
     Raises:

@@ -135,7 +135,8 @@ class Counting(StreamTask):
     and the size is their sum.
 
     Args:
-        pattern: runs of symbols with their lengths, such as a^n b^m c^(2n+m); see `parse_pattern`.
+        pattern: runs of symbols with their lengths, such as a^n b^m c^(2n+m): a count alone where
+            it occurs first, and then sums and products of numbers and counts.
     """
 
     def __init__(self, pattern: str) -> None:

@@ -176,7 +176,7 @@ def read_weights_of(strengths: Tensor) -> Tensor:
 
 
 class Stack(StrengthMemory):
-    """A stack, which is popped, pushed and read at the top (equations 1 to 3).
+    """A stack, which is popped, pushed and read at the top (grefenstette2015, equations 1 to 3).
 
     Row 0 is the bottom.
     """
@@ -192,7 +192,7 @@ class Stack(StrengthMemory):
 
 
 class Queue(StrengthMemory):
-    """A queue, which is popped and read at the front, and pushed at the back (equations 1, 4, 5).
+    """A queue, popped and read in front, pushed at the back (grefenstette2015, equations 1, 4, 5).
 
     Row 0 is the front.
     """
@@ -212,7 +212,7 @@ class Queue(StrengthMemory):
 
 
 class Deque(StrengthMemory):
-    """A deque, which is popped, pushed and read at both ends (equations 6 to 11).
+    """A deque, which is popped, pushed and read at both ends (grefenstette2015, equations 6 to 11).
 
     Row 0 is the bottom. A step pops from the top, then from the bottom, then pushes and reads at
     both ends.
