@@ -241,6 +241,8 @@ def test_verify_takes_another_task(tmp_path: Path) -> None:
     done = run("verify", stack, tmp_path / "reverse.yaml", *QUICK)
     assert done.returncode == 0
     assert b"proved: right on all strings of the task" in done.stdout
+    assert done.stdout.startswith(b"copy: machine with 1 state")
+    assert b"\non the task reverse\n" in done.stdout
 
 
 @pytest.mark.parametrize("other", ["xor-buffered", "xor"])
@@ -252,8 +254,10 @@ def test_models_of_different_alphabets_are_refused(other: str) -> None:
 
 def test_a_name_of_neither_a_checkpoint_nor_a_task_is_refused() -> None:
     done = run("verify", "reversal-stack", "nothing")
-    assert done.returncode in (1, 2)
-    assert "nothing: no such checkpoint" in done.stderr.decode()
+    assert done.returncode == 2
+    assert "nothing: no such checkpoint or task; see stacktrans list" in done.stderr.decode()
+    near = run("inspect", "revers-stack", "abc").stderr.decode()
+    assert "revers-stack: no such checkpoint; did you mean 'reverse-stack'?" in near
 
 
 def test_networks_are_compared_on_strings_alone(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_json, print_out
-from stacktrans.common.errors import check_positive
+from stacktrans.common.errors import CheckpointError, UsageError, check_positive, did_you_mean
 
 WRONG = 1
 """The exit code if an answer was wrong."""
@@ -58,17 +58,25 @@ def verify(
         seed: Random seed of the strings.
     """
     from stacktrans.inference import verification
-    from stacktrans.settings.locations import task_files
+    from stacktrans.settings.locations import checkpoints, task_files
     from stacktrans.settings.task_files import load_task
     from stacktrans.showing.verification import verification_json, verification_view
 
     check_positive(**{"--exhaustive": exhaustive, "--count": count, "--longest": longest})
     loaded, second = options.load_model(checkpoint, device, hard, workers), None
-    path = Path(other)
+    path, headings = Path(other), [loaded.description]
     if path.suffix == ".yaml" or (other in task_files() and not path.exists()):
         loaded = verification.with_task(loaded, load_task(other))
+        headings.append(f"on the task {loaded.config.task.name}")
     elif other:
-        second = options.load_model(other, device, hard, workers)
+        try:
+            second = options.load_model(other, device, hard, workers)
+        except CheckpointError:
+            if path.exists():
+                raise
+            hint = did_you_mean(other, [*checkpoints(), *task_files()]) or "; see stacktrans list"
+            raise UsageError(f"{other}: no such checkpoint or task{hint}") from None
+        headings.append(second.description)
     effort = verification.Effort(exhaustive, count, longest, seed)
     result = verification.verify(loaded, effort, second)
     if as_json:
@@ -78,6 +86,6 @@ def verify(
         )
     else:
         models = [(checkpoint, loaded), *([(other, second)] if second else [])]
-        print_out(verification_view(result, models))
+        print_out(verification_view(result, models, headings))
     if not result.right:
         raise typer.Exit(WRONG)

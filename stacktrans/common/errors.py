@@ -104,10 +104,13 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     known, name = sorted(known), clipped(name)
     if not known:
         return f"unknown {kind} '{name}' (none is available)"
-    nearest = difflib.get_close_matches(name, known[:MOST_COMPARED], n=1)
-    message = f"unknown {kind} '{name}'"
-    if nearest:
-        message += f"; did you mean '{nearest[0]}'?"
+    suggestion, message = did_you_mean(name, known), f"unknown {kind} '{name}'"
     if len(known) > MOST_LISTED and kind in LISTS:
-        return f"{message} (see stacktrans list {LISTS[kind]})"
-    return message if nearest else f"{message} (available: {', '.join(abridged(known))})"
+        return f"{message}{suggestion} (see stacktrans list {LISTS[kind]})"
+    return message + (suggestion or f" (available: {', '.join(abridged(known))})")
+
+
+def did_you_mean(name: str, known: Sequence[str]) -> str:
+    """A suggestion of the nearest known name, to be added to a message; empty if none is near."""
+    nearest = difflib.get_close_matches(name, known[:MOST_COMPARED], n=1)
+    return f"; did you mean '{nearest[0]}'?" if nearest else ""

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.errors import CheckpointError as CheckpointError
-from stacktrans.common.errors import UsageError, shown
+from stacktrans.common.errors import UsageError, did_you_mean, shown
 from stacktrans.common.files import CONFIG as CONFIG
 from stacktrans.common.files import (
     MACHINE,
@@ -309,7 +309,8 @@ def locate(name: str | Path) -> Path:
             suggestion = shell_text([str(trained)])
             raise CheckpointError(f"{given}: no such checkpoint; did you mean {suggestion}?")
         available = [path.name for path in sorted(shipped("checkpoints").glob("*/"))]
-        raise CheckpointError(f"{given}: no such checkpoint; shipped are {', '.join(available)}")
+        hint = did_you_mean(given.name, available) or f"; shipped are {', '.join(available)}"
+        raise CheckpointError(f"{given}: no such checkpoint{hint}")
     if is_race(given):
         from stacktrans.settings.command import resume_command
 

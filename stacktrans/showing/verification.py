@@ -43,13 +43,14 @@ _WRONG_IN_STREAM = "an answer is wrong where sequences follow one another"
 
 
 def verification_view(
-    result: Verification, models: Sequence[tuple[str, Checkpoint]]
+    result: Verification, models: Sequence[tuple[str, Checkpoint]], headings: Sequence[str]
 ) -> RenderableType:
     """The strings that a model was tried on, and the counterexample, or the proof of a machine.
 
     Args:
         result: of the verification.
         models: the name and the checkpoint of the model, and of the one that it was compared with.
+        headings: the lines above.
     """
     (_, checkpoint), *others = models
     wrong = "different" if others else "wrong"
@@ -71,8 +72,7 @@ def verification_view(
             lines.append(f"wrong: {proof['reason']}, in {stream}")
         elif proof:
             lines.append(f"no proof: {proof['reason']}")
-    headings = (heading(model.description) for _, model in models)
-    return Group(*headings, table, *map(remark, lines))
+    return Group(*map(heading, headings), table, *map(remark, lines))
 
 
 def _counterexample_lines(
