@@ -10,6 +10,9 @@ from stacktrans.settings.model_config import RecurrentConfig
 if TYPE_CHECKING:
     from stacktrans.automata.machine import Machine
 
+ABBREVIATED = {"lstm", "gru", "rnn"}
+"""The controllers whose names are abbreviations."""
+
 
 def model_line(config: RunConfig) -> str:
     """Task, controller, memory and embeddings of a network, in one line."""
@@ -17,7 +20,8 @@ def model_line(config: RunConfig) -> str:
     controller = f"{shape.name} controller"
     if isinstance(shape, RecurrentConfig):
         layers = f"{shape.layers} layers of " if shape.layers > 1 else ""
-        controller = f"{layers}{shape.name.upper()} {shape.hidden_size}"
+        name = shape.name.upper() if shape.name in ABBREVIATED else shape.name
+        controller = f"{layers}{name} {shape.hidden_size}"
         if not shape.recurrent:
             controller += " without recurrence"
     elif own := model.encoder_decoder:
@@ -28,7 +32,7 @@ def model_line(config: RunConfig) -> str:
     if memory_object.pushes:
         memory += f" of {model.memory_size}"
     if memory_object.count > 1:
-        memory = f"{memory_object.count} {memory}"
+        memory = f"{memory_object.count} × {memory}"
     embeddings = f"embeddings {model.embedding_size}"
     if model.embedding_size == "one-hot":
         embeddings = "one-hot inputs"
