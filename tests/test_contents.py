@@ -110,6 +110,8 @@ def test_only_some_stacks_are_shown() -> None:
         *("stack", "2"),
     ]
     assert [line.split("│")[1] for line in shown[2:-2]] == ["█", "██", "█", "", "", ""]
+    single = run("inspect", "reverse-stack", "abc", "--stacks", "2")
+    assert b"--stacks: for a model with several stacks or lists with actions" in single.stderr
 
 
 def test_a_memory_that_does_not_show_what_it_holds_is_named() -> None:

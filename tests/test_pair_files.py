@@ -13,6 +13,7 @@ from test_pairs import as_written, learned, lines_of, reversals, write
 
 from stacktrans.common import reading
 from stacktrans.common.errors import StacktransError, UsageError
+from stacktrans.tasks.base import NotASource
 from stacktrans.tasks.lines import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
 
@@ -61,6 +62,26 @@ def test_every_file_may_have_a_header_with_an_order_of_its_own(tmp_path: Path) -
         StacktransError, match=r"lacking\.tsv: has columns source, target; expected"
     ):
         learned(train, dev=lacking, test=train)
+
+
+def test_the_known_answers_are_those_of_the_files(tmp_path: Path) -> None:
+    lines = [("ab ", "F;G", " ba"), ("b", "F", "x"), ("b", "F", "y")]
+    task = whole(write(tmp_path / "a.tsv", lines_of(lines)), columns="source,features,target")
+    found = {}
+    for text in ("ab \tF;G", "ab \tF", "ax \tF;G", "b\tF"):
+        try:
+            found[text] = "".join(map(str, task.known_answer(task.source.split(text))))
+        except NotASource as error:
+            found[text] = str(error)
+    assert found == {
+        "ab \tF;G": " ba",
+        "ab \tF": "this source is not in the files",
+        "ax \tF;G": "this source is not in the files",
+        "b\tF": "the files have several targets of this source",
+    }
+    gone = Pairs("gone.tsv", columns="source,features,target", known=task.known)
+    with pytest.raises(NotASource, match="not there, or large"):
+        gone.known_answer(["b"])
 
 
 def test_columns_that_are_given_make_a_pair_of_every_line(tmp_path: Path) -> None:

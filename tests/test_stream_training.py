@@ -227,7 +227,7 @@ def test_the_command_line_trains_and_looks_into_streams(tmp_path: Path) -> None:
     assert result["hard"]
     assert 0 <= result["results"][0]["differing"] <= 1
     for wrong, why in (
-        ("11", "they are 1 to 10"),
+        ("11", "--stacks 11: the model's are 1 to 10"),
         ("x", "expected numbers such as 1,6"),
         ("", "such"),
     ):

@@ -141,7 +141,7 @@ def test_the_command_shows_what_is_wrong_and_how_to_look_at_it(soft: str) -> Non
     (source,) = [line.split()[1] for line in lines if line.startswith("source")]
     assert shlex.split(look) == ["stacktrans", "inspect", soft, "--", source]
     answer = run(*shlex.split(look)[1:]).stdout.decode().splitlines()[-1]
-    assert "(wrong; right is " in answer
+    assert "(wrong; the target is " in answer
     right = run("verify", "parenthesis-stack", "--count", "50", "--longest", "150")
     assert right.returncode == 0
     assert right.stdout.decode().splitlines()[-1].startswith("right on all ")

@@ -20,7 +20,7 @@ from stacktrans.cli import app
 from stacktrans.commands.terminal import print_data, print_json
 from stacktrans.common.errors import UsageError
 from stacktrans.common.messages import print_message
-from stacktrans.common.visible import json_text, one_line, shell_text, visible
+from stacktrans.common.visible import json_text, one_line, shell_text, visible, visible_symbol
 from stacktrans.settings.task_files import load_task
 from stacktrans.showing.progress import VisibleConsole
 from stacktrans.showing.tables import Table
@@ -38,6 +38,7 @@ def harmless(text: str, keep: str = "\n") -> bool:
 def test_invisible_characters_are_escaped_as_in_a_string() -> None:
     shown = visible("a\x1b[0m\x9b\u2028\u202e\u200b\udc80\ufffe\r\n")
     assert shown == r"a\x1b[0m\x9b\u2028\u202e\u200b\udc80\ufffe\r\n"
+    assert [*map(visible_symbol, (" ", "", "a", "\x1b"))] == ["␣", "", "a", r"\x1b"]
     assert visible("À\u00a0東京 e\u0301\n", keep="\n") == "À\u00a0東京 e\u0301\n"
     assert visible(shown) == shown
 

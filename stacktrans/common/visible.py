@@ -18,6 +18,11 @@ def visible(text: str, keep: str = "") -> str:
     return _escaped(text, repr, keep)
 
 
+def visible_symbol(symbol: str) -> str:
+    """A visible form of a symbol: `␣` for a space."""
+    return "␣" * len(symbol) if symbol.isspace() else visible(symbol)
+
+
 def one_line(text: str) -> str:
     """Join the lines of a text, and escape unprintable characters."""
     return visible(" ".join(text.split()))

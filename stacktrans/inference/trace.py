@@ -150,9 +150,9 @@ class Trace:
         answer: the model's answer, as it is written.
         marked: the answer, with a mark for each symbol that is not scored.
         ended: whether the model ended its answer by itself.
-        expected: the exact answer, with a mark for each symbol that is not determined; None if the
-            task gives none.
-        no_target: why the task gives no exact answer.
+        expected: the exact answer, or that in the user's files, with a mark for each symbol that is
+            not determined; None if there is none.
+        no_target: why there is none.
         correct: whether the answer is the exact one; None without an exact answer.
         steps: the steps of the run.
     """
@@ -212,7 +212,7 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
             raise StacktransError(f"step {step.step}: {OVERFLOW}") from None
     expected, correct, no_target = None, None, None
     try:
-        symbols = task.answer(source)
+        symbols = task.known_answer(source)
         expected = task.target.join([symbol or UNSCORED_MARK for symbol in symbols])
         right = [known in (None, own) for known, own in zip(symbols, written, strict=False)]
         correct = answer.ended and len(written) == len(symbols) and all(right)
@@ -248,8 +248,9 @@ def of_stacks(whole: Trace, numbers: Sequence[int]) -> Trace:
     names = list(whole.steps[0].tops)
     for number in numbers:
         if not 1 <= number <= len(names):
-            there_are = f"they are 1 to {len(names)}" if names else "the model has none"
-            raise UsageError(f"no stack {number}: {there_are}")
+            if len(names) > 1:
+                raise UsageError(f"--stacks {number}: the model's are 1 to {len(names)}")
+            raise UsageError("--stacks: for a model with several stacks or lists with actions")
     kept = [name for number, name in enumerate(names, start=1) if number in numbers]
 
     def chosen(step: TraceStep) -> TraceStep:

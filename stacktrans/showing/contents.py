@@ -10,7 +10,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.visible import visible
+from stacktrans.common.visible import visible, visible_symbol
 from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Trace, TraceStep
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
@@ -90,8 +90,8 @@ def symbols_read(traces: Sequence[Trace]) -> list[str]:
 
 
 def symbol_text(symbol: str) -> str:
-    """A visible form of a symbol: `␣` for a space, and `∅` if there was none."""
-    return "␣" * len(symbol) if symbol.isspace() else visible(symbol) or "∅"
+    """A visible form of a symbol, and `∅` if there was none."""
+    return visible_symbol(symbol) or "∅"
 
 
 def bar(height: float) -> str:
@@ -160,7 +160,7 @@ def _table(trace: Trace, width: int) -> Table:
     beside = [
         [
             str(step.step),
-            step.input,
+            visible_symbol(step.input),
             output_text(step),
             *(str(cell) for _, cell in control_cells(step)),
             *(f"{step.signals[name]:.2f}" for name in signals),
@@ -251,7 +251,7 @@ def _symbol_lines(steps: Sequence[TraceStep], index: int, width: int) -> list[st
     columns = []
     for number, step in enumerate(steps):
         # Later outputs are not known yet.
-        pair = symbol_text(step.input), visible(output_text(step)) if number <= index else ""
+        pair = symbol_text(step.input), output_text(step) if number <= index else ""
         if number == index:
             pair = f"[{pair[0]}]", f"[{pair[1]}]"
         wide = max(map(cell_len, pair))
@@ -294,7 +294,7 @@ def _read_lines(step: TraceStep, width: int) -> list[str]:
     for end, parts in step.reads.items():
         lines.append(f"read {end}:")
         for part in parts:
-            text = visible(parts_text([part]))
+            text = parts_text([part])
             if cell_len(lines[-1]) + len(GAP) + cell_len(text) > width:
                 lines.append("")
             lines[-1] += f"{GAP}{text}"

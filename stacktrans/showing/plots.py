@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import check_file_path, write_atomically
-from stacktrans.common.visible import one_line, visible
+from stacktrans.common.visible import one_line, visible, visible_symbol
 from stacktrans.inference.trace import Trace, TraceStep
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import Block, parts_of, symbol_text, symbols_read
@@ -189,7 +189,7 @@ def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
         axis.imshow(shades, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
         axis.set_yticks(range(len(listed)), [row.label for row in listed], parse_math=False)
         _name(axis, group)
-    symbols = [visible(step.input) for step in trace.steps]
+    symbols = [visible_symbol(step.input) for step in trace.steps]
     rotation = 90 if any(len(symbol) > 2 for symbol in symbols) else 0
     axes[-1].set_xticks(range(len(symbols)), symbols, rotation=rotation, parse_math=False)
     axes[-1].set_xlabel("time")
@@ -364,7 +364,7 @@ class _Picture:
             # Later outputs are not known yet.
             answer = output_text(step) if number <= index else ""
             colour = "black" if number <= index else "0.6"
-            for height, symbol in ((1, symbol_text(step.input)), (0, visible(answer))):
+            for height, symbol in ((1, symbol_text(step.input)), (0, answer)):
                 size = 11 if len(symbol) <= 1 else 7
                 _write(axis, number, height, symbol, fontsize=size, color=colour)
 

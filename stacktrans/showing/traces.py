@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from stacktrans.common.visible import visible
+from stacktrans.common.visible import visible, visible_symbol
 from stacktrans.inference.trace import ReadShare, Trace, TraceStep
 from stacktrans.memory import make_memory
 from stacktrans.settings.config import RunConfig
@@ -31,7 +31,7 @@ FIRST = 4
 def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
     """A trace as a table with a row for each step; for actions, as table 3 of joulin2015."""
     if make_memory(config.model).takes_actions:
-        following = [*(step.input for step in trace.steps[1:]), ""]
+        following = [*(visible_symbol(step.input) for step in trace.steps[1:]), ""]
         rows = [*map(_action_row, trace.steps, following)]
     else:
         rows = [*map(_strength_row, trace.steps)]
@@ -60,13 +60,13 @@ def verdict(trace: Trace) -> str:
     if not trace.ended:
         judgement = "cut off: the model did not end it"
         if trace.expected is not None:
-            judgement += f"; right is {trace.expected}"
+            judgement += f"; the target is {trace.expected}"
     elif trace.no_target is not None:
-        judgement = f"the task gives no answer: {trace.no_target}"
+        judgement = f"not checked: {trace.no_target}"
     elif trace.correct:
         judgement = "right"
     else:
-        judgement = f"wrong; right is {trace.expected}"
+        judgement = f"wrong; the target is {trace.expected}"
     return f"answer: {trace.marked}  ({judgement})"
 
 
@@ -103,7 +103,7 @@ def _strength_row(step: TraceStep) -> Row:
         ]
     return [
         (Column("step"), step.step),
-        (Column("input", left=True), step.input),
+        (Column("input", left=True), visible_symbol(step.input)),
         (Column("output", left=True), output_text(step)),
         (Column("prob.", drop=2), _probability(step)),
         *control_cells(step),
@@ -133,7 +133,7 @@ def _action_row(step: TraceStep, following: str) -> Row:
     tops = [step.tops.get(name, []) for name in step.pushed]
     return [
         (Column("step"), step.step),
-        (Column("symbol", left=True), step.input),
+        (Column("symbol", left=True), visible_symbol(step.input)),
         (Column("next", left=True, drop=1), following),
         (Column("prediction", left=True), output_text(step)),
         (Column("prob.", drop=len(step.pushed) + 2), _probability(step)),
@@ -169,14 +169,16 @@ def _numbers(cell: Sequence[float]) -> str:
 
 def parts_text(parts: Sequence[ReadShare] | None) -> str:
     """The parts of a read, each with the step of its push and its weight."""
-    return GAP.join(f"{part.symbol}@{part.step} {part.weight:.2f}" for part in parts or [])
+    return GAP.join(
+        f"{visible_symbol(part.symbol)}@{part.step} {part.weight:.2f}" for part in parts or []
+    )
 
 
 def output_text(step: TraceStep) -> str:
     """The output of a step, marked if it is not scored."""
-    if step.output is None or step.scored:
-        return step.output or ""
-    return f"{UNSCORED_MARK} {step.output}"
+    if step.output is None:
+        return ""
+    return f"{'' if step.scored else f'{UNSCORED_MARK} '}{visible_symbol(step.output)}"
 
 
 def _probability(step: TraceStep) -> str:

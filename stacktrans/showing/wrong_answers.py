@@ -7,8 +7,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from stacktrans.common.errors import shown
-from stacktrans.common.visible import counted
+from stacktrans.common.visible import counted, visible_symbol
 from stacktrans.inference.edits import KINDS, THIRDS, Edit
 from stacktrans.inference.scores import Prediction, symbol_error_rate
 from stacktrans.showing.scores import ACCURACIES, Results, prediction_json, predictions_of
@@ -95,9 +94,8 @@ def confusions_tables(confusions: Mapping[str, Any]) -> Iterator[RenderableType]
 
 
 def _visible(symbols: Mapping[str, Any]) -> Iterator[str]:
-    """The symbol of the target and that of the answer, in quotes if it is white space."""
-    for symbol in (symbols.get("target", ""), symbols.get("answer", "")):
-        yield shown(symbol) if symbol.isspace() else symbol
+    """The symbol of the target and that of the answer."""
+    return (visible_symbol(symbols.get(name, "")) for name in ("target", "answer"))
 
 
 def errors_json(results: Results, count: int) -> list[dict[str, Any]]:

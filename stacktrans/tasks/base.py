@@ -180,6 +180,10 @@ class Task(ABC):
             NotASource: the task defines no answer to this string; the message says why.
         """
 
+    def known_answer(self, source: Sequence[str]) -> list[str | None]:
+        """The exact target of a source, or that in the user's files; raises as `answer`."""
+        return self.answer(source)
+
 
 def held_out_pairs(task: Task, lengths: Lengths) -> list[Pair]:
     """The pairs of the test set of a task with files, within a range of lengths.

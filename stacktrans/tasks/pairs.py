@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.random import Generator
 
 from stacktrans.common.errors import StacktransError, UsageError, check_parameter
@@ -205,6 +206,22 @@ class Pairs(Task):
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         raise NotASource("the answers to other sources than those in the files are not known")
+
+    def known_answer(self, source: Sequence[str]) -> list[str | None]:
+        if self.training_pairs() is None:
+            raise NotASource("the files are not there, or large")
+        ids = self.source.encode(source)
+        targets = {
+            tuple(pairs.targets[row].tolist())
+            for pairs in self.data.sets
+            for row in np.flatnonzero(pairs.sources.lengths == len(ids)).tolist()
+            if np.array_equal(pairs.sources[row], ids)
+        }
+        if not targets or self.source.decode(ids) != [*source]:  # all unknown symbols are equal
+            raise NotASource("this source is not in the files")
+        if len(targets) > 1:
+            raise NotASource("the files have several targets of this source")
+        return [*self.target.decode([*targets.pop()])]
 
 
 def task_from_files(
