@@ -11,6 +11,8 @@ from command_line import run
 import stacktrans
 from stacktrans.showing.curves import curves_of, read_metrics
 
+DOTS = re.compile("[⠁-⣿]")
+
 
 def record(step: int, **changes: Any) -> dict[str, Any]:
     return {
@@ -44,7 +46,7 @@ def measured(tmp_path: Path) -> Path:
 
 def test_curves_have_the_measurements_of_a_run(measured: Path) -> None:
     metrics = {"a": read_metrics(measured)}
-    (loss,) = curves_of(metrics, "loss (nats/symbol)", "seconds")
+    (loss,) = curves_of(metrics, "loss, nats/symbol", "seconds")
     assert (loss.times, loss.values) == ([10, 20, 30, 40], [1 / 100, 1 / 200, 1 / 300, 1 / 400])
     test, train = curves_of(metrics, "coarse accuracy", "batches")
     assert (test.field, test.times, test.values) == ("test", [200, 400], [0.25, 0.75])
@@ -60,12 +62,23 @@ def test_charts_fit_their_line_and_name_the_runs(measured: Path, tmp_path: Path)
     assert sum(f"{measured}: test" in line for line in lines) == 1
     assert sum(str(text) in line for line in lines) == 1  # its accuracy is never measured
     assert "\x1b" not in done.stdout.decode()
-    assert sum(bool(re.search("[⠁-⣿]", line)) for line in lines) > 10
+    assert [line[:3] for line in lines if re.match("⠤.⠤", line)] == ["⠤o⠤", "⠤x⠤"]
+    assert sum(bool(DOTS.search(line)) for line in lines) > 10
+
+
+def test_the_greatest_values_are_drawn_beside_round_numbers(tmp_path: Path) -> None:
+    measured = (record(number, test=accuracy(1.0)) for number in (60, 95))
+    shown = run("plot", run_of(tmp_path / "a", record(30), *measured)).stdout.decode()
+    drawn = [line.split("|")[0].strip() for line in shown.splitlines() if DOTS.search(line)]
+    assert drawn[0] == "0.032"
+    assert "1" in drawn
+    assert re.search(r"\| 0 +15 +30 +45 ", shown)
 
 
 def test_figures_have_a_line_for_each_curve(measured: Path, tmp_path: Path) -> None:
     path = tmp_path / "curves.svg"
-    assert run("plot", measured, measured, "--out", path).returncode == 0
+    drawn = run("plot", measured, measured, "--out", path)
+    assert (drawn.returncode, drawn.stderr.decode()) == (0, f"stacktrans: saved in {path}\n")
     labels = re.findall(r"<!-- (.*?) -->", path.read_text())
     for label in (f" {measured}", f" {measured}, test", f" {measured}, train", "batches"):
         assert label in labels

@@ -189,6 +189,7 @@ def eval(
     _print_accuracies(measured, facts, (errors, confusions), forms, beside=predictions == STDOUT)
     if plot:
         _plot(plot, measured)
+        print_message(f"saved in {plot}")
     _, model, results = measured[0]
     if predictions:
         _write_predictions(predictions, model, results)

@@ -129,6 +129,8 @@ def inspect(
                 other = options.load_model(beside, device, hard)
                 models.append(Shown(beside, _other_trace(beside, other, steps), other))
             write_atomically(page, page_of(models))
+        for path in filter(None, (plot, animate, page)):
+            print_message(f"saved in {path}")
         if as_json:
             print_json(asdict(steps))
         elif stepping:

@@ -8,6 +8,7 @@ import typer
 
 from stacktrans.commands import options
 from stacktrans.commands.terminal import output_width
+from stacktrans.common.messages import print_message
 
 
 def plot(
@@ -38,6 +39,7 @@ def plot(
     metrics = {str(run): read_metrics(run) for run in runs}
     if out:
         plot_curves(metrics, by, out)
+        print_message(f"saved in {out}")
         return
     for chart in charts(metrics, by, output_width(), colours=sys.stdout.isatty()):
         print(chart, end="\n\n")

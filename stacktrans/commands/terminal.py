@@ -1,5 +1,6 @@
 """Printing by commands: tables, JSON and data on stdout, a progress console on stderr."""
 
+import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
@@ -51,10 +52,10 @@ def print_text(text: str) -> None:
 
 
 def output_width() -> int:
-    """The width of stdout in characters; 200 unless it is a terminal."""
+    """The width of stdout in characters; 200 unless it is a terminal, or COLUMNS is set."""
     from rich.console import Console
 
-    return Console().width if sys.stdout.isatty() else 200
+    return Console().width if sys.stdout.isatty() or "COLUMNS" in os.environ else 200
 
 
 def open_standard_streams() -> None:

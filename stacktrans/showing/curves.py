@@ -1,12 +1,12 @@
 """Learning curves of runs, by batch or by second: as a figure in a file, or as text."""
 
 import importlib.util
-import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import cycle, product
 from operator import attrgetter
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -21,19 +21,26 @@ Metrics = Mapping[str, Sequence[Record]]
 """The records of runs by their names."""
 _RECORD = TypeAdapter(Record)
 
+LOSS = "loss, nats/symbol"
 PANELS: Mapping[str, Mapping[str, str]] = {
-    "loss (nats/symbol)": {"loss": "-", "validation": "--"},
+    LOSS: {"loss": "-", "validation": "--"},
     "coarse accuracy": {"development": "-", "test": "-", "train": ":"},
 }
 """The fields of a record in each panel of a figure, the most important first, and their lines."""
 LINES = 10
-"""The height of the curves of a chart in text."""
+"""The height of the curves of a chart in text, without the line of their maximum."""
+TICK = 10
+"""Characters between the ticks of a chart."""
+ROUND = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+"""The distances of ticks, up to powers of ten."""
 WIDEST = 100
 """The most characters in a line of a chart."""
 MARGIN = 28
 """Characters beside the curves of a chart."""
 COLOURS = ("cyan", "yellow", "magenta", "green", "red", "blue")
 """The colours of runs in a terminal."""
+MARKS = "ox+*#%"
+"""The marks of several runs, which tell them apart without colours, too."""
 
 
 class Curve(NamedTuple):
@@ -74,7 +81,7 @@ def _parsed(line: bytes, place: str) -> Record:
 def curves_of(metrics: Metrics, panel: str, unit: Unit) -> Iterator[Curve]:
     """The curves in a panel, run by run, the most important first; none of what has no records."""
     now = attrgetter({"batches": "step", "seconds": "seconds"}[unit])
-    for (run, records), field in itertools.product(metrics.items(), PANELS[panel]):
+    for (run, records), field in product(metrics.items(), PANELS[panel]):
         measured = {
             float(now(record)): value.coarse if isinstance(value, Accuracy) else float(value)
             for record in records
@@ -125,16 +132,34 @@ def charts(metrics: Metrics, unit: Unit, width: int, colours: bool) -> Iterator[
         if not curves:
             continue
         figure = plotille.Figure()
-        figure.width, figure.height, figure.origin = min(width, WIDEST) - MARGIN, LINES, False
+        figure.width = max(min(width, WIDEST) - MARGIN, TICK)
+        figure.height, figure.origin = LINES + 1, False
         figure.color_mode, figure.with_colors = "names", colours
         figure.x_label, figure.y_label = unit, panel
-        figure.set_x_limits(0, max(curve.times[-1] for curve in curves))
-        figure.set_y_limits(0, max(1e-9, *(max(curve.values) for curve in curves)))
-        figure.register_label_formatter(float, _label)
-        for curve, colour in zip(curves, itertools.cycle(COLOURS), strict=False):
-            label = f"{one_line(curve.run)}: {curve.field}"
-            figure.plot(curve.times, curve.values, lc=colour, label=label)
+        _set_axes(figure, curves, panel)
+        for curve, colour, mark in zip(curves, cycle(COLOURS), cycle(MARKS), strict=False):
+            label, marker = f"{one_line(curve.run)}: {curve.field}", mark if curves[1:] else None
+            figure.plot(curve.times, curve.values, lc=colour, label=label, marker=marker)
         yield figure.show(legend=True)
+
+
+def _set_axes(figure: Any, curves: Sequence[Curve], panel: str) -> None:
+    """Set the limits of a figure, so that ticks are round numbers."""
+    # What is at a limit is not drawn.
+    last, ticks = 1.01 * max(curve.times[-1] for curve in curves), figure.width / TICK
+    figure.set_x_limits(0, ticks * _tick(last / ticks))
+    greatest = max(max(curve.values) for curve in curves) if panel == LOSS else 1
+    tick = _tick(greatest / LINES)
+    figure.set_y_limits(0, (LINES + 1) * tick)
+    figure.y_ticks_fkt = lambda low, _: low if low < (LINES + 0.5) * tick else ""
+    figure.register_label_formatter(float, _label)
+    figure.register_label_formatter(str, lambda text, chars, **_: text.rjust(chars))
+
+
+def _tick(least: float) -> float:
+    """A round number that is not less than another one."""
+    power = 10.0 ** math.floor(math.log10(max(least, 1e-9)))
+    return next(power * each for each in ROUND if power * each >= least or each == ROUND[-1])
 
 
 def _label(value: float, chars: int, delta: float, left: bool = False) -> str:
