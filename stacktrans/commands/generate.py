@@ -36,7 +36,8 @@ def generate(
 
     Args:
         count: Number of pairs.
-        lengths: Source lengths. Default: the task's training lengths.
+        lengths: Source lengths, as the task counts them: n for anbn, for instance. Default: the
+            task's training lengths.
         set_: Change a setting of the task, by its name in the file; may be repeated.
         seed: Random seed.
         format: Output format, tsv or jsonl. Default: jsonl if --out ends in .jsonl, tsv otherwise.

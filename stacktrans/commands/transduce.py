@@ -15,6 +15,9 @@ from stacktrans.common.messages import print_message
 from stacktrans.common.reading import Unreadable
 
 NOT_ENDED = "the model did not end its answer, which is cut off (see --max-length)"
+NOT_READ = "the model does not read its own answer, and so has a single one to each line"
+MOST_REPORTED = 10
+"""The most lines of an input whose problems are reported one by one."""
 
 
 def transduce(
@@ -37,6 +40,7 @@ def transduce(
     line; the exit code is then 1. An empty line stays empty, unless the model labels
     strings. An answer that the model did not end is cut off and reported, too; the
     exit code is then 1 unless --max-length is given, or the model is a language model.
+    Only the first ten such lines of each input are reported one by one.
 
     Answers are greedy, the most probable symbol at each step, unless --beam K searches for the
     most probable answer as a whole. --json then has the K best hypotheses, each with its log
@@ -88,6 +92,8 @@ def transduce(
             check_readable(path)
     models = [options.load_model(name, device, hard, workers) for name in names]
     loaded = ensemble_of(models) if ensemble else models[0]
+    if n_best and n_best > 1 and not loaded.layout.feeds_back:
+        print_message(f"--n-best {n_best}: {NOT_READ}")
     full = as_json or probability or n_best is not None
     answer_options = AnswerOptions(max_length, not (everything or as_json), width, n_best, full)
     show = _print_json if as_json else _print_hypotheses if n_best else _print_answer
@@ -106,27 +112,36 @@ def _failed(lines: Iterator[Any], name: str, show: Callable[[Any], None], strict
 
     If `strict`, an answer that is cut off counts as missing.
     """
-    failed = False
+    failed, count = False, 0
     try:
         for line in lines:
             if hasattr(line, "unended"):  # several lines with their answers
                 print_text(line.output)
                 sys.stdout.flush()
-                unended = line.unended
             else:
                 show(line)
                 if line.last:
                     sys.stdout.flush()
-                if line.error:
-                    failed = True
-                    print_message(f"{name}:{line.number}: {line.error}")
-                unended = [line.number] if line.ended is False and not line.error else []
-            failed |= strict and bool(unended)
-            for number in unended:
-                print_message(f"{name}:{number}: {NOT_ENDED}")
+            problems = _problems(line)
+            failed |= any(strict or problem != NOT_ENDED for _, problem in problems)
+            for number, problem in problems[: max(MOST_REPORTED - count, 0)]:
+                print_message(f"{name}:{number}: {problem}")
+            count += len(problems)
     except Unreadable as error:
         raise Unreadable(f"{name}: {error}") from error
+    finally:
+        if count > MOST_REPORTED:
+            print_message(f"{name}: ... and {count - MOST_REPORTED:,} more")
     return failed
+
+
+def _problems(line: Any) -> list[tuple[int, str]]:
+    """The numbers of a line or several whose answers are missing or cut off, and the reasons."""
+    if hasattr(line, "unended"):
+        return [(number, NOT_ENDED) for number in line.unended]
+    if line.error:
+        return [(line.number, line.error)]
+    return [(line.number, NOT_ENDED)] if line.ended is False else []
 
 
 def _print_json(line: Any) -> None:
