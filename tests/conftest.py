@@ -115,7 +115,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *SMALL,
     )  # fmt: skip
     assert done.returncode == 0
-    assert "max_steps" in done.stdout.decode()
+    assert "the maximum number of batches was reached" in done.stdout.decode()
     progress = done.stderr.decode()
     assert re.search(r"batch 20 .*loss \d.*batches/s", progress)
     return directory

@@ -36,15 +36,6 @@ def test_transduce_names_bad_lines_and_continues(model: Path) -> None:
     ]
 
 
-def test_only_the_first_bad_lines_are_reported_one_by_one() -> None:
-    done = run("transduce", "reverse-stack", stdin=b"a\n" + "ä\n".encode() * 1200)
-    assert (done.returncode, done.stdout) == (1, b"a\n" + b"\n" * 1200)
-    first, *_, tenth, more = done.stderr.decode().splitlines()
-    assert first.startswith("stacktrans: standard input:2: ")
-    assert tenth.startswith("stacktrans: standard input:11: ")
-    assert more == "stacktrans: standard input: ... and 1,190 more"
-
-
 def test_a_model_that_does_not_read_its_answer_has_a_single_one() -> None:
     done = run("transduce", "xor-buffered", "--n-best", "3", stdin=b"01\n10\n")
     assert len(done.stdout.splitlines()) == 2

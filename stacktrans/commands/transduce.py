@@ -16,8 +16,6 @@ from stacktrans.common.reading import Unreadable
 
 NOT_ENDED = "the model did not end its answer, which is cut off (see --max-length)"
 NOT_READ = "the model does not read its own answer, and so has a single one to each line"
-MOST_REPORTED = 10
-"""The most lines of an input whose problems are reported one by one."""
 
 
 def transduce(
@@ -40,7 +38,6 @@ def transduce(
     line; the exit code is then 1. An empty line stays empty, unless the model labels
     strings. An answer that the model did not end is cut off and reported, too; the
     exit code is then 1 unless --max-length is given, or the model is a language model.
-    Only the first ten such lines of each input are reported one by one.
 
     Answers are greedy, the most probable symbol at each step, unless --beam K searches for the
     most probable answer as a whole. --json then has the K best hypotheses, each with its log
@@ -112,7 +109,7 @@ def _failed(lines: Iterator[Any], name: str, show: Callable[[Any], None], strict
 
     If `strict`, an answer that is cut off counts as missing.
     """
-    failed, count = False, 0
+    failed = False
     try:
         for line in lines:
             if hasattr(line, "unended"):  # several lines with their answers
@@ -124,14 +121,10 @@ def _failed(lines: Iterator[Any], name: str, show: Callable[[Any], None], strict
                     sys.stdout.flush()
             problems = _problems(line)
             failed |= any(strict or problem != NOT_ENDED for _, problem in problems)
-            for number, problem in problems[: max(MOST_REPORTED - count, 0)]:
+            for number, problem in problems:
                 print_message(f"{name}:{number}: {problem}")
-            count += len(problems)
     except Unreadable as error:
         raise Unreadable(f"{name}: {error}") from error
-    finally:
-        if count > MOST_REPORTED:
-            print_message(f"{name}: ... and {count - MOST_REPORTED:,} more")
     return failed
 
 
