@@ -24,7 +24,7 @@ _RECORD = TypeAdapter(Record)
 LOSS = "loss, nats/symbol"
 PANELS: Mapping[str, Mapping[str, str]] = {
     LOSS: {"loss": "-", "validation": "--"},
-    "coarse accuracy": {"development": "-", "test": "-", "train": ":"},
+    "coarse accuracy": {"development": "-", "test": "--", "train": ":"},
 }
 """The fields of a record in each panel of a figure, the most important first, and their lines."""
 LINES = 10
@@ -98,14 +98,14 @@ def plot_curves(metrics: Metrics, unit: Unit, path: Path) -> None:
     colours = {run: f"C{index % 10}" for index, run in enumerate(metrics)}
     width, height = CHART
     figure = empty_figure(width, height * len(drawn))
-    for number, (panel, curves) in enumerate(drawn.items(), start=1):
-        axis = figure.add_subplot(len(drawn), 1, number)
+    axes = figure.subplots(len(drawn), sharex=True, squeeze=False)[:, 0]
+    for axis, (panel, curves) in zip(axes, drawn.items(), strict=True):
         for run, field, times, values in curves:
             # A label that begins with an underscore would be left out of the legend.
             label = f" {one_line(run)}{'' if field == 'loss' else f', {field}'}"
             marker = "." if len(times) == 1 else ""
             axis.plot(times, values, PANELS[panel][field] + marker, color=colours[run], label=label)
-        axis.set(xlabel=unit, ylabel=panel, yscale="log" if field == "loss" else "linear")
+        axis.set(xlabel=unit, ylabel=panel, yscale="log" if panel == LOSS else "linear")
         show_legend(axis, "small")
     save(figure, path)
 
