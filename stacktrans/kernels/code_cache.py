@@ -24,7 +24,6 @@ from llvmlite import binding
 
 from stacktrans.common.files import SUMS, write_atomically
 from stacktrans.common.messages import OptionalStream, print_message
-from stacktrans.common.processes import is_worker
 
 _PACKAGE = "stacktrans"
 _KEPT = 4
@@ -208,10 +207,12 @@ def announced() -> Iterator[None]:
 
     Workers leave the terminal to the process that started them.
     """
+    from stacktrans.common.processes import is_worker  # loads slowly, as the other
+
     if is_worker():
         yield
         return
-    from rich.console import Console  # loads slowly
+    from rich.console import Console
 
     announce()
     if not sys.stderr:
