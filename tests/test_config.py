@@ -117,7 +117,7 @@ def test_shipped_tasks_have_only_published_training_settings(task: str) -> None:
 
 def test_shipped_recipes_depend_on_no_generator_but_text() -> None:
     files = [yaml.safe_load(path.read_text()) for path in recipes().rglob("*.yaml")]
-    assert len(files) == 6
+    assert len(files) == 7
     assert {name for file in files for name in file.get("by_generator", ())} == {"text"}
 
 

