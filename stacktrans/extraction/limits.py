@@ -44,6 +44,4 @@ class Deadline:
     def check(self, grace: float = 0) -> None:
         """Raise `OutOfTime` if it was reached, and some seconds after it have passed."""
         if self.over(grace):
-            raise OutOfTime(
-                f"no machine found within {self.seconds:g} s; with more time there may be one"
-            )
+            raise OutOfTime(f"no machine found within {self.seconds:g} s")

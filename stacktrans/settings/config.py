@@ -99,7 +99,9 @@ class TaskConfig(Section):
     def ranges(self) -> TaskLengths:
         """The lengths of strings that are drawn; raises `UsageError` if none are drawn."""
         if self.lengths is None:
-            raise UsageError(f"task {self.name}: draws no strings; they are in files")
+            raise UsageError(
+                f"task {self.name}: has no generator of strings; its strings are in files"
+            )
         return self.lengths
 
     def law_of(self, lengths: Lengths) -> LengthDistribution:
