@@ -332,9 +332,10 @@ class Race:
         Raises `StacktransError` if no run can be trained, or one can't be read or written.
         """
         state = self.state
+        count = min(self._workers, len(state.candidates))
+        self.at_work = next_round(state.candidates, WIDTH, state.sizes)[:count]
         show()
         try:
-            count = min(self._workers, len(state.candidates))
             with Pool(count, self._is_over, here=count == 1) as pool:
                 while state.can_continue and (self._must_begin or not self._is_over()):
                     self._carry_out(pool, show)
