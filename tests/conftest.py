@@ -12,6 +12,7 @@ from command_line import SMALL, TRAIN, run
 from small_sweeps import sweep_file, work_here
 
 from stacktrans.common import registry
+from stacktrans.kernels import code_cache
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
@@ -28,6 +29,14 @@ def no_loss_of_power() -> Iterator[None]:
     """What this process writes need not reach the disk, for which it would wait."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def silent_compiling() -> Iterator[None]:
+    """Whichever test is the first to compile something, its command does not announce it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(code_cache, "announce", lambda: None)
         yield
 
 
