@@ -55,6 +55,7 @@ _PLAIN = {
     "Input should be a valid number, unable to parse string as a number": "expected a number",
     "Input should be": "expected",
 }
+"""Phrases of pydantic, and those that replace them; the longer ones come first."""
 
 
 def plain_words(message: str) -> str:

@@ -26,8 +26,8 @@ def check_tensorboard() -> None:
 def logger(log_format: str, directory: Path) -> Iterator[Callable[[Record], None]]:
     """A listener that writes all records of a run in one of `FORMATS`, in the run's directory.
 
-    Records of before the run was resumed, or won a race, are written as well: they are read from
-    its `metrics.jsonl`, which has a record before a listener is called with it.
+    Records from before the run was resumed, or won a race, are included: all are read from its
+    `metrics.jsonl`, to which a record is written before a listener is called with it.
     """
     position = 0
     with FORMATS[log_format](directory) as write:
