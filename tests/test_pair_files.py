@@ -70,18 +70,19 @@ def test_the_known_answers_are_those_of_the_files(tmp_path: Path) -> None:
     found = {}
     for text in ("ab \tF;G", "ab \tF", "ax \tF;G", "b\tF"):
         try:
-            found[text] = "".join(map(str, task.known_answer(task.source.split(text))))
+            found[text] = "".join(map(str, task.known_answer(task.source.split(text), ["y"])))
         except NotASource as error:
             found[text] = str(error)
     assert found == {
         "ab \tF;G": " ba",
         "ab \tF": "this source is not in the files",
         "ax \tF;G": "this source is not in the files",
-        "b\tF": "the files have several targets of this source",
+        "b\tF": "y",  # one of several targets
     }
+    assert task.known_answer(task.source.split("b\tF"), ["z"]) == ["x"]
     gone = Pairs("gone.tsv", columns="source,features,target", known=task.known)
     with pytest.raises(NotASource, match="not there, or large"):
-        gone.known_answer(["b"])
+        gone.known_answer(["b"], [])
 
 
 def test_columns_that_are_given_make_a_pair_of_every_line(tmp_path: Path) -> None:

@@ -212,7 +212,7 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
             raise StacktransError(f"step {step.step}: {OVERFLOW}") from None
     expected, correct, no_target = None, None, None
     try:
-        symbols = task.known_answer(source)
+        symbols = task.known_answer(source, written)
         expected = task.target.join([symbol or UNSCORED_MARK for symbol in symbols])
         right = [known in (None, own) for known, own in zip(symbols, written, strict=False)]
         correct = answer.ended and len(written) == len(symbols) and all(right)

@@ -180,8 +180,11 @@ class Task(ABC):
             NotASource: the task defines no answer to this string; the message says why.
         """
 
-    def known_answer(self, source: Sequence[str]) -> list[str | None]:
-        """The exact target of a source, or that in the user's files; raises as `answer`."""
+    def known_answer(self, source: Sequence[str], answer: Sequence[str]) -> list[str | None]:
+        """The target that an answer to a source is compared with; raises as `Task.answer`.
+
+        It is the exact one or, of several in the user's files, the answer if it is one of them.
+        """
         return self.answer(source)
 
 

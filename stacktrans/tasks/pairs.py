@@ -207,21 +207,20 @@ class Pairs(Task):
     def answer(self, source: Sequence[str]) -> list[str | None]:
         raise NotASource("the answers to other sources than those in the files are not known")
 
-    def known_answer(self, source: Sequence[str]) -> list[str | None]:
+    def known_answer(self, source: Sequence[str], answer: Sequence[str]) -> list[str | None]:
         if self.training_pairs() is None:
             raise NotASource("the files are not there, or large")
         ids = self.source.encode(source)
-        targets = {
+        targets = [
             tuple(pairs.targets[row].tolist())
             for pairs in self.data.sets
             for row in np.flatnonzero(pairs.sources.lengths == len(ids)).tolist()
             if np.array_equal(pairs.sources[row], ids)
-        }
+        ]
         if not targets or self.source.decode(ids) != [*source]:  # all unknown symbols are equal
             raise NotASource("this source is not in the files")
-        if len(targets) > 1:
-            raise NotASource("the files have several targets of this source")
-        return [*self.target.decode([*targets.pop()])]
+        own = tuple(self.target.encode(answer).tolist())
+        return [*self.target.decode([*(own if own in targets else targets[0])])]
 
 
 def task_from_files(
