@@ -6,6 +6,7 @@ memory is irrelevant, whatever is done with it, if nothing that is read of it is
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -25,6 +26,8 @@ UNKNOWN = -2
 """In place of a value of which nothing is known; `NOTHING` is a value."""
 LARGEST_KEY = 2**62
 """The bound of keys of steps."""
+ALL = slice(None)
+"""All rows."""
 
 
 class Classes:
@@ -189,14 +192,20 @@ class Partition:
         relevant = [*map(self.memory_relevant, self.push_memories), True]
         return [self.output + 1 + index for index in np.flatnonzero(relevant).tolist()]
 
-    def values(self, column: int) -> Ids:
-        """[N] the values of an action; `NOTHING` where it is irrelevant or unknown."""
+    def values(self, column: int, rows: Ids | slice = ALL) -> Ids:
+        """[N] the values of an action; `NOTHING` where it is irrelevant or unknown.
+
+        Args:
+            column: the action.
+            rows: the steps.
+        """
         if column < self.output:
-            return np.where(self._signal_relevant(column), self.steps.signals[:, column], NOTHING)
+            signals = self.steps.signals[rows, column]
+            return np.where(self._signal_relevant(column), signals, NOTHING)
         if column == self.output:
-            return self.steps.outputs
+            return self.steps.outputs[rows]
         classes, numbers = self.results[column - self.output - 1]
-        return classes.of_known(numbers)
+        return classes.of_known(numbers[rows])
 
     def usual_values(self, column: int) -> Ids:
         """[N] the values of an action; `NOTHING` where most equivalent steps have another."""
@@ -207,20 +216,10 @@ class Partition:
             usual[rows[values[rows] != np.bincount(values[rows]).argmax()]] = NOTHING
         return usual
 
-    def groups(self) -> Ids:
-        """[N] the group of each step; groups consist of equivalent steps."""
-        keys, size = np.zeros(len(self.steps.observations), np.int64), 1
-        for component in np.flatnonzero(self.relevant).tolist():
-            classes, numbers = self.components[component]
-            if classes.count == 1:
-                continue
-            if size * classes.count >= LARGEST_KEY:
-                keys = np.unique(keys, return_inverse=True)[1].reshape(-1)
-                size = len(keys)
-            keys = keys * classes.count + classes.of[numbers]
-            size *= classes.count
-        groups: Ids = np.unique(keys, return_inverse=True)[1]
-        return groups.reshape(-1)
+    def groups(self, rows: Ids | slice = ALL) -> Ids:
+        """[N] the group of each step of some rows; groups consist of equivalent steps."""
+        relevant = itertools.compress(self.components, self.relevant)
+        return numbered(classes.of[numbers[rows]] for classes, numbers in relevant)
 
     def conflict_name(self, column: int, row: int) -> tuple[int, ...]:
         """The action of a conflict, and the classes of the relevant components of a step."""
@@ -260,7 +259,8 @@ class Partition:
             pairs: classes.
             fewer: the column of an action whose conflicts have to become fewer; None for none.
         """
-        before, merged = self.count_conflicts(), False
+        distinct = self._distinct_steps()
+        before, merged = self._count_conflicts(*distinct), False
         for one, other in pairs:
             if self.deadline.over():
                 break
@@ -268,7 +268,7 @@ class Partition:
                 continue
             saved = classes.of.copy()
             classes.of[classes.of == other] = one
-            after = self.count_conflicts()
+            after = self._count_conflicts(*distinct)
             worse = any(after[column] > before[column] for column in after)
             if worse or (fewer is not None and after[fewer] == before[fewer]):
                 classes.of = saved
@@ -276,35 +276,59 @@ class Partition:
                 before, merged = after, True
         return merged
 
-    def count_conflicts(self) -> dict[int, int]:
+    def _distinct_steps(self) -> tuple[Ids, Ids]:
+        """One step of each kind, as whose classes merge they stay equivalent, and its frequency."""
+        actions = map(self.values, (*self.direct, *self.later))
+        kinds = numbered([self.groups(), *actions])
+        _, rows, frequencies = np.unique(kinds, return_index=True, return_counts=True)
+        return rows, frequencies
+
+    def _count_conflicts(self, rows: Ids, frequencies: Ids) -> dict[int, int]:
         """The number of steps that contradict most equivalent ones, by the column of the action."""
-        groups, conflicts = self.groups(), {}
-        for column in (*self.direct, *self.later):
-            most, total = group_counts(groups, self.values(column))
-            conflicts[column] = int((total - most).sum())
-        return conflicts
+        groups, columns = self.groups(rows), (*self.direct, *self.later)
+        return {
+            column: count_unusual(groups, self.values(column, rows), frequencies)
+            for column in columns
+        }
 
 
-def group_counts(groups: Ids, values: Ids) -> tuple[Ids, Ids]:
-    """The steps of each group with its most frequent value, and all that have a value.
+def numbered(columns: Iterable[Ids]) -> Ids:
+    """[N] the number of each row of columns [N] of values from -1, in order; equal ones are one."""
+    keys, size = np.zeros(1, np.int64), 1
+    for column in columns:
+        count = int(column.max(initial=0)) + 2
+        if size * count >= LARGEST_KEY:
+            keys = np.unique(keys, return_inverse=True)[1].reshape(-1)
+            size = len(keys)
+        keys, size = keys * count + column + 1, size * count
+    numbers: Ids = np.unique(keys, return_inverse=True)[1]
+    return numbers.reshape(-1)
+
+
+def count_unusual(groups: Ids, values: Ids, frequencies: Ids) -> int:
+    """The number of steps without the most frequent value of their group.
 
     Args:
         groups: [N] of steps.
         values: [N] of steps; `NOTHING` for none.
+        frequencies: [N] of steps.
     """
     known = values != NOTHING
     size = int(values.max(initial=0)) + 1
-    pairs, counts = np.unique(groups[known] * size + values[known], return_counts=True)
-    most, total = np.zeros((2, groups.max() + 1), np.int64)
+    pairs, indices = np.unique(groups[known] * size + values[known], return_inverse=True)
+    counts = np.bincount(indices.reshape(-1), frequencies[known], minlength=len(pairs))
+    most = np.zeros(groups.max() + 1)
     np.maximum.at(most, pairs // size, counts)
-    np.add.at(total, pairs // size, counts)
-    return most, total
+    return int(counts.sum() - most.sum())
 
 
 def inconsistent(groups: Ids, values: Ids) -> list[int]:
-    """The groups with different values; arguments as for `group_counts`."""
-    most, total = group_counts(groups, values)
-    different: list[int] = np.flatnonzero(total > most).tolist()
+    """The groups with different values; arguments as for `count_unusual`."""
+    known, count = values != NOTHING, groups.max() + 1
+    least, greatest = np.full(count, values.max(initial=0)), np.full(count, NOTHING)
+    np.minimum.at(least, groups[known], values[known])
+    np.maximum.at(greatest, groups[known], values[known])
+    different: list[int] = np.flatnonzero(least < greatest).tolist()
     return different
 
 

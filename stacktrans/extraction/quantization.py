@@ -48,20 +48,16 @@ class Codebook:
     def __init__(self, first: Array, project: Callable[[Array], Array], radius: float) -> None:
         self._project, self._radius = project, radius
         self._numbers: dict[bytes, int] = {}
-        self._of_key: dict[Hashable, list[int]] = {}
-        self._vectors: list[Array] = []
-        self._projected: list[Array] = []
-        self._table = first[:0]
+        self._near: dict[Hashable, tuple[list[int], _Rows]] = {}
+        self._vectors = _Rows(first)
         self.add(first, None)
 
     def __len__(self) -> int:
-        return len(self._vectors)
+        return len(self._numbers)
 
     def of(self, numbers: Ids) -> Array:
         """The vectors [..., D] of numbers [...]."""
-        if len(self._table) < len(self._vectors):
-            self._table = np.stack(self._vectors)
-        vectors: Array = self._table[numbers]
+        vectors: Array = self._vectors.rows[numbers]
         return vectors
 
     def projected(self, numbers: Ids) -> Array:
@@ -70,20 +66,47 @@ class Codebook:
 
     def add(self, vector: Array, key: Hashable) -> int:
         """Add a vector [D] unless it is near another of the same key; return the number."""
-        near = self._of_key.setdefault(key, [])
+        if not self._radius:
+            return self._number_of(vector)
         projected = self._project(vector)
-        if self._radius and near:
-            apart = np.stack([self._projected[number] for number in near]) - projected
-            distances = np.linalg.norm(apart, axis=1)
-            if distances.min() <= self._radius:
-                return near[int(distances.argmin())]
+        if key not in self._near:
+            self._near[key] = [], _Rows(projected)
+        numbers, near = self._near[key]
+        if numbers:
+            distances = np.linalg.norm(near.rows - projected, axis=1)
+            nearest = int(distances.argmin())
+            if distances[nearest] <= self._radius:
+                return numbers[nearest]
+        near.append(projected)
+        numbers.append(self._number_of(vector))
+        return numbers[-1]
+
+    def _number_of(self, vector: Array) -> int:
+        """The number of a vector, or of an equal one."""
         rounded = np.rint(vector / GRID).astype(np.int32)
-        number = self._numbers.setdefault(rounded.tobytes(), len(self._vectors))
-        if number == len(self._vectors):
+        number = self._numbers.setdefault(rounded.tobytes(), len(self._numbers))
+        if number == self._vectors.count:
             self._vectors.append(vector)
-            self._projected.append(projected)
-        near.append(number)
         return number
+
+
+class _Rows:
+    """An array [count, D] that grows by rows [D], of which it is given one for its type."""
+
+    def __init__(self, row: Array) -> None:
+        self._allocated, self.count = np.empty((8, *row.shape), row.dtype), 0
+
+    @property
+    def rows(self) -> Array:
+        """The array."""
+        return self._allocated[: self.count]
+
+    def append(self, row: Array) -> None:
+        """Add a row."""
+        if self.count == len(self._allocated):
+            self._allocated = np.concatenate([self._allocated, np.empty_like(self._allocated)])
+        self._allocated[self.count] = row
+        self.count += 1
 
 
 class RecordedSteps(NamedTuple):
