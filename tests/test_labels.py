@@ -79,7 +79,7 @@ def test_labels_lie_beside_strings(tmp_path: Path) -> None:
     shown = run(*JOINT, "--data", tmp_path, "--dry-run")
     assert f"name: {tmp_path.name}".encode() in shown.stdout
     labels.write_text("1\n")
-    with pytest.raises(UsageError, match=f"labels.txt: 1 labels for {1 + len(STRINGS)} strings"):
+    with pytest.raises(UsageError, match=f"labels.txt: 1 label for {1 + len(STRINGS)} strings"):
         learned(strings)
 
 

@@ -127,15 +127,27 @@ def test_contents_of_several_memories_come_before_strengths(width: int) -> None:
     reads = {end: [ReadShare("a", 2, 0.9), ReadShare("<s>", 1, 0.1)] for end in ends}
     step = replace(step_of(1, tops=False), signals=signals, reads=reads)
     text = shown(width, trace_view(replace(trace_of(tops=False), steps=[step]), CONFIG))
-    heads = text.splitlines()[1]
+    omitted = " ".join(text.partition("(no room for ")[2].split())
     read, strong = (
-        [each for each in names if each in heads]
+        [each for each in names if each not in omitted]
         for names in ([f"read {end}" for end in ends], signals)
     )
+    assert len(re.findall(r"a@2", text)) == len(read)
+    assert len(re.findall(r" 0\.50", text)) == len(strong)
     assert read == [f"read {end}" for end in ends][: len(read)], "the last are omitted first"
     assert len(read) >= {60: 2, 80: 3, 120: 3}[width]
     assert strong == [*signals][: len(strong)]
     assert not strong or len(read) == 3
+
+
+def test_headings_are_folded_before_columns_are_omitted() -> None:
+    table = Table("step", Column("push bottom", drop=1), Column("read top", left=True))
+    table.add_row(1, 0.5, "a")
+    assert shown(18, table).splitlines() == [
+        "        push  read",
+        "step  bottom  top",
+        "1        0.5  a",
+    ]
 
 
 @pytest.mark.parametrize("width", WIDTHS)

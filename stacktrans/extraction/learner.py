@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from stacktrans.automata.machine import Machine
 from stacktrans.common.ends import Ends
+from stacktrans.common.visible import counted
 from stacktrans.decoding.model import Model
 from stacktrans.extraction.hypothesis import build_hypothesis
 from stacktrans.extraction.limits import GRACE, CannotExtract, Deadline
@@ -303,9 +304,10 @@ class Learner:
         tested = sum(each.strings for each in agreement)
         overall = sum(each.agreeing for each in agreement) / max(tested, 1)
         if overall < LEAST_AGREEMENT:
+            states = counted(machine.states.size, "state")
             raise CannotExtract(
-                f"no machine found: after {rounds} rounds the best, of {machine.states.size} "
-                f"states and {len(machine.rules)} rules, gives the hard model's answer to only "
+                f"no machine found: after {counted(rounds, 'round')} the best, of {states} and "
+                f"{counted(len(machine.rules), 'rule')}, gives the hard model's answer to only "
                 f"{overall:.0%} of strings; {undecided:.1%} of the signals are undecided"
                 + ("; there was no time for more" if self._deadline.over() else "")
             )

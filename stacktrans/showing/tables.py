@@ -1,8 +1,8 @@
 """Tables that fold cells and omit columns to fit a terminal; tables as LaTeX, rows as CSV.
 
-In a narrow terminal, cells with several parts are folded first. Then what is extra in cells and the
-least important columns are omitted, with a note. If the others do not fit either, a row becomes a
-list of `name value`.
+In a narrow terminal, headings and cells with several parts are folded first. Then what is extra in
+cells and the least important columns are omitted, with a note. If the others do not fit either, a
+row becomes a list of `name value`.
 """
 
 import csv
@@ -116,7 +116,7 @@ class Table:
             # A line that is still too long is wrapped.
             return [], [Text(line) for row in self.rows for line in self._as_list(row, width)], []
         part, widths = fitting
-        head = [part._line(widths, [column.name for column in part.columns])]
+        head = [*part._headings(widths)]
         if any(column.group for column in part.columns):
             head.insert(0, part._groups(widths))
         body = [_text(line) for row in part.rows for line in part._row(widths, row)]
@@ -173,7 +173,7 @@ class Table:
         return None
 
     def _widths(self, width: int) -> list[int] | None:
-        """The width of each column, those with folded cells reduced to fit; None if impossible."""
+        """The width of each column, folded where the whole does not fit; None if impossible."""
         natural, widths = self._cell_widths(folded=False), self._cell_widths(folded=True)
         room = width - _gaps(widths) - sum(self._widened(widths))
         if room < 0:
@@ -187,13 +187,14 @@ class Table:
         return self._widened(widths)
 
     def _cell_widths(self, folded: bool) -> list[int]:
-        """The width of each column with whole cells, or with cells folded as far as possible."""
+        """The width of each column, whole, or with headings and cells folded as far as possible."""
         widths = []
         for index, column in enumerate(self.columns):
             cells = [row[index] for row in self.rows]
             if folded and column.fold:
                 cells = [part for cell in cells for part in cell.split(column.fold)]
-            widths.append(max(column.least, *map(cell_len, [column.name, *cells])))
+            heading = column.name.split(" ") if folded else [column.name]
+            widths.append(max(column.least, *map(cell_len, [*heading, *cells])))
         return widths
 
     def _widened(self, widths: Sequence[int]) -> list[int]:
@@ -216,6 +217,12 @@ class Table:
             width = sum(widths[index] for index in indices) + _gaps(indices)
             cells.append(group.rjust(width) if len(indices) == 1 else group.center(width))
         return GAP.join(cells)
+
+    def _headings(self, widths: Sequence[int]) -> Iterator[str]:
+        columns = zip(self.columns, widths, strict=True)
+        folded = [_folded(column.name, " ", width)[::-1] for column, width in columns]
+        for cells in [*zip_longest(*folded, fillvalue="")][::-1]:
+            yield self._line(widths, cells)
 
     def _line(self, widths: Sequence[int], cells: Sequence[str]) -> str:
         padded = []

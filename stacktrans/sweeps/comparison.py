@@ -5,6 +5,7 @@ from statistics import mean, median
 from typing import Any
 
 from stacktrans.common.errors import UsageError
+from stacktrans.common.visible import counted
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import (
     Settings,
@@ -47,7 +48,7 @@ def comparison_settings(
             raise UsageError(f"MODEL: '{model}' is there twice")
     changes = [option_layer(each, RunConfig) for each in assignments]
     return {
-        "title": f"{len(models)} models with {seeds} seeds",
+        "title": f"{counted(len(models), 'model')} with {counted(seeds, 'seed')}",
         "settings": shared,
         "conditions": {model: merge_layers([*changes, *_layers_of(model)]) for model in models},
         "grid": {"seed": [*range(1, seeds + 1)]},

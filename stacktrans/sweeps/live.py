@@ -13,7 +13,7 @@ from rich.console import Console, Group, RenderableType
 
 from stacktrans.common.files import numbered
 from stacktrans.common.reading import json_lines
-from stacktrans.common.visible import one_line
+from stacktrans.common.visible import counted, one_line
 from stacktrans.showing.plots import as_accuracy_by_length, chart
 from stacktrans.showing.progress import SECONDS_BETWEEN, ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
@@ -39,7 +39,8 @@ class SweepDisplay(ProgressDisplay):
             self.live.auto_refresh, self.live.refresh_per_second = True, 1 / SECONDS_BETWEEN
 
     def _open(self) -> None:
-        self._write(f"{len(self.runs)} runs, {self.before} of them done, in {self.store.directory}")
+        runs = counted(len(self.runs), "run")
+        self._write(f"{runs}, {self.before} of them done, in {self.store.directory}")
 
     def _close(self) -> None:
         """Nothing to write at the end."""

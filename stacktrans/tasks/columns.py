@@ -9,6 +9,7 @@ import numpy as np
 
 from stacktrans.common.errors import StacktransError, UsageError, check_parameter, shown
 from stacktrans.common.reading import split_words
+from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import (
     FEATURE,
     NO_OUTPUT,
@@ -302,7 +303,7 @@ class SourceAlphabet(Alphabet):
     def split(self, line: str) -> list[str]:
         fields = normalized(line, self.tokenizer.form).split("\t")
         if len(fields) != len(self.columns):
-            count = "1 column" if len(fields) == 1 else f"{len(fields)} columns"
+            count = counted(len(fields), "column")
             raise StacktransError(f"expected {', a tab, '.join(self.columns)}; found {count}")
         by_column = dict(zip(self.columns, fields, strict=True))
         names = self.tokenizer.split_features(by_column.get("features", ""))

@@ -23,7 +23,7 @@ from stacktrans.common.reading import (
     parsed_json,
     read_content,
 )
-from stacktrans.common.visible import json_text
+from stacktrans.common.visible import counted, json_text
 from stacktrans.tasks.alphabets import Ids, UnknownSymbol
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.columns import (
@@ -106,7 +106,8 @@ def read_pair_content(path: Path) -> bytes:
         return read_content(path)
     strings, labels = (read_content(file).splitlines() for file in (path, *beside))
     if len(strings) != len(labels):
-        raise UsageError(f"{beside[0]}: {len(labels)} labels for {len(strings)} strings in {path}")
+        found = f"{counted(len(labels), 'label')} for {counted(len(strings), 'string')}"
+        raise UsageError(f"{beside[0]}: {found} in {path}")
     return b"".join(b"%b\t%b\n" % line for line in zip(strings, labels, strict=True))
 
 
@@ -231,7 +232,7 @@ def _pair(task: Task, fields: Sequence[str]) -> Pair:
     """The pair of fields of the task's columns, whose symbols may be unknown."""
     if len(fields) != len(task.columns):
         expected = ", ".join(task.columns)
-        raise StacktransError(f"expected {expected}; found {len(fields)} strings")
+        raise StacktransError(f"expected {expected}; found {counted(len(fields), 'string')}")
     by_column = dict(zip(task.columns, fields, strict=True))
     target = task.target.split(by_column.pop("target"))
     source = task.source.split("\t".join(by_column.values()))
@@ -239,7 +240,8 @@ def _pair(task: Task, fields: Sequence[str]) -> Pair:
     check_length(len(target))
     if task.same_length and len(source) != len(target):
         raise StacktransError(
-            f"the source has {len(source)} symbols and the target {len(target)}; expected as many"
+            f"the source has {counted(len(source), 'symbol')} and the target {len(target)}; "
+            "expected as many"
         )
     try:
         pair = task.pair(task.encode_source(source), task.target.encode(target))
