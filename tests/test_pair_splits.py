@@ -106,6 +106,12 @@ def test_a_single_pair_is_held_out(tmp_path: Path) -> None:
     assert any("1 of 4 pairs, the longest, is held out as" in note for note in notes)
 
 
+def test_sources_with_several_targets_are_counted_where_they_are_held_out(tmp_path: Path) -> None:
+    notes = learned(write(tmp_path / "few.tsv", "aa\tb\naa\tc\nc\td\ne\tf\n")).data.notes
+    held = "are held out as the test set (1 different source, lengths 2:2)"
+    assert any(f"2 of 4 pairs, the longest, {held}" in note for note in notes)
+
+
 def test_oddities_are_counted_and_named(tmp_path: Path) -> None:
     train = write(tmp_path / "train.tsv", "a\tb\nc\td\n\na\tb\na\tx\na\tb\n")
     dev = write(tmp_path / "dev.tsv", "c\td\ne\tf\n")

@@ -15,6 +15,7 @@ from stacktrans.common.errors import CheckpointError, StacktransError, UsageErro
 from stacktrans.common.ragged import Ragged, concatenate_pairwise
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import file_version, name_of
+from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import MAX_SYMBOLS, Ids
 from stacktrans.tasks.columns import (
     UNITS,
@@ -101,10 +102,11 @@ def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> li
         lines.parts[taken] = part
         how = "the longest" if part == TEST else f"at random (seed {request.split})"
         verb = "is" if len(taken) == 1 else "are"
-        lengths = f"{sizes[taken].min()}:{sizes[taken].max()}"
+        of_several = f"{counted(last + 1, 'different source')}, " if last + 1 < len(taken) else ""
+        lengths = f"{of_several}lengths {sizes[taken].min()}:{sizes[taken].max()}"
         notes.append(
             f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, {verb} held out as the "
-            f"{SET_NAMES[part]} set (lengths {lengths})"
+            f"{SET_NAMES[part]} set ({lengths})"
         )
     return notes
 
