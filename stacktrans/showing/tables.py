@@ -302,11 +302,10 @@ def heading(text: str) -> Text:
     return Text(visible(text), style="bold")
 
 
-def remark(text: str) -> Text:
-    """A line below a table, which is not wrapped if it has a command, so that it can be copied."""
-    has_command = ": stacktrans " in text
-    overflow: OverflowMethod | None = "ignore" if has_command else None
-    return Text(visible(text), no_wrap=has_command, overflow=overflow)
+def remark(text: str, command: str = "") -> Text:
+    """A line below a table; one with a command is not wrapped, so that this can be copied."""
+    overflow: OverflowMethod | None = "ignore" if command else None
+    return Text(visible(f"{text} {command}".rstrip()), no_wrap=bool(command), overflow=overflow)
 
 
 def csv_text(rows: Iterable[Sequence[Any]]) -> str:

@@ -402,7 +402,7 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         *([remark(_legend(summary.without))] if summary.without else []),
         *([remark(f"with hard signals: {summary.hard_use}")] if summary.hard_use else []),
         *map(remark, _contradictions(summary.contradictions)),
-        *([remark(f"to train this run alone: {summary.command}")] if summary.race else []),
+        *([remark("to train this run alone:", summary.command)] if summary.race else []),
         remark(f"saved in {directory}"),
     )
 

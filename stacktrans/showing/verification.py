@@ -5,6 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
+from rich.text import Text
 
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import SymbolTable
@@ -61,9 +62,9 @@ def verification_view(
     if result.verdict and machine:
         proof = verdict_json(result.verdict, machine)
     if result.counterexample:
-        lines = _counterexample_lines(result, models)
+        remarks = _counterexample(result, models)
     elif proof.get("proved"):
-        lines = _proof_lines(proof)
+        remarks = [*map(remark, _proof_lines(proof))]
     else:
         what = "the same answers to" if others else "right on"
         lines = [f"{what} all {result.count:,} strings, which proves nothing about other strings"]
@@ -72,12 +73,11 @@ def verification_view(
             lines.append(f"wrong: {proof['reason']}, in {stream}")
         elif proof:
             lines.append(f"no proof: {proof['reason']}")
-    return Group(*map(heading, headings), table, *map(remark, lines))
+        remarks = [*map(remark, lines)]
+    return Group(*map(heading, headings), table, *remarks)
 
 
-def _counterexample_lines(
-    result: Verification, models: Sequence[tuple[str, Checkpoint]]
-) -> list[str]:
+def _counterexample(result: Verification, models: Sequence[tuple[str, Checkpoint]]) -> list[Text]:
     """A counterexample, and the commands that show models at it."""
     wrong, task = result.counterexample, models[0][1].task
     assert wrong
@@ -96,11 +96,12 @@ def _counterexample_lines(
         rows += [("target", task.target.join(target)), ("answer", wrong.answer)]
     width = max(len(label) for label, _ in rows)
     lines = [title, *(f"{label:{width}}  {clipped(text, LONGEST_SHOWN)}" for label, text in rows)]
+    remarks = [*map(remark, lines)]
     for name, model in models if length <= LONGEST_SHOWN else ():
         hard = ["--hard"] if model.hard and not model.machine else []
         command = ["stacktrans", "inspect", name, *hard, "--", wrong.source]
-        lines.append(f"to see its steps: {shell_text(command)}")
-    return lines
+        remarks.append(remark("to see its steps:", shell_text(command)))
+    return remarks
 
 
 def _shown_answer(answer: Prediction) -> str:
