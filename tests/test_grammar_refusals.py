@@ -108,7 +108,7 @@ def replacing(line: str) -> Parameters:
         (replacing("1: is NP:a"), "'NP:a' looks like the nonterminal NP without its index"),
         (replacing("1: is / NP"), "expected 'NP:1', or another word"),
         (replacing("1: VP:1"), "nonterminal 'VP': its unit productions lead back to it (VP -> VP)"),
-        (replacing("1: VP:1 NP:2"), "nonterminals S, VP: no derivation from them ever ends"),
+        (replacing("1: VP:1 NP:2"), "no derivation from S, VP ever ends"),
         (replacing("0.9: is"), "nonterminal 'VP': the probabilities sum to 0.9; expected 1"),
         (replacing("0: is"), "alternative 1: the probability is '0'; expected a number"),
         (replacing("1/0: is"), "the probability is '1/0'; expected a number or fraction above 0"),
@@ -168,3 +168,8 @@ def test_rules_that_are_no_grammar(parameters: Parameters, message: str) -> None
     with pytest.raises(GrammarError) as raised:
         GrammarTask(**parameters)
     assert message in str(raised.value)
+
+
+def test_words_are_characters_or_not() -> None:
+    with pytest.raises(ValueError, match="characters is 'no'; expected true or false"):
+        GrammarTask(characters="no", root="S", rules={})  # type: ignore[arg-type]

@@ -543,7 +543,7 @@ def test_a_machine_cannot_be_trained(saved: Path) -> None:
         checkpoint.load(saved).model  # noqa: B018
     trained = run("train", "--task", "reverse", "--from", saved)
     assert f"{saved}: a machine has no weights" in trained.stderr.decode()
-    assert f"{saved}: a machine already" in run("extract", saved).stderr.decode()
+    assert f"{saved}: it is a machine already" in run("extract", saved).stderr.decode()
 
 
 def test_a_machine_for_another_task_is_refused(saved: Path, tmp_path: Path) -> None:

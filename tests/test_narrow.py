@@ -150,6 +150,13 @@ def test_headings_are_folded_before_columns_are_omitted() -> None:
     ]
 
 
+def test_commas_and_conjunctions_stay_before_folds() -> None:
+    table = Table("rule", Column("when", left=True, fold=", "), Column("state", fold=" or "))
+    table.add_row(1, "queue has a, b or c, stack has d", "q1 or q2")
+    folded = ["1     queue has a,  q1 or", "      b or c,          q2", "      stack has d"]
+    assert shown(25, table).splitlines()[1:] == folded
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("kind", [TrainingDisplay, LanguageDisplay])
 def test_rows_of_a_run_fit(width: int, kind: type[TrainingDisplay]) -> None:

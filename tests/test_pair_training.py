@@ -71,6 +71,15 @@ def train(tmp_path: Path) -> Path:
     return write(tmp_path / "train.tsv", reversals(200, 1))
 
 
+def test_sources_that_differ_in_unknown_symbols_each_count(train: Path, tmp_path: Path) -> None:
+    made = tmp_path / "run"
+    short = ["--set", "measure.strings=4", "--max-steps", 2, "--recipe", "joint"]
+    assert run("train", "--data", train, *short, "--out", made).returncode == 0
+    others = write(tmp_path / "others.tsv", "Ka\ta\nXa\tb\nYa\tc\n")
+    (result,) = json.loads(run("eval", made, "--data", others, "--json").stdout)["results"]
+    assert result["count"] == 3
+
+
 def test_a_stack_learns_to_reverse_from_a_file(tmp_path: Path) -> None:
     path = write(tmp_path / "train.tsv", reversals(600, 1, 2, 7))
     test = write(tmp_path / "test.tsv", reversals(100, 2, 12, 14))

@@ -1,8 +1,12 @@
 """Words that sentences are made of."""
 
 import pytest
+from own_machines import STACK, rearranging
 
+from stacktrans.automata.rules import Family, SymbolTable
+from stacktrans.automata.wording import entry_names
 from stacktrans.common.visible import counted, listed
+from stacktrans.tasks.computed import Copy
 
 
 @pytest.mark.parametrize(
@@ -17,3 +21,11 @@ def test_counted_nouns_are_singular_or_plural() -> None:
     assert counted(1, "rule") == "1 rule"
     assert counted(1200, "rule") == "1,200 rules"
     assert counted(0, "pair of states", "pairs of states") == "0 pairs of states"
+
+
+def test_written_symbols_are_told_from_those_of_the_source() -> None:
+    machine = rearranging(Copy(symbols=4), STACK)
+    series = tuple(range(4))
+    inputs = SymbolTable((Family("symbol", series), Family("written symbol", series)))
+    a, b = machine.symbols[:2]
+    assert entry_names(machine, inputs, [0, 5]) == f"{a} or written {b}"

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from stacktrans.api.arguments import NameOrPath, checked
 from stacktrans.common.files import check_file_path, write_atomically
+from stacktrans.common.visible import counted
 from stacktrans.inference import trace as inference
 from stacktrans.inference.scores import Prediction, Scores
 from stacktrans.inference.transduction import Hypothesis
@@ -78,7 +79,7 @@ class Evaluation:
     def __repr__(self) -> str:
         return (
             f"Evaluation({self.lengths}: coarse {self.coarse:.3f} fine {self.fine:.3f} "
-            f"symbols {self.symbols:.3f}, {self.count} strings)"
+            f"symbols {self.symbols:.3f}, {counted(self.count, 'string')})"
         )
 
     def _repr_html_(self) -> str:

@@ -255,13 +255,12 @@ def _checkpoint(name: str, path: Path) -> Entry:
     task, model = layer.section("task").settings, layer.section("model").settings
     known = {
         "task": task.get("name"),
-        "controller": _name(model.get("controller")),
+        # The configuration of a machine is that of the model that it was extracted from.
+        "controller": "machine" if machine else _name(model.get("controller")),
         "memory": _name(model.get("memory")),
     }
     evaluation, summary = _json_of(path / "evaluation.json"), _json_of(path / "summary.json")
     columns = {column: str(fact or "") for column, fact in known.items()}
-    if machine:  # the configuration is that of the model that it was extracted from
-        columns["controller"] = "machine"
     return Entry(
         name,
         str(task.get("description") or ""),

@@ -11,6 +11,7 @@ from stacktrans.commands.terminal import print_data, print_json, print_out, prin
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.files import check_file_path
 from stacktrans.common.messages import print_message
+from stacktrans.common.visible import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -209,9 +210,12 @@ def _report_unknown(measured: "Measured") -> None:
     for name, _, results in measured:
         for lengths, scores in results:
             if scores.unknown_count:
+                one = scores.unknown_count == 1
+                has, counts = ("has", "counts") if one else ("have", "count")
                 print_message(
-                    f"{name}: lengths {lengths}: {scores.unknown_count} of {scores.count} strings "
-                    "have symbols that the model does not know, and count as wrong"
+                    f"{name}: lengths {lengths}: {scores.unknown_count:,} of "
+                    f"{counted(scores.count, 'string')} {has} symbols that the model does not "
+                    f"know, and {counts} as wrong"
                 )
 
 

@@ -39,7 +39,7 @@ def transduce(
     strings. An answer that the model did not end is cut off and reported, too; the
     exit code is then 1 unless --max-length is given, or the model is a language model.
     Symbols that are unknown to a model of pairs in files are not reported: it has
-    learned to read them as <unk>.
+    learned to read them as `<unk>`.
 
     Answers are greedy, the most probable symbol at each step, unless --beam K searches for the
     most probable answer as a whole. --json then has the K best hypotheses, each with its log

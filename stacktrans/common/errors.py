@@ -13,7 +13,7 @@ LISTS = {
     "generator": "generators",
     "memory": "memories",
     "controller": "controllers",
-    "recipe": "recipes",
+    "recipe": "recipes and stacktrans list strategies",
     "strategy": "strategies",
     "setting": "settings",
 }

@@ -73,7 +73,7 @@ class Network:
     def __init__(self, checkpoint: Checkpoint, deadline: Deadline) -> None:
         self.deadline, predictor = deadline, checkpoint.predictor
         if checkpoint.machine:
-            raise CannotExtract(f"{checkpoint.path}: a machine already")
+            raise CannotExtract(f"{checkpoint.path}: it is a machine already")
         if not isinstance(predictor, NumpyModel):
             raise CannotExtract("only models with compiled code can be made machines")
         if checkpoint.layout.kind == "text":

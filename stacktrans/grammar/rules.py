@@ -295,8 +295,8 @@ def check_rules(root: str, rules: Rules) -> None:
     endless = [name for name in rules if name not in productive]
     if endless:
         raise GrammarError(
-            f"nonterminals {', '.join(abridged(endless))}: no derivation from them ever ends; "
-            "expected each to have an alternative whose nonterminals can all end in words",
+            f"no derivation from {', '.join(abridged(endless))} ever ends; expected each "
+            "nonterminal to have an alternative whose nonterminals can all end in words",
             "rules",
             endless[0],
         )

@@ -72,4 +72,4 @@ def _scores(task: Task, pairs: Sequence[Pair], answers: Sequence[list[int]]) -> 
     ended = [ends and len(each) == len(pair.target) for pair, each in both]
     right, scored = np.array([(each.in_place, each.symbols + ends) for each in found]).T
     scores = Scores(np.array(lengths), np.array(fine), right + ended, scored, 0 * scored, found)
-    return best_references(scores, task.layout, pairs)
+    return best_references(scores, task, pairs)

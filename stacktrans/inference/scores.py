@@ -298,7 +298,7 @@ def checkpoint_scores(
     unknown = [not pair.known or OUT_OF_VOCABULARY in pair.target for pair in pairs]
     scores = replace(scores, unknown=np.array(unknown, np.bool_), name=name)
     if beam is None:
-        return best_references(scores, layout, pairs)
+        return best_references(scores, checkpoint.task, pairs)
     assert scores.log_probs is not None
     greedy = beam == 1 or not layout.feeds_back
     # In a stream, scores depend on the pairs before, but each source is answered by itself; and the
@@ -309,10 +309,10 @@ def checkpoint_scores(
     answers[:] = predictions(checkpoint, pairs, beam, known, n_best or 1)
     fine = scores.fine if greedy else np.array([prediction.fine for prediction in answers])
     scores = replace(scores, fine=fine, predictions=answers, n_best=n_best)
-    return best_references(scores, layout, pairs)
+    return best_references(scores, checkpoint.task, pairs)
 
 
-def best_references(scores: Scores, layout: Layout, pairs: Sequence[Pair]) -> Scores:
+def best_references(scores: Scores, task: Task, pairs: Sequence[Pair]) -> Scores:
     """The scores of pairs, in which a source with several targets is counted once.
 
     An answer is right if it is one of the targets of its source; otherwise the target counts that
@@ -321,14 +321,15 @@ def best_references(scores: Scores, layout: Layout, pairs: Sequence[Pair]) -> Sc
 
     Args:
         scores: of each pair.
-        layout: of the task.
+        task: their task.
         pairs: sources and targets.
     """
-    if layout.consecutive:
+    if task.layout.consecutive:
         return scores
     by_source: dict[bytes, list[int]] = {}
     for index, pair in enumerate(pairs):
-        if pair.known:  # all unknown symbols have the same id
+        # Sources that differ in unknown symbols have the same ids.
+        if pair.known and task.source.unknown_ids.isdisjoint(pair.source.tolist()):
             by_source.setdefault(pair.source.tobytes(), []).append(index)
     counted = np.ones(len(pairs), np.bool_)
     for indices in by_source.values():

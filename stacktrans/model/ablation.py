@@ -56,7 +56,9 @@ def ablate(checkpoint: Checkpoint, part: str) -> Checkpoint:
         raise UsageError(unknown_name("part", part, PARTS))
     parts = ablatable_parts(checkpoint)
     if part not in parts:
-        has = f"it has {', '.join(parts)}" if parts else "it has nothing that it could be without"
+        if checkpoint.machine:
+            raise UsageError(f"{checkpoint.path}: a machine can't be tested without its parts")
+        has = f"it has {', '.join(parts)}" if parts else "none of its parts can be left out"
         raise UsageError(f"{checkpoint.path}: the model has no {part}; {has}")
     ends = checkpoint.memory.ends
     if ends and part in ("pushes", "pops"):

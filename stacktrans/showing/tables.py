@@ -192,7 +192,7 @@ class Table:
         for index, column in enumerate(self.columns):
             cells = [row[index] for row in self.rows]
             if folded and column.fold:
-                cells = [part for cell in cells for part in cell.split(column.fold)]
+                cells = [part for cell in cells for part in _parts(cell, column.fold)]
             heading = column.name.split(" ") if folded else [column.name]
             widths.append(max(column.least, *map(cell_len, [*heading, *cells])))
         return widths
@@ -278,14 +278,20 @@ def _gaps(columns: Sequence[int]) -> int:
     return len(GAP) * (len(columns) - 1)
 
 
+def _parts(cell: str, fold: str) -> list[str]:
+    """The lines of a cell that is folded wherever it can be; a comma stays before the fold."""
+    *others, last = cell.split(fold)
+    return [*(part + fold.rstrip() for part in others), last]
+
+
 def _folded(cell: str, fold: str, width: int) -> list[str]:
     """The lines of a cell that is folded to a width."""
     if not fold or cell_len(cell) <= width:
         return [cell]
-    first, *parts = cell.split(fold)
-    lines = [first]
+    first, *parts = _parts(cell, fold)
+    lines, space = [first], fold.removeprefix(fold.rstrip())
     for part in parts:
-        longer = f"{lines[-1]}{fold}{part}"
+        longer = f"{lines[-1]}{space}{part}"
         if cell_len(longer) <= width:
             lines[-1] = longer
         else:

@@ -142,7 +142,8 @@ def errors_table(
     wrong, answers = right.count(False), counted(len(right), "answer")
     yield from [table] if entries else []
     more = f"; {len(entries)} shown" if len(entries) < wrong else ""
-    yield remark(f"{wrong:,} of {answers} {'is' if wrong == 1 else 'are'} wrong{more}")
+    verb = "is" if 1 in (wrong, len(right)) else "are"
+    yield remark(f"{wrong:,} of {answers} {verb} wrong{more}")
     yield from [remark("count: the wrong answers with the same edits")] if entries else []
 
 

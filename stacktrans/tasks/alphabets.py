@@ -60,6 +60,11 @@ class Alphabet:
         return len(self.symbols)
 
     @property
+    def unknown_ids(self) -> frozenset[int]:
+        """The ids that stand for several symbols."""
+        return frozenset(() if self.unknown is None else [self.unknown])
+
+    @property
     def is_character_level(self) -> bool:
         """Whether strings are written as characters without spaces, none of them a line end."""
         return not self.words and all(

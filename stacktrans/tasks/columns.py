@@ -290,6 +290,10 @@ class SourceAlphabet(Alphabet):
         self.feature_ids = {name: index for index, name in enumerate(names, start=len(known))}
 
     @property
+    def unknown_ids(self) -> frozenset[int]:
+        return super().unknown_ids.union([self.unknown_feature] if self.feature_ids else ())
+
+    @property
     def unknown_feature(self) -> int:
         """The id of the unknown feature; only if there are features."""
         return len(self) - 1

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
+from stacktrans.common.errors import check_parameter
 from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.grammar.inside import Floats
 from stacktrans.grammar.rules import check_keys
@@ -45,6 +46,7 @@ class GrammarTask(Task):
     """
 
     def __init__(self, *, characters: bool = False, **parameters: Any) -> None:
+        check_parameter(isinstance(characters, bool), "characters", characters, "true or false")
         check_keys("a grammar", parameters, required=("root", "rules"))
         self.grammar = Grammar(**parameters)
         self.source = _alphabet(self.grammar.source_words, characters)

@@ -218,7 +218,7 @@ def resume(
         return Race(directory, device, workers or cores())
     last_saved(directory)
     if budget is not None or workers is not None:
-        raise UsageError(f"{directory}: no race that could go on; it is a single run")
+        raise UsageError(f"{directory}: no race to go on with: it is a single run, or has been won")
     trainer = Trainer.resume(directory, limits, find_device(device))
     steps, seconds = trainer.state.attempt.run_step, trainer.state.progress.seconds
     done = {"max_steps": (steps, "batches"), "time_limit": (seconds, "seconds")}

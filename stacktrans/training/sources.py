@@ -407,7 +407,7 @@ class Files(Strings):
         return pairs
 
     def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
-        return best_references(super()._score(model, pairs), self.layout, pairs)
+        return best_references(super()._score(model, pairs), self.task, pairs)
 
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
         scores = self._score(model, self.development)
