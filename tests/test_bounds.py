@@ -111,7 +111,7 @@ def test_a_chain_of_nonterminals_is_linear() -> None:
     assert made.sample(np.random.default_rng(1), 3)[0] == ["y2", "x1", "x0"]
     with pytest.raises(ValueError, match="no sentence of the grammar begins 'y9 x9'"):
         made.translate(["y9", "x9"])
-    with pytest.raises(GrammarError, match=r"A0, A1, A2, \.\.\., A\d+.*: no derivation from them"):
+    with pytest.raises(GrammarError, match=r"from A0, A1, A2, \.\.\., A.* ever ends"):
         grammar(
             chain(2000, lambda n: rule(1, f"A{n + 1}:1 x")) | {"A2000": [rule(1, "A0:1 x")]}, "A0"
         )

@@ -131,7 +131,8 @@ def test_pairs_with_unknown_symbols_are_wrong_and_the_others_are_measured(
     assert result["symbols"] < 1
     assert result["unknown"] == sum(each.get("unknown", 0) for each in result["by_length"]) == wrong
     assert [each["answer"] for each in found["errors"]] == [""] * wrong
-    note = f"{wrong} of {len(lines)} strings have symbols that the model does not know"
+    has = "has" if wrong == 1 else "have"
+    note = f"{wrong} of {len(lines)} strings {has} symbols that the model does not know"
     assert note in done.stderr.decode()
     known = tmp_path / "known.tsv"
     known.write_text(f"{lines[0]}\n", encoding="utf-8")
@@ -148,7 +149,7 @@ def test_models_of_pairs_read_unknown_symbols_but_cannot_output_them(tmp_path: P
     assert [each["answer"] for each in found["errors"]] == ["aaabbb", ""]
     assert found["results"][0]["coarse"] == 1 / 3
     assert found["results"][0]["unknown"] == 1
-    assert b"1 of 3 strings have symbols that the model does not know" in done.stderr
+    assert b"1 of 3 strings has symbols that the model does not know" in done.stderr
 
 
 def test_errors_are_shown_with_their_first_wrong_symbol(data: Path) -> None:

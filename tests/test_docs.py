@@ -133,7 +133,7 @@ def rows(printed: str) -> list[str]:
 
 
 OF_A_PROCESSOR = re.compile(
-    r"[░▒▓█]+|<s>@1 [.0-9]+|\S+@\d+ 0\.0\d|SHA-256 \w+|after \d+ batches, \d+ seconds"
+    r"[░▒▓█]+|<s>@1 [.0-9]+|\S+@\d+ 0\.0\d|SHA-256 \w+|after [\d,]+ batches, \d+ seconds"
     r"|test without state .*|^\d+ (?= *reading)"
 )
 

@@ -73,7 +73,7 @@ def train(tmp_path: Path) -> Path:
 
 def test_sources_that_differ_in_unknown_symbols_each_count(train: Path, tmp_path: Path) -> None:
     made = tmp_path / "run"
-    short = ["--set", "measure.strings=4", "--max-steps", 2, "--recipe", "joint"]
+    short = ["--set", "measure.strings=4", "--max-steps", "2", "--recipe", "joint"]
     assert run("train", "--data", train, *short, "--out", made).returncode == 0
     others = write(tmp_path / "others.tsv", "Ka\ta\nXa\tb\nYa\tc\n")
     (result,) = json.loads(run("eval", made, "--data", others, "--json").stdout)["results"]

@@ -97,7 +97,9 @@ def chart(path: Path, title: str, legend_size: str | None = None) -> "Iterator[A
 
 
 def show_legend(axis: "Axes", size: str | None = None) -> None:
-    """Add a legend, whose labels are no formulas."""
+    """Add a legend, whose labels are no formulas, if anything has a label."""
+    if not axis.get_legend_handles_labels()[1]:
+        return
     for text in axis.legend(loc="best", frameon=False, fontsize=size).get_texts():
         text.set_parse_math(False)
 

@@ -387,12 +387,14 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
     attempts = f", {summary.attempts} attempts" if summary.attempts > 1 else ""
     raced = summary.race["strategies"].items() if summary.race else ()
     candidates = {name: Candidate(**progress) for name, progress in raced}
-    race = f"; the race took {summary.race['seconds']:.0f} seconds" if summary.race else ""
-    solved = "solved: " if summary.outcome in SOLUTIONS else ""
-    ended = f"{solved}{summary.rule}, after {summary.steps} batches{attempts}"
+    race = f"; the race took {_seconds(summary.race['seconds'])}" if summary.race else ""
+    # A race may have no time left to make sure of a solution.
+    certain = summary.outcome in SOLUTIONS and (not summary.race or summary.race["winner"])
+    batches = counted(summary.steps, "batch", "batches")
+    ended = f"{'solved: ' if certain else ''}{summary.rule}, after {batches}{attempts}"
     return Group(
         *([race_view(candidates)] if candidates else []),
-        remark(f"{ended}, {summary.seconds:.0f} seconds{race}"),
+        remark(f"{ended}, {_seconds(summary.seconds)}{race}"),
         *([remark(started_from(config.start_from))] if config.start_from else []),
         remark(f"stopping rule and best weights: {summary.decided_by}"),
         remark(f"accuracies are measured on: {summary.reported_on}"),
@@ -405,6 +407,10 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         *([remark("to train this run alone:", summary.command)] if summary.race else []),
         remark(f"saved in {directory}"),
     )
+
+
+def _seconds(seconds: float) -> str:
+    return counted(round(seconds), "second")
 
 
 def _legend(parts: Iterable[str]) -> str:

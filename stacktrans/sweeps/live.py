@@ -121,7 +121,7 @@ def draw(store: SweepStore) -> None:
         for measure in store.plan.file.measures:
             if any(_by_length(store, run, measure) for run in runs):
                 path = _path(store, f"{task}-{measure}-by-length", taken)
-                with chart(path, f"{task}: {measure}", "small") as axis:
+                with chart(path, f"{task}: strings of {measure}", "small") as axis:
                     _lengths(axis, store, runs, measure)
 
 
@@ -147,13 +147,15 @@ def _conditions(
 
 def _curves(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun]) -> None:
     for condition, colour, of_condition in _conditions(store, runs):
+        label: str | None = condition
         for run in of_condition:
             with undamaged(store.run_directory(run) / METRICS) as path:
                 records = list(json_lines(path)) if path.exists() else []
                 steps = [float(record["step"]) for record in records]
                 losses = [float(record["loss"]) for record in records]
-            label = condition if run is of_condition[0] else None
-            axis.plot(steps, losses, color=colour, linewidth=0.8, alpha=0.7, label=label)
+            if steps:
+                axis.plot(steps, losses, color=colour, linewidth=0.8, alpha=0.7, label=label)
+                label = None
     axis.set(xlabel="batches", ylabel="loss (nats/symbol)", yscale="log")
 
 
@@ -175,4 +177,5 @@ def _lengths(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun], measur
             axis.fill_between(
                 lengths, [*map(min, shares)], [*map(max, shares)], color=colour, alpha=0.2
             )
-    as_accuracy_by_length(axis, runs[0].config.task.ranges.train, "coarse accuracy")
+    accuracy = "coarse accuracy (median and range of the runs)"
+    as_accuracy_by_length(axis, runs[0].config.task.ranges.train, accuracy)

@@ -122,7 +122,7 @@ def _accuracies(
             which = own if of_a_set else "new at the end of the run"
             yield _row(f"{which}, lengths {lengths}", accuracy)
     if accuracy := summary.get("hard"):
-        yield _row(f"these once more, hard, lengths {ranges.test}", accuracy)
+        yield _row(f"the same, hard, lengths {ranges.test}", accuracy)
     for evaluation in evaluations:
         hard = ", hard" if evaluation.get("hard") else ""
         for accuracy in evaluation["results"]:
