@@ -338,12 +338,16 @@ def test_lines_of_a_log_are_short() -> None:
 
 
 def test_a_summary_explains_what_it_shows() -> None:
-    race = {"strategies": {}, "seconds": 1.0}
+    race = {"winner": "joint", "strategies": {}, "seconds": 1.0}
     ablated = replace(SUMMARY, race=race, command="stacktrans train", without={"pops": ACCURACY})
     text = shown(200, summary_view(ablated, CONFIG, "x"))
     assert "to train this run alone: stacktrans train" in text
     assert "without pops: they are blocked" in text
     assert "without state" not in text
+    assert "solved: " in text
+    assert "the race took 1 second" in text
+    unfinished = replace(ablated, race={**race, "winner": None})
+    assert "solved: " not in shown(200, summary_view(unfinished, CONFIG, "x"))
     assert "are blocked" not in shown(200, summary_view(SUMMARY, CONFIG, "x"))
 
 
