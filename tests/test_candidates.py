@@ -47,7 +47,7 @@ def test_strategies_that_cannot_be_raced_are_refused(
 def test_a_single_run_has_no_budget_to_resume_by(trained: Path) -> None:
     done = run("train", "--resume", trained, "--budget", "1m")
     assert done.returncode == 2
-    assert "no race to go on with" in done.stderr.decode()
+    assert "no race to resume" in done.stderr.decode()
 
 
 def test_a_time_limit_is_the_budget_of_a_race_unless_one_is_given(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
     before = (trained / "metrics.jsonl").read_bytes()
     done = run(*TRAIN, "--task", "copy", "--memory", "queue", "--out", trained, *SMALL)
     assert done.returncode == 2
-    assert f"{trained}: it exists already" in done.stderr.decode()
+    assert f"{trained}: already exists" in done.stderr.decode()
     assert (trained / "metrics.jsonl").read_bytes() == before
 
 
@@ -117,8 +117,8 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
             "abacus: expected auto, cpu",
         ),
         (["--config", "absent.yaml"], "absent.yaml"),
-        (["--task", "copy", "--memory", "queue", "--out", "."], ".: it exists already"),
-        (["--task", "copy", "--recipe", "joint", "--out", "."], ".: it exists already"),
+        (["--task", "copy", "--memory", "queue", "--out", "."], ".: already exists"),
+        (["--task", "copy", "--recipe", "joint", "--out", "."], ".: already exists"),
         (["--text", "absent", "--memory", "none"], "absent: expected a directory"),
         (["--resume", "absent"], "absent: no run to resume here"),
         (["--resume", "absent", "--task", "copy"], "only --max-steps, --time-limit"),

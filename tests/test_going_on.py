@@ -194,7 +194,7 @@ def test_a_directory_in_which_nothing_was_saved_can_be_used_again(tmp_path: Path
         last_saved(out)
     check_free(out)
     (out / "metrics.jsonl").write_text("{}\n")
-    with pytest.raises(UsageError, match="it exists already; choose another"):
+    with pytest.raises(UsageError, match="already exists; choose another"):
         check_free(out)
     trainer_in(out, small_run("max_steps=2")).run(ignore)
     with pytest.raises(UsageError, match="or resume the run"):

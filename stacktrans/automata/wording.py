@@ -59,7 +59,7 @@ def entry_names(machine: Signature, table: SymbolTable, numbers: Iterable[int]) 
             but = f" but {listed(names)}" if len(names) <= MOST_NAMED else f" but {len(names)}"
             parts.append(f"a {family.name}{but if names else ''}")
         else:
-            # Source symbols are read, too.
+            # Source symbols may have the same names.
             written = "written " if family.name == "written symbol" else ""
             names = [written + entry_name(machine, table, number) for number in there]
             parts += names if len(names) <= MOST_NAMED else [f"{len(names)} of {family.name}s"]

@@ -17,7 +17,7 @@ LISTS = {
     "strategy": "strategies",
     "setting": "settings",
 }
-"""The kinds of names that `stacktrans list` shows, and what it calls each of them."""
+"""The kinds of names that `stacktrans list` shows, and what follows it to see them."""
 
 
 class StacktransError(Exception):

@@ -192,7 +192,7 @@ class Table:
         for index, column in enumerate(self.columns):
             cells = [row[index] for row in self.rows]
             if folded and column.fold:
-                cells = [part for cell in cells for part in _parts(cell, column.fold)]
+                cells = [part for cell in cells for part in _fold_parts(cell, column.fold)]
             heading = column.name.split(" ") if folded else [column.name]
             widths.append(max(column.least, *map(cell_len, [*heading, *cells])))
         return widths
@@ -278,7 +278,7 @@ def _gaps(columns: Sequence[int]) -> int:
     return len(GAP) * (len(columns) - 1)
 
 
-def _parts(cell: str, fold: str) -> list[str]:
+def _fold_parts(cell: str, fold: str) -> list[str]:
     """The lines of a cell that is folded wherever it can be; a comma stays before the fold."""
     *others, last = cell.split(fold)
     return [*(part + fold.rstrip() for part in others), last]
@@ -288,7 +288,7 @@ def _folded(cell: str, fold: str, width: int) -> list[str]:
     """The lines of a cell that is folded to a width."""
     if not fold or cell_len(cell) <= width:
         return [cell]
-    first, *parts = _parts(cell, fold)
+    first, *parts = _fold_parts(cell, fold)
     lines, space = [first], fold.removeprefix(fold.rstrip())
     for part in parts:
         longer = f"{lines[-1]}{space}{part}"

@@ -291,7 +291,7 @@ class SourceAlphabet(Alphabet):
 
     @property
     def unknown_ids(self) -> frozenset[int]:
-        return super().unknown_ids.union([self.unknown_feature] if self.feature_ids else ())
+        return frozenset(self.unknowns().tolist())
 
     @property
     def unknown_feature(self) -> int:

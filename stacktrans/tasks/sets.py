@@ -102,11 +102,11 @@ def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> li
         lines.parts[taken] = part
         how = "the longest" if part == TEST else f"at random (seed {request.split})"
         verb = "is" if len(taken) == 1 else "are"
-        of_several = f"{counted(last + 1, 'different source')}, " if last + 1 < len(taken) else ""
-        lengths = f"{of_several}lengths {sizes[taken].min()}:{sizes[taken].max()}"
+        sources = f"{counted(last + 1, 'different source')}, " if last + 1 < len(taken) else ""
+        content = f"{sources}lengths {sizes[taken].min()}:{sizes[taken].max()}"
         notes.append(
             f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, {verb} held out as the "
-            f"{SET_NAMES[part]} set ({lengths})"
+            f"{SET_NAMES[part]} set ({content})"
         )
     return notes
 

@@ -218,7 +218,9 @@ def resume(
         return Race(directory, device, workers or cores())
     last_saved(directory)
     if budget is not None or workers is not None:
-        raise UsageError(f"{directory}: no race to go on with: it is a single run, or has been won")
+        raise UsageError(
+            f"{directory}: no race to resume, but a single run, or a race that was won"
+        )
     trainer = Trainer.resume(directory, limits, find_device(device))
     steps, seconds = trainer.state.attempt.run_step, trainer.state.progress.seconds
     done = {"max_steps": (steps, "batches"), "time_limit": (seconds, "seconds")}

@@ -35,7 +35,7 @@ def check_free(directory: Path) -> None:
     if not directory.exists() or _is_free(directory):
         return
     hint = ", or resume the run" if has_last(directory) or is_race(directory) else ""
-    raise UsageError(f"{directory}: it exists already; choose another directory{hint}")
+    raise UsageError(f"{directory}: already exists; choose another directory{hint}")
 
 
 def last_saved(directory: Path) -> Path:
