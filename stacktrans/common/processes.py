@@ -33,8 +33,8 @@ def cores() -> int:
 class Process:
     """A worker process with a share of the machine's threads.
 
-    It ignores Ctrl-C, from its start since imports could not handle it, and SIGTERM; the process
-    that started it handles them, and cancels its work.
+    It starts with its first work. It ignores Ctrl-C, from its start since imports could not handle
+    it, and SIGTERM; the process that started it handles them, and cancels its work.
 
     Args:
         count: number of processes that share the threads.
@@ -44,7 +44,8 @@ class Process:
         from joblib.externals.loky.backend import get_context
         from joblib.externals.loky.process_executor import ProcessPoolExecutor
 
-        # loky replaces a process that has grown by hundreds of megabytes, with this warning.
+        # loky replaces a process that has grown by hundreds of megabytes since its first work, with
+        # this warning.
         warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
         threads = os.environ.get("OMP_NUM_THREADS") or str(max(1, cores() // count))
         self._cancelled = get_context().Event()
@@ -54,16 +55,16 @@ class Process:
             initargs=(os.getpid(), self._cancelled),
             env={"OMP_NUM_THREADS": threads},
         )
-        resource_tracker.ensure_running()  # now, since it would unblock the signal
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
-            self._submitted: Future[Any] = self._executor.submit(int)  # starts the process
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        self._submitted: Future[Any] | None = None
 
     def submit(self, work: Work, *arguments: Any) -> Future[Any]:
         """Start work in the process; raises `BrokenProcessPool` if it was killed."""
-        self._submitted = self._executor.submit(_run_here, work, *arguments)
+        resource_tracker.ensure_running()  # now, since it would unblock the signal
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            self._submitted = self._executor.submit(_run_here, work, *arguments)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         return self._submitted
 
     def cancel(self) -> None:
@@ -73,8 +74,8 @@ class Process:
     def close(self) -> None:
         """Kill the process."""
         # A thread of loky fails if it finds work in its queue after it was told to shut down.
-        ends = time.monotonic() + _POLL_SECONDS
-        while not (self._submitted.running() or self._submitted.done() or time.monotonic() > ends):
+        last, ends = self._submitted, time.monotonic() + _POLL_SECONDS
+        while last and not (last.running() or last.done() or time.monotonic() > ends):
             time.sleep(_POLL_SECONDS / 100)
         self._executor.shutdown(kill_workers=True)
 
