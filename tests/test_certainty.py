@@ -159,15 +159,16 @@ def test_lossless_rounding_loses_nothing_and_gives_up_no_attempt(
 ) -> None:
     trainer = trainer_of(counter("rounding=lossless"), tmp_path)
     solved: list[dict[str, torch.Tensor]] = []
-    certain, found = Rounding.round, [*measured, (1.0, 1.0)]
+    certain, left = Rounding.round, [*measured, (1.0, 1.0)]
+    found = (0.0, 0.0)  # with a stack less it is wrong
 
     def scripted(_: Source, model: Transducer, *__: Any) -> tuple[Accuracy, Accuracy]:
         if not solved:
             return RIGHT, RIGHT
-        soft, hard = found[0] if found else (0.0, 0.0)  # with a stack less it is wrong
-        share = hard if model.hard else soft
-        if model.hard and found:
-            found.pop(0)
+        nonlocal found
+        if model.hard:  # which is measured first
+            found = left.pop(0) if left else (0.0, 0.0)
+        share = found[model.hard]
         return RIGHT, Accuracy(share, share, 10, share)
 
     monkeypatch.setattr(Source, "accuracies", scripted)

@@ -185,9 +185,10 @@ class Rounding(StatefulPart):
         with computing_with(source.threads):
             if not self._rounding.lossless:
                 return accuracies(model, source.layout, source.validation(attempt.moment))
-            soft = worst()
             with model.hard_signals():
-                return soft, worst()
+                hard = worst()
+            # One that is right when hard is sharpened, which makes it right when soft.
+            return (1.0 if hard == 1 else worst()), hard
 
 
 def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accuracies:
