@@ -68,7 +68,8 @@ def answers(model: Checkpoint, *sources: str) -> list[str | None]:
 
 def test_source_and_answer_are_reversed() -> None:
     layout = Layout.joint(5, 3, backwards=True)
-    inputs, targets, scored = layout.example([Pair(np.array([1, 2, 4]), np.array([0, 2]))], False)
+    pair = Pair(np.array([1, 2, 4]), np.array([0, 2]))
+    inputs, targets, scored = (rows[0] for rows in layout.examples([[pair]]))
     assert inputs.tolist() == [0, 6, 4, 3, 1, 9, 7]
     assert targets[scored].tolist() == [2, 0, layout.end]
     assert layout.prompt(np.array([1, 2, 4])).tolist() == [0, 6, 4, 3, 1]

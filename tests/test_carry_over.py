@@ -91,7 +91,8 @@ def test_renamed_symbols_do_not_change_answers(
     logits = []
     for model, made in zip(models, tasks, strict=True):
         ids = made.source.encode(string)
-        read = made.layout.example([made.pair(ids, made.target.encode(string))], False)[0]
+        pair = made.pair(ids, made.target.encode(string))
+        read = made.layout.examples([[pair]]).inputs[0]
         # A stream ends with a symbol that it does not read.
         logits.append(model(torch.from_numpy(read).unsqueeze(0))[0])
     then, now = logits

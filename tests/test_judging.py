@@ -14,7 +14,7 @@ from stacktrans.common.randomness import Purpose
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.sweeps.table import caption, markdown
-from stacktrans.tasks.layout import Example, Layout, Pair
+from stacktrans.tasks.layout import Examples, Layout, Pair
 from stacktrans.training.records import Summary, decided_by, reported_on
 from stacktrans.training.saving import SavedRun
 from stacktrans.training.sources import Source
@@ -106,9 +106,7 @@ def test_test_strings_were_not_seen_in_training(
     # Whatever is trained on or measured is laid out before.
     laid_out, finish = Layout.examples, SavedRun.summary
 
-    def watched(
-        self: Layout, rows: Sequence[Sequence[Pair]], everything: bool = False
-    ) -> list[Example]:
+    def watched(self: Layout, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Examples:
         seen.update(str(pair.source.tolist()) for row in rows for pair in row)
         return laid_out(self, rows, everything)
 

@@ -51,7 +51,8 @@ def test_other_targets_are_no_labels(tmp_path: Path, content: str) -> None:
 
 def test_a_label_ends_an_answer_and_is_not_read() -> None:
     layout = Layout.joint(2, 2, labels=True)
-    inputs, targets, scored = layout.example([Pair(np.array([1, 0]), np.array([1]))])
+    pair = Pair(np.array([1, 0]), np.array([1]))
+    inputs, targets, scored = (rows[0] for rows in layout.examples([[pair]]))
     assert inputs.tolist() == [0, 3, 2, 1]
     assert targets[scored].tolist() == [1]
     assert scored.tolist() == [False, False, False, True]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, overload
@@ -48,8 +49,17 @@ class Ragged(Sequence[npt.NDArray[Any]]):
         """[M] the row of each value."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
+    @property
+    def positions(self) -> npt.NDArray[np.int64]:
+        """[M] the index of each value in its row."""
+        return np.arange(len(self.values)) - np.repeat(self.starts[:-1], self.lengths)
+
     def __len__(self) -> int:
         return len(self.starts) - 1
+
+    def __iter__(self) -> Iterator[npt.NDArray[Any]]:
+        for begin, end in itertools.pairwise(self.starts.tolist()):
+            yield self.values[begin:end]
 
     @overload
     def __getitem__(self, index: int) -> npt.NDArray[Any]: ...

@@ -89,8 +89,8 @@ def query_of(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Query:
     """The query of pairs in a row, of which only a stream has several."""
     task = checkpoint.task
     if checkpoint.layout.consecutive:
-        ids, _, scored = checkpoint.layout.example(pairs)
-        return Query(ids, scored)
+        example = checkpoint.layout.examples([pairs])
+        return Query(example.inputs.values, example.scored.values)
     (pair,) = pairs
     if task.same_length:
         return Query(pair.source, np.array([*task.scored(task.source.decode(pair.source))]))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from stacktrans.common.ragged import Ragged, row_starts
 from stacktrans.decoding.beam import search
 from stacktrans.decoding.decoder import Answer, predict
 from stacktrans.decoding.model import Discretizable
@@ -239,33 +240,32 @@ def score(
     )
     rows = [row for row in known if row]
     examples = layout.examples([[pairs[index] for index in row] for row in rows])
-    inputs, masks = [ids for ids, _, _ in examples], [mask for _, _, mask in examples]
-    predicted = predict(model, inputs, masks, log_probs)
+    predicted = predict(model, examples.inputs, examples.scored, log_probs)
     outputs = predicted.symbols.values
     soft = outputs
     if beside_soft and model.hard:
-        soft = predict(model.discretized(hard=False), inputs, masks, log_probs=False).symbols.values
-    targets = [target[mask] for _, target, mask in examples]
-    correct = outputs == np.concatenate([*targets, np.empty(0, np.int64)])
-    different = outputs != soft
-    fine = np.zeros(len(pairs))
-    right, scored, differing = np.zeros((3, len(pairs)), dtype=np.int64)
-    likelihood = np.full(len(pairs), np.nan)
-    first = 0
-    for row, mask in zip(rows, masks, strict=True):
-        ends = np.cumsum([layout.steps(pairs[index]) for index in row])
-        for index, pair_mask in zip(row, np.split(mask, ends[:-1]), strict=True):
-            last = first + int(pair_mask.sum())
-            hits = correct[first:last]
-            right[index], scored[index] = hits.sum(), len(hits)
-            fine[index] = 1 if hits.all() else hits.argmin() / len(hits)
-            differing[index] = different[first:last].sum()
-            if predicted.log_probs:
-                likelihood[index] = predicted.log_probs.values[first:last].sum()
-            first = last
+        unrounded = model.discretized(hard=False)
+        soft = predict(unrounded, examples.inputs, examples.scored, False).symbols.values
+    correct = outputs == examples.targets.values[examples.scored.values]
+    in_order = np.array([index for row in rows for index in row], np.int64)
+    steps = [layout.steps(pairs[index]) for index in in_order]
+    # The pair that each output belongs to.
+    owners = np.repeat(in_order, steps)[examples.scored.values]
+    right, scored, differing = (
+        np.bincount(owners[mask], minlength=len(pairs))
+        for mask in (correct, slice(None), outputs != soft)
+    )
+    first_wrong, counts = scored.copy(), scored[in_order]
+    positions = Ragged(owners, row_starts(counts)).positions
+    np.minimum.at(first_wrong, owners[~correct], positions[~correct])
+    fine, likelihood = np.zeros(len(pairs)), np.full(len(pairs), np.nan)
+    fine[in_order] = np.where(counts, first_wrong[in_order] / np.maximum(counts, 1), 1)
+    if predicted.log_probs:
+        sums = np.bincount(owners, predicted.log_probs.values, minlength=len(pairs))
+        likelihood[in_order] = sums[in_order]
     for index, pair in enumerate(pairs):
         if not pair.known:
-            scored[index] = layout.example([pair])[2].sum()
+            scored[index] = layout.examples([[pair]]).scored.values.sum()
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
     return Scores(lengths, fine, right, scored, differing, log_probs=likelihood)
 

@@ -3,13 +3,12 @@
 from bisect import bisect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
-from itertools import islice
+from functools import cache
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
-from stacktrans.common.ragged import Ragged
+from stacktrans.common.ragged import Ragged, concatenate_pairwise, row_starts
 from stacktrans.tasks.alphabets import Alphabet, Ids, Mask, Role
 
 CONSECUTIVE = 200
@@ -24,10 +23,6 @@ BEGIN, SEPARATOR, SOURCE, BLANK, TARGET = "begin", "separator", "source", "blank
 LayoutKind = Literal["pairs", "synchronous", "stream", "text"]
 """The kind of outputs: a target after its source, or in a buffer; a symbol for each input symbol;
 the next symbol of a stream of sequences, or of a text."""
-
-
-Example = tuple[Ids, Ids, Mask]
-"""Inputs, target outputs, and the mask of scored ones: [T] each."""
 
 
 class Pair(NamedTuple):
@@ -58,6 +53,20 @@ class Pair(NamedTuple):
         return len(self.source) if self.size is None else self.size
 
 
+class Examples(NamedTuple):
+    """n encoded sequences of pairs.
+
+    Attributes:
+        inputs: input ids of each.
+        targets: target outputs of each, one for each input.
+        scored: masks of the scored outputs.
+    """
+
+    inputs: Ragged
+    targets: Ragged
+    scored: Ragged
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """B examples, padded on the right to T steps.
@@ -75,10 +84,10 @@ class Batch:
     lengths: list[int]
 
     @classmethod
-    def of(cls, examples: Sequence[Example]) -> Self:
+    def of(cls, examples: Examples) -> Self:
         """A batch of examples."""
-        inputs, targets, mask = (Ragged.of(rows).padded() for rows in zip(*examples, strict=True))
-        return cls(inputs, targets * mask, mask, [len(ids) for ids, _, _ in examples])
+        inputs, targets, mask = (rows.padded() for rows in examples)
+        return cls(inputs, targets * mask, mask, examples.inputs.lengths.tolist())
 
 
 class OutputBound(NamedTuple):
@@ -366,72 +375,68 @@ class Layout:
         padded: int = max(self.padding.of(source), source, len(pair.target) + 1)
         return padded
 
-    def example(self, pairs: Sequence[Pair], everything: bool = False) -> Example:
-        """Encode a sequence of pairs.
+    def examples(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Examples:
+        """Encode sequences of pairs, each a single pair, or consecutive ones.
 
         Args:
-            pairs: a single pair, or consecutive ones.
+            rows: the sequences.
             everything: whether all symbols of a stream are scored, and not only predictable ones.
         """
-        return self.examples([pairs], everything)[0]
-
-    def examples(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> list[Example]:
-        """Encode several sequences of pairs, each as `example` does."""
         pairs = [pair for row in rows for pair in row]
-        if self.feeds_back:
-            prompts = self.prompts(Ragged.of([pair.source for pair in pairs]))
-            encoded = map(partial(_target_after_prompt, self), pairs, prompts)
-        else:
-            encoded = map(partial(_synchronous, self), pairs)
-        return [_in_a_row(self, row, [*islice(encoded, len(row))], everything) for row in rows]
+        encoded = (_targets_after_prompts if self.feeds_back else _synchronous)(self, pairs)
+        ends = encoded.inputs.starts
+        first = row_starts([*map(len, rows)])  # of the pairs of each row, in `pairs`
+        inputs, targets, scored = (Ragged(part.values, ends[first]) for part in encoded)
+        if self.consecutive:
+            inner = np.delete(ends[:-1], first[:-1][np.diff(first) > 0])
+            targets.values[inner - 1] = inputs.values[inner]
+            if everything:
+                scored.values[:] = True
+                scored.values[scored.starts[1:] - 1] = self.end is not None
+        return Examples(inputs, targets, scored)
 
     def batch(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
         """Encode several sequences of pairs as a batch."""
         return Batch.of(self.examples(rows, everything))
 
 
-def _in_a_row(
-    layout: Layout, pairs: Sequence[Pair], examples: Sequence[Example], everything: bool
-) -> Example:
-    """The example of a sequence of pairs, given those of the pairs."""
-    if not pairs:  # at the end of a stream that is shorter than others in the batch
-        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.bool_)
-    inputs, targets, scored = map(np.concatenate, zip(*examples, strict=True))
-    if layout.consecutive:
-        inner = np.cumsum([*map(layout.steps, pairs)])[:-1]
-        targets[inner - 1] = inputs[inner]
-        if everything:
-            scored[:-1] = True
-    return inputs, targets, scored
-
-
-def _target_after_prompt(layout: Layout, pair: Pair, prompt: Ids) -> Example:
-    """The example of a pair whose target follows its prompt."""
-    assert layout.first_target is not None
-    target = layout.in_reading_order(pair.target)
+def _targets_after_prompts(layout: Layout, pairs: Sequence[Pair]) -> Examples:
+    """The examples of pairs whose targets follow their prompts."""
+    prompts, targets = _in_reading_order(layout, pairs)
     # Any symbol can be the input for one outside the alphabet.
-    inputs = np.concatenate([prompt, np.maximum(target, 0) + layout.first_target])
-    targets = np.concatenate([prompt[1:], target, [0 if layout.end is None else layout.end]])
-    scored = np.arange(len(inputs)) >= len(prompt) - 1
-    scored[-1] = layout.end is not None
-    read = layout.steps(pair)
-    return inputs[:read], targets[:read], scored[:read]
+    read = np.maximum(targets.values, 0) + (layout.first_target or 0)
+    inputs = concatenate_pairwise(prompts, Ragged(read, targets.starts))
+    outputs = np.roll(concatenate_pairwise(prompts, targets).values, -1)
+    scored = inputs.positions >= np.repeat(prompts.lengths - 1, inputs.lengths)
+    last = inputs.starts[1:] - 1
+    outputs[last], scored[last] = layout.end or 0, layout.end is not None
+    examples = Examples(inputs, *(Ragged(each, inputs.starts) for each in (outputs, scored)))
+    if layout.consecutive or layout.end is not None:
+        return examples
+    # A label is not read.
+    return Examples(*(rows.truncate(rows.lengths - 1) for rows in examples))
 
 
-def _synchronous(layout: Layout, pair: Pair) -> Example:
-    """The example of a pair with synchronous outputs."""
-    steps = layout.steps(pair)
-    inputs = _padded(layout.in_reading_order(pair.source), layout.blank, steps)
-    targets = _padded(layout.in_reading_order(pair.target), layout.end, steps)
-    scored = np.arange(steps) <= len(pair.target)
-    return inputs, targets, scored if pair.scored is None else pair.scored
+def _synchronous(layout: Layout, pairs: Sequence[Pair]) -> Examples:
+    """The examples of pairs with synchronous outputs."""
+    inputs, targets = _in_reading_order(layout, pairs)
+    ends = targets.lengths
+    if layout.blank is not None:
+        lengths = np.maximum(inputs.lengths, ends + 1)
+        inputs = inputs.padded_to(lengths, 0, layout.blank)
+        targets = targets.padded_to(lengths, 0, layout.end)
+    scored = Ragged(inputs.positions <= np.repeat(ends, inputs.lengths), inputs.starts)
+    if any(pair.scored is not None for pair in pairs):
+        both = zip(scored, pairs, strict=True)
+        scored = Ragged.of([own if pair.scored is None else pair.scored for own, pair in both])
+    return Examples(inputs, targets, scored)
 
 
-def _padded(ids: Ids, filler: int | None, length: int) -> Ids:
-    """Ids padded to a length; unchanged without a filler."""
-    if filler is None or len(ids) >= length:
-        return ids
-    return np.concatenate([ids, np.full(length - len(ids), filler)])
+def _in_reading_order(layout: Layout, pairs: Sequence[Pair]) -> tuple[Ragged, Ragged]:
+    """The prompts and the targets of pairs."""
+    prompts = layout.prompts(Ragged.of([pair.source for pair in pairs]))
+    targets = Ragged.of([pair.target for pair in pairs])
+    return prompts, targets.reversed() if layout.backwards else targets
 
 
 def measured_sequences(layout: Layout, pairs: Sequence[Pair]) -> list[list[int]]:

@@ -1,8 +1,9 @@
 """Data sets from files of pairs: reading, hold-out, drawing pairs, memory mapping."""
 
+import itertools
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ HELD_OUT = 10
 REPLACED = 0.25
 """The a in a / (a + n), the probability that a symbol with n occurrences in the training set is
 replaced by the unknown symbol (Kiperwasser and Goldberg 2016, section 4.2)."""
+AT_ONCE = 1000
+"""Pairs that are decoded together when all are iterated over."""
 Probabilities = npt.NDArray[np.float64]
 
 
@@ -150,10 +153,22 @@ class PairSet(Sequence[Pair]):
     def __getitem__(self, index: Any) -> Any:
         """A pair; for a slice, a list of pairs."""
         if isinstance(index, slice):
-            return [self[row] for row in range(*index.indices(len(self)))]
-        source, target = (each[index].astype(np.int64) for each in (self.sources, self.targets))
-        written = tuple(column[index] for column in self.columns) or None
-        return Pair(source, target, None, int(self.sizes[index]), written)
+            return self.take(np.arange(*index.indices(len(self))))
+        return self.take(np.array([range(len(self))[index]]))[0]
+
+    def __iter__(self) -> Iterator[Pair]:
+        for first in range(0, len(self), AT_ONCE):
+            yield from self[first : first + AT_ONCE]
+
+    def take(self, indices: Ids) -> list[Pair]:
+        """The pairs at some indices."""
+        rows = (each.take(indices) for each in (self.sources, self.targets))
+        sources, targets = (Ragged(each.values.astype(np.int64), each.starts) for each in rows)
+        sizes = self.sizes[indices].tolist()
+        written = (
+            tuple(column[row] for column in self.columns) or None for row in indices.tolist()
+        )
+        return [*map(Pair, sources, targets, itertools.repeat(None), sizes, written)]
 
     @property
     def lengths(self) -> Lengths:
@@ -200,7 +215,7 @@ class PairSet(Sequence[Pair]):
             indices = rng.integers(begin, end)
         else:
             raise NoSuchLaw("the lengths of pairs in files follow no given distribution")
-        return [self[index] for index in possible[indices].tolist()]
+        return self.take(possible[indices])
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from stacktrans.common.errors import shown
+from stacktrans.common.ragged import Ragged
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.baselines import baseline_scores
 from stacktrans.inference.scores import Scores, best_references, predictions, score
@@ -375,9 +376,9 @@ class Files(Strings):
         """The pairs that are measured: all, or a random choice that is always the same."""
         most = self.config.training.measure.strings
         if len(pairs) <= most:
-            return list[Pair](pairs)
+            return [*pairs]
         rng = generator(self.config.seed, Purpose.EXAMPLES, key)
-        return [pairs[index] for index in np.sort(rng.permutation(len(pairs))[:most]).tolist()]
+        return pairs.take(np.sort(rng.permutation(len(pairs))[:most]))
 
     def check(self) -> None:
         self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
@@ -399,12 +400,12 @@ class Files(Strings):
         self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthDistribution
     ) -> list[Pair]:
         """Draw training pairs, with some rare symbols of sources unknown."""
-        pairs = []
-        for pair in self._train.draw(rng, lengths, count, law):
-            ids = pair.source
-            unknown = rng.random(len(ids)) < self._unknown_chance[ids]
-            pairs.append(pair._replace(source=np.where(unknown, self._unknown[ids], ids)))
-        return pairs
+        pairs = self._train.draw(rng, lengths, count, law)
+        sources = Ragged.of([pair.source for pair in pairs])
+        ids = sources.values
+        unknown = rng.random(len(ids)) < self._unknown_chance[ids]
+        sources = Ragged(np.where(unknown, self._unknown[ids], ids), sources.starts)
+        return [pair._replace(source=source) for pair, source in zip(pairs, sources, strict=True)]
 
     def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
         return best_references(super()._score(model, pairs), self.task, pairs)
@@ -447,10 +448,10 @@ class Files(Strings):
     def contradictions(self, checkpoint: Checkpoint) -> list[dict[str, str]]:
         by_origin = dict[tuple[int, ...], dict[str, str]]()
         for pairs in self._data.sets:
-            scores = score(checkpoint.predictor, self.layout, pairs)
-            wrong = np.flatnonzero(scores.fine < 1).tolist()
-            answers = predictions(checkpoint, [pairs[index] for index in wrong])
-            for index, each in zip(wrong, answers, strict=True):
+            scores = score(checkpoint.predictor, self.layout, [*pairs])
+            wrong = np.flatnonzero(scores.fine < 1)
+            answers = predictions(checkpoint, pairs.take(wrong))
+            for index, each in zip(wrong.tolist(), answers, strict=True):
                 entry = {"source": each.source, "target": each.target, "answer": each.answer}
                 line = self._data.location(pairs, index)
                 by_origin[tuple(pairs.origins[index].tolist())] = {"line": line, **entry}
