@@ -143,7 +143,6 @@ def test_machines_run_as_in_python(chromium: Browser, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "first", "symbols"),
     [
-        ("copy-deque", "a", 'ab!"'),
         ("reverse-stack", "a", "abc"),
         ("parenthesis-stack", "(", "()[]"),
         ("xor-buffered", "0", "01"),
