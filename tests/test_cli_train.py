@@ -61,6 +61,7 @@ def test_train_leaves_a_run(trained: Path) -> None:
     summary = json.loads((trained / "summary.json").read_text())
     assert summary["steps"] == 20
     assert summary["command"].startswith("stacktrans train --recipe default --task copy")
+    assert summary["model"] == "copy: LSTM 8, memory queue of 4, embeddings 4"
 
 
 def test_train_repeats_a_configuration(trained: Path, tmp_path: Path) -> None:
@@ -97,6 +98,7 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
     ("arguments", "message"),
     [
         (["--task", "copy", "--recipe", "default"], "no memory given"),
+        (["--task", "copy", "--recipe", "nope"], "stacktrans: --recipe: unknown recipe 'nope'"),
         (["--memory", "queue"], "no task given; expected --task with a name, such as copy"),
         (
             ["--task", "copy", "--memory", "quue"],

@@ -84,12 +84,16 @@ def test_pairs_are_measured_on_their_own_test_set(tmp_path: Path) -> None:
     drawn = ("--count", "100", "--lengths", "2:9", "--format", "tsv")
     made = run("generate", "--task", "reverse", *drawn)
     pairs.write_bytes(made.stdout)
+    (tmp_path / "test.tsv").write_text("abba\tabba\n")
     settings = ("--max-steps", "3", "--seeds", "1", "--workers", "1", "--out", tmp_path / "out")
-    done = run("compare", "stack", "queue", "--data", pairs, *settings, "--json")
+    files = ("--data", pairs, "--test", tmp_path / "test.tsv")
+    done = run("compare", "stack", "queue", *files, *settings, "--json")
     assert done.returncode == 0, done.stderr
     for entry in json.loads(done.stdout):
         assert 0 <= entry["train"] <= 1
-        assert 0 <= entry["test"] <= 1
+        assert entry["test"] in (0, 1)
+    for record in (tmp_path / "out" / "results.jsonl").read_text().splitlines():
+        assert json.loads(record)["accuracy"]["test"]["count"] == 1
 
 
 @pytest.mark.parametrize(

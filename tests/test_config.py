@@ -49,6 +49,11 @@ def test_every_recipe_fits_every_task_and_memory(recipe: str, memory: str, task:
     assert (config.recipe, config.task.name, config.model.memory.name) == (recipe, task, memory)
 
 
+def test_the_baseline_has_no_memory_unless_one_is_given() -> None:
+    assert resolve(task="copy", recipe="lstm").model.memory.name == "none"
+    assert copy_queue(recipe="lstm").model.memory == VectorMemoryConfig(name="queue", size=256)
+
+
 def test_the_paper_s_recipe_is_the_paper_s() -> None:
     config = copy_queue(recipe="paper")
     assert config.model.controller == RecurrentConfig(name="lstm", hidden_size=256)

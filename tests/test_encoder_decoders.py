@@ -202,8 +202,10 @@ def test_attention_races_where_sources_have_features(tmp_path: Path) -> None:
         assert ("attention" in candidates) is bool(features)
 
 
-def test_an_encoder_decoder_is_trained_without_a_race() -> None:
+@pytest.mark.parametrize("memory", [{}, {"memory": "none"}])
+def test_an_encoder_decoder_is_trained_without_a_race(memory: dict[str, str]) -> None:
     (config,) = candidate_configs(
-        task="copy", settings={"model": {"memory": "none", "controller": "transformer"}}
+        task="copy", settings={"model": {**memory, "controller": "transformer"}}
     ).values()
     assert config.model.controller.name == "transformer"
+    assert config.model.memory.name == "none"

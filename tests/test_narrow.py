@@ -24,6 +24,7 @@ from stacktrans.cli import COMMANDS, app
 from stacktrans.commands.terminal import print_out
 from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import ReadShare, Trace, TraceStep
+from stacktrans.model.description import model_line
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.scores import perplexity_table, scores_tables
 from stacktrans.showing.tables import Column, Table, remark
@@ -349,6 +350,12 @@ def test_a_summary_explains_what_it_shows() -> None:
     unfinished = replace(ablated, race={**race, "winner": None})
     assert "solved: " not in shown(200, summary_view(unfinished, CONFIG, "x"))
     assert "are blocked" not in shown(200, summary_view(SUMMARY, CONFIG, "x"))
+
+
+@pytest.mark.parametrize("model", ["", model_line(CONFIG), "copy: RNN 64, memory stack of 32"])
+def test_the_saved_model_is_described_if_it_has_fewer_memories(model: str) -> None:
+    text = shown(200, summary_view(replace(SUMMARY, model=model), CONFIG, "x"))
+    assert ("memory stack of 32" in text) is model.endswith("stack of 32")
 
 
 def show_one_that_is_not_due() -> None:

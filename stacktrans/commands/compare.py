@@ -18,6 +18,8 @@ def compare(
     models: Annotated[list[str], typer.Argument(metavar="MODEL")],
     task: Annotated[str | None, options.TASK] = None,
     data: options.File = None,
+    dev: options.File = None,
+    test: options.File = None,
     recipe: Annotated[str | None, typer.Option(autocompletion=completion.recipes)] = None,
     set_: Annotated[
         list[str] | None,
@@ -56,6 +58,8 @@ def compare(
         models: The models, each a memory, perhaps with a controller and with settings KEY=VALUE,
             separated by commas: stack or none,lstm,hidden_size=128.
         data: Pairs of your own, instead of a task, as in train.
+        dev: With --data: pairs that decide when to stop. Default: a tenth of --data.
+        test: With --data: pairs to measure on. Default: the longest tenth of --data.
         recipe: The recipe of all models: default, paper, auto or a strategy. Default: default.
         set_: Change one setting of all models (see stacktrans list settings); may be repeated.
         equal_size: Choose the hidden sizes of the models after the first so that they have about
@@ -86,7 +90,7 @@ def compare(
     check_device(device)
     seconds = None if time_limit is None else options.parse_seconds(time_limit, "--time-limit")
     bounds = [options.parse_lengths(each) for each in lengths or []]
-    pairs = task_from_files(task, data, {}, "--")
+    pairs = task_from_files(task, data, {"dev": dev, "test": test}, "--")
     if not (task or pairs):
         raise UsageError("expected --task or --data")
     limits = option_layers({"max_steps": max_steps, "time_limit": seconds}, "--")

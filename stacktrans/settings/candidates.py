@@ -8,13 +8,7 @@ from stacktrans.common import __version__
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.config import NOT_RACED, RunConfig, TaskConfig, digest
-from stacktrans.settings.layers import (
-    Settings,
-    SettingsLayer,
-    merge_layers,
-    part_name,
-    part_settings,
-)
+from stacktrans.settings.layers import Settings, SettingsLayer, merge_layers
 from stacktrans.settings.locations import AUTO
 from stacktrans.settings.model_config import ENCODER_DECODERS
 from stacktrans.settings.resolve import (
@@ -22,6 +16,7 @@ from stacktrans.settings.resolve import (
     Requested,
     Trait,
     requested_layers,
+    requested_part,
     requested_seed,
     resolved,
     strategies,
@@ -56,8 +51,9 @@ def candidate_configs(
     Raises:
         UsageError: as `resolve` does, or strategies or a budget are given without a race.
     """
+    prefix = requested.get("prefix", "")
     if budget is not None and not 0 < budget < math.inf:
-        raise UsageError(f"budget {budget:g}: expected seconds, more than 0")
+        raise UsageError(f"{prefix}budget {budget:g}: expected seconds, more than 0")
     layers = requested_layers(recipe, requested)
     merged = merge_layers(layers)
     starts_from = merged.get("start_from") is not None
@@ -65,14 +61,16 @@ def candidate_configs(
         why = NOT_RACED if starts_from else "only for the recipe auto, which is a race"
         for name, given in (("strategies", names), ("budget", budget)):
             if given:
-                raise UsageError(f"{name}: {why}")
+                raise UsageError(f"{prefix}{name}: {why}")
         run = resolved(layers)
         return {run.recipe: run}
     layers = _with_files(layers, merged)
     first, *changes = task_layers(layers)
     task = checked_task(merge_layers([first, *changes]), [first, *changes])[1]
-    ordered = [*names] or _in_order(task, _part(merged, "controller"))
-    configs = _resolved(ordered, task.layout.kind, _memory(merged), layers, bool(names))
+    ordered = [*names] or _in_order(task, requested_part(merged, "controller"))
+    memory = requested_part(merged, "memory")
+    memory = memory and MEMORIES.canonical(memory)
+    configs = _resolved(ordered, task.layout.kind, memory, layers, bool(names))
     configs = configs or {DEFAULT_RECIPE: _with_recipe(DEFAULT_RECIPE, layers)}
     if len(configs) > 1 or not budget:
         return configs
@@ -108,19 +106,6 @@ def _with_files(layers: list[SettingsLayer], merged: Settings) -> list[SettingsL
     completed = with_file_contents(settings, of_task, requested_seed(merged))
     changes = {name: completed.get(name) for name in ("parameters", "lengths", "length_law")}
     return layers if completed is settings else [*layers, SettingsLayer("", {"task": changes})]
-
-
-def _part(merged: Mapping[str, object], name: str) -> str | None:
-    """The name of the requested memory or controller, if there is one."""
-    model = merged.get("model")
-    part = part_settings(model.get(name)) if isinstance(model, dict) else None
-    return part_name(part) if isinstance(part, dict) and "name" in part else None
-
-
-def _memory(merged: Mapping[str, object]) -> str | None:
-    """The name of the requested memory, if there is one."""
-    name = _part(merged, "memory")
-    return name and MEMORIES.canonical(name)
 
 
 def _resolved(

@@ -30,7 +30,7 @@ from stacktrans.settings.layers import (
     validated,
 )
 from stacktrans.settings.locations import AUTO
-from stacktrans.settings.model_config import ControllerConfig, MemoryConfig
+from stacktrans.settings.model_config import ENCODER_DECODERS, ControllerConfig, MemoryConfig
 from stacktrans.settings.task_files import (
     checked_task,
     defines_task,
@@ -102,6 +102,7 @@ def strategy_layer(name: str) -> SettingsLayer:
 class Requested(TypedDict, total=False):
     """The arguments of `resolve` besides the recipe."""
 
+    prefix: str
     base: SettingsLayer | None
     task: str | None
     config: str | None
@@ -117,6 +118,7 @@ def resolve(recipe: str | None = None, **requested: Unpack[Requested]) -> RunCon
 
     Args:
         recipe: name of a recipe, or of a strategy.
+        prefix: of the names of arguments in messages.
         base: the lowest layer; see `stacktrans.settings.config.inherited_layer`.
         task: name or file of a task.
         config: file of a configuration, complete or partial.
@@ -134,6 +136,7 @@ def requested_layers(recipe: str | None, requested: Requested) -> list[SettingsL
     """The layers of a request; raises as `resolve` does."""
     base, file = requested.get("base"), requested.get("config")
     task, settings = requested.get("task"), requested.get("settings")
+    prefix = requested.get("prefix", "")
     arguments = {
         "task": {"task": task} if task else None,
         "recipe": {"recipe": recipe} if recipe else None,
@@ -143,7 +146,7 @@ def requested_layers(recipe: str | None, requested: Requested) -> list[SettingsL
         [
             *([base] if base else []),
             *([read_layer(file)] if file else []),
-            *(SettingsLayer(name, given) for name, given in arguments.items() if given),
+            *(SettingsLayer(prefix + name, given) for name, given in arguments.items() if given),
             *requested.get("options", ()),
             *(option_layer(text, RunConfig) for text in requested.get("assignments", ())),
         ]
@@ -163,6 +166,9 @@ def resolved(layers: Sequence[SettingsLayer]) -> RunConfig:
             )
     elif (name := str(requested.get("recipe"))) in strategies():
         layers = [strategy_layer(name), *layers]
+        requested = merge_layers(layers)
+    elif requested_part(requested, "controller") in ENCODER_DECODERS:
+        layers = [SettingsLayer("", {"model": {"memory": "none"}}), *layers]
         requested = merge_layers(layers)
     first, *changes = task_layers(layers)
     # The task may be another than that of the complete configuration.
@@ -188,6 +194,13 @@ def resolved(layers: Sequence[SettingsLayer]) -> RunConfig:
     run = validated(RunConfig, merged, everything)
     _check_layout(run, made.layout, layers)
     return run
+
+
+def requested_part(requested: Settings, part: str) -> str | None:
+    """The name of the memory or controller in requested settings, if there is one."""
+    model = requested.get("model")
+    given = part_settings(model.get(part)) if isinstance(model, dict) else None
+    return part_name(given) if isinstance(given, dict) and "name" in given else None
 
 
 def requested_seed(requested: Settings) -> int:
@@ -269,9 +282,6 @@ def _recipes_below(
     if name not in (*known, *strategies()):
         message = unknown_name("recipe", name, [AUTO, *known, *strategies()])
         raise UsageError(f"{nearest_location(layers, ('recipe',))}: {message}")
-    memory = part_settings(requested.get("model", {}).get("memory"))
-    if memory is None or (isinstance(memory, dict) and "name" not in memory):
-        raise UsageError(f"no memory given; expected one of {', '.join(MEMORIES.installed())}")
     paper = validated(TaskFile, merge_layers(of_task), of_task).paper
     if strategy := strategies().get(name):
         name, paper = DEFAULT_RECIPE, strategy.paper
@@ -279,12 +289,16 @@ def _recipes_below(
     files = dict.fromkeys([folder / f"{name}.yaml", folder / paper / f"{name}.yaml"])
     recipe = [read_layer(path) for path in files if path.is_file()]
     recipe += [layer.section("recipes", name) for layer in of_task]
+    own = SettingsLayer("", {"model": requested.get("model", {})})
+    memory = requested_part(merge_layers(check_sections([*recipe, own])), "memory")
+    if memory is None:
+        raise UsageError(f"no memory given; expected one of {', '.join(MEMORIES.installed())}")
     parts = {
-        "by_memory": MEMORIES.canonical(part_name(memory)),
+        "by_memory": MEMORIES.canonical(memory),
         "by_generator": str(merge_layers(of_task).get("generator")),
     }
     usual = merge_layers(_with_special_cases(recipe, parts))
-    model = merged_settings(usual, {"model": requested["model"]})["model"]
+    model = merged_settings(usual, own.settings)["model"]
     parts["by_controller"] = part_name(model["controller"])
     return _with_special_cases(recipe, parts)
 

@@ -24,7 +24,7 @@ from stacktrans.training.records import SOLUTIONS, Accuracy, Record, Summary, st
 
 STRINGS = {
     "development": "development",
-    "longest": "longest tenth",
+    "longest": "development, longest",
     "test": "test lengths",
     "train": "training",
 }
@@ -390,6 +390,7 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
     race = f"; the race took {_seconds(summary.race['seconds'])}" if summary.race else ""
     # A race may have no time left to make sure of a solution.
     certain = summary.outcome in SOLUTIONS and (not summary.race or summary.race["winner"])
+    pruned = summary.model not in ("", model_line(config))
     batches = counted(summary.steps, "batch", "batches")
     ended = f"{'solved: ' if certain else ''}{summary.rule}, after {batches}{attempts}"
     return Group(
@@ -405,6 +406,7 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         *([remark(f"with hard signals: {summary.hard_use}")] if summary.hard_use else []),
         *map(remark, _contradictions(summary.contradictions)),
         *([remark("to train this run alone:", summary.command)] if summary.race else []),
+        *([remark(f"without needless memories: {summary.model}")] if pruned else []),
         remark(f"saved in {directory}"),
     )
 

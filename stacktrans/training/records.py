@@ -146,6 +146,8 @@ class Summary:
         contradictions: pairs in files whose targets are not the model's answers, if it has solved
             the task; each is a line, as `file:number`, and its source, target and answer.
         notes: remarks made before the run, on `start_from` and on the files of pairs.
+        parameters: number of parameters in training; a memory may be left out at the end.
+        model: the saved model, in one line.
         version: version of stacktrans; `torch` is that of torch.
     """
 
@@ -169,6 +171,7 @@ class Summary:
     contradictions: list[dict[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     parameters: int
+    model: str = ""
     command: str
     version: str
     torch: str

@@ -106,6 +106,7 @@ class TrainRequest:
         options += option_layers({name: given.get(name) for name in names}, self.prefix)
         task = self.task or ("text" if self.text and not self.config else None)
         return {
+            "prefix": self.prefix,
             "base": base,
             "task": None if task is None else os.fspath(task),
             "config": None if self.config is None else os.fspath(self.config),

@@ -283,6 +283,7 @@ class Trainer:
                     part: self.source.tested(ablated.model, moment, ABLATION_STRINGS)
                     for part, ablated in ablations(best)
                 }
+        summary.model = best.description
         card = model_card(best, asdict(summary), self.directory)
         state.save_best(best.model, best.config, accuracy=achieved(summary), card=card)
         state.write(SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
