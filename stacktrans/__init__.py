@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stacktrans.api.results import Answer as Answer
     from stacktrans.api.results import Evaluation as Evaluation
     from stacktrans.api.results import Trace as Trace
+    from stacktrans.api.results import Verification as Verification
     from stacktrans.api.runs import Run as Run
     from stacktrans.api.runs import resume as resume
     from stacktrans.api.runs import train as train
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "stacktrans.api.models": ("Model", "ensemble", "load"),
-    "stacktrans.api.results": ("Answer", "Evaluation", "Trace"),
+    "stacktrans.api.results": ("Answer", "Evaluation", "Trace", "Verification"),
     "stacktrans.api.runs": ("Run", "resume", "train"),
     "stacktrans.api.tasks": ("TaskStrings", "task"),
     "stacktrans.common.errors": ("CheckpointError", "StacktransError", "UsageError"),

@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import pydoc
+import re
 import signal
 import subprocess
 import sys
@@ -20,7 +21,6 @@ from small_runs import SETTINGS
 
 import stacktrans
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
-from stacktrans.proofs.proof import Proof
 from stacktrans.training.records import Record
 
 
@@ -115,7 +115,10 @@ def test_a_machine_is_that_of_the_command(tmp_path: Path) -> None:
     assert saved.machine
     assert machine.machine.to_json() == saved.machine.to_json()
     assert repr(machine) == repr(saved)
-    assert isinstance(machine.verify(count=10, longest=20).verdict, Proof)
+    verified = machine.verify(count=10, longest=20)
+    assert verified.proved
+    assert re.fullmatch(r"Verification\(right, [\d,]+ strings, proved\)", repr(verified))
+    assert "proved: right on all strings" in verified._repr_html_()
     with pytest.raises(StacktransError, match="no machine found within 0 s"):
         model.extract(seconds=0)
 

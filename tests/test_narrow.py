@@ -352,6 +352,16 @@ def test_a_summary_explains_what_it_shows() -> None:
     assert "are blocked" not in shown(200, summary_view(SUMMARY, CONFIG, "x"))
 
 
+@pytest.mark.parametrize(
+    ("hard", "use"),
+    [(1.0, "right"), (0.75, "as good as soft"), (0.8, "better than soft"), (0.5, "worse than")],
+)
+def test_a_summary_says_what_hard_signals_do(hard: float, use: str) -> None:
+    summary = replace(SUMMARY, test=replace(ACCURACY, coarse=0.75))
+    summary = replace(summary, hard=replace(ACCURACY, coarse=hard))
+    assert f"with hard signals: {use}" in shown(200, summary_view(summary, CONFIG, "x"))
+
+
 @pytest.mark.parametrize("model", ["", model_line(CONFIG), "copy: RNN 64, memory stack of 32"])
 def test_the_saved_model_is_described_if_it_has_fewer_memories(model: str) -> None:
     text = shown(200, summary_view(replace(SUMMARY, model=model), CONFIG, "x"))

@@ -20,7 +20,7 @@ from stacktrans.api.arguments import (
     checked,
     lines_of,
 )
-from stacktrans.api.results import Answer, Evaluation, Trace
+from stacktrans.api.results import Answer, Evaluation, Trace, Verification
 from stacktrans.automata.machine import Machine
 from stacktrans.decoding.beam import beam_width
 from stacktrans.extraction.learner import SECONDS, extract
@@ -28,7 +28,7 @@ from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import EvalRequest, evaluate
 from stacktrans.inference.perplexity import perplexities
 from stacktrans.inference.transduction import AnswerOptions, transduce_strings
-from stacktrans.inference.verification import Effort, Verification, verify
+from stacktrans.inference.verification import Effort, verify
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablate
 from stacktrans.model.transducer import Transducer
@@ -235,7 +235,10 @@ class Model:
             UsageError: the model is a language model, or the alphabets differ.
         """
         effort = Effort(exhaustive, count, longest, seed)
-        return verify(self._loaded, effort, other._loaded if other else None)
+        models = [each._loaded for each in (self, other) if each]
+        found = verify(self._loaded, effort, *models[1:])
+        named = [(str(model.path), model) for model in models]
+        return Verification(**vars(found), _models=named)
 
     @checked
     def extract(self, seconds: float = SECONDS) -> Self:

@@ -1,5 +1,6 @@
 """What a `Model` returns, and what notebooks show: answers, evaluations and traces."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from stacktrans.api.arguments import NameOrPath, checked
 from stacktrans.common.files import check_file_path, write_atomically
 from stacktrans.common.visible import counted
 from stacktrans.inference import trace as inference
+from stacktrans.inference import verification
 from stacktrans.inference.scores import Prediction, Scores
 from stacktrans.inference.transduction import Hypothesis
 from stacktrans.model.checkpoint import Checkpoint
@@ -19,6 +21,7 @@ from stacktrans.showing.plots import animate_trace, check_plot, plot_trace
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.scores import scores_tables
 from stacktrans.showing.traces import trace_view
+from stacktrans.showing.verification import verification_view
 from stacktrans.tasks.lengths import Lengths
 
 
@@ -159,3 +162,20 @@ class Trace(inference.Trace):
 
     def _repr_html_(self) -> str:
         return as_html(trace_view(self, self.config))
+
+
+@dataclass(repr=False, kw_only=True)
+class Verification(verification.Verification):
+    """The results of verifying a model, or of comparing it with another."""
+
+    _models: Sequence[tuple[str, Checkpoint]]
+
+    def __repr__(self) -> str:
+        if wrong := self.counterexample:
+            return f"Verification(wrong: {wrong.source!r} -> {wrong.answer!r})"
+        found = f"{'right' if self.right else 'wrong'}, {counted(self.count, 'string')}"
+        return f"Verification({found}{', proved' if self.proved else ''})"
+
+    def _repr_html_(self) -> str:
+        descriptions = [model.description for _, model in self._models]
+        return as_html(verification_view(self, self._models, descriptions))

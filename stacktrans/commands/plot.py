@@ -36,7 +36,10 @@ def plot(
 
     if out:
         check_plot(out)
-    metrics = {str(run): read_metrics(run) for run in runs}
+    names = [run.resolve().name for run in runs]
+    if len({*names}) < len({*runs}):  # runs of different sweeps, perhaps
+        names = [*map(str, runs)]
+    metrics = {name: read_metrics(run) for name, run in zip(names, runs, strict=True)}
     if out:
         plot_curves(metrics, by, out)
         print_message(f"saved in {out}")

@@ -79,6 +79,11 @@ class Verification:
         return self.counterexample is None and not isinstance(self.verdict, Counterexample)
 
     @property
+    def proved(self) -> bool:
+        """Whether it is proved that no answer is wrong, however long the string."""
+        return isinstance(self.verdict, Proof | Equivalence)
+
+    @property
     def shortest(self) -> bool:
         """Whether there is a counterexample, and all shorter strings were tried."""
         return any(stage.wrong and stage.strings == ALL for stage in self.stages)

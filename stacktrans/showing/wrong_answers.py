@@ -11,7 +11,7 @@ from stacktrans.common.visible import counted, visible_symbol
 from stacktrans.inference.edits import KINDS, THIRDS, Edit
 from stacktrans.inference.scores import Prediction, symbol_error_rate
 from stacktrans.showing.scores import ACCURACIES, Results, prediction_json, predictions_of
-from stacktrans.showing.tables import Column, Table, remark, table_of
+from stacktrans.showing.tables import GAP, Column, Table, remark, table_of
 from stacktrans.tasks.alphabets import Alphabet
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.columns import Feature
@@ -134,6 +134,7 @@ def errors_table(
     table = Table("source", *STRINGS, "first wrong", edits, Column("count", drop=2))
     for entry in entries:
         first, source = entry["first_wrong"], _around(task.source, entry["source"], 0)
+        source = source.replace("\t", GAP)  # between features and string
         strings = (_around(task.target, entry[name], first - 1) for name in ("target", "answer"))
         changes = ", ".join(
             "→".join(each or NONE for each in _visible(edit)) for edit in entry["edits"]

@@ -484,7 +484,7 @@ def solved_summary(plan: Plan, cells: Sequence[Cell]) -> str:
     missed = [_solved_of(cell) for cell in judged if len(cell.seconds) < cell.runs]
     if missed:
         more = f" and {len(missed) - MAX_LISTED} more" if len(missed) > MAX_LISTED else ""
-        sentences.append(f"Not all runs of {', '.join(missed[:MAX_LISTED])}{more}")
+        sentences.append(f"Not solved by all runs: {', '.join(missed[:MAX_LISTED])}{more}")
     return ". ".join(sentences) + "."
 
 

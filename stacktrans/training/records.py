@@ -185,8 +185,10 @@ class Summary:
         if self.hard.coarse == 1:
             return "right"
         soft, hard = (f"{each.coarse:.3f}" for each in (self.test, self.hard))
-        if self.hard.coarse >= self.test.coarse:
+        if self.hard.coarse == self.test.coarse:
             return f"as good as soft, {hard}"
+        if self.hard.coarse > self.test.coarse:
+            return f"better than soft, {hard} instead of {soft}"
         return f"worse than soft, {hard} instead of {soft}; it needs signals between 0 and 1"
 
 
