@@ -170,9 +170,10 @@ def train_time_slice(
 def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
     """The progress of a run after a time slice, given the records of the time slice."""
     state, progress, attempt = trainer.state, trainer.state.progress, trainer.state.attempt
-    now = (state.step, state.attempts.number)
     record = records[-1] if records else None
-    if record is None or (record.step, record.attempt) != now or not merit(record):
+    # The batches of rounding have no records, and decide nothing once the run has ended.
+    is_last = record and (state.ended or record.step == state.step)
+    if not (record and is_last and record.attempt == state.attempts.number and merit(record)):
         record = _measured(trainer, attempt.average)
     best = merit(record)
     kept = progress.best[-len(best) :]
