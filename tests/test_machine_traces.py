@@ -1,13 +1,13 @@
 """Traces of machines: the rule that applies at each step, and the stack symbols in the memory."""
 
 import json
-from collections.abc import Callable
+import operator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from command_line import run
-from own_machines import STACK, rearranging, rule, when
+from own_machines import STACK, rearranging, rule, turned, when
 
 import stacktrans
 from stacktrans.automata.machine import Machine
@@ -95,19 +95,22 @@ def test_rules_are_numbered_and_worded_as_extract_prints_them(tmp_path: Path) ->
         assert "| {number} | {when} | {action} |".format(**step["rule"]) in card
 
 
-def test_contents_are_stack_symbols(machine_of: Callable[[str], Path]) -> None:
-    steps = trace(load(machine_of("copy-deque")), [*"ab"]).steps
+def test_contents_are_stack_symbols(tmp_path: Path) -> None:
+    settings: Any = {"model": {"memory": "deque"}, "task": {"parameters": {"symbols": 3}}}
+    config = resolve(task="copy", settings=settings)
+    task = config.make_task()
+    model, copying = Checkpoint(Path(), config, task, task.layout, {}, hard=True), turned(task)
+    in_order = operator.itemgetter(0, 2, 1, 3)  # that of a deque's signals
+    rules = tuple(each._replace(signals=in_order(each.signals)) for each in copying.rules)
+    machine = replace(copying, **model.machine_attributes, rules=rules)
+    save_machine(tmp_path / "machine", config, machine, "")
+    steps = trace(load(tmp_path / "machine"), [*'!"']).steps
     held = [[(row.symbol, row.step) for row in step.contents["deque"]] for step in steps]
-    assert [[(symbol.split()[0], pushed) for symbol, pushed in rows] for rows in held[:-1]] == [
-        [("mark", 1)],
-        [("a", 2)],
-        [("a", 2), ("b", 3)],
-        [("b", 3), ("mark", 4)],
-        [("mark", 4), ("mark", 5)],
-    ]
+    pushed = [("!", 2), ('"', 3)]  # at the bottom
+    assert held == [[], pushed[:1], pushed[::-1], pushed[1:], [], []]
     for step, rows in zip(steps, held, strict=True):
-        for end, row in (("top", rows[-1]), ("bottom", rows[0])):
-            assert [(part.symbol, part.step) for part in step.reads[end]] == [row]
+        for end, read in (("top", rows[-1:]), ("bottom", rows[:1])):
+            assert [(part.symbol, part.step) for part in step.reads[end]] == read
 
 
 def moving() -> Checkpoint:
