@@ -25,8 +25,9 @@ step, as thick as their strength (for a [stack with
 actions](models.md#stacks-and-lists-with-actions), as high as its cells are full). Below, in shades
 from white for 0 to black for 1, are the strengths of pushes and pops, the vectors pushed if they
 are short, the reads, the inputs and the outputs. Some pictures are followed by the rules of the
-[machine](machines.md) extracted from the model. [Inspecting](inspecting.md) describes more ways to
-look at these models. Written by `python docs/gallery.py`."""
+machine extracted from the model; [Machines](machines.md) shows those of `copy-queue`, `copy-deque`,
+`xor-buffered` and `anbncn`. [Inspecting](inspecting.md) describes more ways to look at these models.
+Written by `python docs/gallery.py`."""
 
 
 class Piece(NamedTuple):
@@ -55,7 +56,6 @@ PIECES = (
         """Every symbol that is read is pushed at the back. From the separator `|||` on, one symbol
 per step is popped from the front, at the bottom of the picture, and written. When there is no
 symbol to push, the model pushes a mark; when this reaches the front, the answer is complete.""",
-        True,
     ),
     Piece(
         "reverse-stack",
@@ -98,7 +98,6 @@ Each type of bracket is pushed in two ways, which encode the bracket below it.""
         """A model with [buffers](models.md#buffers), and a stack that it uses in an unusual
 way: it never pops. Only the vector that was pushed last is relevant: it encodes whether the number
 of ones so far is odd. The first output is dropped, so that each answer may come a step late.""",
-        True,
     ),
     Piece(
         "anbn",
@@ -116,7 +115,6 @@ it.""",
         """In `aaaabbbbcccc` the number of `a` determines the rest. One stack grows at each `a` and
 shrinks at each `b`; meanwhile the other one counts each `b` for the `c` to come. When a stack is
 empty, the next symbol begins.""",
-        True,
     ),
     Piece(
         "memorization",
