@@ -26,8 +26,8 @@ actions](models.md#stacks-and-lists-with-actions), as high as its cells are full
 from white for 0 to black for 1, are the strengths of pushes and pops, the vectors pushed if they
 are short, the reads, the inputs and the outputs. Some pictures are followed by the rules of the
 machine extracted from the model; [Machines](machines.md) shows those of `copy-queue`, `copy-deque`,
-`xor-buffered` and `anbncn`. [Inspecting](inspecting.md) describes more ways to look at these models.
-Written by `python docs/gallery.py`."""
+`xor-buffered` and `anbncn`. [Inspecting](inspecting.md) describes more ways to look at these
+models. Written by `python docs/gallery.py`."""
 
 
 class Piece(NamedTuple):
