@@ -123,6 +123,13 @@ def test_a_machine_is_that_of_the_command(tmp_path: Path) -> None:
         model.extract(seconds=0)
 
 
+def test_a_wrong_argument_is_named_with_its_function() -> None:
+    with pytest.raises(TypeError, match=r"train\(\) got an unexpected keyword argument 'hiden'"):
+        stacktrans.train(task="copy", hiden=3)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"load\(\) missing a required argument: 'name'"):
+        stacktrans.load()  # type: ignore[call-arg]
+
+
 def test_sources_may_have_features_beside_them(tmp_path: Path) -> None:
     verbs = [("walk", "V;PST", "walked"), ("talk", "V;PST", "talked"), ("walk", "V;PRS", "walks")]
     data = tmp_path / "verbs.tsv"

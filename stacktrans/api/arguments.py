@@ -111,7 +111,10 @@ def checked(function: Function) -> Function:
 
     @functools.wraps(function)
     def wrapper(*given: Any, **named: Any) -> Any:
-        signature.bind(*given, **named)  # raises Python's own `TypeError`
+        try:
+            signature.bind(*given, **named)
+        except TypeError as error:
+            raise TypeError(f"{function.__name__}() {error}") from None
         try:
             return call(*given, **named)
         except ValidationError as error:
