@@ -402,7 +402,7 @@ class Layout:
 
 def _targets_after_prompts(layout: Layout, pairs: Sequence[Pair]) -> Examples:
     """The examples of pairs whose targets follow their prompts."""
-    prompts, targets = _in_reading_order(layout, pairs)
+    prompts, targets = _prompts_and_targets(layout, pairs)
     # Any symbol can be the input for one outside the alphabet.
     read = np.maximum(targets.values, 0) + (layout.first_target or 0)
     inputs = concatenate_pairwise(prompts, Ragged(read, targets.starts))
@@ -419,7 +419,7 @@ def _targets_after_prompts(layout: Layout, pairs: Sequence[Pair]) -> Examples:
 
 def _synchronous(layout: Layout, pairs: Sequence[Pair]) -> Examples:
     """The examples of pairs with synchronous outputs."""
-    inputs, targets = _in_reading_order(layout, pairs)
+    inputs, targets = _prompts_and_targets(layout, pairs)
     ends = targets.lengths
     if layout.blank is not None:
         lengths = np.maximum(inputs.lengths, ends + 1)
@@ -432,8 +432,8 @@ def _synchronous(layout: Layout, pairs: Sequence[Pair]) -> Examples:
     return Examples(inputs, targets, scored)
 
 
-def _in_reading_order(layout: Layout, pairs: Sequence[Pair]) -> tuple[Ragged, Ragged]:
-    """The prompts and the targets of pairs."""
+def _prompts_and_targets(layout: Layout, pairs: Sequence[Pair]) -> tuple[Ragged, Ragged]:
+    """The prompts and the targets of pairs, in reading order."""
     prompts = layout.prompts(Ragged.of([pair.source for pair in pairs]))
     targets = Ragged.of([pair.target for pair in pairs])
     return prompts, targets.reversed() if layout.backwards else targets
