@@ -56,11 +56,17 @@ def zeros(config: RunConfig) -> tuple[dict[str, torch.Tensor], int]:
 
 
 def reversing(
-    directory: Path, symbols: int = LETTERS, wrong: int | None = None, push: float = 20
+    directory: Path,
+    symbols: int = LETTERS,
+    wrong: int | None = None,
+    push: float = 20,
+    skipped: tuple[int, int] | None = None,
+    lengths: str = "{train: [8, 64], test: [65, 128]}",
 ) -> Path:
     """A checkpoint that reverses when hard, made by hand; of one symbol it says the next instead.
 
-    The linear controller sees the symbol, one-hot, and then the vector read, one-hot too.
+    The linear controller sees the symbol, one-hot, and then the vector read, one-hot too. After one
+    symbol, it can skip another.
     """
     folder = directory / "tasks"
     folder.mkdir()
@@ -70,13 +76,19 @@ def reversing(
         task=str(folder / "reverse.yaml"),
         recipe="default",
         settings={"model": {"memory": {"name": "stack", "size": symbols}}},
-        assignments=["controller=linear", "embedding_size=one-hot", "output_size=null"],
+        assignments=[
+            *("controller=linear", "embedding_size=one-hot", "output_size=null"),
+            f"task.lengths={lengths}",
+        ],
     )
     weights, _ = zeros(config)
     source, target = slice(2, 2 + symbols), slice(2 + symbols, 2 + 2 * symbols)
     signals, values = weights["operation.signals.weight"], weights["operation.values.weight"]
     pop, pushing = signals
     pushing[source] = 20 + push
+    if skipped:
+        top, read = skipped
+        pushing[[2 + read, 2 + 2 * symbols + top]] -= 0.75 * push
     weights["operation.signals.bias"][:] = -20
     pop[1], pop[target] = 40, 40
     values[:, source] = 20 * torch.eye(symbols)
@@ -295,6 +307,15 @@ def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:
     assert found.machine.run([0, 3, 5]).target == [5, 4, 0]
     model = checkpoint.load(tmp_path / "model")
     assert prove(found.machine, model.task) == Counterexample((3,))
+
+
+def test_a_rare_combination_of_symbols_is_found(tmp_path: Path) -> None:
+    """One of 10,000 pairs of neighbours, in strings of some ten symbols."""
+    lengths = "{train: [1, 8], test: [9, 16]}"
+    path = reversing(tmp_path, symbols=100, skipped=(40, 70), lengths=lengths)
+    found = Learner(checkpoint.load(path, hard=True)).learn()
+    assert found.machine.run([7, 40, 70, 9]).target == [9, 40, 7]
+    assert found.machine.run([7, 70, 40, 9]).target == [9, 40, 70, 7]
 
 
 def test_symbols_that_decide_only_together_are_distinguished(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ class Machine(Signature):
                 )
                 if entries is not None and 0 < len(entries) < table.size
             }
-        return frozenset(components)
+        return frozenset(components - {CONSTANT})
 
     @property
     def relevant_reads(self) -> list[int]:

@@ -38,6 +38,10 @@ from stacktrans.tasks.lengths import Lengths, NoSuchLength
 OBSERVED, TESTED = 200, 600
 """Random strings of the training lengths that are observed, and with which a hypothesis is tested;
 of the test lengths half."""
+COVERED, MOST_COVERED = 4, 100_000
+"""Symbols of the strings with which a hypothesis is tested, for each combination of what its rules
+depend on, so that rare ones are among them; and the most symbols, unless fewer strings have more.
+"""
 OBSERVED_PER_SYMBOL = 2
 """Further strings of the training lengths for each symbol of a large alphabet."""
 SECONDS = 60
@@ -48,8 +52,8 @@ PATIENCE = 8
 """The rounds without an improvement after which learning ends."""
 SIMPLER = 2
 """The further rounds in which a right machine is replaced by one with fewer rules."""
-AT_ONCE, BLOCK = 100, 250
-"""The strings that are tested at once, and of those of `compare`."""
+AT_ONCE = 250
+"""The strings that are tested at once."""
 ENOUGH = 40
 """The counterexamples with which a test ends."""
 LEAST_AGREEMENT = 0.5
@@ -119,8 +123,8 @@ def compare(
     """
     check_lengths(checkpoint, lengths)
     network, wrong = checkpoint.predictor.discretized(), list[Query]()
-    for first in range(0, count, BLOCK):
-        size = min(BLOCK, count - first)
+    for first in range(0, count, AT_ONCE):
+        size = min(AT_ONCE, count - first)
         queries = random_queries(checkpoint, lengths, size, SEED + first, "uniform")
         wrong += counterexamples(network, extraction.machine, queries)
     more = Agreement(f"random of length {lengths}, uniformly", count, count - len(wrong))
@@ -219,6 +223,8 @@ class Learner:
                     )
                     if len(wrong) < least * tested or not wrong:
                         best, least, worse = hypothesis, len(wrong) / max(tested, 1), 0
+                    elif not least:  # a simpler one, which counterexamples may put right
+                        worse = 0
                     self._quantized.record(wrong)
             enough = worse == PATIENCE if least else worse == SIMPLER or soon.over()
             if enough or self._deadline.over():
@@ -250,7 +256,12 @@ class Learner:
         Returns:
             the number of strings, until there is no time or are enough counterexamples, and these.
         """
-        random = self._random((TESTED, TESTED // 2), seed=number + 1)
+        parts = hypothesis.components
+        combinations = math.prod(parts[component].size for component in hypothesis.relevant)
+        train, test = (sum(lengths) / 2 for lengths in self._ranges)
+        symbols = min(COVERED * combinations, MOST_COVERED)
+        count = max(TESTED, round(symbols / (train + test / 2)))
+        random = self._random((count, count // 2), seed=number + 1)
         queries = self._as_trained([*self._short.queries, *itertools.chain(*random)])
         return self._compare(hypothesis, queries, GRACE, ENOUGH)
 
