@@ -87,8 +87,8 @@ def reversing(
     pop, pushing = signals
     pushing[source] = 20 + push
     if skipped:
-        top, read = skipped
-        pushing[[2 + read, 2 + 2 * symbols + top]] -= 0.75 * push
+        top, symbol = skipped
+        pushing[[2 + symbol, 2 + 2 * symbols + top]] -= 0.75 * push
     weights["operation.signals.bias"][:] = -20
     pop[1], pop[target] = 40, 40
     values[:, source] = 20 * torch.eye(symbols)
