@@ -39,9 +39,8 @@ OBSERVED, TESTED = 200, 600
 """Random strings of the training lengths that are observed, and with which a hypothesis is tested;
 of the test lengths half."""
 COVERED, MOST_COVERED = 4, 100_000
-"""Symbols of the strings with which a hypothesis is tested, for each combination of what its rules
-depend on, so that rare ones are among them; and the most symbols, unless fewer strings have more.
-"""
+"""Symbols of the strings with which a hypothesis is tested that is right on these, for each
+combination of what its rules depend on, so that rare ones are among them; and the most symbols."""
 OBSERVED_PER_SYMBOL = 2
 """Further strings of the training lengths for each symbol of a large alphabet."""
 SECONDS = 60
@@ -52,12 +51,14 @@ PATIENCE = 8
 """The rounds without an improvement after which learning ends."""
 SIMPLER = 2
 """The further rounds in which a right machine is replaced by one with fewer rules."""
-AT_ONCE = 250
-"""The strings that are tested at once."""
+AT_ONCE, BLOCK = 100, 250
+"""The strings that are tested at once, and of those of `compare`."""
 ENOUGH = 40
 """The counterexamples with which a test ends."""
 LEAST_AGREEMENT = 0.5
 """The share of equal answers below which there is no machine."""
+COVERING_SEED = 1 << 16
+"""The random seed before those of the further strings."""
 SEED = 1 << 20
 """The first random seed of the strings of `compare`, none of which is observed."""
 
@@ -123,8 +124,8 @@ def compare(
     """
     check_lengths(checkpoint, lengths)
     network, wrong = checkpoint.predictor.discretized(), list[Query]()
-    for first in range(0, count, AT_ONCE):
-        size = min(AT_ONCE, count - first)
+    for first in range(0, count, BLOCK):
+        size = min(BLOCK, count - first)
         queries = random_queries(checkpoint, lengths, size, SEED + first, "uniform")
         wrong += counterexamples(network, extraction.machine, queries)
     more = Agreement(f"random of length {lengths}, uniformly", count, count - len(wrong))
@@ -256,14 +257,23 @@ class Learner:
         Returns:
             the number of strings, until there is no time or are enough counterexamples, and these.
         """
+        tested, wrong, queries = 0, list[Query](), self._short.queries
+        for count, first_seed in ((TESTED, 1), (self._covering(hypothesis), COVERING_SEED)):
+            if not count or wrong or (tested and self._deadline.over(GRACE)):
+                break
+            random = self._random((count, count // 2), seed=first_seed + number)
+            queries = self._as_trained([*queries, *itertools.chain(*random)])
+            compared, wrong = self._compare(hypothesis, queries, GRACE, ENOUGH)
+            tested, queries = tested + compared, []
+        return tested, wrong
+
+    def _covering(self, hypothesis: Machine) -> int:
+        """The number of further strings of the training lengths that test a right hypothesis."""
         parts = hypothesis.components
         combinations = math.prod(parts[component].size for component in hypothesis.relevant)
         train, test = (sum(lengths) / 2 for lengths in self._ranges)
-        symbols = min(COVERED * combinations, MOST_COVERED)
-        count = max(TESTED, round(symbols / (train + test / 2)))
-        random = self._random((count, count // 2), seed=number + 1)
-        queries = self._as_trained([*self._short.queries, *itertools.chain(*random)])
-        return self._compare(hypothesis, queries, GRACE, ENOUGH)
+        count = round(min(COVERED * combinations, MOST_COVERED) / (train + test / 2))
+        return max(0, count - TESTED)
 
     def _compare(
         self, machine: Machine, queries: Sequence[Query], grace: float, enough: float = math.inf
