@@ -173,7 +173,8 @@ def test_a_table_counts_solved_runs_and_lists_cells_with_unsolved_ones(tmp_path:
     assert (
         "Solved, with test at least 90 per cent: 1 of 6 runs \\[0.03 – 0.56\\], half of these "
         "within 30 seconds, all within 30. "
-        "Not solved by all runs: Queue on copy (1 of 3), Stack on copy (0 of 3)."
+        "Conditions with unsolved runs: Queue on copy (1 of 3 solved), "
+        "Stack on copy (0 of 3 solved)."
     ) in shown
     assert "Solved, " not in markdown(plan, {})
 

@@ -442,10 +442,7 @@ class Configuration:
         )
         self.last = Transition((), NO_OUTPUT, (), (), (), state)
         self.observation: tuple[int, ...] = ()
-        self._reads = [
-            position and (position[0] // 2, position[0] % 2, position[1])
-            for position in machine.relevant_positions
-        ]
+        self._reads = machine.relevant_positions
 
     def copy(self) -> Configuration:
         """A copy, which can be advanced independently."""
@@ -464,10 +461,7 @@ class Configuration:
 
     def observe(self, symbol: int) -> tuple[int, ...]:
         """All that the step at an input depends on; `EMPTY` for reads that are not relevant."""
-        contents = self.contents
-        read = [
-            contents[place[0]].peek(place[1], place[2]) if place else EMPTY for place in self._reads
-        ]
+        read = [self.peek(*position) if position else EMPTY for position in self._reads]
         self.observation = symbol, *read, self.state
         return self.observation
 

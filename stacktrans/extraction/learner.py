@@ -257,18 +257,19 @@ class Learner:
         Returns:
             the number of strings, until there is no time or are enough counterexamples, and these.
         """
-        tested, wrong, queries = 0, list[Query](), self._short.queries
-        for count, first_seed in ((TESTED, 1), (self._covering(hypothesis), COVERING_SEED)):
-            if not count or wrong or (tested and self._deadline.over(GRACE)):
-                break
-            random = self._random((count, count // 2), seed=first_seed + number)
-            queries = self._as_trained([*queries, *itertools.chain(*random)])
-            compared, wrong = self._compare(hypothesis, queries, GRACE, ENOUGH)
-            tested, queries = tested + compared, []
-        return tested, wrong
+        random = self._random((TESTED, TESTED // 2), seed=number + 1)
+        queries = self._as_trained([*self._short.queries, *itertools.chain(*random)])
+        tested, wrong = self._compare(hypothesis, queries, GRACE, ENOUGH)
+        count = self._covering_count(hypothesis)
+        if wrong or not count or self._deadline.over(GRACE):
+            return tested, wrong
+        random = self._random((count, count // 2), seed=number + COVERING_SEED)
+        queries = self._as_trained([*itertools.chain(*random)])
+        more, wrong = self._compare(hypothesis, queries, GRACE, ENOUGH)
+        return tested + more, wrong
 
-    def _covering(self, hypothesis: Machine) -> int:
-        """The number of further strings of the training lengths that test a right hypothesis."""
+    def _covering_count(self, hypothesis: Machine) -> int:
+        """The number of further strings of the training lengths that cover rare combinations."""
         parts = hypothesis.components
         combinations = math.prod(parts[component].size for component in hypothesis.relevant)
         train, test = (sum(lengths) / 2 for lengths in self._ranges)

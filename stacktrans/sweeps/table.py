@@ -484,13 +484,13 @@ def solved_summary(plan: Plan, cells: Sequence[Cell]) -> str:
     missed = [_solved_of(cell) for cell in judged if len(cell.seconds) < cell.runs]
     if missed:
         more = f" and {len(missed) - MAX_LISTED} more" if len(missed) > MAX_LISTED else ""
-        sentences.append(f"Not solved by all runs: {', '.join(missed[:MAX_LISTED])}{more}")
+        sentences.append(f"Conditions with unsolved runs: {', '.join(missed[:MAX_LISTED])}{more}")
     return ". ".join(sentences) + "."
 
 
 def _solved_of(cell: Cell) -> str:
     name = f"{cell.condition} on {cell.task}" if cell.task else cell.condition
-    return f"{name} ({len(cell.seconds)} of {cell.runs})"
+    return f"{name} ({len(cell.seconds)} of {cell.runs} solved)"
 
 
 def _interval(part: int, whole: int) -> str:
