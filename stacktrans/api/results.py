@@ -1,4 +1,4 @@
-"""What a `Model` returns, and what notebooks show: answers, evaluations and traces."""
+"""What a `Model` returns, and notebooks show: answers, evaluations, traces and verifications."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -388,6 +388,7 @@ class Layout:
         first = row_starts([*map(len, rows)])  # of the pairs of each row, in `pairs`
         inputs, targets, scored = (Ragged(part.values, ends[first]) for part in encoded)
         if self.consecutive:
+            # The last output of a pair is the first input of the pair after it in its row.
             inner = np.delete(ends[:-1], first[:-1][np.diff(first) > 0])
             targets.values[inner - 1] = inputs.values[inner]
             if everything:
