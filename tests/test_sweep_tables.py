@@ -13,8 +13,9 @@ import yaml
 from stacktrans.settings.layers import read_layer
 from stacktrans.showing.scores import bootstrap_interval
 from stacktrans.showing.tables import as_cell
+from stacktrans.sweeps.cells import Cell, cells_of
 from stacktrans.sweeps.plan import Plan, read_plan
-from stacktrans.sweeps.table import Cell, as_csv, as_json, cells_of, markdown
+from stacktrans.sweeps.table import as_csv, as_json, markdown
 from stacktrans.sweeps.work import Record, parsed_record
 
 CLAIMS = [

@@ -16,8 +16,8 @@ from stacktrans.settings.layers import (
     option_layer,
 )
 from stacktrans.showing.tables import Column, Table, table_of
+from stacktrans.sweeps.cells import Records, cells_of
 from stacktrans.sweeps.plan import Plan
-from stacktrans.sweeps.table import Records, cells_of
 from stacktrans.tasks.lengths import Lengths
 
 

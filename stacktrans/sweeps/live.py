@@ -17,9 +17,10 @@ from stacktrans.common.visible import counted, one_line
 from stacktrans.showing.plots import as_accuracy_by_length, chart
 from stacktrans.showing.progress import SECONDS_BETWEEN, ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
+from stacktrans.sweeps.cells import cells_of, claim_holds
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.store import TABLE, SweepStore
-from stacktrans.sweeps.table import VERDICTS, caption, cells_of, claim_holds, number, overview_rows
+from stacktrans.sweeps.table import VERDICTS, caption, number, overview_rows
 from stacktrans.sweeps.work import RUNNING, Record, undamaged
 from stacktrans.training.records import METRICS
 

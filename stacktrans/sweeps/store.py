@@ -13,8 +13,9 @@ from stacktrans.common.files import check_directory_path, write_atomically
 from stacktrans.common.processes import KILLED, Pool, cores
 from stacktrans.common.reading import read_bytes
 from stacktrans.common.registry import plugin_files
+from stacktrans.sweeps.cells import merit
 from stacktrans.sweeps.plan import Plan, PlannedRun
-from stacktrans.sweeps.table import as_csv, as_json, markdown, merit
+from stacktrans.sweeps.table import as_csv, as_json, markdown
 from stacktrans.sweeps.work import (
     RECORD,
     RUNNING,
