@@ -10,7 +10,8 @@ from own_machines import STACK, buffered_odd, rule, when
 from test_predictors import LAYOUTS, drawn, to_numpy
 from test_proofs import TASKS
 
-from stacktrans.automata.machine import Machine, Runner
+from stacktrans.automata.execution import Runner
+from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.common.ragged import Ragged
 from stacktrans.decoding import decoder

@@ -19,7 +19,8 @@ from test_page_in_browser import COUNT, NOW, WORDS
 from test_proofs import MACHINES, TASKS
 from test_stream_machines import moving as moving_anyhow
 
-from stacktrans.automata.machine import Machine, Runner
+from stacktrans.automata.execution import Runner
+from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Term
 from stacktrans.common.errors import StacktransError
 from stacktrans.decoding.decoder import DecodingStep, decode

@@ -17,7 +17,8 @@ from changed_checkpoints import reseal
 from command_line import run
 
 import stacktrans
-from stacktrans.automata.machine import Machine, Runner, read_machine
+from stacktrans.automata.execution import Runner
+from stacktrans.automata.machine import Machine, read_machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.automata.wording import sentence
 from stacktrans.common.ends import Ends

@@ -13,7 +13,8 @@ import pytest
 from command_line import run
 from own_machines import mutant, when
 
-from stacktrans.automata.machine import Configuration, Machine
+from stacktrans.automata.execution import Configuration
+from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
 from stacktrans.model.checkpoint import save_machine

@@ -16,7 +16,8 @@ from command_line import run
 from own_machines import QUEUE, STACK, is_wrong, mutant, rearranging, rule, sources, when
 from shipped_tasks import task_of
 
-from stacktrans.automata.machine import Machine, Runner
+from stacktrans.automata.execution import Runner
+from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.decoding.decoder import decode
 from stacktrans.inference.trace import trace

@@ -13,7 +13,8 @@ import torch
 from command_line import run
 from test_machines import counting
 
-from stacktrans.automata.machine import Configuration, Machine, read_machine
+from stacktrans.automata.execution import Configuration
+from stacktrans.automata.machine import Machine, read_machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.automata.wording import sentence
 from stacktrans.commands.terminal import print_out

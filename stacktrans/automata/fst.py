@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from stacktrans.automata.machine import Configuration, Machine, Row
+from stacktrans.automata.execution import Configuration, Row
+from stacktrans.automata.machine import Machine
 from stacktrans.common.errors import StacktransError
 from stacktrans.tasks.alphabets import UNSCORED_MARK
 

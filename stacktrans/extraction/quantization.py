@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.automata.machine import Runner, Transition
+from stacktrans.automata.execution import Runner, Transition
 from stacktrans.decoding.decoder import DecodingStep, most_probable_ids
 from stacktrans.decoding.model import Model
 from stacktrans.extraction.limits import OutOfTime

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.automata.machine import Machine, Runner
+from stacktrans.automata.execution import Runner
+from stacktrans.automata.machine import Machine
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.decoding.decoder import Observer, decode, predict
 from stacktrans.decoding.model import Model

@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import functools
 import io
-import json
-import math
 import os
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -37,20 +35,19 @@ from stacktrans.common.files import (
     write_whole,
 )
 from stacktrans.common.files import WEIGHTS as WEIGHTS
-from stacktrans.common.reading import parsed_json
-from stacktrans.common.registry import REGISTRIES, LazyModule
+from stacktrans.common.registry import LazyModule
 from stacktrans.common.visible import counted, shell_text
 from stacktrans.decoding.ensemble import Ensemble
 from stacktrans.decoding.model import Discretizable, Numbers, Predictor
 from stacktrans.memory import Memory, make_memory
 from stacktrans.model.description import machine_line, model_line
 from stacktrans.model.devices import check_device, find_device
+from stacktrans.model.metadata import check_origins, metadata, sharpness_of
 from stacktrans.model.weights import (
     Shapes,
     check_shapes,
     has_known_shapes,
     load_weights,
-    metadata_of,
     serialize,
     set_weights,
     shapes_of,
@@ -79,11 +76,6 @@ else:
 TRAINING = "training.pt"
 CARD = "README.md"
 _NO_WEIGHTS = "a machine has no weights to be trained or changed"
-
-ORIGINS = "origins"
-"""The key in the metadata of weights of the plugins that define the model."""
-SHARPNESS = "sharpness"
-"""The key in the metadata of weights of `Transducer.sharpness`."""
 
 
 def save(
@@ -480,58 +472,3 @@ def last_checkpoint(run: Path) -> Path:
         if (candidate / TRAINING).is_file():
             return candidate
     raise CheckpointError(f"{run}: no run to resume here; expected a directory made by train")
-
-
-def metadata(
-    config: RunConfig, accuracy: Mapping[str, Any] | None, sharpness: float
-) -> dict[str, str]:
-    """The metadata of weights: task, version, configuration, accuracy, sharpness and plugins."""
-    entries = {
-        "task": config.task.name,
-        "version": config.version,
-        "configuration": config.identity(),
-    }
-    if accuracy:
-        entries["accuracy"] = json.dumps(accuracy)
-    if sharpness != 1:
-        entries[SHARPNESS] = json.dumps(sharpness)
-    model = config.model
-    names = (model.memory.name, model.controller.name, config.task.generator)
-    origins = {
-        registry.kind: {name: origin}
-        for registry, name in zip(REGISTRIES, names, strict=True)
-        if (origin := registry.origin(name))
-    }
-    if origins:
-        entries[ORIGINS] = json.dumps(origins)
-    return entries
-
-
-def sharpness_of(path: Path) -> float:
-    """The sharpness in the metadata of weights; raises `CheckpointError` if it is not positive."""
-    text = metadata_of(path).get(SHARPNESS, "1")
-    try:
-        sharpness = float(text)
-    except (TypeError, ValueError):
-        sharpness = math.nan
-    if not 0 < sharpness < math.inf:
-        raise CheckpointError(f"{path}: {SHARPNESS} is {shown(text)}; expected more than 0")
-    return sharpness
-
-
-def check_origins(path: Path) -> None:
-    """Raise `UsageError` if the model of some weights needs plugins that are not loaded."""
-    try:
-        origins = parsed_json(metadata_of(path).get(ORIGINS, "{}"))
-        named = [
-            (name, str(origin), kind)
-            for kind in REGISTRIES
-            for name, origin in origins.get(kind.kind, {}).items()
-        ]
-    except (AttributeError, TypeError, ValueError):  # of other metadata than `save` writes
-        return
-    for name, origin, registry in named:
-        if name not in registry:
-            state = "loaded" if origin.startswith("plugin ") else "installed"
-            part = f"{registry.kind} {name}"
-            raise UsageError(f"{path}: {part} is from {origin}, which is not {state}")

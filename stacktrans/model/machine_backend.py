@@ -7,7 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from stacktrans.automata.machine import Configuration, Configurations, Machine, Runner
+from stacktrans.automata.execution import Configuration, Configurations, Runner
+from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import EMPTY, Buffers
 from stacktrans.common.ends import Ends
 from stacktrans.decoding.model import Numbers, SoftInput

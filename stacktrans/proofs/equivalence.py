@@ -24,7 +24,8 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from stacktrans.automata.machine import NO_OUTPUT, NO_RULE, Machine, Transition
+from stacktrans.automata.execution import NO_OUTPUT, NO_RULE, Transition
+from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import EMPTY, START
 from stacktrans.proofs.product import FINISHED, WRONG, Product, ProductStep, Top, Unproved
 from stacktrans.proofs.proof import (

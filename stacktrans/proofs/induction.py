@@ -17,7 +17,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stacktrans.automata.machine import NO_RULE, Configuration, Machine
+from stacktrans.automata.execution import NO_RULE, Configuration
+from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import EMPTY, START
 from stacktrans.proofs.product import Unproved
 from stacktrans.tasks.streams import Counting

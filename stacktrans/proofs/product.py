@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any, NamedTuple
 
-from stacktrans.automata.machine import Machine, Transition
+from stacktrans.automata.execution import Transition
+from stacktrans.automata.machine import Machine
 from stacktrans.proofs.references import Reference, ReferenceStep
 
 FINISHED, WRONG = "finished", "wrong"

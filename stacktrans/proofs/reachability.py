@@ -13,7 +13,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
-from stacktrans.automata.machine import Transition
+from stacktrans.automata.execution import Transition
 from stacktrans.automata.rules import EMPTY, START
 from stacktrans.common.ends import BOTTOM, TOP
 from stacktrans.proofs.abstractions import Abstraction, Operations, Unknown

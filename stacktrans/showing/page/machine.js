@@ -1,5 +1,5 @@
 "use strict";
-/* Extracted machines, read from machine.json and run as stacktrans runs them: see automata/machine.py,
+/* Extracted machines, read from machine.json and run as stacktrans runs them: see automata/execution.py,
    decoding/decoder.py and tasks/layout.py for the definitions. */
 
 const EMPTY = 0; // the stack symbol that is read where there is none

@@ -1,0 +1,235 @@
+"""Runs of automata with memories: configurations step by step, and batches for the decoder."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+
+from stacktrans.automata.rules import EMPTY, START, Buffers
+from stacktrans.common.ends import Ends
+from stacktrans.decoding.model import Numbers, SoftInput
+from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.layout import Layout
+
+NO_OUTPUT = -1
+"""The output where a machine has learned none, since no output is scored there."""
+NO_RULE = -2
+"""The output where no rule applies, and after it."""
+UNLIKELY = -1e9
+"""The logit of outputs that a machine does not write."""
+
+
+class Transition(NamedTuple):
+    """A transition of a machine: memory operations, output and next state.
+
+    Attributes:
+        signals: those of the rule that applies.
+        output: `NO_OUTPUT` where it has learned none.
+        pops: the ends from which a cell is popped, in this order.
+        pushes: after that, the ends to which a cell is pushed, each with its stack symbol.
+        moves: after that, the ends from which a cell is taken, each with the end it is put on.
+        next_state: the state after it.
+        rule: the number of the rule that applies, from 1; 0 before the first step.
+    """
+
+    signals: tuple[int, ...]
+    output: int
+    pops: tuple[int, ...]
+    pushes: tuple[tuple[int, int], ...]
+    moves: tuple[tuple[int, int], ...]
+    next_state: int
+    rule: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        memories: Ends,
+        signals: tuple[int, ...],
+        output: int,
+        pushes: tuple[tuple[int, int], ...],
+        next_state: int,
+        rule: int = 0,
+    ) -> Transition:
+        """The transition with the pops and moves of some signals; see its attributes."""
+        pops = tuple(end for signal, end in memories.pops if signals[signal])
+        moves = tuple((taken, put) for signal, taken, put in memories.moves if signals[signal])
+        return cls(signals, output, pops, pushes, moves, next_state, rule)
+
+    def apply(self, contents: Sequence[Any], mark: int | None = None) -> None:
+        """Change the contents of memories, `Row`s or the like; pushes can push a mark instead."""
+        for end in self.pops:
+            contents[end // 2].take(end % 2)
+        for end, stack_symbol in self.pushes:
+            contents[end // 2].put(end % 2, stack_symbol if mark is None else mark)
+        for taken, put in self.moves:
+            contents[put // 2].put(put % 2, contents[taken // 2].take(taken % 2))
+
+
+class Automaton(Protocol):
+    """An automaton with memories that runs step by step: a machine, or a quantized network.
+
+    Its members are those of `Machine`.
+    """
+
+    @property
+    def memories(self) -> Ends: ...
+
+    @property
+    def layout(self) -> Layout: ...
+
+    @property
+    def buffers(self) -> Buffers | None: ...
+
+    @property
+    def relevant_positions(self) -> Sequence[tuple[int, int] | None]: ...
+
+    def transition(self, observation: tuple[int, ...]) -> Transition | None: ...
+
+
+class Row(deque[int]):
+    """The contents of a memory as stack symbols, bottom first; its sides are `TOP` and `BOTTOM`."""
+
+    def peek(self, side: int, depth: int) -> int:
+        """The stack symbol so deep under a side, from 0; `EMPTY` if there is none."""
+        return self[depth if side else -1 - depth] if len(self) > depth else EMPTY
+
+    def take(self, side: int) -> int:
+        """Remove and return the stack symbol at a side; `EMPTY` if there is none."""
+        if not self:
+            return EMPTY
+        return self.popleft() if side else self.pop()
+
+    def put(self, side: int, stack_symbol: int) -> None:
+        """Add a stack symbol at a side."""
+        self.appendleft(stack_symbol) if side else self.append(stack_symbol)
+
+
+class Configuration:
+    """A configuration of a machine, its state and the contents of its memories, step by step.
+
+    Args:
+        machine: the machine.
+        contents: of each memory, a `Row` or the like; None for empty ones.
+        state: the state that it begins in.
+
+    Attributes:
+        contents: of each memory.
+        state: the state after the last step.
+        last: the last transition.
+        observation: that of the last step.
+        stuck: whether no rule applied in some step; from then on none does.
+    """
+
+    def __init__(
+        self, machine: Automaton, contents: Sequence[Any] | None = None, state: int = START
+    ) -> None:
+        self._machine, self.state, self.stuck = machine, state, False
+        self.contents: Sequence[Any] = (
+            [Row() for _ in machine.memories.names] if contents is None else contents
+        )
+        self.last = Transition((), NO_OUTPUT, (), (), (), state)
+        self.observation: tuple[int, ...] = ()
+        self._reads = machine.relevant_positions
+
+    def copy(self) -> Configuration:
+        """A copy, which can be advanced independently."""
+        other = Configuration(self._machine, [*map(Row, self.contents)], self.state)
+        other.last, other.observation, other.stuck = self.last, self.observation, self.stuck
+        return other
+
+    def peek(self, end: int, depth: int) -> int:
+        """The stack symbol so deep under an end, from 0; `EMPTY` if there is none."""
+        stack_symbol: int = self.contents[end // 2].peek(end % 2, depth)
+        return stack_symbol
+
+    def step(self, symbol: int) -> int:
+        """The output for an input; `NO_OUTPUT` if there is none, `NO_RULE` if no rule applies."""
+        return self.follow(self._machine.transition(self.observe(symbol)))
+
+    def observe(self, symbol: int) -> tuple[int, ...]:
+        """All that the step at an input depends on; `EMPTY` for reads that are not relevant."""
+        read = [self.peek(*position) if position else EMPTY for position in self._reads]
+        self.observation = symbol, *read, self.state
+        return self.observation
+
+    def follow(self, transition: Transition | None) -> int:
+        """Make a step, and return its output; `NO_RULE` without a transition, and from then on."""
+        if self.stuck or transition is None:
+            self.stuck = True
+            return NO_RULE
+        transition.apply(self.contents)
+        self.last, self.state = transition, transition.next_state
+        return transition.output
+
+
+@dataclass
+class Configurations:
+    """The configurations of a machine over B strings.
+
+    Attributes:
+        of: each string's.
+        signals: [B, signals] of the last step; NaN where no rule applied.
+        origins: the contents of each memory of the first string, as the steps that pushed them, if
+            the steps were recorded; see `MachineModel`.
+        steps: the number of recorded steps.
+    """
+
+    of: list[Configuration]
+    signals: Numbers
+    origins: list[Row]
+    steps: int = 0
+
+
+class Runner:
+    """A machine as a model for the decoder, which gives each output the probability 1.
+
+    Args:
+        machine: the machine.
+    """
+
+    machine: Automaton
+    failure: ClassVar[str] = "the machine has no rule for what it reads here"
+    certain: ClassVar[bool] = True
+    threads = 1
+
+    def __init__(self, machine: Automaton) -> None:
+        self.machine, self.buffers = machine, machine.buffers
+
+    def start(self, batch: int, steps: int = 0) -> Configurations:
+        """See `Model.start`."""
+        signals = np.zeros((batch, len(self.machine.memories.signal_names)))
+        configurations = [Configuration(self.machine) for _ in range(batch)]
+        return Configurations(configurations, signals, [Row() for _ in self.machine.memories.names])
+
+    def transitions(self, observations: Sequence[tuple[int, ...]]) -> list[Transition | None]:
+        """The transitions of several strings."""
+        return [*map(self.machine.transition, observations)]
+
+    def advance(
+        self, state: Configurations, ids: Ids | SoftInput, requested: Mask | None = None
+    ) -> Numbers:
+        """See `Model.advance`; logits are NaN if no rule applies, -inf where there is no output."""
+        if isinstance(ids, SoftInput):
+            no_input = self.machine.layout.inputs  # the id after the last
+            ids = np.where(ids.ids < 0, no_input, ids.ids)[:, None]
+        outputs = np.empty(ids.shape, np.int64)
+        for column, symbols in enumerate(ids.T.tolist()):
+            transitions = self.transitions([*map(Configuration.observe, state.of, symbols)])
+            outputs[:, column] = [*map(Configuration.follow, state.of, transitions)]
+        for item, configuration in enumerate(state.of):
+            state.signals[item] = np.nan if configuration.stuck else configuration.last.signals
+        chosen = outputs.ravel() if requested is None else outputs[requested]
+        logits = np.full((len(chosen), self.machine.layout.outputs), UNLIKELY)
+        logits[np.arange(len(chosen)), np.maximum(chosen, 0)] = 0
+        logits[chosen == NO_OUTPUT] = -np.inf
+        logits[chosen == NO_RULE] = np.nan
+        return logits
+
+    def select(self, state: Configurations, items: Ids) -> Configurations:
+        """See `Model.select`."""
+        configurations = [state.of[item].copy() for item in items.tolist()]
+        return Configurations(configurations, state.signals[items], state.origins)
