@@ -13,7 +13,8 @@ from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.model.controllers import no_noise
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.attempt import Attempt, SourcePrediction
+from stacktrans.training.attempt import Attempt
+from stacktrans.training.objective import SourcePrediction
 from stacktrans.training.trainer import Trainer
 
 PREDICTING = "source_loss=0.5"

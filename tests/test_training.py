@@ -24,7 +24,8 @@ from stacktrans.common.files import locked
 from stacktrans.common.randomness import Purpose
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.training.attempt import gate_noise, indecision
+from stacktrans.training.attempt import gate_noise
+from stacktrans.training.objective import indecision
 from stacktrans.training.optimizers import make_optimizer
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy, Record
 from stacktrans.training.sources import Moment

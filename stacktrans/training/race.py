@@ -13,7 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 
-from stacktrans.common.errors import CheckpointError, StacktransError, UsageError, is_out_of_memory
+from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
 from stacktrans.common.files import (
     CANDIDATES,
     RACE,
@@ -23,19 +23,17 @@ from stacktrans.common.files import (
 )
 from stacktrans.common.messages import open_closed_streams
 from stacktrans.common.processes import KILLED, Pool
-from stacktrans.common.registry import plugin_error
 from stacktrans.common.visible import shell_text
 from stacktrans.model.checkpoint import CONFIG, last_checkpoint, read_config
 from stacktrans.model.devices import find_device
-from stacktrans.model.transducer import Transducer
 from stacktrans.settings.command import single_run_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.training.race_state import Candidate, RaceState, read_race
-from stacktrans.training.records import BUDGET_OUTCOMES, SUMMARY, Record, merit
+from stacktrans.training.records import BUDGET_OUTCOMES, SUMMARY
 from stacktrans.training.run_directory import has_last, lock, watched
-from stacktrans.training.saving import FailedAttempt
+from stacktrans.training.time_slices import train_time_slice, trainers
 from stacktrans.training.trainer import Interrupted, Trainer, stopping
 
 BUDGET = 300.0
@@ -108,101 +106,6 @@ def _ranks(candidates: Candidates, able: Sequence[str]) -> dict[str, int]:
     if all(candidates[name].step for name in able):
         orders.append(sorted(ranked, key=tenths.__getitem__, reverse=True))
     return {name: 1 + min(order.index(name) for order in orders) for name in able}
-
-
-_trainers: dict[Path, Trainer] = {}
-"""Trainers of this process by directory, so that they need not be read again."""
-
-
-def train_time_slice(
-    directory: Path,
-    config: RunConfig,
-    before: Candidate,
-    size: int,
-    device: str,
-    data: Path | None,
-    unwanted: Callable[[], bool],
-) -> Candidate:
-    """Train a run, in any process, until its time slice or the run ends or is unwanted; save it.
-
-    Args:
-        directory: directory of the run, with its last checkpoint.
-        config: configuration of the run.
-        before: its progress so far.
-        size: batches of a time slice.
-        device: where to compute.
-        data: the folder of pairs that all processes share, for `make_source`.
-        unwanted: whether to stop, after one batch at least.
-
-    Returns:
-        Its progress after the time slice.
-
-    Raises:
-        StacktransError: the run can't be read or written, or a plugin has failed.
-    """
-    records: list[Record] = []
-
-    def is_over() -> bool:
-        step, rounds = trainer.state.step, trainer.state.progress.ended is not None
-        return (step >= before.step + size and not rounds) or (step > before.step and unwanted())
-
-    try:
-        cached = _trainers.pop(directory, None)
-        if cached and cached.state.step == before.step:
-            trainer = cached
-        else:  # another process has trained the last time slice
-            resumed = bool(before.step) or has_last(directory)
-            trainer = Trainer(config, directory, find_device(device), resumed=resumed, data=data)
-        trainer.run_until(is_over, records.append)
-        candidate = _candidate(trainer, records).after(before)
-    except Exception as error:
-        if isinstance(error, FailedAttempt):
-            return before.model_copy(update={"failed": error.reason})
-        if is_out_of_memory(error):
-            return before.model_copy(update={"failed": "not enough memory"})
-        if message := plugin_error(error):  # which can't be told in another process
-            raise StacktransError(message) from error
-        raise
-    _trainers[directory] = trainer
-    return candidate
-
-
-def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
-    """The progress of a run after a time slice, given the records of the time slice."""
-    state, progress, attempt = trainer.state, trainer.state.progress, trainer.state.attempt
-    record = records[-1] if records else None
-    # The batches of rounding have no records, and decide nothing once the run has ended.
-    is_last = record and (state.ended or record.step == state.step)
-    if not (record and is_last and record.attempt == state.attempts.number and merit(record)):
-        record = _measured(trainer, attempt.average)
-    best = merit(record)
-    kept = progress.best[-len(best) :]
-    if len(kept) == len(best):
-        best = dict(zip(best, kept, strict=True))
-    elif kept:  # by the training loss alone, when accuracy was not measured
-        best = merit(_measured(trainer, state.load_best().model))
-    train, test = record.train or record.development, record.test or record.development
-    return Candidate(
-        step=state.step,
-        seconds=round(progress.seconds, 1),
-        ended=state.ended or trainer.budget_spent(),
-        loss=attempt.losses.running,
-        train=train.coarse if train else None,
-        test=test.coarse if test else None,
-        best=best,
-    )
-
-
-def _measured(trainer: Trainer, model: Transducer) -> Record:
-    """A record with the measurements of a model, however high its loss is."""
-    source, state, attempt = trainer.source, trainer.state, trainer.state.attempt
-    loss = source.nats("100%") if attempt.losses.running is None else attempt.losses.running
-    # The values after the loss are not used.
-    record = Record(
-        state.step, state.attempts.number, state.progress.seconds, loss, 0.0, attempt.rate, None, {}
-    )
-    source.measure(model, attempt.moment._replace(loss=0.0), record)
-    return record
 
 
 def begin(
@@ -343,7 +246,7 @@ class Race:
                 while pool.at_work:  # on time slices that are cut short
                     self._gather(pool, show)
         finally:
-            _trainers.clear()  # their files may change from now on
+            trainers.clear()  # their files may change from now on
         if not (state.winner or self.stop_requested):  # the time is over
             state.candidates, state.pending = state.latest | self._cut_short, {}
             state.winner = state.best if state.candidates[state.best].solved else None

@@ -14,7 +14,8 @@ from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.training_config import ROUNDINGS, TrainingConfig
 from stacktrans.tasks.layout import Layout, Pair
-from stacktrans.training.attempt import Attempt, indecision
+from stacktrans.training.attempt import Attempt
+from stacktrans.training.objective import indecision
 from stacktrans.training.stateful import StatefulPart, Weights
 
 SHARPNESS = 4096.0
