@@ -20,7 +20,7 @@ from stacktrans.automata.rules import CONSTANT, Rule, SymbolTable, Term
 from stacktrans.extraction.limits import GRACE
 from stacktrans.extraction.naming import entry_families, entry_symbols, name_classes
 from stacktrans.extraction.network import EMPTY, NOTHING
-from stacktrans.extraction.partition import Partition
+from stacktrans.extraction.partition import Partition, numbered
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids, Mask
 
@@ -128,9 +128,9 @@ class _RuleLearner:
 
     def learn(self) -> list[Rule]:
         """The rules, the most general first; raises `OutOfTime`."""
-        groups = self._groups()
+        groups = self._groups([])
         while not self.deadline.over() and self._split_sorts(groups):
-            groups = self._groups()
+            groups = self._groups(groups)
         inputs, *others = range(len(self.tables))
         rules = _Generalization(self, groups, [*others, inputs]).rules()
         if len(rules) > FEW_RULES:
@@ -143,21 +143,24 @@ class _RuleLearner:
         equal: Mask = (symbols == others) & (symbols != NOTHING)
         return equal
 
-    def _groups(self) -> list[_Group]:
+    def _groups(self, before: Sequence[_Group]) -> list[_Group]:
+        """The groups by the present sorts and pairs; those of before that are whole are kept."""
         columns = [own[column] for own, column in zip(self.sorts, self.observations.T, strict=True)]
         columns += [self._equal(*pair, slice(None)) for pair in self.pairs]
-        keys, groups = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
-        order = np.argsort(groups.reshape(-1), kind="stable")
-        ends = np.cumsum(np.bincount(groups.reshape(-1)))[:-1]
-        return [
-            _Group(
-                tuple(key),
-                rows,
-                [frozenset(symbols[rows].tolist()) for symbols in self._symbols],
-                [self._terms(action, rows) for action in self.actions],
-            )
-            for key, rows in zip(keys.tolist(), np.split(order, ends), strict=True)
-        ]
+        numbers, keys = numbered(columns), np.column_stack(columns)
+        order = np.argsort(numbers, kind="stable")
+        # Groups are only ever split: one with the first step and the size of an earlier one is it.
+        whole = {(group.rows[0], len(group.rows)): group for group in before}
+        groups = []
+        for rows in np.split(order, np.cumsum(np.bincount(numbers))[:-1]):
+            group = whole.get((rows[0], len(rows))) or self._group(rows)
+            groups.append(replace(group, key=tuple(keys[rows[0]].tolist())))
+        return groups
+
+    def _group(self, rows: Ids) -> _Group:
+        """The group of some steps, without its key."""
+        symbols = [frozenset(symbols[rows].tolist()) for symbols in self._symbols]
+        return _Group((), rows, symbols, [self._terms(action, rows) for action in self.actions])
 
     def _terms(self, action: _Action, rows: Ids) -> Terms:
         """All terms that are right in some steps; none if there is no such term."""
@@ -187,8 +190,9 @@ class _RuleLearner:
         for component, of_component in enumerate(self._symbols):
             wanted = of_component[rows]
             right = (symbols[values] == wanted) & (families[values] == family) & (wanted != NOTHING)
-            other = ~relevant & (np.isin(wanted, members) | (not action.needed))
-            candidates.append((Term(component, family), right | other))
+            if not relevant.all():
+                right |= ~relevant & (np.isin(wanted, members) | (not action.needed))
+            candidates.append((Term(component, family), right))
         return candidates
 
     def _split_sorts(self, groups: Sequence[_Group]) -> bool:
@@ -339,9 +343,10 @@ class _Generalization:
         matching[index] = True
         terms, count = self._groups[index].terms, len(self._learner.tables)
         for component in [*range(count, len(when)), *self._order]:
+            others = self._matching([*when[:component], None, *when[component + 1 :]])
             for wider in self._wider(component, when):
                 self._learner.deadline.check(GRACE)
-                covered = self._matching([*when[:component], wider, *when[component + 1 :]])
+                covered = others & self._admitted(component, wider)
                 more = (covered & ~matching & ~self._covered).any()
                 if not more and self._needs_evidence(component, when[component], wider):
                     continue
@@ -355,10 +360,17 @@ class _Generalization:
     def _matching(self, when: Sequence[set[int] | None]) -> Mask:
         """[groups] which of them a rule covers."""
         matching: Mask = np.ones(len(self._keys), np.bool_)
-        for column, sorts in zip(self._keys.T, when, strict=True):
-            if sorts is not None:
-                matching &= np.isin(column, [*sorts])
+        for component, sorts in enumerate(when):
+            matching &= self._admitted(component, sorts)
         return matching
+
+    def _admitted(self, component: int, sorts: set[int] | None) -> Mask:
+        """[groups] which of them a condition on one component admits."""
+        column = self._keys[:, component]
+        of_sorts = np.full(int(column.max()) + 1, sorts is None)
+        of_sorts[[*(sorts or ())]] = True
+        admitted: Mask = of_sorts[column]
+        return admitted
 
     def _needs_evidence(
         self, component: int, sorts: set[int] | None, wider: set[int] | None
