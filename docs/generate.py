@@ -159,7 +159,10 @@ def training_page() -> str:
         "metrics": [
             "| field | meaning |",
             "|---|---|",
-            *(f"| `{name}` | {_in_cell(meaning)} |" for name, meaning in items(Record).items()),
+            *(
+                f"| `{name}` | {_in_cell(meaning).replace('None', 'null')} |"
+                for name, meaning in items(Record).items()
+            ),
         ],
     }
     page = (DOCS / "training.md").read_text(encoding="utf-8")

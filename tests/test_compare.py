@@ -73,7 +73,9 @@ def test_models_of_equal_size_differ_by_less_than_a_unit(tmp_path: Path) -> None
     sized = ("--equal-size", "--seeds", "1", "--workers", "1", "--out", tmp_path / "out", "--json")
     done = run("compare", "stack,hidden_size=20", "none,gru", "queue,rnn", *SMALL, *sized)
     assert done.returncode == 0, done.stderr
-    first, *others = [entry["parameters"] for entry in json.loads(done.stdout)]
+    entries = json.loads(done.stdout)
+    assert all("test" in entry and "test_low" not in entry for entry in entries)  # of one run
+    first, *others = [entry["parameters"] for entry in entries]
     for parameters in others:
         # A unit of a GRU with inputs of 64 has about 400 weights.
         assert abs(parameters - first) < 300

@@ -128,8 +128,8 @@ def test_attention_is_that_of_luong2015() -> None:
     [
         (["--task", "xor"], "has no targets after its sources"),
         (["--task", "anbn"], "has no targets after its sources"),
-        (["--task", "copy", "--buffered"], "buffers: expected null: the controller attention"),
-        (["--task", "copy", "--memory", "stack"], "memory: expected none: the controller"),
+        (["--task", "copy", "--buffered"], "operates no buffers; expected buffers: null"),
+        (["--task", "copy", "--memory", "stack"], "operates no memory; expected memory: none"),
         (["--task", "copy", "--set", "gate_noise=1"], "gate_noise: not for controller attention"),
         (["--task", "copy", "--set", "source_loss=1"], "source_loss: not for controller attention"),
         (

@@ -282,3 +282,9 @@ def test_animations_of_other_kinds_are_refused(model: Path, tmp_path: Path) -> N
     done = run("inspect", model, "ab", "--animate", tmp_path / "it.png")
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"expected a file that ends in .gif" in done.stderr
+
+
+def test_names_in_a_legend_are_short_unless_they_would_be_equal() -> None:
+    assert plots.short_names([Path("runs/a"), Path("runs/b")]) == ["a", "b"]
+    assert plots.short_names([Path("x/a"), Path("y/a")]) == [str(Path("x/a")), str(Path("y/a"))]
+    assert plots.short_names([Path("x/a"), Path("x/a")]) == ["a", "a"]

@@ -307,11 +307,12 @@ def _print(
 
 def _plot(path: Path, measured: "Measured") -> None:
     """Plot the accuracy of models by length."""
-    from stacktrans.showing.plots import plot_accuracy
+    from stacktrans.showing.plots import plot_accuracy, short_names
 
-    (_, first, _), *others = measured
+    names, models, results = zip(*measured, strict=True)
+    first, *others = models
     title = first.config.task.name if others else first.description
-    by_name = {name: results for name, _, results in measured}
+    by_name = dict(zip(short_names([*map(Path, names)]), results, strict=True))
     plot_accuracy(by_name, first.config.task.ranges.train, title, path)
 
 

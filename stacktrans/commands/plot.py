@@ -32,14 +32,11 @@ def plot(
         by: Measure time in batches or in seconds.
     """
     from stacktrans.showing.curves import charts, plot_curves, read_metrics
-    from stacktrans.showing.plots import check_plot
+    from stacktrans.showing.plots import check_plot, short_names
 
     if out:
         check_plot(out)
-    names = [run.resolve().name for run in runs]
-    if len({*names}) < len({*runs}):  # runs of different sweeps, perhaps
-        names = [*map(str, runs)]
-    metrics = {name: read_metrics(run) for name, run in zip(names, runs, strict=True)}
+    metrics = dict(zip(short_names(runs), map(read_metrics, runs), strict=True))
     if out:
         plot_curves(metrics, by, out)
         print_message(f"saved in {out}")

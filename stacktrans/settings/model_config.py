@@ -300,10 +300,9 @@ class ModelConfig(Section):
     @model_validator(mode="after")
     def _encoder_decoder_is_alone(self) -> Self:
         if self.encoder_decoder and (self.buffers or self.memory.name != "none"):
-            part = "buffers" if self.buffers else "memory"
-            expected = "null" if self.buffers else "none"
-            name = self.controller.name
-            raise ValueError(f"{part}: expected {expected}: the controller {name} operates none")
+            part, none = ("buffers", "null") if self.buffers else ("memory", "none")
+            reason = f"the controller {self.controller.name} operates no {part}"
+            raise ValueError(f"{reason}; expected {part}: {none}")
         return self
 
     def misfits(self, layout: "Layout") -> Iterator[tuple[str, str]]:

@@ -64,6 +64,12 @@ def check_plot(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
     check_matplotlib()
 
 
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """The last parts of paths; the whole paths if different ones have the same last part."""
+    names = [path.resolve().name for path in paths]
+    return names if len({*names}) == len({*paths}) else [*map(str, paths)]
+
+
 def check_matplotlib() -> None:
     """Raise `UsageError` if matplotlib is not installed, before any work is done."""
     if importlib.util.find_spec("matplotlib") is None:

@@ -103,14 +103,16 @@ def with_equal_sizes(plan: Plan, settings: Settings) -> Settings:
 def comparison_entries(plan: Plan, records: Records) -> list[dict[str, Any]]:
     """An entry for each model, with its size, and its mean accuracies over the seeds.
 
-    For each measure there are the mean, and as `_low` and `_high` its 95% bootstrap interval.
+    For each measure there are the mean and, of several runs, its 95% bootstrap interval as `_low`
+    and `_high`.
     """
     entries = {model: _size(plan, model, records) for model in plan.file.conditions}
     for cell in cells_of(plan, records):
         entry = entries[cell.condition]
         entry["runs"] = cell.runs
-        if cell.mean_interval:
+        if cell.values:
             entry[cell.measure] = mean(cell.values)
+        if cell.mean_interval:
             entry[f"{cell.measure}_low"], entry[f"{cell.measure}_high"] = cell.mean_interval
     return [*entries.values()]
 

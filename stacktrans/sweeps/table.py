@@ -155,13 +155,15 @@ def _overview_cell(plan: Plan, cell: Cell | None) -> str:
 
 def _detail(plan: Plan, cell: Cell) -> list[str]:
     names = [_text(name) for name in (cell.condition, cell.task, cell.measure)]
-    if not (cell.spread and cell.mean_interval):
+    if not cell.spread:
         return [*names, "", "", "", "", "", f"0 of {cell.planned}", str(cell.failed)]
-    interval = " – ".join(_number(plan, bound) for bound in cell.mean_interval)
+    mean = _number(plan, sum(cell.values) / cell.runs)
+    if cell.mean_interval:
+        mean += f" [{' – '.join(_number(plan, bound) for bound in cell.mean_interval)}]"
     return [
         *names,
         _figure(plan, cell.spread),
-        f"{_number(plan, sum(cell.values) / cell.runs)} [{interval}]",
+        mean,
         share_solved(cell),
         _rounded(cell.median_seconds_to_solve),
         _rounded(cell.median_batches_to_solve),
