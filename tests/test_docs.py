@@ -135,6 +135,7 @@ def rows(printed: str) -> list[str]:
 OF_A_PROCESSOR = re.compile(
     r"[░▒▓█]+|<s>@1 [.0-9]+|\S+@\d+ 0\.0\d|SHA-256 \w+|after [\d,]+ batches, \d+ seconds"
     r"|test without state .*|^\d+ (?= *reading)"
+    r"|stack of \d+ symbols, \d+ rules|mark 1█ ?|\d+(?= +[.0-9]+ +[.0-9]+ +│)"
 )
 
 
@@ -142,13 +143,16 @@ def lasting(printed: str) -> list[list[str | float]]:
     """What is printed of a model that was just trained, by words, without what may be another.
 
     Other processors round otherwise, and so a run takes more batches or fewer; and a strength that
-    is to be 0 or 1 is only nearly so. What becomes of `<s>`, under all else, makes no difference,
-    and of a model with a memory how much it also keeps in mind is left to chance. Rules come in the
-    order of how often they were seen.
+    is to be 0 or 1 is only nearly so. What becomes of `<s>`, under all else, makes no difference:
+    an answer ends when the stack is empty, or when what was pushed at `<s>` is read. Of a model
+    with a memory, how much it also keeps in mind is left to chance. Rules come in the order of how
+    often they were seen.
     """
     lines = [OF_A_PROCESSOR.sub("", line).split() for line in printed.splitlines()]
     lasting_lines = [
-        line for line in lines if line[:2] not in (["1", "<s>"], ["stacktrans:", "compiling"])
+        line
+        for line in lines
+        if line[:2] != ["stacktrans:", "compiling"] and {"<s>", "</s>"}.isdisjoint(line)
     ]
     rules = sorted(line for line in lasting_lines if line[:1] == ["reading"])
     others = [line for line in lasting_lines if line[:1] != ["reading"]]
@@ -242,10 +246,13 @@ def test_every_block_of_a_page_runs(page: Path, folder: Path) -> None:
 
 
 def labels(picture: Path) -> list[str]:
-    """What is written in a picture, from the first to the last word; see `lasting`."""
+    """What is written in a picture but for its scale, from the first to the last word.
+
+    What becomes of `<s>` is left out; see `lasting`.
+    """
     found = re.findall(r"<!-- (.*?) -->", picture.read_text(encoding="utf-8"))
     assert len(found) > 10
-    return [label for label in found if label not in ("&lt;s&gt;", "&lt;s&gt;@1")]
+    return [label for label in found if not (label.isdecimal() or label.startswith("&lt;s&gt;"))]
 
 
 def test_every_picture_is_made_by_an_example() -> None:

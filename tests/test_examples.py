@@ -112,7 +112,8 @@ def test_the_penalty_of_buffer_strengths_reaches_the_gradient(
     gradients = []
     for weight in (0, 3):
         monkeypatch.setattr(
-            "stacktrans.training.attempt.buffer_penalty", lambda s, w=weight: w * buffer_penalty(s)
+            "stacktrans.training.objective.buffer_penalty",
+            lambda s, w=weight: w * buffer_penalty(s),
         )
         attempt = trainer_of(small_run(buffered=True), tmp_path).state.attempt
         attempt.train_on_batch()

@@ -197,11 +197,11 @@ def test_accuracy_of_several_models_is_drawn_with_a_line_for_each(
     options = ("--lengths", "41:60", "--lengths", "1:40", "--count", "30", "--plot", path)
     assert run("eval", model, "copy-queue", *options).returncode == 0
     labels = re.findall(r"<!-- (.*?) -->", path.read_text())
-    assert {f" {model}", " copy-queue", "coarse accuracy"} <= {*labels}
+    assert {f" {model.name}", " copy-queue", "coarse accuracy"} <= {*labels}
     assert "fine" not in labels
     assert path.read_text().count('<g id="FillBetweenPolyCollection') == 2
     assert run("eval", model, "--without", "memory", *options).returncode == 0
-    assert f"<!--  {model} without memory -->" in path.read_text()
+    assert f"<!--  {model.name} without memory -->" in path.read_text()
 
 
 @pytest.mark.parametrize(
