@@ -56,7 +56,7 @@ def brief_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, usual in ROUNDINGS.items():
         kind = {"lossless": usual.lossless, "required": usual.required}
         monkeypatch.setitem(ROUNDINGS, name, brief._replace(**kind))
-    monkeypatch.setattr(rounding, "SETTLED_AFTER", 1)
+    monkeypatch.setattr(rounding, "AVERAGING_BATCHES", 1)
     monkeypatch.setattr(rounding, "RELEARNING", 1)
     monkeypatch.setattr(rounding, "LONGEST_RELEARNING", 1)
 

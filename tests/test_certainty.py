@@ -5,20 +5,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from shapes import shaped
-from small_runs import CPU, ignore, records_of, trainer_of
+from small_runs import CPU, ignore, records_of, small_run, trainer_of
 
-from stacktrans.decoding.model import Predictor
-from stacktrans.inference.scores import Scores, score
+from stacktrans.inference.scores import Scores
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
-from stacktrans.tasks.layout import Layout, Pair
+from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 from stacktrans.training import rounding
 from stacktrans.training.attempt import Attempt
@@ -282,17 +280,19 @@ def test_rounding_keeps_the_last_or_the_best_weights(
     assert not hard
 
 
-def test_accuracies_are_of_the_model_as_it_is_and_hard(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = Transducer(counter().model, 2, 2)
-    hard: list[bool] = []
+def test_accuracies_are_of_the_model_as_it_is_and_hard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = trainer_of(small_run(), tmp_path)
+    model, source = trainer.state.attempt.model, trainer.source
+    score, hard = source.score, list[bool]()
 
-    def measured(predictor: Predictor, *_: Any) -> Scores:
-        hard.append(predictor.hard)
-        return score(predictor, Layout.synchronous(2, 2), pairs)
+    def measured(model: Transducer, pairs: Sequence[Pair]) -> Scores:
+        hard.append(model.hard)
+        return score(model, pairs)
 
-    pairs = [Pair(np.array([0, 1]), np.array([1, 1]))]
-    monkeypatch.setattr(rounding, "score", measured)
-    accuracies(model, Layout.synchronous(2, 2), pairs)
+    monkeypatch.setattr(source, "score", measured)
+    accuracies(model, source, source.validation(trainer.state.attempt.moment)[:5])
     assert hard == [False, True]
     assert not model.hard
 

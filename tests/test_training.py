@@ -24,9 +24,12 @@ from stacktrans.common.files import locked
 from stacktrans.common.randomness import Purpose
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
+from stacktrans.settings.layers import SettingsLayer
+from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.lengths import DepthLimit
 from stacktrans.training.attempt import gate_noise
 from stacktrans.training.objective import indecision
-from stacktrans.training.optimizers import make_optimizer
+from stacktrans.training.optimizers import make_optimizer, rate_factor
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy, Record
 from stacktrans.training.sources import Moment
 from stacktrans.training.trainer import Trainer
@@ -79,14 +82,36 @@ def test_a_run_with_a_falling_learning_rate_resumes_bit_for_bit(
     assert_resumes_exactly(tmp_path, config, stop_at)
 
 
-@pytest.mark.parametrize("rates", ["0.01 to 0", "0 to 0.01", "0.01 to x", "0.01 to 0.1 to 0.2"])
+@pytest.mark.parametrize(
+    "rates", ["0.01 to 0", "0 to 0.01", "0.001 to 0.01", "0.01 to x", "0.01 to 0.1 to 0.2"]
+)
 def test_learning_rates_that_are_none_are_refused(rates: str) -> None:
     with pytest.raises(UsageError, match="learning_rate"):
         small_run(f"learning_rate={rates}", "max_steps=40")
 
 
+def test_a_falling_learning_rate_follows_a_new_limit(tmp_path: Path) -> None:
+    changes = ("learning_rate=0.01 to 0.0025", "max_steps=20", "settle=null", "stop=null")
+    trainer_of(small_run(*changes), tmp_path).run(ignore)
+    longer = SettingsLayer("--max-steps", {"training": {"max_steps": 40}})
+    resumed = Trainer.resume(tmp_path, [longer], CPU)
+    expected = 0.01 * rate_factor(resumed.config.training, 20)
+    assert resumed.state.attempt.rate == pytest.approx(expected)
+    assert expected > 0.005
+    resumed.state.attempt.replace_model(resumed.state.attempt.model)  # as rounding does
+    assert resumed.state.attempt.rate == pytest.approx(expected)
+
+
+def test_training_strings_have_a_law_of_their_own_if_test_strings_are_as_long() -> None:
+    lengths = "task.lengths={train: [3, 23], test: [3, 23]}"
+    memory = {"model": {"memory": "stack"}}
+    task = resolve("paper", task="agreement", settings=memory, assignments=[lengths]).task
+    assert task.training_law == DepthLimit(16)
+    assert task.law_of(task.ranges.test) == DepthLimit(32)
+
+
 def test_a_falling_learning_rate_needs_a_number_of_batches() -> None:
-    with pytest.raises(UsageError, match="learning_rate: a falling one is over 0, and needs max_"):
+    with pytest.raises(UsageError, match="learning_rate: a falling one stays over 0, and"):
         small_run("learning_rate=0.01 to 0.001", "max_steps=null")
 
 

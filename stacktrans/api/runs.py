@@ -143,7 +143,7 @@ def train(
     request = TrainRequest(
         task=task,
         data=data,
-        reading={name: given[name] for name in TrainRequest.READING},
+        reading={name: given[name] for name in TrainRequest.DATA_OPTIONS},
         from_=from_,
         config=config,
         options={name: given.get(name) for name in OPTIONS},

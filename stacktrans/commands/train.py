@@ -193,7 +193,7 @@ def train(
         task=task,
         text=text,
         data=data,
-        reading={name: ctx.params[name] for name in TrainRequest.READING},
+        reading={name: ctx.params[name] for name in TrainRequest.DATA_OPTIONS},
         from_=from_,
         config=config,
         options={

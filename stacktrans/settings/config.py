@@ -104,8 +104,17 @@ class TaskConfig(Section):
             )
         return self.lengths
 
+    @property
+    def training_law(self) -> LengthDistribution:
+        """The distribution of training lengths; raises `UsageError` if none are drawn."""
+        laws = self.length_law
+        return laws.train if isinstance(laws, TaskLaws) else self.law_of(self.ranges.train)
+
     def law_of(self, lengths: Lengths) -> LengthDistribution:
-        """The distribution of lengths over any range; raises `UsageError` if none are drawn."""
+        """The distribution of lengths over any range; raises `UsageError` if none are drawn.
+
+        If training and test strings are equally long, it is that of test strings.
+        """
         own, laws = self.ranges, self.length_law
         assert laws is not None  # as there are lengths
         if not isinstance(laws, TaskLaws):

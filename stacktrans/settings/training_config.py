@@ -305,8 +305,9 @@ class TrainingConfig(Section):
         budget = self.stream or self.max_steps or self.time_limit
         if self.stop is None and not budget:
             raise ValueError("stop: null needs max_steps, time_limit or data.stream")
-        if isinstance(self.learning_rate, str) and not (all(self.rates) and self.max_steps):
-            raise ValueError("learning_rate: a falling one is over 0, and needs max_steps")
+        highest, last = self.rates
+        if isinstance(self.learning_rate, str) and not (highest >= last > 0 and self.max_steps):
+            raise ValueError("learning_rate: a falling one stays over 0, and needs max_steps")
         if self.data and isinstance(self.batch_size, str):
             raise ValueError("batch_size: symbols are for strings drawn anew; expected a number")
         if self.stream and self.curriculum:

@@ -170,8 +170,8 @@ class Attempts(StatefulPart):
         safe = limit is None or (step >= limit and not self.failed)
         return range(first, first if safe else after)
 
-    def is_worse(self, loss: float) -> bool:
-        """Whether a validation loss is above the mean of those compared so far, itself included."""
+    def add_validation(self, loss: float) -> bool:
+        """Add a validation loss; whether it is above the mean of all so far, itself included."""
         self.validation = [*self.validation, loss]
         return loss > sum(self.validation) / len(self.validation)
 
@@ -238,7 +238,7 @@ class Attempt:
                 initialize(model)
             if not self._training.stream:  # whose sequences grow longer by themselves
                 self._skip_learned_lengths()
-        self.rule = stopping_rule(self._config, attempts.is_worse, self.model.state_dict())
+        self.rule = stopping_rule(self._config, attempts.add_validation, self.model.state_dict())
 
     def draw_weights(self) -> None:
         """Draw weights by the seed and the attempt's number, and go to the first batch."""
@@ -250,7 +250,6 @@ class Attempt:
             if self._training.source_loss:
                 self._prediction = SourcePrediction(model).to(self._device)
         self.replace_model(model)
-        self.multiply_rate(rate_factor(self._training, step=0))
         self.source.begin(model)
 
     def replace_model(self, model: Transducer) -> None:
@@ -273,8 +272,9 @@ class Attempt:
         return model.to(self._device).eval()
 
     def renew_optimizer(self) -> None:
-        """Forget the gradients so far, and return to the first learning rate."""
+        """Forget the gradients so far, and return to the scheduled learning rate."""
         self.optimizer = make_optimizer(self.model, self._training, self._prediction)
+        self.multiply_rate(rate_factor(self._training, self.step))
 
     @property
     def rate(self) -> float:

@@ -63,7 +63,7 @@ def check_room(config: RunConfig, layout: Layout) -> None:
     weights = _BYTES * _COPIES * count_weights(model)
     # At least gates, states and outputs of a batch are kept.
     rows = sum((len(layer.gates) + 1) * layer.hidden_size for layer in model.controller.all_layers)
-    steps = training.batch_symbols or training.batch_strings * _mean_steps(config)
+    steps = training.batch_symbols or training.batch_strings * _least_steps(config)
     whole = weights + _BYTES * steps * (rows + layout.outputs)
     size = training.batch_size if training.batch_symbols else f"{training.batch_size} strings"
     parts = {"model: its weights": weights, f"training.batch_size: {size} at once": whole}
@@ -78,14 +78,12 @@ def count_weights(model: Transducer) -> int:
     return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
 
 
-def _mean_steps(config: RunConfig) -> int:
-    """A lower bound on the mean number of steps of a sequence in a batch."""
+def _least_steps(config: RunConfig) -> int:
+    """A lower bound on the number of steps of a sequence in a batch."""
     training = config.training
     if training.stream:
         return training.stream.steps
-    shortest, longest = config.task.ranges.train
-    law = training.length_law or config.task.length_law
-    return shortest if law or training.curriculum else (shortest + longest) // 2
+    return config.task.ranges.train.shortest
 
 
 def _bytes_of_machine() -> float:

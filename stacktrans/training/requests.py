@@ -72,7 +72,7 @@ class TrainRequest:
     command: str = "stacktrans.train"
     words: Sequence[str] | None = None
     prefix: str = ""
-    READING: ClassVar = ("dev", "test", "columns", "symbols", "separator", "normalize")
+    DATA_OPTIONS: ClassVar = ("dev", "test", "columns", "symbols", "separator", "normalize")
 
     def configs(self) -> dict[str, RunConfig]:
         """The configurations by recipe, several for a race; raises as `candidate_configs` does."""

@@ -1,6 +1,7 @@
 """Fine-tune a trained model to hard signals (joulin2015, 3.3), and leave out needless memories."""
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -8,21 +9,20 @@ import torch
 
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.registry import MEMORIES
-from stacktrans.inference.scores import score
 from stacktrans.model.devices import computing_with
-from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.training_config import ROUNDINGS, TrainingConfig
-from stacktrans.tasks.layout import Layout, Pair
+from stacktrans.tasks.layout import Pair
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.objective import indecision
+from stacktrans.training.sources import Source
 from stacktrans.training.stateful import StatefulPart, Weights
 
 SHARPNESS = 4096.0
 """Factor that sharpens the signals of a model that loses nothing when it is hard. Signals are then
 0 or 1, but for those within .001 of one half. A power of two, which changes no digit."""
 
-SETTLED_AFTER = 200
+AVERAGING_BATCHES = 200
 """Batches after which the moving average has forgotten the weights before."""
 
 RELEARNED = "5%"
@@ -71,6 +71,8 @@ class Rounding(StatefulPart):
         finally:
             # It has the memories of the configuration, and can be saved.
             attempt.replace_model(model)
+            if not math.isfinite(attempt.losses.total):
+                attempt.losses.forget()
 
     def _rounded(
         self, best: Transducer, attempt: Attempt, check_stop: Callable[[], None], may_fail: bool
@@ -172,7 +174,7 @@ class Rounding(StatefulPart):
             model.load_state_dict(kept)
         if rounding.lossless:
             # Each of the last weights may be a little wrong, where their mean is not.
-            train(SETTLED_AFTER)
+            train(AVERAGING_BATCHES)
             model.load_state_dict(attempt.average.state_dict())
 
     def _measured(self, model: Transducer, attempt: Attempt) -> Accuracies:
@@ -185,18 +187,18 @@ class Rounding(StatefulPart):
 
         with computing_with(source.threads):
             if not self._rounding.lossless:
-                return accuracies(model, source.layout, source.validation(attempt.moment))
+                return accuracies(model, source, source.validation(attempt.moment))
             with model.hard_signals():
                 hard = worst()
             # One that is right when hard is sharpened, which makes it right when soft.
             return (1.0 if hard == 1 else worst()), hard
 
 
-def accuracies(model: Transducer, layout: Layout, pairs: Sequence[Pair]) -> Accuracies:
-    """Coarse accuracy on pairs, with signals as they are and with hard signals."""
-    soft = score(predictor_of(model), layout, pairs).coarse_accuracy
+def accuracies(model: Transducer, source: Source, pairs: Sequence[Pair]) -> Accuracies:
+    """Coarse accuracy on pairs of a source, with signals as they are and with hard signals."""
+    soft = source.score(model, pairs).coarse_accuracy
     with model.hard_signals():
-        return soft, score(predictor_of(model), layout, pairs).coarse_accuracy
+        return soft, source.score(model, pairs).coarse_accuracy
 
 
 def is_as_good(after: Accuracies, before: Accuracies) -> bool:

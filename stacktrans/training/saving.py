@@ -307,7 +307,9 @@ class SavedRun:
             other.load(directory)
             metrics = (directory / METRICS).read_bytes()[: other.progress.metrics_size].decode()
             records = [json.loads(line) for line in metrics.splitlines()]
-            if other.progress.best and other.progress.best >= progress.best:
+            # If those so far could not be made discrete, weights that solve the task replace them.
+            solved = other.progress.ended in SOLUTIONS
+            if other.progress.best and (solved or other.progress.best >= progress.best):
                 best = checkpoint.load(directory / "best", self.device).model
         except (StacktransError, OSError, ValueError):
             return

@@ -119,8 +119,8 @@ class Source(StatefulPart, ABC):
     def _law_of(self, purpose: Purpose, lengths: Lengths) -> LengthDistribution:
         """The distribution of lengths; part of the training lengths has that of all of them."""
         task, training = self.config.task, self.config.training
-        if purpose is Purpose.TRAINING and training.length_law:
-            return training.length_law
+        if purpose is Purpose.TRAINING:
+            return training.length_law or task.training_law
         return task.law_of(lengths if lengths == self.ranges.test else self.ranges.train)
 
     def begin(self, model: Transducer) -> None:
@@ -223,14 +223,15 @@ class Source(StatefulPart, ABC):
         lengths = Lengths((MUCH_LONGER - 1) * longest, MUCH_LONGER * longest)
         with suppress(NoSuchLength):
             pairs = self.strings(Purpose.VALIDATION, moment, lengths, FIRST_STRINGS)
-            return self._score(model, pairs).coarse_accuracy >= self.config.training.solved.accuracy
+            return self.score(model, pairs).coarse_accuracy >= self.config.training.solved.accuracy
         return True
 
-    def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
+    def score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
+        """The scores of a model on pairs; in files, an answer may be any target of its source."""
         return score(predictor_of(model), self.layout, pairs)
 
     def _accuracy_on(self, model: Transducer, pairs: Sequence[Pair]) -> Accuracy:
-        return Accuracy.of(self._score(model, pairs))
+        return Accuracy.of(self.score(model, pairs))
 
     def _accuracy(
         self, model: Transducer, purpose: Purpose, moment: Moment, lengths: Lengths, count: int
@@ -243,7 +244,7 @@ class Source(StatefulPart, ABC):
         while scores is None or (scores.count < count and scores.wrong <= allowed):
             done = scores.count if scores else 0
             size = min(max(FIRST_STRINGS, 2 * done), count - done)
-            more = self._score(model, self.strings(purpose, moment, lengths, size, done))
+            more = self.score(model, self.strings(purpose, moment, lengths, size, done))
             scores = scores + more if scores else more
         return Accuracy.of(scores)
 
@@ -296,20 +297,22 @@ class Examples(Strings):
 
     def __init__(self, config: RunConfig, task: Task, sizes: ExamplesConfig) -> None:
         super().__init__(config, task)
-        self.train = self._drawn(0, self.ranges.train, sizes.train)
-        self.development = self._drawn(1, self.ranges.train, sizes.development)
+        law = config.task.training_law
+        self.train = self._drawn(0, self.ranges.train, sizes.train, law)
+        self.development = self._drawn(1, self.ranges.train, sizes.development, law)
         self._test_size = sizes.test
         self.epoch = -(-sizes.train // config.training.batch_strings)
         self._order = functools.lru_cache(maxsize=1)(self._order_of)
 
-    def _drawn(self, key: int, lengths: Lengths, count: int) -> list[Pair]:
+    def _drawn(self, key: int, lengths: Lengths, count: int, law: LengthDistribution) -> list[Pair]:
         rng = generator(self.config.seed, Purpose.EXAMPLES, key)
-        return self.task.sample(rng, lengths, count, self.config.task.law_of(lengths))
+        return self.task.sample(rng, lengths, count, law)
 
     @cached_property
     def test(self) -> list[Pair]:
         """Test pairs, drawn only when they are needed, since long strings take time."""
-        return self._drawn(2, self.ranges.test, self._test_size)
+        law = self.config.task.law_of(self.ranges.test)
+        return self._drawn(2, self.ranges.test, self._test_size, law)
 
     def batch(self, moment: Moment) -> Batch:
         return self.layout.batch([[pair] for pair in self.chosen(moment)])
@@ -383,8 +386,12 @@ class Files(Strings):
     def check(self) -> None:
         self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
 
+    def _permuted(self, attempt: int) -> Sequence[SymbolClass]:
+        """The classes of symbols that are permuted in an attempt."""
+        return self._classes if attempt % UNPERMUTED else ()
+
     def _has_enough(self, lengths: Lengths, attempt: int) -> bool:
-        least = 1 if self._classes else min(LEAST_PAIRS, len(self._train))
+        least = 1 if self._permuted(attempt) else min(LEAST_PAIRS, len(self._train))
         return len(self._train.of_lengths(lengths)) >= least
 
     def strings(
@@ -392,7 +399,7 @@ class Files(Strings):
     ) -> list[Pair]:
         pairs = super().strings(purpose, moment, lengths, count, *key)
         rng = generator(self.config.seed, Purpose.PERMUTATION, moment.attempt, moment.step)
-        for each in self._classes if moment.attempt % UNPERMUTED else ():
+        for each in self._permuted(moment.attempt):
             pairs = [each.permute(rng, pair) for pair in pairs]
         return pairs
 
@@ -407,11 +414,11 @@ class Files(Strings):
         sources = Ragged(np.where(unknown, self._unknown[ids], ids), sources.starts)
         return [pair._replace(source=source) for pair, source in zip(pairs, sources, strict=True)]
 
-    def _score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
-        return best_references(super()._score(model, pairs), self.task, pairs)
+    def score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
+        return best_references(super().score(model, pairs), self.task, pairs)
 
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
-        scores = self._score(model, self.development)
+        scores = self.score(model, self.development)
         record.development = Accuracy.of(scores)
         longer = self._longer(scores.lengths, moment.share)
         record.train, record.test = _accuracy(scores, ~longer), _accuracy(scores, longer)
@@ -421,7 +428,7 @@ class Files(Strings):
         self, model: Transducer, purpose: Purpose, moment: Moment
     ) -> tuple[Accuracy, Accuracy]:
         """Accuracy on the shorter and the longer development strings, or on all of them."""
-        scores = self._score(model, self.development)
+        scores = self.score(model, self.development)
         longer, whole = self._longer(scores.lengths, moment.share), Accuracy.of(scores)
         return _accuracy(scores, ~longer) or whole, _accuracy(scores, longer) or whole
 

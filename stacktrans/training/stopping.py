@@ -140,9 +140,9 @@ class RateDecay(StoppingRule):
     kept: Weights
 
     def __init__(
-        self, stream: StreamConfig, is_worse: Callable[[float], bool], weights: Weights
+        self, stream: StreamConfig, add_validation: Callable[[float], bool], weights: Weights
     ) -> None:
-        self._stream, self._is_worse = stream, is_worse
+        self._stream, self._add_validation = stream, add_validation
         self.best, self.kept = list[float](), deepcopy(weights)
 
     @property
@@ -159,7 +159,7 @@ class RateDecay(StoppingRule):
             attempt.model.load_state_dict(self.kept)
             attempt.multiply_rate(self._stream.RATE_DECAY)
         compared, self.epochs = self.compares_next, self.epochs + 1
-        worse = compared and self._is_worse(-self.best[0])
+        worse = compared and self._add_validation(-self.best[0])
         over = attempt.rate < self._stream.LEAST_RATE or self.epochs >= self._stream.epochs
         return "attempts" if over or worse else None
 
@@ -168,14 +168,15 @@ class RateDecay(StoppingRule):
 
 
 def stopping_rule(
-    config: RunConfig, is_worse: Callable[[float], bool], weights: Weights
+    config: RunConfig, add_validation: Callable[[float], bool], weights: Weights
 ) -> StoppingRule:
     """Make the rule that ends an attempt.
 
     Args:
         config: configuration of the run.
-        is_worse: whether a validation loss is worse than those of the attempts before.
+        add_validation: adds a validation loss to those of the attempts; whether it is above their
+            mean.
         weights: initial weights of the attempt.
     """
     stream = config.training.stream
-    return RateDecay(stream, is_worse, weights) if stream else EarlyStopping(config)
+    return RateDecay(stream, add_validation, weights) if stream else EarlyStopping(config)

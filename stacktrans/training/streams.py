@@ -117,7 +117,7 @@ class Streams(PieceSource):
 
     def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
         rng = generator(self.config.seed, Purpose.TRAINING, attempt, epoch)
-        law, rows = self.config.task.law_of(self.ranges.train), self.config.training.batch_strings
+        law, rows = self.config.task.training_law, self.config.training.batch_strings
         pairs = self.task.sample(rng, self.lengths_of(epoch), self._sequences, law)
         streams, every = [pairs[row::rows] for row in range(rows)], StreamConfig.EMPTY_AFTER
         pieces = list[StreamPiece]()

@@ -26,6 +26,7 @@ from stacktrans.settings.layers import SettingsLayer, merge_layers, validated
 from stacktrans.training.data import make_source
 from stacktrans.training.initial_weights import weights_from_checkpoint
 from stacktrans.training.model_card import model_card
+from stacktrans.training.optimizers import rate_factor
 from stacktrans.training.race_state import race_summary
 from stacktrans.training.records import (
     BUDGET_OUTCOMES,
@@ -103,12 +104,14 @@ class Trainer:
             UsageError: a limit is out of its range.
         """
         last = checkpoint.last_checkpoint(directory)
-        saved = SettingsLayer(
-            str(last / checkpoint.CONFIG), checkpoint.read_config(last).model_dump()
-        )
-        layers = [saved, *budgets]
+        before = checkpoint.read_config(last)
+        layers = [SettingsLayer(str(last / checkpoint.CONFIG), before.model_dump()), *budgets]
         config = validated(RunConfig, merge_layers(layers), layers)
-        return cls(config, directory, device, resumed=True)
+        trainer = cls(config, directory, device, resumed=True)
+        attempt = trainer.state.attempt
+        now, then = (rate_factor(each.training, attempt.step) for each in (config, before))
+        attempt.multiply_rate(now / then)  # a falling rate depends on the limit
+        return trainer
 
     def run(self, report: Callable[[Record], None]) -> Summary:
         """Train until a rule or a budget ends the run; call `report` with every record.
