@@ -145,7 +145,10 @@ def _exit_of(error: BaseException) -> tuple[int, Sequence[str]]:
     if isinstance(error, KeyboardInterrupt) or isinstance(error.__cause__, KeyboardInterrupt):
         return INTERRUPTED, []
     if isinstance(error, OSError):
-        discard_output(sys.stdout)
+        try:
+            sys.stdout.flush()  # what was printed is kept if it is another file that failed
+        except OSError:
+            discard_output(sys.stdout)
         if isinstance(error, BrokenPipeError):
             return 0, []
         return 1, [f"{error.filename or 'standard output'}: {error.strerror}"]

@@ -104,10 +104,8 @@ class StackLSTM(nn.Module):
 
 
 def _memory_of(memory: str | Memory[Any]) -> Memory[Any]:
-    """A memory, or the memory of a name; raises `UsageError` if it is unknown."""
-    if isinstance(memory, Memory):
-        return memory
-    loaded: Memory[Any] = MEMORIES.load(memory)()
+    """A memory, or that of a name; raises `UsageError` if it is unknown, or has no pushes."""
+    loaded: Memory[Any] = memory if isinstance(memory, Memory) else MEMORIES.load(memory)()
     if not loaded.pushes:
-        raise UsageError(f"memory {memory}: nothing is pushed to it; torch.nn.LSTM needs none")
+        raise UsageError(f"memory {loaded.name}: nothing is pushed to it; torch.nn.LSTM needs none")
     return loaded

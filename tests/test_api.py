@@ -159,6 +159,7 @@ def test_sources_may_have_features_beside_them(tmp_path: Path) -> None:
 
     measured = run.model.evaluate(Frame())  # type: ignore[arg-type]
     assert measured.predictions == run.model.evaluate(verbs).predictions
+    assert measured.predictions == run.model.evaluate(iter(verbs)).predictions  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("hard", [False, True])

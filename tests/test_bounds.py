@@ -154,6 +154,10 @@ def test_sentences_that_are_too_long_to_draw_or_to_parse_are_refused() -> None:
         task.sample(np.random.default_rng(1), Lengths(8, 10**6), 1, "uniform")
     with pytest.raises(NotASource, match="3000 words are too many to parse"):
         task.answer(["si1"] * 3000)
+    rules = {"S": [{"source": "a S:1", "target": "b S:1"}, {"source": "a", "target": "b"}]}
+    members = make_task("as", "membership", {"root": "S", "rules": rules})
+    with pytest.raises(NotASource, match="too many to parse"):
+        members.answer(["a"] * 30_000)
     pairs = task_of("parenthesis").sample(
         np.random.default_rng(1), Lengths(2999, 3000), 1, "uniform"
     )

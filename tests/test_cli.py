@@ -76,6 +76,16 @@ def test_a_full_disk_is_an_error() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
+def test_what_was_printed_is_kept_if_another_file_is_full() -> None:
+    command = ("eval", "copy-queue", "--count", "2", "--csv", "--predictions", "/dev/full")
+    done = subprocess.run(
+        [*STACKTRANS, *command], capture_output=True, env=ENVIRONMENT, check=False
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith(b"checkpoint,")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
 @pytest.mark.parametrize("option", ["--help", "--version"])
 def test_help_and_version_on_a_full_disk_are_an_error(option: str, tmp_path: Path) -> None:
     done = shell(f"stacktrans {option} >/dev/full", tmp_path)

@@ -114,6 +114,7 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
         ),
         (["--task", "copy", "--memory", "queue", "--set", "lr=1"], "setting lr=1"),
         (["--task", "copy", "--memory", "queue", "--time-limit", "soon"], "--time-limit soon"),
+        (["--task", "copy", "--memory", "queue", "--time-limit", "1h30"], "--time-limit 1h30: exp"),
         (
             ["--task", "copy", "--memory", "queue", "--device", "abacus"],
             "abacus: expected auto, cpu",

@@ -117,3 +117,9 @@ def test_what_is_wrong_is_named(arguments: tuple[str, ...], named: str, tmp_path
     assert done.returncode == 2
     assert named in done.stderr.decode()
     assert not (tmp_path / "out").exists()
+
+
+def test_pairs_have_to_be_in_files_that_each_run_can_read() -> None:
+    done = run("compare", "stack", "queue", "--data", "-", stdin=b"a\tb\n")
+    assert done.returncode == 2
+    assert b"--data -: expected a file, which each run can read by itself" in done.stderr

@@ -6,7 +6,7 @@ from torch import Tensor
 
 import stacktrans
 from stacktrans.common.errors import UsageError
-from stacktrans.memory import Deque, Stack
+from stacktrans.memory import Deque, Nothing, Stack
 from stacktrans.model import definition
 from stacktrans.model.transducer import Transducer
 from stacktrans.nn import StackLSTM
@@ -100,6 +100,9 @@ def test_it_learns_what_an_optimiser_has_it_learn() -> None:
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UsageError, match="did you mean 'stack'"):
         StackLSTM(2, 3, memory="stak")
+    for nothing in ("none", Nothing()):
+        with pytest.raises(UsageError, match="memory none: nothing is pushed to it"):
+            StackLSTM(2, 3, memory=nothing)
     with pytest.raises(UsageError, match="memory_size 0"):
         StackLSTM(2, 3, memory_size=0)
 

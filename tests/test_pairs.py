@@ -19,7 +19,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import TaskError, make_task
-from stacktrans.tasks.columns import Tokenizer
+from stacktrans.tasks.columns import Tokenizer, detect_unit
 from stacktrans.tasks.layout import OutputBound
 from stacktrans.tasks.lengths import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.lines import DEV, TEST, TRAIN, pairs_of_strings, read_pairs
@@ -120,6 +120,11 @@ def test_the_unit_of_strings_is_inferred(
     assert task.source.symbols == (*source, "<unk>")
     assert task.target.symbols == (*target,)
     assert task.data.notes[0] == f"{path}: columns source,target; symbols are {units}"
+
+
+def test_strings_of_which_nine_in_ten_have_spaces_are_words() -> None:
+    spaced = [f"the {animal} sat" for animal in ("cat", "dog", "owl", "hen", "cow")]
+    assert detect_unit([*spaced, *(f"{each} down" for each in spaced[:4]), "meow"])[0] == "words"
 
 
 def test_features_are_separate_symbols_before_the_source(tmp_path: Path) -> None:

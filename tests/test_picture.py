@@ -175,7 +175,7 @@ def test_marks_have_no_colour_of_their_own() -> None:
 def test_heat_maps_are_printed(model: Path) -> None:
     printed = run("inspect", model, "ab", "--heatmap").stdout.decode()
     assert "strengths push" in printed
-    assert "pushed front 1" in printed
+    assert "pushed back 1" in printed
     assert "answer: " in printed
 
 

@@ -195,8 +195,8 @@ def test_traces_show_each_memory(model: Path, tmp_path: Path) -> None:
     for column in ("pop queue 1", "push queue 2", "push stack", "read queue 1 front"):
         assert column in table.splitlines()[1]
     steps = json.loads(run("inspect", model, '!"', "--json").stdout)["steps"]
-    ends = ["queue 1 front", "queue 2 front", "stack top"]
-    assert list(steps[0]["reads"]) == list(steps[0]["pushed"]) == ends
+    assert [*steps[0]["reads"]] == ["queue 1 front", "queue 2 front", "stack top"]
+    assert [*steps[0]["pushed"]] == ["queue 1 back", "queue 2 back", "stack top"]
     assert list(steps[0]["signals"]) == [
         *("pop queue 1", "push queue 1", "pop queue 2", "push queue 2", "pop stack", "push stack")
     ]

@@ -204,6 +204,7 @@ def test_inspect_follows_a_sentence(trained: Path) -> None:
     [
         (["eval", "{run}", "--count", "3"], "--count: cannot be used with a text"),
         (["eval", "{run}", "--beam", "3"], "--beam: cannot be used with a text"),
+        (["eval", "{run}", "--n-best", "3"], "--n-best: cannot be used with a text"),
         (["eval", "{run}", "--predictions", "a"], "--predictions: cannot be used with a text"),
         (["inspect", "{run}", "--seed", "1"], "has no generator of strings"),
         (["generate", "--task", "text"], "has no generator of strings"),

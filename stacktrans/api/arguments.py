@@ -58,11 +58,11 @@ def lines_of(sources: str | Sequence[Source]) -> list[str]:
 def _data(value: Any) -> Any:
     if isinstance(value, str | os.PathLike):
         return value
-    if hasattr(value, "itertuples"):  # a DataFrame of pandas
-        value = [*value.itertuples(index=False)]
-    if isinstance(value, Mapping) or any(isinstance(fields, str | Mapping) for fields in value):
+    # A DataFrame of pandas, or pairs, perhaps from an iterator.
+    rows = [*(value.itertuples(index=False) if hasattr(value, "itertuples") else value)]
+    if isinstance(value, Mapping) or any(isinstance(fields, str | Mapping) for fields in rows):
         raise TypeError  # characters or keys would be taken for sources and targets
-    pairs = [tuple(map(_text, fields)) for fields in value]
+    pairs = [tuple(map(_text, fields)) for fields in rows]
     if not {*map(len, pairs)} <= {2, 3}:
         raise ValueError
     return pairs

@@ -11,6 +11,7 @@ from stacktrans.commands.terminal import print_json, print_out, print_text
 from stacktrans.common.documents import yaml_text
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.files import write_atomically
+from stacktrans.common.reading import is_stream
 from stacktrans.model.devices import check_device
 
 
@@ -57,7 +58,7 @@ def compare(
     Args:
         models: The models, each a memory, perhaps with a controller and with settings KEY=VALUE,
             separated by commas: stack or none,lstm,hidden_size=128.
-        data: Pairs of your own, instead of a task, as in train.
+        data: Pairs of your own in a file, instead of a task.
         dev: With --data: pairs that decide when to stop. Default: a tenth of --data.
         test: With --data: pairs to measure on. Default: the longest tenth of --data.
         recipe: The recipe of all models: default, paper, auto or a strategy. Default: default.
@@ -90,6 +91,9 @@ def compare(
     check_device(device)
     seconds = None if time_limit is None else options.parse_seconds(time_limit, "--time-limit")
     bounds = [options.parse_lengths(each) for each in lengths or []]
+    for name, path in {"--data": data, "--dev": dev, "--test": test}.items():
+        if path and is_stream(path):
+            raise UsageError(f"{name} {path}: expected a file, which each run can read by itself")
     pairs = task_from_files(task, data, {"dev": dev, "test": test}, "--")
     if not (task or pairs):
         raise UsageError("expected --task or --data")

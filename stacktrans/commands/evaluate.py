@@ -144,7 +144,7 @@ def eval(
     options.check_exclusive(forms)
     options.check_exclusive({"--predictions -": predictions == STDOUT, **forms})
     wrong = {"--errors": errors, "--confusions": confusions}
-    for name, given in {**wrong}.items():
+    for name, given in wrong.items():
         options.check_exclusive({name: given, "--csv": as_csv, "--latex": as_latex})
     for name, given in {"--each": each, "--depth": depth}.items():
         options.check_exclusive({name: given, "--data": data})
@@ -166,7 +166,7 @@ def eval(
         loaded = [(" + ".join(checkpoints), ensemble_of([model for _, model in loaded]))]
     if text or any(model.config.task.lengths is None for _, model in loaded):
         strings = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
-        answers = {"--predictions": predictions, **wrong, "--beam": width}
+        answers = {"--predictions": predictions, **wrong, "--beam": beam, "--n-best": n_best}
         for name, value in {**strings, "--data": data, **answers, "--plot": plot}.items():
             options.check_exclusive({name: value, "a text": True})
         _print_perplexities(loaded, text, hard, forms)

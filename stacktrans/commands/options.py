@@ -122,7 +122,9 @@ def parse_numbers(text: str) -> list[int]:
 
 def parse_seconds(text: str, option: str) -> float:
     """Parse a time such as 90s or 1h30m into seconds; raises `UsageError`."""
-    match = re.fullmatch(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
+    # A number without a unit is in seconds, but after hours it would be taken for minutes.
+    hours_first = r"(?:(\d+)h(?!\d+(?:\.\d+)?$))?"
+    match = re.fullmatch(hours_first + r"(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?", text)
     hours, minutes, seconds = (float(part or 0) for part in match.groups()) if match else (0, 0, 0)
     total = 3600 * hours + 60 * minutes + seconds
     if not 0 < total < math.inf:

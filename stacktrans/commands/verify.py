@@ -59,13 +59,13 @@ def verify(
     """
     from stacktrans.inference import verification
     from stacktrans.settings.locations import checkpoints, task_files
-    from stacktrans.settings.task_files import load_task
+    from stacktrans.settings.task_files import TASK_SUFFIXES, load_task
     from stacktrans.showing.verification import verification_json, verification_view
 
     check_positive(**{"--exhaustive": exhaustive, "--count": count, "--longest": longest})
     loaded, second = options.load_model(checkpoint, device, hard, workers), None
     path, headings = Path(other), [loaded.description]
-    if path.suffix == ".yaml" or (other in task_files() and not path.exists()):
+    if path.suffix in TASK_SUFFIXES or (other in task_files() and not path.exists()):
         loaded = verification.with_task(loaded, load_task(other))
         headings.append(f"on the task {loaded.config.task.name}")
     elif other:

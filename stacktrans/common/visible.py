@@ -93,7 +93,8 @@ def counted(count: int, one: str, several: str = "") -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in hours, or a short one in minutes or seconds."""
-    if seconds < 60:
+    """A time in seconds, in minutes from one minute on, or in hours from two hours on."""
+    minutes = round(seconds / 60)
+    if round(seconds) < 60:
         return counted(round(seconds), "second")
-    return f"{seconds / 3600:.1f} hours" if seconds >= 600 else counted(int(seconds / 60), "minute")
+    return counted(minutes, "minute") if minutes < 120 else f"{seconds / 3600:.1f} hours"

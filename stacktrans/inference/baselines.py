@@ -43,7 +43,7 @@ def baseline_scores(task: Task, training: PairSet, pairs: Sequence[Pair]) -> dic
 def _copy(task: Task, pair: Pair) -> list[int]:
     """A source as a target; what is no symbol of targets is wrong, as in answers of a model."""
     symbols = [each for each in task.source.decode(pair.source) if not isinstance(each, Feature)]
-    return [NO_OUTPUT if at < 0 else at for at in task.target.encode_known(symbols).tolist()]
+    return [NO_OUTPUT if at < 0 else at for at in task.target.encode_leniently(symbols).tolist()]
 
 
 def _nearest(training: Ragged, sources: Sequence[Ids]) -> Iterator[int]:

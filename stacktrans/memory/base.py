@@ -123,6 +123,11 @@ class Memory(ABC, Generic[State]):
         """The name of where each vector is pushed to."""
 
     @property
+    def read_names(self) -> tuple[str, ...]:
+        """The name of where each vector is read; by default, `push_names`."""
+        return self.push_names
+
+    @property
     def parts(self) -> Sequence[Memory[Any]]:
         """The memories side by side that it consists of, in the order of signals and reads."""
         return [self]

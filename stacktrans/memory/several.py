@@ -2,7 +2,7 @@
 
 Signals, values and reads are those of the first memory, then those of the second, and so on. The
 label of a memory is its name, numbered if the name occurs several times. It is the end of signal
-names and the beginning of push names: "pop queue", "push stack 2", "queue front", "stack 2 top".
+names and the beginning of read names: "pop queue", "push stack 2", "queue front", "stack 2 top".
 """
 
 from __future__ import annotations
@@ -71,6 +71,11 @@ class Several(Memory[States]):
         return tuple(f"{label} {name}" for label, part in labelled for name in part.push_names)
 
     @property
+    def read_names(self) -> tuple[str, ...]:
+        labelled = zip(self.labels, self.parts, strict=True)
+        return tuple(f"{label} {name}" for label, part in labelled for name in part.read_names)
+
+    @property
     def ends(self) -> Ends | None:
         parts = [part.ends for part in self.parts if part.ends]
         if len(parts) < len(self.parts):
@@ -126,7 +131,7 @@ class Several(Memory[States]):
         return {f"{label} {name}": part[name] for label, part in labelled for name in part}
 
     def snapshot_of(self, store: Rows, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
-        return store.snapshot(steps, self.push_names, self.labels if contents else ())
+        return store.snapshot(steps, self.read_names, self.labels if contents else ())
 
     def compiled(self) -> Kernel | None:
         """One kernel for all memories, if each is compiled and has rows with strengths."""

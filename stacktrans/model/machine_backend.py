@@ -84,7 +84,7 @@ class MachineModel(Runner):
         if self.memory.takes_actions:
             return self._cells(configuration)
         memories, read_weights, read_symbols = self.machine.memories, {}, {}
-        for end, name in zip(memories.reads, self.memory.push_names, strict=True):
+        for end, name in zip(memories.reads, self.memory.read_names, strict=True):
             weights = np.zeros(state.steps)
             if origins := state.origins[end // 2]:
                 weights[origins[0 if end % 2 else -1]] = 1

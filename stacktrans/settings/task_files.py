@@ -24,11 +24,13 @@ from stacktrans.tasks.base import Task
 
 PUBLISHED = "paper"
 """The recipe of published settings, the only one that a task may change."""
+TASK_SUFFIXES = {".yaml", ".yml"}
+"""The suffixes of files of tasks."""
 
 
 def find_task(name: str) -> Path:
     """The file of a task: a path, a name in `./tasks`, or a shipped one; raises `UsageError`."""
-    if Path(name).suffix in {".yaml", ".yml"}:
+    if Path(name).suffix in TASK_SUFFIXES:
         return Path(name)
     for folder in locations.folders("tasks"):
         if os.path.isfile(path := folder / f"{name}.yaml"):

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.text import Text
 
@@ -257,7 +258,7 @@ def heat_map_view(trace: Trace, config: RunConfig, width: int) -> RenderableType
 def heat_map(rows: Sequence[HeatRow], width: int) -> Iterator[Text]:
     """The lines of a heat map; steps that do not fit follow below."""
     labels = [f"{row.group} {row.label}" for row in rows]
-    margin = max(map(len, labels)) + 1
+    margin = max(map(cell_len, labels)) + 1
     fitting = max((width - margin) // CELL, 1)
     count = len(rows[0].shades)
     for first in range(0, count, fitting):
@@ -269,7 +270,7 @@ def heat_map(rows: Sequence[HeatRow], width: int) -> Iterator[Text]:
                 group = row.group
                 yield Text("")
             cells = "".join(shade(strength) * CELL for strength in row.shades[first:last])
-            yield Text(f"{label:<{margin}}{cells}")
+            yield Text(set_cell_size(label, margin) + cells)
         yield Text("")
 
 

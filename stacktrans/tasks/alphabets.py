@@ -87,15 +87,15 @@ class Alphabet:
     def encode(self, symbols: Sequence[str]) -> Ids:
         """Ids of symbols; may raise `UnknownSymbol`, with positions counted from 1."""
         if self.unknown is not None:
-            return self.encode_known(symbols)
+            return self.encode_leniently(symbols)
         try:
             return np.fromiter(map(self._ids.__getitem__, symbols), np.int64, len(symbols))
         except KeyError:
             position = next(n for n, symbol in enumerate(symbols) if symbol not in self._ids)
             raise UnknownSymbol(symbols[position], position + 1) from None
 
-    def encode_known(self, symbols: Sequence[str]) -> Ids:
-        """Ids of symbols; for other ones `unknown`, or else `OUT_OF_VOCABULARY`."""
+    def encode_leniently(self, symbols: Sequence[str]) -> Ids:
+        """Ids of symbols; those of unknown ones are `unknown`, or else `OUT_OF_VOCABULARY`."""
         unknown = OUT_OF_VOCABULARY if self.unknown is None else self.unknown
         return np.array([self._ids.get(symbol, unknown) for symbol in symbols], dtype=np.int64)
 

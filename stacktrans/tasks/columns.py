@@ -234,7 +234,7 @@ def detect_unit(strings: Iterable[str]) -> tuple[str | None, list[int]]:
     # A string may be a single word, if that occurs in another string.
     unsplit = {text for text in distinct.difference(tokens) if " " not in text}
     contradicting = [n for n, text in longer.items() if text in unsplit]
-    if min(len(contradicting) / len(longer), len(unsplit) / len(distinct)) <= 1 - WORDS_SHARE:
+    if 1 - min(len(contradicting) / len(longer), len(unsplit) / len(distinct)) >= WORDS_SHARE:
         return "words", contradicting
     short = sum(map(len, tokens)) < SHORT_WORD * len(tokens)
     return "characters", spaced if short or len(spaced) > UNCERTAIN_SHARE * len(longer) else []

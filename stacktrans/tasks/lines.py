@@ -246,7 +246,7 @@ def _pair(task: Task, fields: Sequence[str]) -> Pair:
     try:
         pair = task.pair(task.encode_source(source), task.target.encode(target))
     except UnknownSymbol:
-        ids = task.source.encode_known(source), task.target.encode_known(target)
+        ids = task.source.encode_leniently(source), task.target.encode_leniently(target)
         pair = task.pair(*ids)._replace(known=False)
     return pair._replace(written=tuple(fields))
 

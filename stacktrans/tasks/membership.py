@@ -8,10 +8,12 @@ from numpy.random import Generator
 
 from stacktrans.common.errors import check_parameter
 from stacktrans.common.reading import split_words
+from stacktrans.grammar import GrammarError
 from stacktrans.tasks.alphabets import Alphabet, Ids
+from stacktrans.tasks.base import NotASource
 from stacktrans.tasks.grammatical import GrammarTask
 from stacktrans.tasks.layout import OutputBound, Pair
-from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength
+from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
 
 MEMBER, EDITED, RANDOM = "member", "edited", "random"
 """The kinds of strings: in the language; outside, made from one inside; outside, random."""
@@ -48,7 +50,10 @@ class Membership(GrammarTask):
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
-        return [self.target.symbols[self.grammar.derives(source)]]
+        try:
+            return [self.target.symbols[self.grammar.derives(source)]]
+        except GrammarError as error:  # it is too long
+            raise NotASource(str(error)) from error
 
     def sample(
         self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
@@ -66,7 +71,12 @@ class Membership(GrammarTask):
         return Pair(self.source.encode(source), np.array([self.positive]))
 
     def _outside(self, rng: Generator, member: Ids, kind: str, lengths: Lengths) -> Ids:
-        """Draw a string outside the language; raises `NoSuchLength` if none is found."""
+        """Draw a string outside the language.
+
+        Raises:
+            NoSuchLength: none is found.
+            NoSuchLaw: strings of these lengths are too long to be parsed.
+        """
         for _ in range(MOST_DRAWN):
             if kind == EDITED:
                 ids = self._edited(rng, member)
@@ -74,8 +84,11 @@ class Membership(GrammarTask):
                 length = rng.integers(lengths.shortest, lengths.longest, endpoint=True)
                 ids = rng.integers(len(self.source), size=length)
             has_length = lengths.shortest <= len(ids) <= lengths.longest
-            if has_length and not self.grammar.derives(self.source.decode(ids)):
-                return ids
+            try:
+                if has_length and not self.grammar.derives(self.source.decode(ids)):
+                    return ids
+            except GrammarError as error:
+                raise NoSuchLaw(str(error)) from error
         raise NoSuchLength(f"no {kind} string outside the language has a length in {lengths}")
 
     def _edited(self, rng: Generator, string: Ids) -> Ids:

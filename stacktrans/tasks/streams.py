@@ -21,7 +21,7 @@ from stacktrans.tasks.computed import expect
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength, draw_lengths
 
-_RUN = re.compile(r"(\S)(?:\^(?:([a-z0-9]+)|\(([a-z0-9+]+)\)))?")
+_RUN = re.compile(r"(\S)(?:\^(?:([a-z0-9]+)|\(([a-z0-9]+(?:\+[a-z0-9]+)*)\)))?")
 MAX_RUN_NOTATION = 100
 """The most characters of the notation of a run."""
 
@@ -87,7 +87,7 @@ def _parse_run(pattern: str, written: str, known: set[str]) -> SymbolRun:
     if any(factor == 0 for term in terms for factor in term):
         raise ValueError(f"pattern '{pattern}': '{written}' has 0 as a number; expected 1 or more")
     new = {factor for term in terms for factor in term if isinstance(factor, str)} - known
-    if new and terms != ((*new,),):
+    if new and (len(new) > 1 or terms != ((*new,),)):
         raise ValueError(
             f"pattern '{pattern}': '{written}' counts {', '.join(sorted(new))} for the first time; "
             "such a count stands alone"
@@ -118,6 +118,9 @@ class StreamTask(Task):
     def sample(
         self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
     ) -> list[Pair]:
+        if lengths.longest < self.smallest:
+            least = f"the shortest has {self.smallest}"
+            raise NoSuchLength(f"no sequence has a length in {lengths}; {least}")
         shortest = max(lengths.shortest, self.smallest)
         sizes = draw_lengths(rng, Lengths(shortest, lengths.longest), count, law)
         pairs = []

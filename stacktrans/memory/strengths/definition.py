@@ -103,7 +103,7 @@ class StrengthMemory(Memory[Strengths]):
         return [*below, *(pushed if TOP in ends else ())]
 
     def snapshot_of(self, store: Rows, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
-        return store.snapshot(steps, self.push_names, (self.name,) if contents else ())
+        return store.snapshot(steps, self.read_names, (self.name,) if contents else ())
 
     def snapshot(self, state: Strengths) -> MemorySnapshot:
         weights = self.read_weights(state)[0]
@@ -112,7 +112,7 @@ class StrengthMemory(Memory[Strengths]):
         by_step = weights.new_zeros(self.reads, steps).index_add_(1, origins, weights)
         return MemorySnapshot(
             total_strength=float(state.strengths.sum()),
-            read_weights=dict(zip(self.push_names, by_step, strict=True)),
+            read_weights=dict(zip(self.read_names, by_step, strict=True)),
             rows={self.name: RowContents(origins, state.strengths[0])},
         )
 
@@ -198,7 +198,7 @@ class Queue(StrengthMemory):
     """
 
     name = "queue"
-    push_names = ("front",)
+    push_names = ("back",)
     ends = Ends(
         ("queue",),
         pops=((0, BOTTOM),),
@@ -206,6 +206,10 @@ class Queue(StrengthMemory):
         reads=(BOTTOM,),
         signal_names=("pop", "push"),
     )
+
+    @property
+    def read_names(self) -> tuple[str, ...]:
+        return ("front",)
 
     def kernel(self) -> Kernel:
         return StrengthKernel.of(self.ends)
