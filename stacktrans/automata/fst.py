@@ -84,7 +84,8 @@ def to_fst(machine: Machine) -> tuple[str, str, str]:
 def _answer(machine: Machine, source: Symbols) -> Symbols | None:
     """The answer to a source, both as they are read; None if the machine does not end one."""
     order = -1 if machine.layout.backwards else 1
-    answer = machine.run(source[::order], LONGEST_ANSWER) if source else None
+    answered = source or machine.layout.labels  # otherwise an empty line stays empty
+    answer = machine.run(source[::order], LONGEST_ANSWER) if answered else None
     if answer is None:
         return ()
     return tuple(answer.target[::order]) if answer.ended and not answer.failed else None

@@ -61,6 +61,7 @@ def python_code(machine: Signature, rules: Sequence[Rule], relevant: Collection[
         "order": "[::-1]" if layout.backwards else "",
         "padding": "" if layout.blank is None else padding,
         "limit": _limit(layout),
+        "labels": layout.labels,
     }
     kind = "buffers" if machine.buffers else "following" if layout.feeds_back else "synchronous"
     text = files(__package__).joinpath(_INTERPRETER).read_text("utf-8")

@@ -80,7 +80,7 @@ class _Group:
         key: the sort of each component, then whether compared symbols are equal.
         rows: the steps.
         symbols: of each component, its symbols in these steps.
-        terms: of each action, all terms that are right in these steps.
+        terms: of each action, the terms that are right in all of these steps.
     """
 
     key: tuple[int, ...]
@@ -163,7 +163,7 @@ class _RuleLearner:
         return _Group((), rows, symbols, [self._terms(action, rows) for action in self.actions])
 
     def _terms(self, action: _Action, rows: Ids) -> Terms:
-        """All terms that are right in some steps; none if there is no such term."""
+        """The terms that are right in all of some steps; `ANYTHING` if no value is known."""
         self.deadline.check(GRACE)
         candidates = self.candidates(action, rows)
         if not candidates:

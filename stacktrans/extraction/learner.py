@@ -124,11 +124,17 @@ def compare(
     """
     check_lengths(checkpoint, lengths)
     network, wrong = checkpoint.predictor.discretized(), list[Query]()
+    files, tested, seen = checkpoint.task.file_parameters, 0, set[bytes]()
     for first in range(0, count, BLOCK):
         size = min(BLOCK, count - first)
         queries = random_queries(checkpoint, lengths, size, SEED + first, "uniform")
+        if files:  # of which strings are drawn repeatedly
+            queries = [query for query in queries if query.ids.tobytes() not in seen]
+            seen.update(query.ids.tobytes() for query in queries)
+        tested += len(queries)
         wrong += counterexamples(network, extraction.machine, queries)
-    more = Agreement(f"random of length {lengths}, uniformly", count, count - len(wrong))
+    what = f"{'those in the files' if files else 'random'} of length {lengths}, uniformly"
+    more = Agreement(what, tested, tested - len(wrong))
     shortest = _shortest(checkpoint, wrong, extraction.counterexample)
     return replace(extraction, agreement=(*extraction.agreement, more), counterexample=shortest)
 
@@ -150,7 +156,7 @@ def without_needless_memories(
     Args:
         checkpoint: of the model.
         ends: of its memory.
-        passes: whether the answers of a model stayed the same.
+        passes: tests whether a model gives the same answers.
     """
     for memory in sorted(set(ends.alphabets), reverse=True):
         pushes = [signal for signal, end in ends.pushes if ends.alphabets[end // 2] == memory]
@@ -255,7 +261,8 @@ class Learner:
         """Test a hypothesis of some number with random strings, an approximate equivalence query.
 
         Returns:
-            the number of strings, until there is no time or are enough counterexamples, and these.
+            the number of strings that were tested before time ran out or there were enough
+            counterexamples, and the counterexamples.
         """
         random = self._random((TESTED, TESTED // 2), seed=number + 1)
         queries = self._as_trained([*self._short.queries, *itertools.chain(*random)])

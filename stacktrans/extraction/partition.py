@@ -103,6 +103,12 @@ class Classes:
         numbers[[*order]] = np.arange(len(order))
         self.of = numbers[self.of]
 
+    def inherit_splits(self, one: int, other: int) -> None:
+        """Let a class keep the final splits of another one, which was merged with it."""
+        for part_of in self._final_splits:
+            if other in part_of:
+                part_of.setdefault(one, part_of[other])
+
     def finally_split(self, one: int, other: int) -> bool:
         """Whether two classes come from different parts of a final split."""
         pairs = ((part_of.get(one), part_of.get(other)) for part_of in self._final_splits)
@@ -273,6 +279,7 @@ class Partition:
             if worse or (fewer is not None and after[fewer] == before[fewer]):
                 classes.of = saved
             else:
+                classes.inherit_splits(one, other)
                 before, merged = after, True
         return merged
 

@@ -217,8 +217,10 @@ class Refinement:
 
     def _check_counts(self, resolved: int) -> None:
         """Raise `CannotExtract` if there are too many conflicts or classes."""
-        strings, states = f"{self._quantized.strings} strings", self._partition.states.count
-        stack_symbols = [classes.count for classes in self._partition.stack_symbols]
+        strings = f"{self._quantized.strings} strings"
+        states = len(self._partition.states.labels)
+        different = dict.fromkeys(self._partition.stack_symbols)
+        stack_symbols = [len(classes.labels) - 1 for classes in different]  # but for the empty one
         problem = ""
         if resolved > MOST_CONFLICTS:
             counts = f"{states} states and {sum(stack_symbols)} stack symbols"

@@ -276,6 +276,11 @@ class Layout:
         return self.end is not None or bool(self.last)
 
     @property
+    def labels(self) -> bool:
+        """Whether each answer is one symbol, a label, which the empty source has as well."""
+        return bool(self.last) and not self.consecutive
+
+    @property
     def sections(self) -> list[tuple[str, int]]:
         """The sections of the input ids in order, with their numbers of ids."""
         if self.first_source:
