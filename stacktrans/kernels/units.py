@@ -163,9 +163,9 @@ def _lstm_step(
         for i in range(size):
             saved[index, layer, 4, i] = state[layer, 1, item, i]
         for i in range(size):
-            keep, admit = saved[index, layer, 1, i], saved[index, layer, 0, i]
-            admitted = admit * saved[index, layer, 3, i]
-            state[layer, 1, item, i] = keep * state[layer, 1, item, i] + admitted
+            input_gate, forget_gate = saved[index, layer, 0, i], saved[index, layer, 1, i]
+            added = input_gate * saved[index, layer, 3, i]
+            state[layer, 1, item, i] = forget_gate * state[layer, 1, item, i] + added
         for i in range(size):
             state[layer, 0, item, i] = saved[index, layer, 2, i] * tanh(state[layer, 1, item, i])
 
@@ -176,24 +176,28 @@ def _lstm_backward(layer: int, indices: Array, saved: Array, grad: Array, out: A
     for item in range(indices.shape[0]):
         index = indices[item]
         for i in range(size):
-            admitted = saved[index, layer, 0, i] * saved[index, layer, 3, i]
+            added = saved[index, layer, 0, i] * saved[index, layer, 3, i]
             # tanh of the cell state, until the array is needed
-            out[item, 0, i] = tanh(saved[index, layer, 1, i] * saved[index, layer, 4, i] + admitted)
+            out[item, 0, i] = tanh(saved[index, layer, 1, i] * saved[index, layer, 4, i] + added)
         for i in range(size):
-            shown, show = out[item, 0, i], saved[index, layer, 2, i]
-            grad[layer, 1, item, i] += grad[layer, 0, item, i] * show * (one - shown * shown)
+            tanh_cell, output_gate = out[item, 0, i], saved[index, layer, 2, i]
+            grad[layer, 1, item, i] += (
+                grad[layer, 0, item, i] * output_gate * (one - tanh_cell * tanh_cell)
+            )
         for i in range(size):
-            show = saved[index, layer, 2, i]
-            out[item, 2, i] = grad[layer, 0, item, i] * out[item, 0, i] * show * (one - show)
+            output_gate = saved[index, layer, 2, i]
+            out[item, 2, i] = (
+                grad[layer, 0, item, i] * out[item, 0, i] * output_gate * (one - output_gate)
+            )
         for i in range(size):
-            admit, candidate = saved[index, layer, 0, i], saved[index, layer, 3, i]
-            out[item, 0, i] = grad[layer, 1, item, i] * candidate * admit * (one - admit)
+            input_gate, candidate = saved[index, layer, 0, i], saved[index, layer, 3, i]
+            out[item, 0, i] = grad[layer, 1, item, i] * candidate * input_gate * (one - input_gate)
         for i in range(size):
-            keep, before = saved[index, layer, 1, i], saved[index, layer, 4, i]
-            out[item, 1, i] = grad[layer, 1, item, i] * before * keep * (one - keep)
+            forget_gate, before = saved[index, layer, 1, i], saved[index, layer, 4, i]
+            out[item, 1, i] = grad[layer, 1, item, i] * before * forget_gate * (one - forget_gate)
         for i in range(size):
-            admit, candidate = saved[index, layer, 0, i], saved[index, layer, 3, i]
-            out[item, 3, i] = grad[layer, 1, item, i] * admit * (one - candidate * candidate)
+            input_gate, candidate = saved[index, layer, 0, i], saved[index, layer, 3, i]
+            out[item, 3, i] = grad[layer, 1, item, i] * input_gate * (one - candidate * candidate)
         for i in range(size):
             grad[layer, 1, item, i] *= saved[index, layer, 1, i]
         for i in range(size):

@@ -158,9 +158,10 @@ class LSTMLayer(RecurrentLayer, LSTM):
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
         hidden, cell = state
         sums, size = self._sums(projected, below, hidden), self.hidden_size
-        admit, keep, show = torch.sigmoid(sums[:, : 3 * size]).split(size, dim=1)
-        cell = keep * cell + admit * torch.tanh(sums[:, 3 * size :])
-        return show * torch.tanh(cell), cell
+        gates = torch.sigmoid(sums[:, : 3 * size])
+        input_gate, forget_gate, output_gate = gates.split(size, dim=1)
+        cell = forget_gate * cell + input_gate * torch.tanh(sums[:, 3 * size :])
+        return output_gate * torch.tanh(cell), cell
 
 
 class GRULayer(RecurrentLayer, GRU):
