@@ -144,7 +144,7 @@ class _RuleLearner:
         return equal
 
     def _groups(self, before: Sequence[_Group]) -> list[_Group]:
-        """The groups by the present sorts and pairs; those of before that are whole are kept."""
+        """The groups by sorts and pairs; earlier groups that were not split are kept."""
         columns = [own[column] for own, column in zip(self.sorts, self.observations.T, strict=True)]
         columns += [self._equal(*pair, slice(None)) for pair in self.pairs]
         numbers, keys = numbered(columns), np.column_stack(columns)

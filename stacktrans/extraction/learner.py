@@ -133,7 +133,9 @@ def compare(
             seen.update(query.ids.tobytes() for query in queries)
         tested += len(queries)
         wrong += counterexamples(network, extraction.machine, queries)
-    what = f"{'those in the files' if files else 'random'} of length {lengths}, uniformly"
+    what = f"those in the files of length {lengths}"
+    if not files:
+        what = f"random of length {lengths}, uniformly"
     more = Agreement(what, tested, tested - len(wrong))
     shortest = _shortest(checkpoint, wrong, extraction.counterexample)
     return replace(extraction, agreement=(*extraction.agreement, more), counterexample=shortest)
