@@ -68,10 +68,10 @@ class Interleaved(Halves):
         return [*itertools.chain(*zip(*self.halves(source), strict=True))]
 
 
-class Parted(Marked):
+class Partitioned(Marked):
     """axbycz -> abc|xyz; lengths are even"""
 
-    name = "parted"
+    name = "partitioned"
 
     def has_length(self, length: int) -> bool:
         return length % 2 == 0

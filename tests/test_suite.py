@@ -62,7 +62,7 @@ SUMS = {  # over the digits ! and ", which are 0 and 1
 }
 STRUCTURES = {
     "interleaved": {"abc|xyz": "axbycz", "|": ""},
-    "parted": {"axbycz": "abc|xyz"},
+    "partitioned": {"axbycz": "abc|xyz"},
     "same": {"abc|abc": "1", "abc|abd": "0"},
     "mirrored": {"abc|cba": "1", "abc|abc": "0"},
     "phrases-reversed": {"ab|cde|f": "ba|edc|f", "||ab": "||ba"},
@@ -159,7 +159,7 @@ def test_counts(source: str, target: str, string: str, expected: str) -> None:
     [
         ("interleaved", {}, "abc"),
         ("interleaved", {}, "ab|c"),
-        ("parted", {}, "a|"),
+        ("partitioned", {}, "a|"),
         ("same", {}, "a|b|c"),
         ("phrases-reversed", {"phrases": 2}, "abc"),
         ("runs-decoded", {}, "a3b"),
