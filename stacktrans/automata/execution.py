@@ -12,13 +12,9 @@ import numpy as np
 from stacktrans.automata.rules import EMPTY, START, Buffers
 from stacktrans.common.ends import Ends
 from stacktrans.decoding.model import Numbers, SoftInput
-from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.alphabets import FAILED, NO_OUTPUT, Ids, Mask
 from stacktrans.tasks.layout import Layout
 
-NO_OUTPUT = -1
-"""The output where a machine has learned none, since no output is scored there."""
-NO_RULE = -2
-"""The output where no rule applies, and after it."""
 UNLIKELY = -1e9
 """The logit of outputs that a machine does not write."""
 
@@ -147,7 +143,7 @@ class Configuration:
         return stack_symbol
 
     def step(self, symbol: int) -> int:
-        """The output for an input; `NO_OUTPUT` if there is none, `NO_RULE` if no rule applies."""
+        """The output for an input; `NO_OUTPUT` if there is none, `FAILED` if no rule applies."""
         return self.follow(self._machine.transition(self.observe(symbol)))
 
     def observe(self, symbol: int) -> tuple[int, ...]:
@@ -157,10 +153,10 @@ class Configuration:
         return self.observation
 
     def follow(self, transition: Transition | None) -> int:
-        """Make a step, and return its output; `NO_RULE` without a transition, and from then on."""
+        """Make a step, and return its output; `FAILED` without a transition, and from then on."""
         if self.stuck or transition is None:
             self.stuck = True
-            return NO_RULE
+            return FAILED
         transition.apply(self.contents)
         self.last, self.state = transition, transition.next_state
         return transition.output
@@ -226,7 +222,7 @@ class Runner:
         logits = np.full((len(chosen), self.machine.layout.outputs), UNLIKELY)
         logits[np.arange(len(chosen)), np.maximum(chosen, 0)] = 0
         logits[chosen == NO_OUTPUT] = -np.inf
-        logits[chosen == NO_RULE] = np.nan
+        logits[chosen == FAILED] = np.nan
         return logits
 
     def select(self, state: Configurations, items: Ids) -> Configurations:

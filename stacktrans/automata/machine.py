@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from stacktrans.automata.execution import NO_OUTPUT, Runner, Transition
+from stacktrans.automata.execution import Runner, Transition
 from stacktrans.automata.rules import (
     CONSTANT,
     START,
@@ -30,6 +30,7 @@ from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import verify_checksum
 from stacktrans.common.visible import visible
 from stacktrans.decoding.decoder import Answer, decode
+from stacktrans.tasks.alphabets import NO_OUTPUT
 
 DOT_HEADER = """digraph machine {
   rankdir=LR;

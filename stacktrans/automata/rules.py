@@ -19,7 +19,8 @@ from stacktrans.common.reading import LONGEST
 from stacktrans.tasks.layout import Layout
 
 EMPTY = 0
-"""The stack symbol that is read from an empty memory."""
+"""The stack symbol that is read from an empty memory; in an extraction, also the number and the class
+of the vector."""
 START = 0
 """The state before the first step."""
 CONSTANT = -1

@@ -99,14 +99,16 @@ def transduce(
     # The continuation of a text has no right length.
     strict = max_length is None and loaded.config.task.lengths is not None
     failed = [
-        _failed(transduce_lines(loaded, descriptor, answer_options), name, show, strict)
+        _show_answers(transduce_lines(loaded, descriptor, answer_options), name, show, strict)
         for descriptor, name in _opened(inputs)
     ]
     if any(failed):
         raise typer.Exit(1)
 
 
-def _failed(lines: Iterator[Any], name: str, show: Callable[[Any], None], strict: bool) -> bool:
+def _show_answers(
+    lines: Iterator[Any], name: str, show: Callable[[Any], None], strict: bool
+) -> bool:
     """Show the answers to the lines of an input as they come; return whether one is missing.
 
     If `strict`, an answer that is cut off counts as missing.

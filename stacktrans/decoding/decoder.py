@@ -16,7 +16,7 @@ import numpy as np
 
 from stacktrans.common.ragged import STEPS_AT_ONCE, Ragged, batches_of, concatenate, row_starts
 from stacktrans.decoding.model import Buffers, Model, Numbers, SoftInput
-from stacktrans.tasks.alphabets import NO_OUTPUT, Ids, Mask
+from stacktrans.tasks.alphabets import FAILED, NO_OUTPUT, Ids, Mask
 from stacktrans.tasks.layout import Layout
 
 STEPS_PER_CHUNK = 2**15
@@ -38,14 +38,14 @@ def log_softmax(logits: Numbers) -> Numbers:
 def most_probable(logits: Numbers) -> tuple[Ids, Numbers]:
     """The most probable outputs [n] and their log-probabilities, by logits [n, outputs].
 
-    Where numbers overflow the output is -1, and its log-probability NaN; where every logit is -inf,
-    so that no output is possible, they are `NO_OUTPUT` and 0.
+    Where numbers overflow they are `FAILED` and NaN; where every logit is -inf, so that no output
+    is possible, `NO_OUTPUT` and 0.
     """
     outputs = most_probable_ids(logits)
     best = np.maximum(outputs, 0)[:, None]
     log_probs = np.take_along_axis(log_softmax(logits), best, axis=1)[:, 0]
     log_probs[outputs == NO_OUTPUT] = 0
-    outputs[np.isnan(log_probs)] = -1
+    outputs[np.isnan(log_probs)] = FAILED
     return outputs, log_probs
 
 
@@ -54,7 +54,7 @@ def most_probable_ids(logits: Numbers) -> Ids:
     outputs: Ids = logits.argmax(axis=1)
     highest = logits[np.arange(len(outputs)), outputs]
     if not np.isfinite(highest).all():
-        outputs[~np.isfinite(highest)] = -1
+        outputs[~np.isfinite(highest)] = FAILED
         outputs[highest == -np.inf] = NO_OUTPUT
     return outputs
 
@@ -105,7 +105,7 @@ class Outputs(NamedTuple):
     """The most probable outputs for n strings.
 
     Attributes:
-        symbols: their ids; -1 where the model has none.
+        symbols: their ids; `FAILED` or `NO_OUTPUT` where the model has none.
         log_probs: their log-probabilities; None if they were not requested.
     """
 
@@ -331,7 +331,7 @@ def _answer_log_probs(layout: Layout, outputs: Outputs, targets: Ragged) -> Numb
         after = symbols.truncate(np.minimum(lengths + 1, symbols.lengths))
         lengths = lengths + (after.lengths > lengths) * (after.last(-1) == layout.end)
     counted = symbols.truncate(lengths)
-    missing = counted.values == -1
+    missing = counted.values == FAILED
     if layout.feeds_back or layout.ends_answers:  # otherwise some outputs may be undefined
         missing |= counted.values == NO_OUTPUT
     scores = outputs.log_probs.truncate(lengths).values if outputs.log_probs else 0.0

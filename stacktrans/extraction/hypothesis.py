@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.automata.machine import Machine
-from stacktrans.automata.rules import CONSTANT, Rule, SymbolTable, Term
+from stacktrans.automata.rules import CONSTANT, EMPTY, Rule, SymbolTable, Term
 from stacktrans.extraction.limits import GRACE
 from stacktrans.extraction.naming import entry_families, entry_symbols, name_classes
-from stacktrans.extraction.network import EMPTY, NOTHING
+from stacktrans.extraction.network import NOTHING
 from stacktrans.extraction.partition import Partition, numbered
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids, Mask

@@ -23,7 +23,6 @@ from stacktrans.extraction.limits import GRACE, CannotExtract, Deadline
 from stacktrans.extraction.network import Network
 from stacktrans.extraction.quantization import coarsest_quantization
 from stacktrans.extraction.queries import (
-    LARGE_ALPHABET,
     Query,
     counterexamples,
     random_queries,
@@ -33,6 +32,7 @@ from stacktrans.extraction.queries import (
 from stacktrans.extraction.refinement import Refinement
 from stacktrans.model.ablation import ablate_signals
 from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.tasks.alphabets import LARGE_ALPHABET
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
 OBSERVED, TESTED = 200, 600

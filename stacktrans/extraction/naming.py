@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from stacktrans.automata.machine import Machine
-from stacktrans.automata.rules import Family, SymbolTable
-from stacktrans.extraction.network import EMPTY, NOTHING
+from stacktrans.automata.rules import EMPTY, Family, SymbolTable
+from stacktrans.extraction.network import NOTHING
 from stacktrans.extraction.partition import Partition
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids

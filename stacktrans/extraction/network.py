@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stacktrans.automata.rules import EMPTY
 from stacktrans.common.errors import OVERFLOW, StacktransError
 from stacktrans.decoding.decoder import most_probable_ids
 from stacktrans.decoding.model import SoftInput
@@ -22,8 +23,6 @@ from stacktrans.tasks.alphabets import Ids
 
 NOTHING = -1
 """In place of irrelevant values: vectors that are not pushed, outputs that are not scored."""
-EMPTY = 0
-"""The number, and the class, of the vector that is read from an empty memory."""
 AT_ONCE = 4096
 """The most steps in a batch."""
 UNDECIDED = 0.1

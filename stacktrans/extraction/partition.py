@@ -11,8 +11,9 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from stacktrans.automata.rules import EMPTY
 from stacktrans.extraction.limits import Deadline
-from stacktrans.extraction.network import AT_ONCE, EMPTY, NOTHING
+from stacktrans.extraction.network import AT_ONCE, NOTHING
 from stacktrans.extraction.quantization import Codebook, QuantizedNetwork
 from stacktrans.kernels import Array
 from stacktrans.tasks.alphabets import Ids, Mask

@@ -16,10 +16,11 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.automata.execution import Runner, Transition
+from stacktrans.automata.rules import EMPTY
 from stacktrans.decoding.decoder import DecodingStep, most_probable_ids
 from stacktrans.decoding.model import Model
 from stacktrans.extraction.limits import OutOfTime
-from stacktrans.extraction.network import EMPTY, NOTHING, Network, Outcome
+from stacktrans.extraction.network import NOTHING, Network, Outcome
 from stacktrans.extraction.queries import Query, answers_of
 from stacktrans.kernels import Array
 from stacktrans.model.machine_backend import buffers_of

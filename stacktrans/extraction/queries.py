@@ -19,15 +19,11 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.decoding.decoder import Observer, decode, predict
 from stacktrans.decoding.model import Model
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.alphabets import FEW_SYMBOLS, LARGE_ALPHABET, Ids, Mask
 from stacktrans.tasks.base import held_out_pairs
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength
 
-SYMBOLS_OF_SHORT = 3
-"""The symbols of short strings, of a task with a large alphabet."""
-LARGE_ALPHABET = 6
-"""The most symbols of an alphabet that is not large."""
 MOST_SHORT = 1500
 """The most short strings, which limits their length."""
 MOST_CANDIDATES = 20_000
@@ -69,7 +65,7 @@ class ShortQueries(NamedTuple):
 def short_queries(checkpoint: Checkpoint) -> ShortQueries:
     """All short strings that the task has an answer for, `MOST_SHORT` at most."""
     task = checkpoint.task
-    symbols = SYMBOLS_OF_SHORT if len(task.source) > LARGE_ALPHABET else len(task.source)
+    symbols = FEW_SYMBOLS if len(task.source) > LARGE_ALPHABET else len(task.source)
     queries: list[Query] = []
     candidates, longest = 0, 0
     for length in itertools.count(1):

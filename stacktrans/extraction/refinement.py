@@ -22,9 +22,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stacktrans.automata.rules import EMPTY
 from stacktrans.decoding.decoder import most_probable_ids
 from stacktrans.extraction.limits import CannotExtract, Deadline, OutOfTime
-from stacktrans.extraction.network import EMPTY, NOTHING
+from stacktrans.extraction.network import NOTHING
 from stacktrans.extraction.partition import UNKNOWN, Partition, inconsistent
 from stacktrans.extraction.quantization import QuantizedNetwork
 from stacktrans.tasks.alphabets import Ids

@@ -16,7 +16,7 @@ from stacktrans.decoding.model import Numbers
 from stacktrans.memory import CellContents, MemorySnapshot, RowContents
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks import layout as sections
-from stacktrans.tasks.alphabets import NO_OUTPUT, UNSCORED_MARK, Ids, UnknownSymbol
+from stacktrans.tasks.alphabets import FAILED, NO_OUTPUT, UNSCORED_MARK, Ids, UnknownSymbol
 from stacktrans.tasks.base import NotASource, mask_unscored
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
@@ -234,7 +234,7 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
 def _written(checkpoint: Checkpoint, answer: Answer) -> Ids:
     """The symbols of an answer; of a machine that has none, those until then."""
     target, layout = np.array(answer.target, np.int64), checkpoint.layout
-    missing = {-1, NO_OUTPUT} if layout.feeds_back else {-1}
+    missing = {FAILED, NO_OUTPUT} if layout.feeds_back else {FAILED}
     read = itertools.takewhile(lambda each: each not in missing, layout.in_reading_order(target))
     return layout.in_reading_order(np.array([*read], np.int64))
 

@@ -19,6 +19,7 @@ from stacktrans.proofs.equivalence import Equivalence, distinct_symbols, prove_e
 from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Counterexample, Proof, prove
 from stacktrans.settings.config import TaskConfig
+from stacktrans.tasks.alphabets import FEW_SYMBOLS, LARGE_ALPHABET
 from stacktrans.tasks.base import Task, check_alphabets
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLaw, NoSuchLength
@@ -27,8 +28,6 @@ ALL, RANDOM, LONG = "all strings", "random strings", "long strings"
 REPRESENTATIVE = "strings over representative symbols"
 OVER_FEW = "strings over the first symbols"
 REFUTED = "counterexample to a proof"
-FEW, LARGE = 3, 6
-"""The first symbols of an alphabet that is large, over which longer strings are compared."""
 BLOCK = 250
 """Number of strings that are answered at a time."""
 STRINGS_PER_RANGE = 4
@@ -195,8 +194,8 @@ def _test_sets(
     every, machines = task.source.symbols, [model.machine for model in models if model.machine]
     yield ALL, _all_pairs(task, effort.exhaustive, every)
     few = distinct_symbols(machines[0], machines[1]) if machines[1:] else every
-    if models[1:] and len(few) > LARGE:
-        yield OVER_FEW, _all_pairs(task, effort.exhaustive, few[:FEW])
+    if models[1:] and len(few) > LARGE_ALPHABET:
+        yield OVER_FEW, _all_pairs(task, effort.exhaustive, few[:FEW_SYMBOLS])
     elif len(few) < len(every):
         yield REPRESENTATIVE, _all_pairs(task, effort.exhaustive, few)
     yield RANDOM, _random_pairs(models[0], effort)

@@ -50,7 +50,7 @@ class Layer(nn.Module, Units, ABC):
 
     def __init__(self, config: ModelConfig, embedding_size: int, below_size: int) -> None:
         super().__init__()
-        self.hidden_size = self.size_in(config, embedding_size, below_size)
+        self.hidden_size = self.hidden_size_for(config, embedding_size, below_size)
 
     @classmethod
     def torch_layer(cls) -> type["Layer"]:

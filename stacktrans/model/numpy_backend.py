@@ -283,7 +283,7 @@ def _layer(
 
     `number` counts layers from 0; `embeddings` are the vectors of all ids, [ids, E].
     """
-    if not units.units:  # its output is [x_t ; r_{t-1}]
+    if not units.has_units:  # its output is [x_t ; r_{t-1}]
         size = embeddings.shape[1]
         identity = np.eye(size + read_size, dtype=embeddings.dtype)
         projected = embeddings @ identity[:size]
@@ -326,7 +326,7 @@ def from_weights(
     if architecture.buffered:  # after the last input nothing is read
         embeddings = np.concatenate([embeddings, np.zeros_like(embeddings[:1])])
     read_size = memory.reads * config.memory_size
-    size = units.size_in(config, embeddings.shape[1], read_size)
+    size = units.hidden_size_for(config, embeddings.shape[1], read_size)
     with np.errstate(all="ignore"):
         layers = [
             _layer(units, weights, number, embeddings, read_size)

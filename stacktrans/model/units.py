@@ -20,12 +20,12 @@ class Units:
         states: how many vectors [H] the state is made of; the first is the output.
         compiled_unit: the entry of `UNITS` in `stacktrans.kernels.units` that runs them; None for
             none. It is not inherited.
-        units: whether a layer has units of its own; one without passes its input on.
+        has_units: whether a layer has units of its own; one without passes its input on.
     """
 
     gates: ClassVar[tuple[str, ...]]
     states: ClassVar[int]
-    units: ClassVar[bool] = True
+    has_units: ClassVar[bool] = True
     compiled_unit: ClassVar[str | None] = None
 
     @classmethod
@@ -35,16 +35,16 @@ class Units:
         return getattr(controllers, f"{cls.__name__}Layer")
 
     @classmethod
-    def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
+    def hidden_size_for(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
         """The number of units H of a layer, by the sizes of x_t and of its input from below."""
-        return config.units.hidden_size if cls.units else embedding_size + below_size
+        return config.units.hidden_size if cls.has_units else embedding_size + below_size
 
     @classmethod
     def shapes(
         cls, config: ModelConfig, embedding_size: int, below_size: int
     ) -> dict[str, tuple[int, ...]]:
         """The shapes of the learned weights of a layer with units, by their names."""
-        units, size = config.units, cls.size_in(config, embedding_size, below_size)
+        units, size = config.units, cls.hidden_size_for(config, embedding_size, below_size)
         rows = len(cls.gates) * size
         shapes: dict[str, tuple[int, ...]] = {
             "input_weight": (rows, embedding_size),
@@ -120,7 +120,7 @@ class Linear(Units):
     gates = ("sum",)
     compiled_unit = "linear"
     states = 1
-    units = False
+    has_units = False
 
 
 class EncoderDecoderUnits(Units):
@@ -133,7 +133,7 @@ class EncoderDecoderUnits(Units):
         return getattr(importlib.import_module("stacktrans.model.encoder_decoder"), cls.__name__)
 
     @classmethod
-    def size_in(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
+    def hidden_size_for(cls, config: ModelConfig, embedding_size: int, below_size: int) -> int:
         return config.encoder_decoder.hidden_size if config.encoder_decoder else 0
 
 

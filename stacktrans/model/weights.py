@@ -58,7 +58,7 @@ def linear_sizes(config: ModelConfig, inputs: int, outputs: int) -> dict[str, tu
     units: type[Units] = CONTROLLERS.load(config.controller.name)
     one_hot = config.embedding_size == "one-hot"
     embedding_size = inputs if one_hot else int(config.embedding_size)
-    size = units.size_in(config, embedding_size, memory.reads * config.memory_size)
+    size = units.hidden_size_for(config, embedding_size, memory.reads * config.memory_size)
     output_size = config.output_size if memory.reads else None
     return {
         **({} if one_hot else {"embedding": (inputs, embedding_size)}),
@@ -87,7 +87,7 @@ def weight_shapes(config: ModelConfig, inputs: int, outputs: int) -> Shapes:
         shapes[f"{name}.weight"] = (size_out, size_in)
         if config.controller.biases:
             shapes[f"{name}.bias"] = (size_out,)
-    if not units.units:
+    if not units.has_units:
         return shapes
     _, embedding_size = embedding or (inputs, inputs)
     below_size = make_memory(config).reads * config.memory_size

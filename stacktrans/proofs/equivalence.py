@@ -24,7 +24,7 @@ from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import Any, Literal, NamedTuple
 
-from stacktrans.automata.execution import NO_OUTPUT, NO_RULE, Transition
+from stacktrans.automata.execution import Transition
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import EMPTY, START
 from stacktrans.proofs.product import FINISHED, WRONG, Product, ProductStep, Top, Unproved
@@ -43,13 +43,14 @@ from stacktrans.proofs.references import (
     ReferenceStep,
     symbol_classes,
 )
+from stacktrans.tasks.alphabets import FAILED, NO_OUTPUT
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Layout
 
 Method = Literal["renaming", "task", "product"]
 """The method of a proof: bisimilar up to names, right on the same task, or by the product."""
-DIFFERENT = -3
-"""The output of two machines that differ; `NO_RULE` if only one of them has no rule."""
+DIFFERENT = -4
+"""The output of two machines that differ; `FAILED` if only one of them has no rule."""
 
 
 @dataclass(frozen=True)
@@ -321,7 +322,7 @@ class _Pair(Machine):
         one = self.one.transition((symbol, *read[:reads], states[0]))
         other = self.other.transition((symbol, *read[reads:], states[1]))
         if one is None or other is None:
-            return None if one is other else Transition((), NO_RULE, (), (), (), START)
+            return None if one is other else Transition((), FAILED, (), (), (), START)
         shift = 2 * len(self.one.stack_symbols)
         return Transition(
             signals=(),
@@ -355,7 +356,7 @@ class _PairProduct(Product):
         if transition is None:
             return FINISHED
         (read, _), layout, output = step.next_state, self.machine.layout, transition.output
-        if output == NO_RULE or (output == DIFFERENT and _is_answered(layout, step.symbol)):
+        if output == FAILED or (output == DIFFERENT and _is_answered(layout, step.symbol)):
             return WRONG
         if layout.first_target is None or not _is_answered(layout, step.symbol):
             return read, -1

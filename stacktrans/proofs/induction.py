@@ -17,10 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stacktrans.automata.execution import NO_RULE, Configuration
+from stacktrans.automata.execution import Configuration
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import EMPTY, START
 from stacktrans.proofs.product import Unproved
+from stacktrans.tasks.alphabets import FAILED
 from stacktrans.tasks.streams import Counting
 
 LONGEST_CYCLE = 6
@@ -481,7 +482,7 @@ def sequence(segments: Sequence[Segment], counts: Counts) -> list[Step]:
 
 
 def _is_right(output: int, expected: int | None) -> bool:
-    return output != NO_RULE and expected in (None, output)
+    return output != FAILED and expected in (None, output)
 
 
 def is_wrong(machine: Machine, steps: Sequence[Step]) -> bool:

@@ -20,12 +20,19 @@ DIGITS = string.digits + string.ascii_letters
 LETTERS = string.ascii_letters + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x180))))
 """Letters alone, so that digits and signs remain free for marks."""
 MAX_SYMBOLS = 65_536
+LARGE_ALPHABET = 6
+"""The most symbols of an alphabet that is not large."""
+FEW_SYMBOLS = 3
+"""The first symbols of a large alphabet, over which all short strings are tested."""
 UNSCORED_MARK = "·"
 """Shown instead of an output that is undetermined and therefore not scored."""
+NO_OUTPUT = -1
+"""The id for a step at which a machine has no output, since none is scored there."""
 OUT_OF_VOCABULARY = -2
 """The id, in a pair, of a symbol outside the alphabet: no output equals it."""
-NO_OUTPUT = -3
-"""The id for a step at which a machine has no output."""
+FAILED = -3
+"""The id for a step at which a model fails, and for those after it: numbers overflow, or a machine
+has no rule."""
 
 
 class UnknownSymbol(StacktransError):
@@ -100,10 +107,8 @@ class Alphabet:
         return np.array([self._ids.get(symbol, unknown) for symbol in symbols], dtype=np.int64)
 
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
-        """Symbols of ids; `UNSCORED_MARK` for `NO_OUTPUT` and `OUT_OF_VOCABULARY`."""
-        if NO_OUTPUT in ids or OUT_OF_VOCABULARY in ids:
-            return [UNSCORED_MARK if index < 0 else self.symbols[index] for index in ids]
-        return [*map(self.symbols.__getitem__, ids)]
+        """Symbols of ids; `UNSCORED_MARK` for ids that stand for no symbol."""
+        return [UNSCORED_MARK if index < 0 else self.symbols[index] for index in ids]
 
 
 class Characters:
@@ -121,7 +126,7 @@ class Characters:
             raise ValueError("the symbols of lines must be characters")
         self._points = np.array([*map(ord, alphabet.symbols)], np.uint32)
         # The last entry is for all code points above the greatest known one.
-        self._ids = np.full(max(_NEWLINE, self._points.max(initial=0)) + 2, -1)
+        self._ids = np.full(max(_NEWLINE, self._points.max(initial=0)) + 2, OUT_OF_VOCABULARY)
         self._ids[self._points] = np.arange(len(self._points))
         self._ids[_NEWLINE] = NO_OUTPUT
 
