@@ -127,29 +127,31 @@ def train(
         as_large_as: As many units as give the model about the number of parameters of a trained
             one.
         memory_size: Size of a pushed vector. Default: the recipe's.
-        buffered: Read from an input buffer and write to an output buffer; for tasks of pairs.
+        buffered: Read from an input buffer and write to an output buffer; not for streams and texts.
         no_buffered: Use no buffers, although the recipe would.
         accept: discrete or soft: whether a solution counts that needs signals between 0 and 1
-            (soft), as such ones seldom generalize to much longer strings. Default: discrete in a
-            race of strategies, which keeps a soft solution, and goes on; soft with other recipes.
+            (soft), since such solutions seldom generalize to much longer strings. Default: discrete
+            in a race of strategies, which keeps a soft solution and goes on; soft with other
+            recipes.
         recipe: auto (used if none is given): a race of strategies, which the first that has solved
             the task wins; or a strategy by its name. default: what they all begin from. paper: the
-            settings of the paper that the task comes from.
+            settings of the paper that the task comes from, or else of grefenstette2015.
         strategies: Race these strategies alone (see stacktrans list strategies).
         budget: Time for a race: 90s, 5m, 1h30m. Default: the --time-limit, or 5m. When it is over,
             the model that has come furthest is kept. Time before a --resume counts.
-        from_: Go on with a trained model: its weights are the first ones, its settings and its task
-            the run's unless given otherwise. Its symbols are kept, others added. No race.
+        from_: Go on with a trained model: the run starts from its weights, and takes over its
+            settings and its task unless others are given. Its symbols are kept, others added. No
+            race.
         text: Learn to predict a text: a folder with train.txt, valid.txt and test.txt, one sentence
             per line.
         data: Learn your own pairs: a file with a source, a tab and its target on each line, or JSON
-            lines, perhaps packed (.gz); - for stdin.
+            lines, perhaps compressed (.gz); - for stdin.
         dev: With --data: pairs that decide when to stop and which weights to keep. Default: a tenth
             of --data, drawn by the seed.
         test: With --data: pairs to measure at the end. Default: the longest tenth of --data.
         columns: With --data: the columns of a line, in order, such as source,features,target.
-            Default: those that the first line names, or else found out from the file.
-        symbols: With --data: what strings are made of, characters or words. Default: guessed from
+            Default: those that the first line names, or else inferred from the file.
+        symbols: With --data: what strings are made of, characters or words. Default: inferred from
             the file.
         separator: With --data: what separates features. Default: ; or |.
         normalize: With --data: the Unicode normalization form of all strings, nfc, nfd, nfkc or

@@ -187,7 +187,7 @@ class RunConfig(Section):
     workers: Annotated[int, Field(ge=1, le=256)] = 1
     """processes. All but one train the attempts that would come next, which are used if the run
     restarts. Except for the time that it takes, and for what a time limit makes of that, the run is
-    the same."""
+    the same. A race in a sweep has as many; one that `train` begins has those of --workers."""
     start_from: StartFromConfig | None = None
     """the checkpoint with the initial weights; null for new weights."""
     task: TaskConfig

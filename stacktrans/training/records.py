@@ -20,7 +20,7 @@ SUMMARY = "summary.json"
 BUDGET_OUTCOMES = {"max_steps", "time_limit", "budget"}
 """Outcomes after which there may be more to train; all others are stopping rules."""
 OUTCOMES = {
-    "solved": "validation coarse accuracy reached its target the required number of times in a row",
+    "solved": "coarse accuracy reached its target the required number of times in a row",
     "exceptions": "all development pairs but the same few were right several times in a row",
     "converged": "the training perplexity stopped improving",
     "development": "the accuracy on the development set stopped improving",
