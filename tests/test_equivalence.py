@@ -13,12 +13,13 @@ from typing import Any
 import own_machines
 import pytest
 from command_line import run
-from own_machines import QUEUE, STACK, mutant, rearranging
+from own_machines import QUEUE, STACK, mutant, rearranging, rule, when
 from shipped_tasks import task_of
 
 import stacktrans
 from stacktrans.automata.machine import Machine
-from stacktrans.automata.rules import SymbolTable
+from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
+from stacktrans.common.ends import Ends
 from stacktrans.inference.verification import Effort, verify
 from stacktrans.model.checkpoint import load, save, save_machine
 from stacktrans.proofs.equivalence import Equivalence, bisimilar, distinct_symbols, prove_equivalent
@@ -28,6 +29,7 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.computed import Copy, Parity, Reverse
+from stacktrans.tasks.layout import Layout
 
 THREE = {"symbols": 3}
 COPY, REVERSE = make_task("copy", "copy", THREE), make_task("reverse", "reverse", THREE)
@@ -300,3 +302,38 @@ def test_unscored_outputs_are_not_compared() -> None:
     first, second = machine.rules
     written = replace(machine, rules=(first._replace(output=second.output), second))
     assert isinstance(prove_equivalent(machine, written, task), Equivalence)
+
+
+NO_MEMORY = Ends((), (), (), (), ())
+
+
+def translating(rules: Sequence[Rule]) -> Machine:
+    """A machine from the source a to answers over x and y, which has no memory."""
+    source, target = Family("symbol", (0,)), Family("symbol", (1, 2))
+    families = (Family("begin"), Family("separator"), source, target._replace(name="written"))
+    return Machine(
+        "own", ("a",), ("x", "y"), (False, False), ("a", "x", "y"), SymbolTable(families),
+        SymbolTable((target, Family("end"))), (), own_machines.ONE, NO_MEMORY, None,
+        Layout.joint(1, 2), tuple(rules),
+    )  # fmt: skip
+
+
+def test_machines_that_differ_once_something_is_written_are_not_bisimilar() -> None:
+    x, y, end = (Term(CONSTANT, number) for number in range(3))
+    reading = [rule(when([0, 2], None), (), None, ()), rule(when([1], None), (), x, ())]
+    one = translating([*reading, rule(when([3, 4], None), (), end, ())])
+    other = translating(
+        [*reading, rule(when([3], None), (), y, ()), rule(when([4], None), (), end, ())]
+    )
+    assert one.run([0], 9).target == [0]
+    assert other.run([0], 9).target == [0, 1]
+    assert not bisimilar(one, other)
+    assert bisimilar(other, other)
+
+
+def test_tables_whose_entries_have_other_symbols_are_refused() -> None:
+    machine = rearranging(COPY, QUEUE)
+    swapped = SymbolTable((Family("symbol", (0, 2, 1)), Family("end")))
+    machine.check_symbols()
+    with pytest.raises(ValueError, match="not a machine"):
+        replace(machine, outputs=swapped).check_symbols()

@@ -46,7 +46,7 @@ LINES = "10\r\n\n0\n1é0\n0\t1\nAB\n".encode() + b"0\xff\n\x00\n111"
 """Lines with and without answers; the last has no end."""
 DOCS = Path(__file__).parent.parent / "docs"
 MESSAGES = (
-    "the machine has no rule for what it reads here",
+    "the machine has no rule, or no output, for what it reads here",
     "the machine did not end its answer, which is cut off",
 )
 
@@ -427,3 +427,23 @@ def test_a_machine_with_a_memory_is_written_except_as_a_transducer(tmp_path: Pat
     assert b"parenthesis: not a finite-state transducer: it needs a memory" in done.stderr
     assert b"push it" in done.stdout
     assert {path.name for path in tmp_path.iterdir()} == {"machine", "rules.py"}
+
+
+def test_steps_that_are_left_over_distinguish_states_of_a_transducer() -> None:
+    to = partial(Term, CONSTANT)
+    states = SymbolTable(tuple(map(Family, ("first", "later", "waiting", "still"))))
+    machine = replace(
+        own_machines.buffered_odd(make_task("parity", "parity", {})), states=states,
+        rules=(
+            rule(when([0, 1], None, [0]), (0, 0, 1, 0), None, (None,), to(1)),
+            rule(when([1], None, [1]), (0, 0, 1, 1), to(1), (None,), to(1)),
+            rule(when([0], None, [1]), (0, 0, 0, 0), None, (None,), to(2)),
+            rule(when([0], None, [2]), (0, 0, 0, 0), None, (None,), to(3)),
+            rule(when([0], None, [3]), (0, 0, 1, 1), to(1), (None,), to(1)),
+            rule(when([2], None, [1]), (0, 0, 0, 1), to(1), (None,), to(1)),
+        ),
+    )  # fmt: skip
+    answers = ["".join(map(str, machine.run(each, 9).target)) for each in ([0, 0], [0, 0, 1])]
+    assert answers == ["10", "111"]  # the steps of a symbol that takes few can be used later
+    with pytest.raises(NotFinite, match="steps that are left over"):
+        to_fst(machine)

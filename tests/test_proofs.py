@@ -412,3 +412,30 @@ def _counting(machine: Machine, most: int) -> Machine:
         for number in range(most - 1)
     ]
     return replace(machine, states=states, rules=(start, *counted, *others))
+
+
+def test_steps_after_those_that_are_counted_are_not_taken_for_the_last() -> None:
+    task = made("waiting-reversal", symbols=2, deleted=1)
+    waits = 13
+    states = SymbolTable(tuple(Family(f"q{number}") for number in range(waits + 1)))
+    to = partial(Term, CONSTANT)
+    own = own_machines.waiting(task)
+    symbols = Family("symbol", (0, 1, 2))
+    machine = replace(
+        own, states=states, inputs=SymbolTable((symbols, Family("nothing"))),
+        memories=STACK._replace(signal_names=("pop", "push", "input read", "output write")),
+        buffers=Buffers(1, 20, 0),
+        rules=(
+            rule(when([0], None, [0]), (0, 1, 1, 1), to(0), (Term(0, 1),), to(0)),
+            rule(when([1], None, [0]), (0, 0, 1, 1), to(0), (None,), to(0)),
+            rule(when([2], [1], [0]), (1, 0, 1, 1), Term(1, 0), (None,), to(0)),
+            rule(when([2], [0], [0]), (0, 0, 1, 0), None, (None,), to(1)),
+            rule(when([2], None, [1]), (0, 0, 1, 1), to(0), (None,), to(1)),
+            *(
+                rule(when([3], None, [number]), (0, 0, 0, 0), None, (None,), to(number + 1))
+                for number in range(1, waits)
+            ),
+        ),
+    )  # fmt: skip
+    with pytest.raises(Unproved):
+        prove(machine, task)

@@ -188,7 +188,7 @@ class Runner:
     """
 
     machine: Automaton
-    failure: ClassVar[str] = "the machine has no rule for what it reads here"
+    failure: ClassVar[str] = "the machine has no rule, or no output, for what it reads here"
     certain: ClassVar[bool] = True
     threads = 1
 

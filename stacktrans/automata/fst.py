@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -12,9 +13,10 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.tasks.alphabets import UNSCORED_MARK
 
 MOST_STATES, MOST_STEPS, LONGEST_ANSWER = 1000, 100, 1000
-"""The most states of a transducer, steps to read a symbol, and symbols of an answer."""
+"""The most states that read, steps to read a symbol, and symbols of an answer."""
 EPSILON = "<eps>"
 """The label of an empty string."""
+_COUNTS = "an answer depends on the number of steps that are left over"
 Symbols = tuple[int, ...]
 
 
@@ -75,7 +77,7 @@ def to_fst(machine: Machine) -> tuple[str, str, str]:
             if target not in numbers:
                 numbers[target] = len(numbers)
                 pending.append(target)
-            output = names[max(outputs[0], -1)] if outputs else EPSILON
+            output = names[outputs[0]] if outputs else EPSILON
             lines.append(f"{number}\t{numbers[target]}\t{label}\t{output}")
         lines += [f"{number}"] if final else []
     return "".join(f"{line}\n" for line in lines), _symbol_table(inputs), _symbol_table(names)
@@ -97,7 +99,8 @@ def _written(machine: Machine, source: Symbols, symbol: int) -> Symbols:
         return ()
     before, after = _answer(machine, source), _answer(machine, (*source, symbol))
     if before is None or after is None or after[: len(before)] != before:
-        raise NotFinite(machine, "it does not write its answer while it reads")
+        reason = "it does not write its answer while it reads, or has none to some prefixes"
+        raise NotFinite(machine, reason)
     return after[len(before) :]
 
 
@@ -136,42 +139,83 @@ class _Reading:
 
     def sources(self) -> dict[FstState, Symbols]:
         """All states, the initial one first, each with a shortest source that leads to it."""
-        configuration = Configuration(self._machine)
+        configuration, buffers = Configuration(self._machine), self._machine.buffers
         for number in self._layout.before:
             configuration.step(number)
-        sources: dict[FstState, Symbols] = {self._state_of(configuration, dropped=-1): ()}
-        pending = [*sources]
+        start = self._state_of(configuration, dropped=-1)
+        sources: dict[FstState, Symbols] = {start: ()}
+        # The fewest steps that may be left over in each state, besides those of the next symbol.
+        least = {start: buffers.extra_steps if buffers else 0}
+        pending = [start]
         for state in pending:  # which grows
             for symbol in range(len(self._machine.source)):
-                after = self.read(state, symbol)
-                if after and after not in sources:
-                    sources[after] = (*sources[state], symbol)
+                after, steps = self._read(state, symbol)
+                left = least[state] + (buffers.steps_per_symbol if buffers else 1) - steps
+                if left < 0:
+                    raise NotFinite(self._machine, _COUNTS)
+                if after and left < least.get(after, math.inf):
+                    sources.setdefault(after, (*sources[state], symbol))
+                    least[after] = left
                     pending.append(after)
-            if len(pending) > MOST_STATES:
-                reason = f"it needs a memory, and more than {MOST_STATES} contents of it matter"
+            if len(sources) > MOST_STATES:
+                reason = f"it needs a memory, or more than {MOST_STATES} states"
                 raise NotFinite(self._machine, reason)
+        for state, left in least.items():
+            self._check_end(state, left)
         return sources
 
     def read(self, before: FstState, symbol: int) -> FstState | None:
         """The state after a further symbol; None if the machine has no rule for it."""
+        return self._read(before, symbol)[0]
+
+    def _read(self, before: FstState, symbol: int) -> tuple[FstState | None, int]:
+        """The state that `read` returns, and the number of steps to it."""
         configuration = Configuration(self._machine, [*map(Row, before.contents)], before.state)
-        dropped, missing, ended = max(before.dropped, 0), before.missing + 1, before.output
-        for _ in range(MOST_STEPS):
-            output = configuration.step(self._layout.first_source + symbol)
+        number, buffers = self._layout.first_source + symbol, self._machine.buffers
+        state = before._replace(missing=before.missing + 1, dropped=max(before.dropped, 0))
+        for steps in range(1, MOST_STEPS + 1):
+            output = configuration.step(number)
             if configuration.stuck:
-                return None
-            if not self._machine.buffers:
+                return None, steps
+            if not buffers:
                 begins = self._layout.feeds_back and not self._layout.after
-                return self._state_of(configuration, output if begins else 0)
-            reads, writes = configuration.last.signals[-2:]
-            if writes and dropped < self._machine.buffers.output_skip:
-                dropped += 1
-            elif writes:
-                ended = int(ended or output == self._layout.end)
-            missing -= writes
-            if reads:
-                return self._state_of(configuration, ended, missing, dropped)
+                return self._state_of(configuration, output if begins else 0), steps
+            state = self._after_writing(configuration, output, state)
+            if configuration.last.signals[-2]:
+                numbers = state.output, state.missing, state.dropped
+                return self._state_of(configuration, *numbers), steps
         raise NotFinite(self._machine, f"it takes more than {MOST_STEPS} steps to read a symbol")
+
+    def _after_writing(
+        self, configuration: Configuration, output: int, before: FstState
+    ) -> FstState:
+        """The numbers of outputs that are missing and dropped after a step between buffers."""
+        assert self._machine.buffers is not None
+        if not configuration.last.signals[-1]:
+            return before
+        after = before._replace(missing=before.missing - 1)
+        if before.dropped < self._machine.buffers.output_skip:
+            return after._replace(dropped=before.dropped + 1)
+        return after._replace(output=int(before.output or output == self._layout.end))
+
+    def _check_end(self, state: FstState, least: int) -> None:
+        """Raise `NotFinite` if an answer ends otherwise with more than the fewest steps left."""
+        buffers, layout = self._machine.buffers, self._layout
+        if not buffers:
+            return
+        configuration = Configuration(self._machine, [*map(Row, state.contents)], state.state)
+        blanks = [] if layout.blank is None else [layout.blank] * layout.padding.further
+        outputs = buffers.output_skip + len(blanks)  # besides one for each symbol
+        for left in range(least + len(blanks) * buffers.steps_per_symbol, -1, -1):
+            if (layout.ends_answers and state.output) or state.missing <= -outputs:
+                return
+            if not left:
+                raise NotFinite(self._machine, _COUNTS)
+            output = configuration.step(blanks[0] if blanks else self._machine.no_input)
+            if configuration.stuck:
+                return
+            state = self._after_writing(configuration, output, state)
+            del blanks[: int(configuration.last.signals[-2])]
 
     def _state_of(
         self, configuration: Configuration, output: int = 0, missing: int = 0, dropped: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -170,45 +170,6 @@ class Machine(Signature):
                 rules.setdefault(pair, []).append(number)
         return dict(sorted(rules.items()))
 
-    def minimize(self) -> Machine:
-        """Merge states in which the same rules lead to equivalent states (Moore 1956).
-
-        States that cannot be reached are dropped. Rules are compared as they are written, so that
-        states may remain whose rules differ but do the same; states with symbols are left alone.
-        """
-        symbols = {family.symbols for family in self.states.families}
-        components = {rule.next_state.component for rule in self.rules}
-        if symbols != {None} or components - {CONSTANT}:
-            return self
-        reachable, edges = {START}, self.edges()
-        for _ in range(self.states.size):
-            reachable |= {target for source, target in edges if source in reachable}
-        refined = dict.fromkeys(sorted(reachable), 0)
-        blocks: dict[int, int] = {}
-        while refined != blocks:
-            blocks, known = refined, dict[Any, int]()
-            behaviours = {state: self._rules_in(state, blocks) for state in blocks}
-            refined = {
-                state: known.setdefault((blocks[state], *behaviour), len(known))
-                for state, behaviour in behaviours.items()
-            }
-        firsts = {block: state for state, block in reversed(blocks.items())}
-        families = tuple(self.states.families[firsts[block]] for block in sorted(firsts))
-        rules = list[Rule]()
-        for rule in self.rules:
-            states = rule.when[-1]
-            sources = states and frozenset(
-                block for block, first in firsts.items() if first in states
-            )
-            if sources is None or sources:
-                rules.append(_between_blocks(rule, (sources,), blocks))
-        return replace(self, states=SymbolTable(families), rules=tuple(rules))
-
-    def _rules_in(self, state: int, blocks: Mapping[int, int]) -> list[Rule]:
-        """The rules that apply in a state, as they lead to blocks of states."""
-        rules = (rule for rule in self.rules if rule.when[-1] is None or state in rule.when[-1])
-        return [_between_blocks(rule, (), blocks) for rule in rules]
-
     def to_dot(self) -> str:
         """The graph of states in DOT, for Graphviz, with rules at the edges that they take."""
         lines = [DOT_HEADER]
@@ -288,14 +249,6 @@ def _read_rule(parts: dict[str, Any], sizes: list[int]) -> Rule:
         {name: parts[name] for name in Rule._fields} | {"when": when}
     )
     return rule
-
-
-def _between_blocks(
-    rule: Rule, sources: tuple[frozenset[int] | None, ...], blocks: Mapping[int, int]
-) -> Rule:
-    """A rule that applies in some blocks of states, if given, and leads to a block."""
-    target = Term(CONSTANT, blocks[rule.next_state.entry])
-    return rule._replace(when=(*rule.when[:-1], *sources), next_state=target)
 
 
 def _escaped(text: str) -> str:

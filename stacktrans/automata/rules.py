@@ -19,8 +19,8 @@ from stacktrans.common.reading import LONGEST
 from stacktrans.tasks.layout import Layout
 
 EMPTY = 0
-"""The stack symbol that is read from an empty memory; in an extraction, also the number and the class
-of the vector."""
+"""The stack symbol that is read from an empty memory; in an extraction, also the number and the
+class of the vector that is read from one."""
 START = 0
 """The state before the first step."""
 CONSTANT = -1
@@ -76,7 +76,6 @@ class SymbolTable:
         read = []
         for name, members in families:
             numbers = None if members is None else tuple(in_ranges(members, symbols))
-            check(numbers is None or len({*numbers}) == len(numbers))
             read.append(Family(str(name), numbers))
         check(bool(read))
         return cls(tuple(read))
@@ -195,6 +194,17 @@ class Signature:
         check(self.outputs.size == layout.outputs)
         if self.buffers:
             check(min(self.buffers) >= 0 and max(self.buffers) <= LONGEST)
+
+    def check_symbols(self) -> None:
+        """Raise `ValueError` if an input or output has another symbol than the alphabets say."""
+        for table, first, symbols in (
+            (self.inputs, self.layout.first_source, self.source),
+            (self.inputs, self.layout.first_target, self.target),
+            (self.outputs, 0, self.target),
+        ):
+            entries = () if first is None else table.entries[first : first + len(symbols)]
+            for (_, number), symbol in zip(entries, symbols, strict=False):
+                check(number is None or self.symbols[number] == symbol)
 
     def checked(self, rule: Rule) -> Rule:
         """A rule; raises `ValueError` if it is about anything that does not exist."""

@@ -98,6 +98,8 @@ def _term(machine: Signature, term: Term, table: SymbolTable) -> str:
         return entry_name(machine, table, term.entry)
     if term.component == 0:
         same = "it"
+    elif term.component == len(machine.components) - 1:
+        same = "that of the state"
     elif len(machine.memories.reads) == 1:
         same = "what is read"
     else:
@@ -132,8 +134,9 @@ def actions(machine: Signature, rule: Rule) -> str:
     if rule.output is not None and (not machine.buffers or signals[-1]):
         parts.append(f"write {_term(machine, rule.output, machine.outputs)}")
     component, state = rule.next_state
-    if machine.states.size > 1 and component == CONSTANT and rule.when[-1] != frozenset([state]):
-        parts.append(f"go to {entry_name(machine, machine.states, state)}")
+    stays = component == CONSTANT and rule.when[-1] == frozenset([state])
+    if machine.states.size > 1 and not stays:
+        parts.append(f"go to {_term(machine, rule.next_state, machine.states)}")
     return ", ".join(parts) or "nothing"
 
 

@@ -197,10 +197,10 @@ class Learner:
         self._checkpoint, self._log = checkpoint, log
         self._deadline = Deadline(seconds)
         self._hard = checkpoint.predictor.discretized()
+        ends = Network(checkpoint, self._deadline).ends
         self._short = short_queries(checkpoint)
         ranges = checkpoint.config.task.ranges
         self._ranges = (ranges.train, ranges.test)
-        ends = Network(checkpoint, self._deadline).ends
         random = [*itertools.chain(*self._random((OBSERVED, OBSERVED // 2), seed=1))]
         instructive = self._as_trained([*random[::5], *random, *self._short.queries[::-1]])
         passes = same_answers(checkpoint, instructive)

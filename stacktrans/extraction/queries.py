@@ -126,7 +126,7 @@ def answers_of(
 ) -> list[tuple[int, ...] | None]:
     """The scored symbols of a model's answer to each query, and whether it was ended.
 
-    None where a machine has no rule, or numbers overflow.
+    None where a machine has no rule or no output, or numbers overflow.
 
     Args:
         layout: of the task.
@@ -138,7 +138,7 @@ def answers_of(
     if layout.consecutive:
         masks = [query.scored for query in queries if query.scored is not None]
         rows = (row.tolist() for row in predict(model, ids, masks, False, observe).symbols)
-        return [None if -1 in row else tuple(row) for row in rows]
+        return [None if min(row, default=0) < 0 else tuple(row) for row in rows]
     answers: list[tuple[int, ...] | None] = []
     decoded = decode(model, layout, ids, log_probs=False, observe=observe)
     for query, answer in zip(queries, decoded, strict=True):

@@ -372,6 +372,10 @@ def _load_machine(path: Path, threads: int) -> Checkpoint:
             key, given, required = _first_difference(name, given, required)
             difference = f"{shown(given)}, but {CONFIG} requires {shown(required)}"
             raise CheckpointError(f"{path / MACHINE}: {key} is {difference}")
+    try:
+        machine.check_symbols()
+    except ValueError as error:
+        raise CheckpointError(f"{path / MACHINE}: inputs or outputs have wrong symbols") from error
     return replace(checkpoint, machine=replace(machine, layout=task.layout))
 
 

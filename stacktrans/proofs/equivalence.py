@@ -120,8 +120,9 @@ def bisimilar(one: Machine, other: Machine) -> bool:
     names = ("source", "target", "words", "buffers", "layout")
     if any(getattr(one, name) != getattr(other, name) for name in names):
         return False
-    read = {one.symbols.index(symbol) for symbol in distinct_symbols(one, other)}
-    inputs = [at for at, (_, symbol) in enumerate(one.inputs.entries) if symbol in {None, *read}]
+    redundant = {*one.source} - {*distinct_symbols(one, other)}
+    left_out = {one.symbols.index(symbol) for symbol in redundant}
+    inputs = [at for at, (_, symbol) in enumerate(one.inputs.entries) if symbol not in left_out]
     rows, others = (sorted(each.memories.rows_behind(each.relevant_reads)) for each in (one, other))
     renamed = _Renamed(other, {end: end for row in others for end in (2 * row, 2 * row + 1)})
     return len(rows) == len(others) and any(

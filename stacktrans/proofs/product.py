@@ -202,7 +202,7 @@ class BufferedProduct(Product):
             raise Unproved(f"the machine answers more than {MOST_PENDING} symbols late, or early")
         if not state.at_end or (state.left and due):
             return state._replace(due=due, early=early)
-        if state.more and any(output is not None for output in due):
+        if state.more and due:
             raise Unproved("it is not known whether the machine has steps enough to answer")
         return FINISHED if all(output in (None, 0) for output in due) else WRONG
 

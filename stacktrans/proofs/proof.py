@@ -76,7 +76,7 @@ class Invariant(StrEnum):
     REVERSED = "reversed"
     """It is used in step with the reference's memory, its bottom where that is pushed."""
     ARBITRARY = "arbitrary"
-    """Nothing that matters."""
+    """Nothing is assumed: a pop may uncover any cell that was ever pushed, or nothing."""
 
 
 _TOPS = {Invariant.ALIGNED: abstractions.BACK, Invariant.REVERSED: abstractions.FRONT}

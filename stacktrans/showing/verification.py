@@ -11,6 +11,7 @@ from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import SymbolTable
 from stacktrans.automata.wording import entry_name
 from stacktrans.common.errors import clipped
+from stacktrans.common.registry import plugin_options
 from stacktrans.common.visible import counted, listed, shell_text
 from stacktrans.inference.scores import Prediction
 from stacktrans.inference.verification import Verdict, Verification
@@ -33,7 +34,7 @@ _INVARIANTS = {
     Invariant.NEVER_POPPED: "nothing is popped from it, so that only its ends count",
     Invariant.ALIGNED: "aligned with the reference's memory",
     Invariant.REVERSED: "aligned with the reference's memory, bottom to top",
-    Invariant.ARBITRARY: "its contents do not matter",
+    Invariant.ARBITRARY: "nothing is assumed of its contents",
 }
 _METHODS: dict[Method, str] = {
     "renaming": "both do the same at every step, up to names of states, stack symbols and memories",
@@ -99,7 +100,7 @@ def _counterexample(result: Verification, models: Sequence[tuple[str, Checkpoint
     remarks = [*map(remark, lines)]
     for name, model in models if length <= LONGEST_SHOWN else ():
         hard = ["--hard"] if model.hard and not model.machine else []
-        command = ["stacktrans", "inspect", name, *hard, "--", wrong.source]
+        command = ["stacktrans", "inspect", name, *hard, *plugin_options(), "--", wrong.source]
         remarks.append(remark("to see its steps:", shell_text(command)))
     return remarks
 
