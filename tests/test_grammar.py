@@ -25,6 +25,8 @@ from literal_grammar import (
 )
 
 from stacktrans.grammar import Grammar, GrammarError
+from stacktrans.tasks import make_task
+from stacktrans.tasks.lengths import Lengths
 
 SHIPPED = ("svo-sov", "gender")
 
@@ -64,7 +66,9 @@ def check_against_derivations(parameters: Parameters, longest: int) -> None:
         lengths[len(source)] += probability
         best = answers[source]
         best[target] = max(probability, best.get(target, 0.0))
-    np.testing.assert_allclose(grammar.length_probabilities(longest), lengths, rtol=1e-9)
+    np.testing.assert_allclose(
+        np.exp(grammar.log_length_probabilities(longest)), lengths, rtol=1e-9
+    )
     for source, targets in answers.items():
         top = max(targets.values())
         most_probable = [
@@ -110,7 +114,8 @@ def test_tables_grow_to_what_they_would_have_been() -> None:
     once, by_steps = (Grammar(**SMALL["order"]) for _ in range(2))
     for longest in (3, 0, 10, 11, 50):
         np.testing.assert_array_equal(
-            by_steps.length_probabilities(longest), once.length_probabilities(50)[: longest + 1]
+            by_steps.log_length_probabilities(longest),
+            once.log_length_probabilities(50)[: longest + 1],
         )
 
 
@@ -218,7 +223,8 @@ def test_long_sentences(shipped: Grammar) -> None:
 
 def test_probabilities_beyond_the_smallest_number() -> None:
     grammar = Grammar(**rules(S=["1e-3: a S:1 / S:1 b", "0.999: c / d"]))
-    assert grammar.length_probabilities(1000)[1000] == 0.0
+    expected = 999 * math.log(1e-3) + math.log(0.999)
+    assert grammar.log_length_probabilities(1000)[1000] == pytest.approx(expected)
     source, target = grammar.sample(np.random.default_rng(0), 1000)
     assert source == ["a"] * 999 + ["c"]
     assert target == ["d"] + ["b"] * 999
@@ -230,7 +236,7 @@ def test_probabilities_beyond_the_smallest_number() -> None:
 
 def test_svo_sov_is_the_published_grammar(svo_sov: Grammar) -> None:
     assert len(svo_sov.source_words) == len(svo_sov.target_words) == 100
-    lengths = svo_sov.length_probabilities(1000)
+    lengths = np.exp(svo_sov.log_length_probabilities(1000))
     assert lengths[8:65].sum() == pytest.approx(0.36, abs=0.005)
     assert lengths[65:129].sum() == pytest.approx(0.015, abs=0.0005)
     assert lengths.sum() == pytest.approx(1)
@@ -240,7 +246,7 @@ def test_svo_sov_is_the_published_grammar(svo_sov: Grammar) -> None:
 def test_gender_is_the_published_grammar(gender: Grammar) -> None:
     assert len(gender.source_words) == 104
     assert len(gender.target_words) == 107
-    lengths = gender.length_probabilities(1000)
+    lengths = np.exp(gender.log_length_probabilities(1000))
     assert lengths[8:65].sum() == pytest.approx(0.11, abs=0.005)
     assert lengths[65:129].sum() == pytest.approx(0.002, abs=0.0005)
     assert lengths.sum() == pytest.approx(0.4)
@@ -299,3 +305,10 @@ def test_depths_count_derivations_of_each_length() -> None:
         grammar.depths.sample(np.random.default_rng(1), 3, 5, 9)
     # Many levels do not ask for as many calls within one another.
     assert len(grammar.depths.counts(3000, 3000)) == 2999
+
+
+def test_lengths_whose_probabilities_underflow_are_drawn() -> None:
+    parameters = rules(S=["1e-3: a S:1 / S:1 b", "0.999: c / d"])
+    task = make_task("own", "grammar", parameters)
+    (pair,) = task.sample(np.random.default_rng(1), Lengths(999, 1000), 1, "task")
+    assert pair.length == 999  # a thousand times as probable

@@ -131,3 +131,10 @@ def test_oddities_are_counted_and_named(tmp_path: Path) -> None:
         "2 of 3 targets of the test set have symbols that no target to train on has, and count as "
         f"wrong ({test}:1, {test}:3)",
     ]
+
+
+def test_three_sources_are_enough_however_often_one_of_them_comes(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", lines_of([*[("a", "b")] * 100, ("aa", "b"), ("aaa", "b")]))
+    found = learned(path).data
+    assert sum(all_of(found)) == 102
+    assert [pair.length for pair in found.sets[TEST]] == [3]

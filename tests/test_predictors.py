@@ -20,7 +20,7 @@ from stacktrans.model.torch_backend import TorchModel
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import shapes_of, weight_shapes
 from stacktrans.settings.resolve import resolve
-from stacktrans.tasks.alphabets import Ids
+from stacktrans.tasks.alphabets import FAILED, Ids
 from stacktrans.tasks.layout import Layout, OutputBound, Pair
 
 ACTIONS: dict[str, Any] = {"count": 2, "depth": 3}
@@ -224,7 +224,7 @@ def test_numbers_that_overflow_are_an_error(make: Callable[[Transducer], Predict
     (found,) = decode(make(model), layout, [np.array([0, 1])], limit=5)
     assert found.failed
     outputs = predict(make(model), [np.array([0, 1])])
-    assert outputs.symbols.values.tolist() == [-1, -1]
+    assert outputs.symbols.values.tolist() == [FAILED, FAILED]
     assert outputs.log_probs
     assert np.isnan(outputs.log_probs.values).all()
     pair = Pair(np.array([0]), np.array([0]))

@@ -142,7 +142,7 @@ def test_published_lengths_are_normal_and_cut() -> None:
 def test_laws_that_a_task_does_not_know() -> None:
     with pytest.raises(NoSuchLaw, match="depth: only for tasks with a grammar"):
         task_of("xor").sample(np.random.default_rng(1), Lengths(1, 9), 1, DepthLimit(3))
-    with pytest.raises(NoSuchLaw, match="a mean length is for tasks without a grammar"):
+    with pytest.raises(NoSuchLaw, match="expected uniform, task or a depth for a grammar"):
         task_of("formula").sample(np.random.default_rng(1), Lengths(1, 9), 1, NormalLengths(3, 1))
     with pytest.raises(NoSuchLength, match="1:1"):
         task_of("parenthesis").sample(np.random.default_rng(1), Lengths(1, 1), 1, "uniform")

@@ -270,7 +270,7 @@ def test_lengths_are_spread_over_all_that_there_are(notation: str, possible: lis
 
 def test_lengths_have_no_other_law() -> None:
     task = made("majority")
-    with pytest.raises(NoSuchLaw, match="expected uniform lengths"):
+    with pytest.raises(NoSuchLaw, match="expected uniform or task"):
         task.sample(np.random.default_rng(2), Lengths(3, 20), 1, NormalLengths(9, 1))
 
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict, ValidationError, validate_call
 
+from stacktrans.common.documents import yaml_line
 from stacktrans.common.errors import UsageError, plain_words, shown
 from stacktrans.tasks.lengths import Lengths, checked_lengths
 
@@ -131,7 +132,7 @@ def checked(function: Function) -> Function:
 
 
 def assignments_of(settings: Mapping[str, Any] | None) -> list[str]:
-    """Assignments `key=value` of settings, with values in JSON, which is valid YAML.
+    """Assignments `key=value` of settings, with values in YAML.
 
     Raises:
         UsageError: a value is not a number, a string, or a list or mapping of these.
@@ -139,7 +140,8 @@ def assignments_of(settings: Mapping[str, Any] | None) -> list[str]:
     assignments = []
     for key, value in (settings or {}).items():
         try:
-            assignments.append(f"{key}={json.dumps(value, default=_plain)}")
+            plain = json.loads(json.dumps(value, default=_plain))
+            assignments.append(f"{key}={yaml_line(plain)}")
         except (TypeError, ValueError) as error:
             raise UsageError(f"{key} {shown(value)}: {error}") from error
     return assignments

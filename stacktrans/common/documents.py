@@ -103,10 +103,27 @@ def yaml_text(value: Any) -> str:
     return str(yaml.dump(value, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=100))
 
 
+class _LineDumper(yaml.SafeDumper):
+    """Writes strings with line ends in quotes, with escapes."""
+
+
+_LineDumper.add_representer(
+    str,
+    lambda dumper, text: dumper.represent_scalar(
+        f"{_PREFIX}str", text, style='"' if re.search("[\n\x85\u2028\u2029]", text) else None
+    ),
+)
+
+
 def yaml_line(value: Any) -> str:
     """A value in one line of YAML."""
-    text: str = yaml.safe_dump(
-        value, default_flow_style=True, width=math.inf, allow_unicode=True, sort_keys=False
+    text: str = yaml.dump(
+        value,
+        Dumper=_LineDumper,
+        default_flow_style=True,
+        width=math.inf,
+        allow_unicode=True,
+        sort_keys=False,
     )
     return text.removesuffix("\n...\n").strip()
 

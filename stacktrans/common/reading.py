@@ -9,6 +9,7 @@ import select
 import stat
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -138,8 +139,8 @@ def parsed_json(text: str | bytes) -> Any:
 def _as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) < len(pairs):
-        keys = [key for key, _ in pairs]
-        raise ValueError(f"the key {next(key for key in keys if keys.count(key) > 1)!r} repeats")
+        (key, _), *_ = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"the key {key!r} repeats")
     return result
 
 
@@ -208,7 +209,9 @@ def _stream_content(path: Path) -> bytes:
             del _stream_contents[other]
         if path == STDIN and sys.stdin.isatty():  # such as a resumed run that read from a pipe
             print_message("waiting for pairs or lines from the terminal; end them with Ctrl-D")
-        read = stream.read(MOST_CONTENT + 1) if path == STDIN else read_bytes(path, MOST_CONTENT)
+        most = MOST_CONTENT
+        with _os_errors_of(name_of(path)):
+            read = stream.read(most + 1) if path == STDIN else read_bytes(path, most)
         check_size(name_of(path), read, MOST_CONTENT)
         _stream_contents[path, stream] = read
     return _stream_contents[path, stream]

@@ -258,7 +258,7 @@ class Memories(Registry):
         alone = next((part for part in parts if part in self.ALONE and parts[1:]), None)
         if alone:
             others = ", ".join(other for other in self.builtin if other not in self.ALONE)
-            several = len({*parts}) == 1 and alone != "none"
+            several = len({*parts}) == 1 and alone not in ("none", "nondeterministic")
             hint = f"; memory.count={len(parts)} gives {len(parts)} of it" if several else ""
             expected = f"can't be combined with others; {others} can{hint}"
             raise UnknownName(f"{self.kind} {alone} {expected}")

@@ -66,17 +66,17 @@ class Grammar:
         self._inside = InsideTable(self._form)
         self.depths = DepthTable(self._root, self._rules)
 
-    def length_probabilities(self, longest: int) -> Floats:
-        """[longest + 1] the probability that the source of a derivation has n words.
+    def log_length_probabilities(self, longest: int) -> Floats:
+        """[longest + 1] the log of the probability that the source of a derivation has n words.
 
-        The sum is less than 1 if derivations can be infinite. Raises `GrammarError` for lengths
-        beyond the limit.
+        The sum of the probabilities is less than 1 if derivations can be infinite. Raises
+        `GrammarError` for lengths beyond the limit.
         """
-        return np.exp(self._inside.of_lengths(self._form.root, longest))
+        return self._inside.of_lengths(self._form.root, longest)
 
     def has_lengths(self, longest: int) -> Booleans:
         """[longest + 1] whether any source has n words; raises `GrammarError` beyond the limit."""
-        return np.isfinite(self._inside.of_lengths(self._form.root, longest))
+        return np.isfinite(self.log_length_probabilities(longest))
 
     def sample(self, rng: Generator, length: int) -> Sentence:
         """Draw a derivation with a source of a given length; returns source and target.

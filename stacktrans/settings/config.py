@@ -7,7 +7,7 @@ null.
 import hashlib
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from stacktrans.common import __version__
 from stacktrans.common.documents import yaml_text
@@ -186,8 +186,8 @@ class RunConfig(Section):
     """threads of torch."""
     workers: Annotated[int, Field(ge=1, le=256)] = 1
     """processes. All but one train the attempts that would come next, which are used if the run
-    restarts. Except for the time that it takes, and for what a time limit makes of that, the run is
-    the same. A race in a sweep has as many; one that `train` begins has those of --workers."""
+    restarts. The result is the same, unless a time limit ends the run. A race in a sweep has as
+    many; one that `train` begins has those of --workers."""
     start_from: StartFromConfig | None = None
     """the checkpoint with the initial weights; null for new weights."""
     task: TaskConfig
@@ -216,7 +216,8 @@ class RunConfig(Section):
             raise ValueError("training: stop.development and data.examples need each other")
         if not isinstance(model.controller, RecurrentConfig) and training.read_rate != 1:
             raise ValueError(
-                "training.read_rate: expected 1: a linear controller has no weights for reads"
+                f"training.read_rate: expected 1: a controller {model.controller.name} has no "
+                "weights for reads"
             )
         for name in ("gate_noise", "source_loss"):
             other = "a buffered model" if model.buffers else f"controller {model.controller.name}"
@@ -226,9 +227,13 @@ class RunConfig(Section):
             raise ValueError(f"training.restart: expected null: {_NO_OTHER_WEIGHTS}")
         if self.start_from and training.stream and training.stream.attempts > 1:
             raise ValueError(f"training.data.stream.attempts: expected 1: {_NO_OTHER_WEIGHTS}")
-        if self.training.restart:
-            for attempt in range(2, len(self.training.restart.attempts) + 2):
-                self.model_of(attempt)
+        for number in range(len(training.restart.attempts) if training.restart else 0):
+            try:
+                self.model_of(number + 2)
+            except ValidationError as error:
+                first = error.errors()[0]
+                path = ".".join(map(str, ["training.restart.attempts", number, *first["loc"]]))
+                raise ValueError(f"{path}: {first['msg']}") from None
         return self
 
     @property

@@ -160,6 +160,8 @@ def merged_settings(below: Settings, above: Mapping[str, Any], section: str = ""
         under = under if isinstance(under, Mapping) else {}
         if section == "training" and key in ALTERNATIVES:
             under = {name: part for name, part in under.items() if name in value}
+        if key == "length_law" and not under.keys() & value.keys():  # another kind of law
+            under = {}
         merged[key] = merged_settings(dict(under), value, key)
     return merged
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeV
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model_validator
 
-from stacktrans.common.errors import unknown_name
+from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.values import Fraction, PartConfig, Scale, Section, SinglePrecision, Size
@@ -39,11 +39,11 @@ class MemoryConfig(PartConfig):
     @functools.cache
     def config_class_of(cls, part: type) -> "type[MemoryConfig]":
         """Settings of a memory of vectors, and a setting for each parameter of its constructor."""
-        types = get_type_hints(vars(part).get("__init__", object))
+        types = get_type_hints(part.__init__)  # type: ignore[misc]
         fields: dict[str, Any] = {}
         for name, parameter in inspect.signature(part).parameters.items():
             if name not in types or parameter.default is parameter.empty:
-                raise ValueError(f"{part.__name__}: {name} needs a type and a default")
+                raise UsageError(f"memory {part.__name__}: {name} needs a type and a default")
             fields[name] = (types[name], parameter.default)
         if not fields:
             return VectorMemoryConfig
@@ -69,7 +69,7 @@ class ActionMemoryConfig(VectorMemoryConfig):
     no_op: bool = True
     """whether doing nothing is one of the actions."""
     capacity: Size | None = None
-    """most cells of each; null for no limit."""
+    """most cells of each, of lists and tapes on either side of the head; null for no limit."""
 
 
 class VectorActionMemoryConfig(ActionMemoryConfig):
@@ -117,7 +117,7 @@ class ControllerConfig(PartConfig):
 
     @classmethod
     def config_class_of(cls, part: type) -> "type[ControllerConfig]":
-        return RecurrentConfig if getattr(part, "units", True) else cls
+        return RecurrentConfig if getattr(part, "has_units", True) else cls
 
 
 class RecurrentConfig(ControllerConfig):
@@ -128,8 +128,8 @@ class RecurrentConfig(ControllerConfig):
     hidden_size: Size = 64
     """units in each layer."""
     recurrent: bool = True
-    """whether units see the layer's own previous output; if not, only the memory (and the cells of
-    an LSTM) carries anything from step to step."""
+    """whether gates see the layer's own previous output; if not, only the memory carries anything
+    from step to step, besides the cells of an LSTM and what a GRU keeps of its output."""
     initial_state: Literal["learned", "zero"] = "learned"
     """whether the state before the first step is learned or zero."""
     state_gradient: Annotated[float, Field(ge=0, le=1)] = 1.0
@@ -191,7 +191,7 @@ BUFFER_SIGNALS = ("input read", "output write")
 class BuffersConfig(Section):
     """The input buffer and the output buffer of a model (hao2018, section 3.2).
 
-    The controller computes a strength for each (hao2018, section 3.2).
+    The controller computes a strength for each.
     """
 
     steps_per_symbol: Annotated[int, Field(ge=1, le=64)] = 1
@@ -225,9 +225,9 @@ class InitializationConfig(Section):
     ("push"); b_u is "pop", b_d is "push". Of several memories, "push" is all of them, "push queue"
     each queue, and "push queue 2" the second."""
     weights: Literal["uniform", "normal"] = "uniform"
-    """distribution of the initial weights. "uniform": as in torch, up to 1/sqrt(n) for n inputs;
-    "normal": with standard deviation 1/sqrt(n) for n outputs, and biases of 0 (hao2018, section
-    5)."""
+    """distribution of the initial weights. "uniform": as in torch, up to 1/sqrt(n) for n inputs, or
+    for n units of a recurrent layer; "normal": with standard deviation 1/sqrt(n) for n outputs, and
+    biases of 0 (hao2018, section 5), but for the read-out. Encoder-decoders have those of torch."""
     scale: ScaleConfig = ScaleConfig()
     """factors on the initial weights of signals, of values, and of the vectors read."""
     same_symbols: bool = False
@@ -294,7 +294,8 @@ class ModelConfig(Section):
             ("signal", initial.signal_bias, signals),
         ):
             for name in sorted(names.keys() - existing):
-                raise ValueError(unknown_name(kind, name, existing))
+                unknown = unknown_name(kind, name, existing)
+                raise ValueError(f"initialization.{kind}_bias: {unknown}")
         return self
 
     @model_validator(mode="after")

@@ -179,7 +179,9 @@ def _bounds(number: type, metadata: Sequence[Any]) -> str:
             limits |= {name: getattr(limit, name) for name in _BOUNDS if hasattr(limit, name)}
     if number is int and "gt" in limits:
         limits["ge"] = limits.pop("gt") + 1
-    return "".join(f" {word} {limits[name]}" for name, word in _BOUNDS.items() if name in limits)
+    upper = {"le": "and at most", "lt": "and under"} if "gt" in limits else {}
+    words = (_BOUNDS | upper).items()
+    return "".join(f" {word} {limits[name]}" for name, word in words if name in limits)
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
@@ -249,6 +251,15 @@ def _problem(annotation: Any, value: Any, error: dict[str, Any]) -> Problem | No
     return _in_plain_words(annotation, (*path, *keys), error)
 
 
+def _setting_named_in(annotation: Any, message: str) -> tuple[KeyPath, str]:
+    """The path of the setting of a section that a message begins with, and the rest of it."""
+    name, _, rest = message.partition(": ")
+    keys = tuple(int(key) if key.isdecimal() else key for key in name.split("."))
+    for key in keys:
+        annotation = None if annotation is None else _member(annotation, key)
+    return ((), message) if annotation is None else (keys, rest)
+
+
 def _shared_keys(annotation: Any, value: Any) -> int:
     """How many keys of a mapping are settings of a type."""
     if not isinstance(value, Mapping):
@@ -287,6 +298,9 @@ def _in_plain_words(annotation: Any, path: KeyPath, error: dict[str, Any]) -> Pr
     kind, message = error["type"], plain_words(error["msg"])
     if isinstance(error.get("ctx", {}).get("error"), UnknownName):  # which says it all
         return Problem(path, message)
+    if kind == "value_error":  # of a section, which names the setting in its message
+        keys, message = _setting_named_in(annotation, message)
+        path = (*path, *keys)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         return Problem(path, unknown_name("setting", str(path[-1]), fields(annotation)))
     if kind == "missing" and isinstance(path[-1], str):

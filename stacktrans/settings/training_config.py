@@ -96,7 +96,7 @@ class CurriculumConfig(Section):
     """factor on the share whenever the running mean of losses falls under `loss`, until all
     lengths are trained on."""
     loss: Loss
-    """see growth. Losses are in nats a symbol, or relative to that of guessing by symbol
+    """see growth. Losses are in nats per symbol, or relative to that of guessing by symbol
     frequencies, such as 15%, which is as strict for few symbols as for many."""
 
 
@@ -121,7 +121,7 @@ class RestartConfig(Section):
     """restart if, this many batches after an attempt began or strings grew longer, the running mean
     of losses is not under `loss`; null for never."""
     loss: Loss = 1.0
-    """running mean of losses (see training.curriculum) of a run that has taken off."""
+    """the running mean of losses (see training.curriculum) under which an attempt goes on."""
     give_up_after: PositiveCount | None = None
     """restart if, this many batches after an attempt began, no rule has ended the run; null for
     never."""
@@ -243,7 +243,8 @@ class TrainingConfig(Section):
     """update rule; "sgd" has no state."""
     learning_rate: Positive | FallingRate = 0.002
     """initial learning rate; or two, such as 0.002 to 0.0001, between which it falls exponentially
-    until `max_steps`, after it has risen to the first in a twentieth of the batches."""
+    over `max_steps` batches of an attempt, after it has risen to the first in a twentieth of
+    them."""
     read_rate: Positive = 1.0
     """factor on the learning rate of the weights by which a controller sees the vectors read. An
     optimizer that moves all weights equally far moves the sum of many reads too far."""
@@ -258,7 +259,7 @@ class TrainingConfig(Section):
     symbols; or the sum over the batch."""
     source_loss: NotNegative = 0.0
     """weight in the loss, until the run settles, of the cross-entropy of each next symbol of a
-    source, in nats a symbol. From a source that repeats itself, a memory is learned faster than
+    source, in nats per symbol. From a source that repeats itself, a memory is learned faster than
     from an answer of few symbols."""
     gradient_clip: ClipConfig | None = None
     """bound on gradients; null for none."""
@@ -288,7 +289,8 @@ class TrainingConfig(Section):
     rounding: Rounding | None = None
     """fine-tuning, when a rule has ended the run, until the model uses its memory discretely, and
     pruning of memories that it does not need; null for none. The result is kept if it is no
-    worse on validation strings of both ranges, with soft and hard signals. If the hard model does
+    worse on validation strings of both ranges, with soft and hard signals; with a kind of rounding
+    that may lose accuracy, if the lower of the two accuracies is no lower. If the hard model does
     not solve the task, also for strings of ten times the training length where they can be drawn,
     the run keeps it and begins another attempt, if it may; not with lossless rounding, which
     accepts models that can't be made discrete without loss. With discrete rounding, memories are

@@ -26,7 +26,7 @@ from stacktrans.tasks.lengths import Lengths, reject_booleans
 
 def _in_order(lengths: Lengths) -> Lengths:
     if not 0 <= lengths.shortest <= lengths.longest <= LONGEST:
-        raise ValueError(f"expected 1 <= shortest <= longest <= {LONGEST}")
+        raise ValueError(f"expected 0 <= shortest <= longest <= {LONGEST}")
     return lengths
 
 

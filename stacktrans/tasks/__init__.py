@@ -41,6 +41,11 @@ def make_task(name: str, generator: str, parameters: dict[str, Any]) -> Task:
         if "parameters" not in known and parameter not in known:
             message = unknown_name("parameter", parameter, known)
             raise TaskError(f"task {name}: {message}", "parameters", parameter)
+    for parameter, wanted in known.items():
+        is_required = wanted.default is wanted.empty and wanted.kind is not wanted.VAR_KEYWORD
+        if is_required and parameter not in parameters:
+            message = f"parameters: generator {generator} needs {parameter}"
+            raise TaskError(f"task {name}: {message}", "parameters")
     try:
         task: Task = task_class(**parameters)
         return task

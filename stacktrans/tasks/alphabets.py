@@ -18,7 +18,7 @@ PRINTABLE = ASCII + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x100))))
 DIGITS = string.digits + string.ascii_letters
 """Digits and then letters."""
 LETTERS = string.ascii_letters + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x180))))
-"""Letters alone, so that digits and signs remain free for marks."""
+"""Letters alone, so that digits and signs remain free for marks, for generators of one's own."""
 MAX_SYMBOLS = 65_536
 LARGE_ALPHABET = 6
 """The most symbols of an alphabet that is not large."""

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from stacktrans.common.errors import StacktransError, UsageError, clipped
+from stacktrans.common.randomness import Purpose, generator
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNSCORED_MARK, Alphabet, Ids
 from stacktrans.tasks.layout import Layout, OutputBound, Pair, is_fixed
 from stacktrans.tasks.lengths import (
@@ -209,8 +210,6 @@ def draw_pairs(
 ) -> Iterator[Pair]:
     """Draw reproducible pairs of a task, such as for a file; raises as `Task.sample` does."""
     for start in range(0, count, PAIRS_PER_DRAW):
-        from stacktrans.common.randomness import Purpose, generator  # answering draws nothing
-
         rng = generator(seed, Purpose.GENERATION, start)
         yield from task.sample(rng, lengths, PAIRS_PER_DRAW, law)[: count - start]
 

@@ -46,7 +46,7 @@ class Computed(Task):
         self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
     ) -> list[Pair]:
         if law not in ("uniform", "task"):
-            raise NoSuchLaw("expected uniform lengths")
+            raise NoSuchLaw("length_law: expected uniform or task for this generator")
         possible = [*filter(self.has_length, range(lengths.shortest, lengths.longest + 1))]
         if not possible:
             raise NoSuchLength(f"no source has a length in {lengths}")

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.random import Generator
 
 from stacktrans.common.errors import StacktransError, UsageError, check_parameter
-from stacktrans.common.reading import decode_line, read_content, split_words
+from stacktrans.common.reading import decode_line, name_of, read_content, split_words
 from stacktrans.tasks.alphabets import Alphabet, Ids, Role
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.columns import UNITS
 from stacktrans.tasks.layout import ENDING, Layout, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths
-from stacktrans.tasks.lines import read_numbered
+from stacktrans.tasks.lines import check_file, read_numbered
 
 END = "</s>"
 """The symbol that ends every sentence, and is predicted as any other."""
@@ -77,7 +77,7 @@ class Corpus(Task):
     ) -> None:
         self.files = {"train": train, "valid": valid, "test": test}
         for part, file in self.files.items():
-            check_parameter(isinstance(file, str | None), part, file, "the name of a file")
+            check_file(part, file)
         check_parameter(unit in UNITS, "unit", unit, " or ".join(UNITS))
         is_size = type(vocabulary) is int and vocabulary >= 3
         check_parameter(is_size, "vocabulary", vocabulary, "a number of at least 3")
@@ -138,10 +138,11 @@ def read_sentences(path: str | Path, alphabet: Alphabet) -> list[Symbols]:
     Raises `UsageError` if it can't be read, `StacktransError` if it is no text.
     """
     lines = enumerate(read_content(path).split(b"\n"), start=1)
-    texts = read_numbered(f"{path}:", lines, decode_line)
+    name = name_of(Path(path))
+    texts = read_numbered(f"{name}:", lines, decode_line)
     sentences = [alphabet.split(text) for _, text in texts if text.strip()]
     if not sentences:
-        raise StacktransError(f"{path}: holds no sentences")
+        raise StacktransError(f"{name}: holds no sentences")
     return sentences
 
 

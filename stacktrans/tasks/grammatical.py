@@ -3,7 +3,9 @@
 Translation is as in grefenstette2015, section 4.2, and prediction as in hao2018, section 4.
 """
 
+import inspect
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -47,7 +49,8 @@ class GrammarTask(Task):
 
     def __init__(self, *, characters: bool = False, **parameters: Any) -> None:
         check_parameter(isinstance(characters, bool), "characters", characters, "true or false")
-        check_keys("a grammar", parameters, required=("root", "rules"))
+        own = inspect.getfullargspec(type(self).__init__).kwonlyargs
+        check_keys("a grammar", parameters, required=("root", "rules"), optional=own)
         self.grammar = Grammar(**parameters)
         self.source = _alphabet(self.grammar.source_words, characters)
         self.target = _alphabet(self.grammar.target_words, characters)
@@ -55,10 +58,11 @@ class GrammarTask(Task):
     def sample(
         self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
     ) -> list[Pair]:
-        weights = self._weights(lengths.longest, law)[lengths.shortest :]
-        if not weights.any():
+        logs = self._log_weights(lengths.longest, law)[lengths.shortest :]
+        if not np.isfinite(logs).any():
             raise NoSuchLength(f"no sentence of the grammar has a length in {lengths}")
         possible = np.arange(lengths.shortest, lengths.longest + 1)
+        weights = np.exp(logs - logs.max())
         drawn = rng.choice(possible, size=count, p=weights / weights.sum()).tolist()
         if not isinstance(law, DepthLimit):
             return [self._pair_of(*self.grammar.sample(rng, length)) for length in drawn]
@@ -77,21 +81,23 @@ class GrammarTask(Task):
     def _pair_of(self, source: list[str], target: list[str]) -> Pair:
         return self.pair(self.source.encode(source), self.target.encode(target))
 
-    def _weights(self, longest: int, law: LengthDistribution) -> Floats:
+    def _log_weights(self, longest: int, law: LengthDistribution) -> Floats:
+        """[longest + 1] logs of the weights of lengths, which may exceed the range of floats."""
         if isinstance(law, NormalLengths):
-            raise NoSuchLaw("a mean length is for tasks without a grammar")
+            raise NoSuchLaw("length_law: expected uniform, task or a depth for a grammar")
         try:
             if law == "uniform":
-                return self.grammar.has_lengths(longest).astype(np.float64)
+                return np.where(self.grammar.has_lengths(longest), 0.0, -np.inf)
             if law == "task":
-                return self.grammar.length_probabilities(longest)
+                return self.grammar.log_length_probabilities(longest)
             counts = self.grammar.depths.counts(law.depth, longest)
         except GrammarError as error:
             raise NoSuchLaw(str(error)) from error
-        within = {length: count for length, count in counts.items() if length <= longest}
-        # As shares, since the counts may exceed the range of floats.
-        total = max(sum(within.values()), 1)
-        return np.array([within.get(length, 0) / total for length in range(longest + 1)])
+        logs = np.full(longest + 1, -np.inf)
+        for length, number in counts.items():
+            if length <= longest and number:
+                logs[length] = math.log(number)
+        return logs
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
@@ -127,6 +133,8 @@ class NextSymbolTask(GrammarTask):
     def __init__(self, *, predict: Sequence[str], **parameters: Any) -> None:
         super().__init__(**parameters)
         self.target = self.source
+        are_words = isinstance(predict, list | tuple) and predict
+        check_parameter(bool(are_words), "predict", predict, "a list of words")
         for word in predict:
             if word not in self.source.symbols:
                 known = ", ".join(self.source.symbols)

@@ -315,7 +315,9 @@ class PairFiles(NamedTuple):
     def paths(self) -> Iterator[tuple[int, Path]]:
         """The index of each set that has a file, and the file's path."""
         files = (self.train, self.dev, self.test)
-        return ((part, Path(file)) for part, file in enumerate(files) if file is not None)
+        return (
+            (part, labelled_file(Path(file))) for part, file in enumerate(files) if file is not None
+        )
 
 
 @dataclass

@@ -15,7 +15,7 @@ from numpy.random import Generator
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError, shown
 from stacktrans.common.ragged import Ragged, concatenate_pairwise
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.common.reading import file_version, name_of
+from stacktrans.common.reading import file_version, name_of, split_words
 from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import MAX_SYMBOLS, Ids
 from stacktrans.tasks.columns import (
@@ -94,14 +94,15 @@ def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> li
             order = np.argsort(rng.permutation(group.max() + 1)[group], kind="stable")
         ordered = group[order]
         ends = np.flatnonzero(np.diff(ordered, append=-1)) + 1
-        last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1)
-        taken = rows[order[: ends[last]]]
-        if len(taken) == len(rows):
+        kept = 2 if part == TEST and request.dev is None else 1  # sources for the other sets
+        last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1 - kept)
+        if last < 0:
             need = 1 + (request.test is None) + (request.dev is None)
             raise UsageError(
                 f"{name}: too few distinct sources to hold some out; expected at least {need}, "
                 "or files for the development and test sets"
             )
+        taken = rows[order[: ends[last]]]
         lines.parts[taken] = part
         how = "the longest" if part == TEST else f"at random (seed {request.split})"
         verb = "is" if len(taken) == 1 else "are"
@@ -214,7 +215,7 @@ class PairSet(Sequence[Pair]):
             begin, end = (np.searchsorted(sizes, drawn, side) for side in ("left", "right"))
             indices = rng.integers(begin, end)
         else:
-            raise NoSuchLaw("the lengths of pairs in files follow no given distribution")
+            raise NoSuchLaw("length_law: expected uniform or task for pairs in files")
         return self.take(possible[indices])
 
 
@@ -299,7 +300,7 @@ def _read_sets(request: PairFiles) -> PairSets:
     request = request._replace(separator=separator)
     tokenizer, unit_notes = _detect_tokenizer(lines, request)
     labels, label_notes = _detect_labels(lines, request)
-    if labels and request.symbols is None:
+    if labels:
         tokenizer = tokenizer._replace(target="words")
     request = request._replace(
         columns=",".join(lines.columns), symbols=tokenizer.units, labels=labels
@@ -391,6 +392,9 @@ def _detect_labels(lines: PairLines, request: PairFiles) -> tuple[bool, list[str
     if labels is None:
         labels = are_labels(sources, targets)
     counts = sorted(Counter(map(str.strip, targets)).items())
+    if labels and not (len(counts) == 2 and all(len(split_words(each)) == 1 for each, _ in counts)):
+        many = f"{len(counts)} different targets"
+        raise StacktransError(f"{lines.names[TRAIN]}: labels: {many}; expected two words")
     listed = ", ".join(f"{shown(label)} ({count:,})" for label, count in counts)
     return labels, [f"{lines.names[TRAIN]}: two labels: {listed}"] if labels else []
 
