@@ -219,7 +219,7 @@ def test_a_measure_that_has_changed_is_not_shown(tmp_path: Path) -> None:
     assert all(not found.values for found in cells_of(changed, records))
     rows = list(csv.DictReader(as_csv(changed, records).splitlines()))
     assert {row["test"] for row in rows} == {""}
-    assert " 12 of them lack some measures.\n" in markdown(changed, records)
+    assert " Some measures are missing in 12 of them.\n" in markdown(changed, records)
 
 
 def test_a_run_that_diverged_at_once_never_wins(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_a_dry_run_estimates_the_time_that_is_left(swept: Path, tmp_path: Path) 
     (out / "results.jsonl").write_text("".join(slow))
     path = sweep_file(tmp_path)
     said = run("sweep", path, "--dry-run", "--out", out).stderr.decode()
-    left = "1 run to do, 5 done; at the speed of these, 15 minutes of training are left"
+    left = "1 run to do, 5 done; about 15 minutes of training left, at the speed of these"
     assert said == f"stacktrans: {left}\n"
 
 

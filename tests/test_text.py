@@ -145,7 +145,7 @@ def test_several_models_are_compared(trained: Path, tmp_path: Path) -> None:
     assert "checkpoint & text & symbols & unknown & perplexity & nats/symbol" in latex
     mixed = invoke("eval", trained, "reverse-stack", "--text", text)
     assert (mixed.exit_code, mixed.stdout) == (2, "")
-    assert "the model is not of a text: its task is reverse" in mixed.stderr
+    assert "not a language model: its task is reverse" in mixed.stderr
 
 
 def literal_perplexity(directory: Path, text: str) -> float:

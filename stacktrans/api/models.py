@@ -221,8 +221,8 @@ class Model:
     ) -> Verification:
         """Look for a string that the model answers wrongly, or otherwise than another model.
 
-        If both are machines, it is also tried to prove that their answers are equal, however long
-        the string; of a machine alone, that its answers are right.
+        If both are machines, `verify` also tries to prove that their answers are equal, however
+        long the string; of a machine alone, that its answers are right.
 
         Args:
             other: another model with the same alphabets; None for the answers of the task.

@@ -172,7 +172,9 @@ class Verification(verification.Verification):
 
     def __repr__(self) -> str:
         if wrong := self.counterexample:
-            return f"Verification(wrong: {wrong.source!r} -> {wrong.answer!r})"
+            answers = [each.answer for each in (wrong, self.other) if each]
+            verdict = "different" if self.other else "wrong"
+            return f"Verification({verdict}: {wrong.source!r} -> {' or '.join(map(repr, answers))})"
         found = f"{'right' if self.right else 'wrong'}, {counted(self.count, 'string')}"
         return f"Verification({found}{', proved' if self.proved else ''})"
 

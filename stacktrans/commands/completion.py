@@ -86,8 +86,12 @@ def checkpoints(ctx: typer.Context, incomplete: str) -> Iterable[str]:
 
 @_completer
 def runs(ctx: typer.Context, incomplete: str) -> Iterable[str]:
-    """Runs that can be resumed, in ./checkpoints and at the path that is typed."""
-    return [word for word in checkpoints(ctx, incomplete) if (Path(word) / "last").is_dir()]
+    """Runs and races that can be resumed, in ./checkpoints and at the path that is typed."""
+    from stacktrans.common.files import is_race
+
+    known = (path for path in checkpoints(ctx, incomplete) if (Path(path) / "last").is_dir())
+    races = filter(lambda path: is_race(Path(path)), glob(f"{escape(incomplete)}*"))
+    return dict.fromkeys([*known, *races])
 
 
 @_completer

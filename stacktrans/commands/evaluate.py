@@ -187,12 +187,17 @@ def eval(
     _report_unknown(measured)
     searched = {"beam": width, "n_best": n_best}
     facts = {"seed": seed, "hard": hard, **{name: n for name, n in searched.items() if n}}
-    _print_accuracies(measured, facts, (errors, confusions), forms, beside=predictions == STDOUT)
-    if plot:
-        _plot(plot, measured)
-        print_message(f"saved in {plot}")
     _, model, results = measured[0]
-    if predictions:
+    try:  # files first, even if nobody reads what is printed; and the other way round
+        if plot:
+            _plot(plot, measured)
+            print_message(f"saved in {plot}")
+        if predictions and predictions != STDOUT:
+            _write_predictions(predictions, model, results)
+    finally:
+        beside = predictions == STDOUT
+        _print_accuracies(measured, facts, (errors, confusions), forms, beside)
+    if predictions == STDOUT:
         _write_predictions(predictions, model, results)
 
 
@@ -310,10 +315,11 @@ def _plot(path: Path, measured: "Measured") -> None:
     from stacktrans.showing.plots import plot_accuracy, short_names
 
     names, models, results = zip(*measured, strict=True)
-    first, *others = models
-    title = first.config.task.name if others else first.description
+    tasks = dict.fromkeys(model.config.task.name for model in models)
+    title = ", ".join(tasks) if models[1:] else models[0].description
     by_name = dict(zip(short_names([*map(Path, names)]), results, strict=True))
-    plot_accuracy(by_name, first.config.task.ranges.train, title, path)
+    trained_on = {model.config.task.ranges.train for model in models}
+    plot_accuracy(by_name, min(trained_on) if len(trained_on) == 1 else None, title, path)
 
 
 def _write_predictions(path: Path, model: "Checkpoint", results: "Results") -> None:

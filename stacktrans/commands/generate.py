@@ -54,7 +54,7 @@ def generate(
     form = format or pair_format_of(out or Path())
     config = load_task(task, set_ or [], seed)
     made = config.make()
-    given = [options.parse_lengths(lengths)] if lengths else []
+    given = [] if lengths is None else [options.parse_lengths(lengths)]
     ((bounds, law),) = ranges(config, made, given, [config.ranges.train], depth)
     lines = (format_pair(made, pair, form) for pair in draw_pairs(made, bounds, count, seed, law))
     if out:

@@ -102,6 +102,8 @@ def inspect(
     from stacktrans.showing.tables import remark
     from stacktrans.showing.traces import heat_map_view, trace_view, verdict
 
+    options.check_exclusive({"--step": stepping, "--heatmap": heatmap, "--json": as_json})
+    options.check_exclusive({"--contents": contents, "--heatmap": heatmap})
     if stepping:
         check_terminal()
     if plot:
@@ -113,7 +115,7 @@ def inspect(
     elif beside is not None:
         raise UsageError("--beside needs --html")
     numbers = None if stacks is None else options.parse_numbers(stacks)
-    bounds = options.parse_lengths(lengths) if lengths else None
+    bounds = None if lengths is None else options.parse_lengths(lengths)
     loaded = options.load_model(checkpoint, device, hard)
 
     def show(source: list[str]) -> None:

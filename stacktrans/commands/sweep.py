@@ -59,9 +59,9 @@ def sweep(
     from stacktrans.sweeps.table import as_json as numbers
 
     check_positive(**{"--workers": workers})
-    if workers and cluster:
+    if workers and cluster is not None:
         raise UsageError("--workers: cannot be used with --cluster, which has its own")
-    if not cluster:
+    if cluster is None:
         check_device(device)
     plan = read_plan(file, profile)
     runs = plan.only(only) if only else plan.runs
@@ -94,7 +94,9 @@ def _list_runs(store: "SweepStore", runs: "Sequence[PlannedRun]", as_json: bool)
     left = len(runs) - len(seconds)
     total = f"{counted(left, 'run')} to do, {len(seconds)} done"
     if left and seconds:
-        total += f"; at the speed of these, {duration(left * fmean(seconds))} of training are left"
+        total += (
+            f"; about {duration(left * fmean(seconds))} of training left, at the speed of these"
+        )
     print_message(total)
 
 

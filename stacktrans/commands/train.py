@@ -3,7 +3,7 @@
 import contextlib
 import gc
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -127,7 +127,8 @@ def train(
         as_large_as: As many units as give the model about the number of parameters of a trained
             one.
         memory_size: Size of a pushed vector. Default: the recipe's.
-        buffered: Read from an input buffer and write to an output buffer; not for streams and texts.
+        buffered: Read from an input buffer and write to an output buffer; not for streams and
+            texts.
         no_buffered: Use no buffers, although the recipe would.
         accept: discrete or soft: whether a solution counts that needs signals between 0 and 1
             (soft), since such solutions seldom generalize to much longer strings. Default: discrete
@@ -290,13 +291,12 @@ def _race(race: "Race", budget: float | None, log_to: str | None, as_json: bool)
         display = RaceDisplay(progress_console(), race)
         with _resumable(race), display:
             trainer = race.raced(display.show)
-        summary = _run(trainer, log_to, as_json, race.notes)
+        summary = _run(trainer, log_to, as_json, race.notes, race.close)
         if race.outcome or summary.outcome == "development":
             config, resuming = trainer.config, resume_command(race.directory)
             memory = config.model.memory.name if "--memory" in race.state.command else None
             others = not_raced(config.task, race.state.candidates, memory)
             print_message(*advice(race.state, summary, config, others, resuming))
-        race.close()
 
 
 @contextlib.contextmanager
@@ -321,8 +321,9 @@ def _check_resumes_as_it_is(ctx: typer.Context) -> None:
     allowed |= {"as_json", "log_to", "plugin"}
     if any(_is_given(ctx, name) for name in ctx.params.keys() - allowed):
         raise UsageError(
-            "--resume continues a run as it is; only --max-steps, --time-limit, --device and, "
-            "of a race, --budget and --workers can be given"
+            "--resume continues a run as it is; only --max-steps, --time-limit, --device, "
+            "--log-to, --json, --plugin, --dry-run and, of a race, --budget and --workers can be "
+            "given"
         )
 
 
@@ -333,9 +334,16 @@ def _is_given(ctx: typer.Context, name: str | None) -> bool:
 
 
 def _run(
-    trainer: "Trainer", log_to: str | None, as_json: bool, shown: Sequence[str] = ()
+    trainer: "Trainer",
+    log_to: str | None,
+    as_json: bool,
+    shown: Sequence[str] = (),
+    close: Callable[[], None] = lambda: None,
 ) -> "Summary":
-    """Train a run with a progress display, without the notes that were shown before."""
+    """Train a run with a progress display, close it, and print the summary.
+
+    Notes that were shown before are not shown again.
+    """
     from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
     from stacktrans.training.loggers import logger
     from stacktrans.training.trainer import stopping
@@ -354,6 +362,7 @@ def _run(
                 log(record)
 
         summary = trainer.run(listener)
+    close()
     if as_json:
         print_json({**asdict(summary), "directory": directory})
     else:

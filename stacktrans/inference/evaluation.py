@@ -68,7 +68,7 @@ def evaluate(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[Lengths
     """
     config, task = checkpoint.config.task, checkpoint.task
     if config.lengths is None:
-        raise UsageError("a model of a text has no accuracy, but a perplexity")
+        raise UsageError("a language model has no accuracy, but a perplexity")
     if request.data is None and not task.file_parameters:
         usual = [config.lengths.test]
         usual = usual if request.test_only else [config.lengths.train, *usual]
@@ -142,7 +142,7 @@ def _scores_of_sets(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[
         (range_, _scores_of(checkpoint, chosen, request, name))
         for name, pairs in checkpoint.task.held_out().items()
         if name == "test" or not request.test_only
-        for range_, chosen in _by_range(pairs, request)
+        for range_, chosen in _by_range([*pairs], request)
         if chosen
     ]
     if not results:

@@ -94,7 +94,7 @@ def perplexities(checkpoint: Checkpoint, file: Path | None) -> dict[str, Perplex
     task = checkpoint.task
     if not isinstance(task, Corpus):
         name = checkpoint.config.task.name
-        raise UsageError(f"the model is not of a text: its task is {name}")
+        raise UsageError(f"not a language model: its task is {name}")
     files = {str(file): file} if file else {part: task.file(part) for part in ("valid", "test")}
     words = task.vocabulary
     streams = {

@@ -255,9 +255,10 @@ def of_stacks(whole: Trace, numbers: Sequence[int]) -> Trace:
 
     def chosen(step: TraceStep) -> TraceStep:
         by_stack = step.by_stack()
+        others = {name for stack in by_stack if stack not in kept for name in by_stack[stack]}
         return replace(
             step,
-            signals={name: value for stack in kept for name, value in by_stack[stack].items()},
+            signals={name: value for name, value in step.signals.items() if name not in others},
             pushed={name: vector for name, vector in step.pushed.items() if name in kept},
             tops={name: cells for name, cells in step.tops.items() if name in kept},
             lines={name: line for name, line in step.lines.items() if name in kept},

@@ -125,7 +125,7 @@ def verify(checkpoint: Checkpoint, effort: Effort, other: Checkpoint | None = No
             answers that cannot be compared symbol by symbol where only some are scored.
     """
     if checkpoint.config.task.lengths is None:
-        raise UsageError(f"{checkpoint.path}: a model of a text has no exact answers")
+        raise UsageError(f"{checkpoint.path}: a language model has no exact answers")
     models, result = [checkpoint], Verification()
     if other:
         check_alphabets(checkpoint.task, other.task, str(other.path))

@@ -95,6 +95,8 @@ def curves_of(metrics: Metrics, panel: str, unit: Unit) -> Iterator[Curve]:
 def plot_curves(metrics: Metrics, unit: Unit, path: Path) -> None:
     """Plot loss and accuracy of runs; raises `UsageError` without matplotlib."""
     drawn = {panel: curves for panel in PANELS if (curves := [*curves_of(metrics, panel, unit)])}
+    if not drawn:
+        raise UsageError("no loss or accuracy that is a number has been recorded yet")
     colours = {run: f"C{index % 10}" for index, run in enumerate(metrics)}
     width, height = CHART
     figure = empty_figure(width, height * len(drawn))

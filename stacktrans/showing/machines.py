@@ -69,7 +69,7 @@ def card(extraction: Extraction, source: str) -> str:
     )
     return f"""# A machine for {machine.task}
 
-Extracted from `{source}` by `stacktrans extract`: {machine_line(machine)}.
+Extracted from `{visible(source)}` by `stacktrans extract`: {machine_line(machine)}.
 
 | rule | when | action |
 |---|---|---|

@@ -84,10 +84,11 @@ def empty_figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height))
 
 
-def as_accuracy_by_length(axis: "Axes", trained: Lengths, accuracy: str) -> None:
-    """Label the axes of accuracy by length, and shade the lengths that were trained on."""
+def as_accuracy_by_length(axis: "Axes", trained: Lengths | None, accuracy: str) -> None:
+    """Label the axes of accuracy by length, and shade the lengths that were trained on, if any."""
     shade: dict[str, Any] = {"facecolor": "0.92", "edgecolor": "0.6", "linewidth": 0.5}
-    axis.axvspan(trained.shortest, trained.longest, zorder=0, label="trained on", **shade)
+    if trained:
+        axis.axvspan(trained.shortest, trained.longest, zorder=0, label="trained on", **shade)
     axis.set(xlabel="length", ylabel=accuracy, ylim=(-0.03, 1.03))
 
 
@@ -123,13 +124,13 @@ def save(figure: "Figure", path: Path) -> None:
 
 
 def plot_accuracy(
-    measured: Mapping[str, Results], trained: Lengths, title: str, path: Path
+    measured: Mapping[str, Results], trained: Lengths | None, title: str, path: Path
 ) -> None:
     """Plot coarse accuracy by length, with 95% intervals; of a single model, others beside it.
 
     Args:
         measured: the scores of each model, by its name.
-        trained: the lengths that are shaded.
+        trained: the lengths that are shaded; None for none.
         title: of the chart.
         path: of the file.
 

@@ -492,6 +492,8 @@ def _problems(file: SweepFile, config: RunConfig) -> Iterator[tuple[KeyPath, str
             yield path, f"{name}: of: {measure.of} is {'not' if is_text else 'only'} for texts"
         elif measure.strings == "development" and not development:
             yield path, f"{name}: strings: development needs {_DEVELOPMENT_SETS}"
+        elif measure.each and config.has_pair_files:
+            yield path, f"{name}: each: not for pairs in files"
         elif not measure.strings:
             try:
                 lengths, law = measure.range_of(config.task, task)

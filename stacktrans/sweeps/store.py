@@ -161,7 +161,7 @@ def carry_out(
         StacktransError: the cluster can't be reached.
     """
     jobs = [store.job(run, device) for run in store.missing(runs)]
-    done = _on_a_cluster(jobs, cluster) if cluster else on_this_machine(jobs, workers)
+    done = on_this_machine(jobs, workers) if cluster is None else _on_a_cluster(jobs, cluster)
     try:
         for job, record in done:
             store.records[job.run.identity] = record

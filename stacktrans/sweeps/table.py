@@ -79,7 +79,7 @@ def _origin(plan: Plan, records: Records) -> str:
     profile = ["--profile", plan.profile] if plan.profile else []
     command = shell_text(["stacktrans", "sweep", plan.path.name, *profile]).replace("`", "'")
     done = f"{len(finished)} of {counted(len(plan.runs), 'run')}, {trained} of training"
-    lacking = f" {incomplete} of them lack some measures." if incomplete else ""
+    lacking = f" Some measures are missing in {incomplete} of them." if incomplete else ""
     software = f" ({_line('; '.join(versions))})" if versions else ""
     return f"Written by `{command}`: {done}{software}.{lacking}"
 

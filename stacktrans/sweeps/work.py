@@ -81,7 +81,8 @@ def _work_alone(job: Job) -> Record:
         return _record(job, earlier or {})
     except Exception as error:  # of any kind: the other runs continue
         with contextlib.suppress(OSError):  # of a directory that was removed
-            (job.directory / "error.txt").write_text(traceback.format_exc())
+            text = traceback.format_exc().encode("utf-8", "backslashreplace")
+            (job.directory / "error.txt").write_bytes(text)
         return failure(job, str(error) or type(error).__name__)
     finally:
         running.unlink(missing_ok=True)

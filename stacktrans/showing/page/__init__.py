@@ -24,6 +24,7 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.showing.contents import Block, order_of, parts_of, symbol_text, symbols_read
 from stacktrans.showing.traces import actions_of, verdict
 from stacktrans.tasks.alphabets import FEATURE
+from stacktrans.tasks.columns import SourceAlphabet
 
 SUFFIXES = (".html", ".htm")
 DIGITS = 4
@@ -49,8 +50,10 @@ class Shown(NamedTuple):
     def can_be_run(self) -> bool:
         """Whether the page can run it: it is a whole machine that reads plain strings."""
         shown = [*self.trace.steps[0].signals] == [*self.checkpoint.signal_names]
-        features = any(role[0] == FEATURE for role in self.checkpoint.task.source.roles())
-        return self.checkpoint.machine is not None and shown and not features
+        source = self.checkpoint.task.source
+        features = any(role[0] == FEATURE for role in source.roles())
+        normalized = isinstance(source, SourceAlphabet) and source.tokenizer.form
+        return bool(self.checkpoint.machine and shown and not features and not normalized)
 
 
 def page_of(models: Sequence[Shown]) -> str:
