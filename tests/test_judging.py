@@ -143,7 +143,7 @@ def test_the_deciding_set_is_named() -> None:
             resolve(task=task, recipe=recipe or None, settings=settings, assignments=more)
         )
 
-    kept = "500 other fresh validation strings of either range"
+    kept = "validation strings of both ranges"
     assert named("measure.strings=500") == (
         "500 fresh validation strings of lengths 65:128, drawn anew each time; "
         f"for rounding and pruning, {kept}"
@@ -156,9 +156,7 @@ def test_the_deciding_set_is_named() -> None:
     )
     stream = named(task="anbn", memory="stack-rnn", recipe="paper")
     assert stream.startswith("the loss on ")
-    assert stream.endswith(
-        "; for rounding and pruning, 200 other fresh validation strings of either range"
-    )
+    assert stream.endswith("; for rounding and pruning, validation strings of both ranges")
 
 
 def test_a_sweep_s_figures_are_named(tmp_path: Path) -> None:

@@ -134,3 +134,14 @@ def test_a_memory_is_left_out_if_the_model_learns_to_do_without_it(
     assert rounded.config.memory.name == memory
     # The attempt keeps all memories, as its configuration says, and can be saved.
     assert state.attempt.model.config.memory.name == "2*queue"
+
+
+def test_a_pruned_model_has_no_initial_biases_of_signals_that_it_lost() -> None:
+    config = resolve(
+        task="copy",
+        settings={"model": {"memory": "queue+2*stack"}},
+        assignments=["signal_bias={pop: -1, push queue: 2, push stack 2: 1}"],
+    )
+    model = pruned(Transducer(config.model, 5, 5), [0])
+    smaller = config.model_copy(update={"model": model.config})
+    assert type(config).model_validate(smaller.model_dump()).model.memory.name == "queue"

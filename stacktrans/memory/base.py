@@ -148,7 +148,7 @@ class Memory(ABC, Generic[State]):
         """The number of vectors read at each step."""
 
     def signals(self, sums: Tensor) -> Tensor:
-        """Signals in [0, 1], by the controller's sums [B, len(signal_names)]."""
+        """Signals in [0, 1], by their pre-activations [B, len(signal_names)]."""
         return torch.sigmoid(sums)
 
     def discretize(self, signals: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from stacktrans.settings.model_config import InitializationConfig, ModelConfig
 
 ControllerState = tuple[Tensor, ...]
 GateNoise = Callable[[Tensor], Tensor]
-"""Training noise on the part of the gates' sums that depends on x alone."""
+"""Training noise on the part of the gates' pre-activations that depends on x alone."""
 
 
 def no_noise(sums: Tensor) -> Tensor:
@@ -63,7 +63,10 @@ class Layer(nn.Module, Units, ABC):
 
     @abstractmethod
     def project(self, inputs: Tensor) -> Tensor:
-        """The part of the gates' sums that depends on x alone: [..., E] -> [..., gates * H]."""
+        """The part of the gates' pre-activations that depends on x alone.
+
+        [..., E] -> [..., gates * H].
+        """
 
     @abstractmethod
     def project_ids(self, ids: Tensor) -> Tensor:
@@ -147,7 +150,7 @@ class RecurrentLayer(Layer):
         return nn.functional.embedding(ids, self.input_weight.t()) + self.bias
 
     def _sums(self, projected: Tensor, below: Tensor, hidden: Tensor) -> Tensor:
-        """The gates' sums over all inputs of a layer, [B, gates * H]."""
+        """The gates' pre-activations from all inputs of a layer, [B, gates * H]."""
         weight = torch.cat([self.below_weight, self.hidden_weight], dim=1)
         return torch.addmm(projected, torch.cat([below, hidden], dim=1), weight.t())
 
@@ -336,7 +339,7 @@ class Operation(nn.Module):
 
     @torch.no_grad()
     def sharpen(self, factor: float) -> None:
-        """Multiply the sums under the signals, which moves signals towards 0 or 1."""
+        """Multiply the signals' pre-activations, which moves signals towards 0 or 1."""
         for weight in self.signals.parameters():
             weight.mul_(factor)
 

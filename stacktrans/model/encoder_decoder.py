@@ -96,7 +96,7 @@ class EncoderDecoder(Controller):
 
         Args:
             embedded: [B, U, E].
-            begins: [B, U] True at the separators; outputs before them are of no importance.
+            begins: [B, U] True at the separators; outputs before them are ignored.
             encoded: [B, S, W].
             padding: [B, S] True where the encoder's outputs are padding.
             state: of the decoder, before these symbols.
@@ -118,7 +118,7 @@ class EncoderDecoder(Controller):
     def forward(self, embed: Callable[[Tensor], Tensor], ids: Tensor) -> Tensor:
         """Outputs over whole sequences [B, T], each with a separator: [B, T, H].
 
-        Those before the separator are of no importance.
+        Those before the separator are ignored.
         """
         starts, steps = (ids == SEPARATOR_ID).int().argmax(dim=1, keepdim=True), ids.shape[1]
         longest = int(starts.max()) + 1
@@ -201,7 +201,9 @@ class Attention(EncoderDecoder):
         attentional = []
         for symbol, begin in zip(embedded.unbind(1), begins.unbind(1), strict=True):
             again = begin[:, None, None]  # what was read before is the source
-            hidden, cell = (part.masked_fill(again, 0).transpose(0, 1) for part in (hidden, cell))
+            hidden, cell = (  # in one block each, as cuDNN requires
+                part.masked_fill(again, 0).transpose(0, 1).contiguous() for part in (hidden, cell)
+            )
             fed = fed.masked_fill(again[:, 0], 0)
             inputs = torch.cat([symbol, fed], 1).unsqueeze(1)
             outputs, (hidden, cell) = self.decoder(inputs, (hidden, cell))

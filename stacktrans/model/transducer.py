@@ -136,7 +136,7 @@ class Transducer(nn.Module):
             inputs: [B, T] ids.
             lengths: the number of steps of each string; T by default. The outputs of later steps
                 are undefined and have no gradient.
-            noise: applied to the gates' sums over the inputs.
+            noise: applied to the gates' pre-activations from the inputs.
 
         Raises:
             ValueError: there are not B lengths from 0 to T.
@@ -164,7 +164,7 @@ class Transducer(nn.Module):
         Args:
             inputs: [B, T] ids.
             state: carried from the piece before; None for the first.
-            noise: applied to the gates' sums over the inputs.
+            noise: applied to the gates' pre-activations from the inputs.
 
         Raises:
             UsageError: the model has buffers, or a memory whose state can't be carried.

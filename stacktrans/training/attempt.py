@@ -38,7 +38,7 @@ RUNNING_DECAY = 0.95
 
 
 class Losses(StatefulPart):
-    """The losses of an attempt's batches, in nats a symbol.
+    """The losses of an attempt's batches, in nats per symbol.
 
     Attributes:
         step: number of batches.

@@ -37,7 +37,7 @@ def indecision(strengths: Tensor) -> Tensor:
 def objective(
     model: Transducer, config: RunConfig, batch: Batch, unrolled: Unrolled, settled: bool
 ) -> Objective:
-    """Cross-entropy, plus penalties on undecided signals once `settled` and on idle buffers."""
+    """Cross-entropy, plus penalties on undecided signals, of memories only once `settled`."""
     training, device = config.training, unrolled.signals.device
     targets, mask = (torch.from_numpy(array).to(device) for array in (batch.targets, batch.mask))
     logits = model.logits(unrolled, mask)

@@ -369,7 +369,10 @@ class Race:
     def close(self, keep: bool = True) -> None:
         """Remove the directories of the candidates, unless they are kept and may continue."""
         if not (keep and self.state.can_continue):
-            _remove(self.directory / CANDIDATES)
+            # At once, since a race without some of its files could not be read any more.
+            gone = self.directory / temporary_name(CANDIDATES)
+            (self.directory / CANDIDATES).rename(gone)
+            _remove(gone)
 
 
 def _winner(names: Sequence[str], pending: Mapping[str, Sequence[Candidate]]) -> str | None:

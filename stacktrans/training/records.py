@@ -60,7 +60,7 @@ class Record:
         step: batches trained on since the run began.
         attempt: number of the attempt, from 1.
         seconds: training time since the run began.
-        loss: mean nats a scored symbol since the last record.
+        loss: mean nats per scored symbol since the last record.
         perplexity: the exponential of the loss.
         learning_rate: the learning rate.
         lengths: shortest and longest source that is trained on next; None on a text.
@@ -70,7 +70,7 @@ class Record:
         test: accuracy on lengths of the test range. For pairs in files, on the longer development
             strings, or on their longest tenth once all lengths are trained on.
         development: accuracy on the development set.
-        validation: mean nats a scored symbol on the validation strings of a stream, or on the
+        validation: mean nats per scored symbol on the validation strings of a stream, or on the
             validation text.
         longest: accuracy on the longest tenth of a development set of pairs in files, with any
             training lengths; None if all are equally long.
@@ -217,13 +217,12 @@ def decided_by(config: RunConfig) -> str:
 
     The strings are never those of `reported_on`: each `randomness.Purpose` has its own draws.
     """
-    by, strings = _ended_by(config), config.training.measure.strings
+    by = _ended_by(config)
     if not config.is_rounded:
         return by
     if config.has_pair_files:
         return f"{by}; also for rounding and pruning"
-    other = f"{strings} other fresh validation strings of either range"
-    return f"{by}; for rounding and pruning, {other}"
+    return f"{by}; for rounding and pruning, validation strings of both ranges"
 
 
 def _ended_by(config: RunConfig) -> str:

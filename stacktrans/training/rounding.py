@@ -125,7 +125,7 @@ class Rounding(StatefulPart):
         self, before: Accuracies, attempt: Attempt, check_stop: Callable[[], None]
     ) -> Accuracies | None:
         """The accuracies of an attempt's model once they are as good as those before, if soon."""
-        attempt.multiply_rate(self._first_rate)
+        self._settle_rate(attempt)
         attempt.losses.running, batches = None, 0
         while not is_as_good(after := self._measured(attempt.model, attempt), before):
             if batches == LONGEST_RELEARNING:
@@ -156,7 +156,7 @@ class Rounding(StatefulPart):
                 check_stop()
 
         rounding, model = self._rounding, attempt.model
-        attempt.multiply_rate(self._first_rate)
+        self._settle_rate(attempt)
         best, kept = -1.0, copy.deepcopy(model.state_dict())
         signals = [*model.operation.signals.parameters()] if model.operation else []
         for _ in range(rounding.most if signals else 0):
@@ -176,6 +176,11 @@ class Rounding(StatefulPart):
             # Each of the last weights may be a little wrong, where their mean is not.
             train(AVERAGING_BATCHES)
             model.load_state_dict(attempt.average.state_dict())
+
+    def _settle_rate(self, attempt: Attempt) -> None:
+        """Lower the learning rate to that after settling; otherwise the curriculum will."""
+        if attempt.curriculum.settled:
+            attempt.multiply_rate(self._first_rate)
 
     def _measured(self, model: Transducer, attempt: Attempt) -> Accuracies:
         """Accuracies on validation strings; if lossless, only on some if the first are wrong."""
@@ -243,7 +248,8 @@ def smallest(model: Transducer, is_as_good: Callable[[Transducer], bool]) -> Tra
 def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
     """A prunable model with only those memories whose indices are given, at least one.
 
-    The biases of its controller stand for the reads of the others, which are empty at every step.
+    The biases of its controller, if it has any, stand for the reads of the others, which are empty
+    at every step.
     """
     if not prunable(model):
         raise TypeError("only some of several memories can be left out")
@@ -251,7 +257,9 @@ def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
     name = MEMORIES.combined([parts[index].name for index in kept])
     fewer = {"count": len(kept)} if model.memory.count > 1 else {"name": name}
     memory = model.config.memory.model_copy(update=fewer)
-    config = model.config.model_copy(update={"memory": memory})
+    # Its initial biases may be of signals that it no longer has.
+    initial = model.config.initialization.model_copy(update={"signal_bias": {}})
+    config = model.config.model_copy(update={"memory": memory, "initialization": initial})
     smaller = Transducer(config, model.inputs, len(model.classifier.weight))
     weights = dict(model.state_dict())
     rows = {

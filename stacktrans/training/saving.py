@@ -307,10 +307,10 @@ class SavedRun:
             other.load(directory)
             metrics = (directory / METRICS).read_bytes()[: other.progress.metrics_size].decode()
             records = [json.loads(line) for line in metrics.splitlines()]
-            # If those so far could not be made discrete, weights that solve the task replace them.
-            solved = other.progress.ended in SOLUTIONS
-            if other.progress.best and (solved or other.progress.best >= progress.best):
+            if other.progress.best and other.progress.best >= progress.best:
                 best = checkpoint.load(directory / "best", self.device).model
+            elif other.progress.ended in SOLUTIONS:  # those so far could not be made discrete
+                best, other.progress.best_step = other.attempt.average, other.step
         except (StacktransError, OSError, ValueError):
             return
         most = self.config.training.max_steps

@@ -21,7 +21,7 @@ def count_parameters(config: RunConfig, **changes: int) -> int:
 
 
 def matching_units(config: RunConfig, parameters: int) -> int:
-    """The hidden size with which a model has nearest to a number of parameters.
+    """The hidden size with which the number of parameters is closest to a given one.
 
     Raises:
         UsageError: the controller has no hidden size.

@@ -65,7 +65,7 @@ class Moment(NamedTuple):
         attempt: number of the attempt, from 1.
         step: number of batches of the attempt so far.
         share: share of the training lengths, from the shortest on, that is trained on.
-        loss: running mean of recent losses, in nats a symbol; None before there is one.
+        loss: running mean of recent losses, in nats per symbol; None before there is one.
     """
 
     attempt: int
@@ -170,7 +170,7 @@ class Source(StatefulPart, ABC):
         return float(-(shares * np.log(shares)).sum())
 
     def nats(self, loss: Loss) -> float:
-        """Convert a loss, which may be a share of that of guessing, to nats a symbol."""
+        """Convert a loss, which may be a share of that of guessing, to nats per symbol."""
         if isinstance(loss, str):
             return float(loss.removesuffix("%")) / 100 * self._unigram_loss
         return loss
@@ -196,7 +196,7 @@ class Source(StatefulPart, ABC):
         return []
 
     def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
-        """Accuracy on the test strings of the summary, or on the first of them."""
+        """Accuracy on as many test strings as in the summary, or on fewer."""
         count = self.config.training.measure.strings
         count = min(count, most or count)
         return self._accuracy(model, Purpose.SUMMARY, moment, self.ranges.test, count)
@@ -297,7 +297,7 @@ class Examples(Strings):
 
     def __init__(self, config: RunConfig, task: Task, sizes: ExamplesConfig) -> None:
         super().__init__(config, task)
-        law = config.task.training_law
+        law = config.training.length_law or config.task.training_law
         self.train = self._drawn(0, self.ranges.train, sizes.train, law)
         self.development = self._drawn(1, self.ranges.train, sizes.development, law)
         self._test_size = sizes.test

@@ -21,6 +21,7 @@ class JudgedAttempt(Protocol):
     """What a stopping rule uses of the attempt that it judges."""
 
     model: Transducer
+    average: Transducer
 
     @property
     def rate(self) -> float:
@@ -154,9 +155,10 @@ class RateDecay(StoppingRule):
 
     def judge(self, record: Record, attempt: JudgedAttempt) -> str | None:
         if (value := self.merit(record)[:1]) > self.best:
-            self.best, self.kept = value, deepcopy(attempt.model.state_dict())
+            self.best, self.kept = value, deepcopy(attempt.average.state_dict())
         else:
-            attempt.model.load_state_dict(self.kept)
+            for model in (attempt.model, attempt.average):
+                model.load_state_dict(self.kept)
             attempt.multiply_rate(self._stream.RATE_DECAY)
         compared, self.epochs = self.compares_next, self.epochs + 1
         worse = compared and self._add_validation(-self.best[0])

@@ -84,11 +84,14 @@ class PieceSource(Source):
     def _begin_epoch(self, number: int) -> None:
         self.epoch, self._left = number, list[StreamPiece]()
         self._carried: Carried | None = None
+        self._carrier: Transducer | None = None
 
     def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> UnrolledBatch:
         self._left = self._left or self.pieces(moment.attempt, self.epoch)[::-1]
         piece = self._left.pop()
-        carried = None if piece.begins else self._carried
+        # A model with fewer memories begins anew.
+        carried = None if piece.begins or model is not self._carrier else self._carried
+        self._carrier = model
         inputs = torch.from_numpy(piece.batch.inputs).to(model.classifier.weight.device)
         unrolled, self._carried = model.unroll_piece(inputs, carried, noise)
         if not self._left:
@@ -117,7 +120,8 @@ class Streams(PieceSource):
 
     def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
         rng = generator(self.config.seed, Purpose.TRAINING, attempt, epoch)
-        law, rows = self.config.task.training_law, self.config.training.batch_strings
+        training = self.config.training
+        law, rows = training.length_law or self.config.task.training_law, training.batch_strings
         pairs = self.task.sample(rng, self.lengths_of(epoch), self._sequences, law)
         streams, every = [pairs[row::rows] for row in range(rows)], StreamConfig.EMPTY_AFTER
         pieces = list[StreamPiece]()
