@@ -63,7 +63,8 @@ class Record:
         loss: mean nats per scored symbol since the last record.
         perplexity: the exponential of the loss.
         learning_rate: the learning rate.
-        lengths: shortest and longest source that is trained on next; None on a text.
+        lengths: shortest and longest source that is trained on next, or that was last in a
+            stream; None on a text.
         signals: mean strength of each signal over the last batch.
         train: accuracy on training lengths, where it was measured. For pairs in files, on the
             development strings as long as those that are trained on.
