@@ -504,6 +504,7 @@ def changed(content: str, old: str, new: str) -> str:
             '"buffers": null',
             '"buffers": {"steps_per_symbol": 1, "extra_steps": -1, "output_skip": 0}',
         ),
+        ("[[0, 7]]", "[[0, 6], [0, 0]]"),
         ('"rules": [', '"rules": [0, '),
         ('"when": [', '"when": [[[0, 9999]], '),
         ('"states": [', '"states": 3, "other": ['),

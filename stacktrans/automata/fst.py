@@ -16,7 +16,8 @@ MOST_STATES, MOST_STEPS, LONGEST_ANSWER = 1000, 100, 1000
 """The most states that read, steps to read a symbol, and symbols of an answer."""
 EPSILON = "<eps>"
 """The label of an empty string."""
-_COUNTS = "an answer depends on the number of steps that are left over"
+DEPENDS_ON_STEPS = "an answer depends on the number of steps that are left over"
+"""The reason why a machine with buffers is not finite-state."""
 Symbols = tuple[int, ...]
 
 
@@ -70,7 +71,7 @@ def to_fst(machine: Machine) -> tuple[str, str, str]:
                 answer = _answer(machine, source)
                 arcs, final = [(EPSILON, answer, None)] if answer else [], answer == ()
             for symbol, label in enumerate(inputs):
-                if after := reading.read(state, symbol):
+                if after := reading.read(state, symbol)[0]:
                     arcs.append((label, _written(machine, source, symbol), after))
         for label, outputs, after in arcs:
             target = outputs[1:], after
@@ -149,10 +150,10 @@ class _Reading:
         pending = [start]
         for state in pending:  # which grows
             for symbol in range(len(self._machine.source)):
-                after, steps = self._read(state, symbol)
+                after, steps = self.read(state, symbol)
                 left = least[state] + (buffers.steps_per_symbol if buffers else 1) - steps
                 if left < 0:
-                    raise NotFinite(self._machine, _COUNTS)
+                    raise NotFinite(self._machine, DEPENDS_ON_STEPS)
                 if after and left < least.get(after, math.inf):
                     sources.setdefault(after, (*sources[state], symbol))
                     least[after] = left
@@ -164,12 +165,8 @@ class _Reading:
             self._check_end(state, left)
         return sources
 
-    def read(self, before: FstState, symbol: int) -> FstState | None:
-        """The state after a further symbol; None if the machine has no rule for it."""
-        return self._read(before, symbol)[0]
-
-    def _read(self, before: FstState, symbol: int) -> tuple[FstState | None, int]:
-        """The state that `read` returns, and the number of steps to it."""
+    def read(self, before: FstState, symbol: int) -> tuple[FstState | None, int]:
+        """The state after a further symbol, None without a rule, and the number of steps to it."""
         configuration = Configuration(self._machine, [*map(Row, before.contents)], before.state)
         number, buffers = self._layout.first_source + symbol, self._machine.buffers
         state = before._replace(missing=before.missing + 1, dropped=max(before.dropped, 0))
@@ -210,7 +207,7 @@ class _Reading:
             if (layout.ends_answers and state.output) or state.missing <= -outputs:
                 return
             if not left:
-                raise NotFinite(self._machine, _COUNTS)
+                raise NotFinite(self._machine, DEPENDS_ON_STEPS)
             output = configuration.step(blanks[0] if blanks else self._machine.no_input)
             if configuration.stuck:
                 return

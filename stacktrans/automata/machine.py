@@ -220,8 +220,9 @@ class Machine(Signature):
         parts = json.loads(text)
         check(type(parts["format"]) is int and parts["format"] == FORMAT)
         symbols = tuple(dict.fromkeys([*parts["source"], *parts["target"]]))
+        features = len({*parts["source"]}) < len(parts["source"])
         tables = {
-            name: SymbolTable.from_json(parts[name], len(symbols))
+            name: SymbolTable.from_json(parts[name], len(symbols), features and name == "inputs")
             for name in ("inputs", "outputs", "states")
         }
         memories = tuple(

@@ -71,11 +71,15 @@ class SymbolTable:
         ]
 
     @classmethod
-    def from_json(cls, families: list[Any], symbols: int) -> SymbolTable:
-        """The table that `as_json` gives; raises `ValueError` and the like if it is none."""
+    def from_json(cls, families: list[Any], symbols: int, repeated: bool = False) -> SymbolTable:
+        """The table that `as_json` gives; raises `ValueError` and the like if it is none.
+
+        Symbols of a family may be `repeated` where a feature has the name of a symbol.
+        """
         read = []
         for name, members in families:
             numbers = None if members is None else tuple(in_ranges(members, symbols))
+            check(repeated or numbers is None or len({*numbers}) == len(numbers))
             read.append(Family(str(name), numbers))
         check(bool(read))
         return cls(tuple(read))
