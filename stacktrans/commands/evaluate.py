@@ -188,7 +188,7 @@ def eval(
     searched = {"beam": width, "n_best": n_best}
     facts = {"seed": seed, "hard": hard, **{name: n for name, n in searched.items() if n}}
     _, model, results = measured[0]
-    try:  # files first, even if nobody reads what is printed; and the other way round
+    try:  # files are written even if printing fails, and the table printed if a file fails
         if plot:
             _plot(plot, measured)
             print_message(f"saved in {plot}")
