@@ -84,8 +84,8 @@ def test_nothing_of_a_file_is_markup_or_control(tmp_path: Path) -> None:
         "## Accuracy",
     ]
     assert r"a\x1b[2Jb\n```\n# no title" in card
-    assert "the \\<b>best\\</b> \\| of \\*all\\*" in card
-    assert r"Task: a -> b\\n\\n# \[x](y) \`c\` \\x07" in card
+    assert r"the &lt;b>best&lt;/b> \| of \*all\*" in card
+    assert r"Task: a -> b\\n\\n# \[x\](y) \`c\` \\x07" in card
 
 
 @pytest.mark.parametrize(

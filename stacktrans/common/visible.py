@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shlex
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
@@ -56,6 +57,16 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def markdown_text(text: str, keep: str = "") -> str:
+    """Escape markup of Markdown, and unprintable characters as `visible` does."""
+    return _MARKUP.sub(r"\\\g<0>", visible(text, keep).translate(_HTML))
+
+
+_MARKUP = re.compile(r"[\\`*\[\]~|]|\b_|_\b|^#|(?<=\n)#")
+"""Characters that Markdown reads as emphasis, code, a link, a picture, a cell or a heading."""
+_HTML = str.maketrans({"&": "&amp;", "<": "&lt;"})
 
 
 def shell_text(words: Sequence[str]) -> str:

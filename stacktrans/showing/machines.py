@@ -13,7 +13,7 @@ from stacktrans.automata.wording import (
     state_names,
     stateless_condition,
 )
-from stacktrans.common.visible import visible
+from stacktrans.common.visible import markdown_text, visible
 from stacktrans.extraction.learner import Extraction
 from stacktrans.model.description import machine_line
 from stacktrans.showing.tables import Column, Table
@@ -61,7 +61,7 @@ def card(extraction: Extraction, source: str) -> str:
     """
     machine = extraction.machine
     rules = "\n".join(
-        f"| {rule.number} | {_cell(rule.when)} | {_cell(rule.action)} |"
+        f"| {rule.number} | {markdown_text(rule.when)} | {markdown_text(rule.action)} |"
         for rule in machine.worded_rules
     )
     agreement = "\n".join(
@@ -81,11 +81,6 @@ The answers of model and machine, where signals of the model are made 0 or 1:
 |---|---|---|
 {agreement}
 """
-
-
-def _cell(text: str) -> str:
-    """A text, escaped for a table of Markdown."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
 def svg(machine: Machine) -> str:

@@ -1,11 +1,10 @@
 """Results of a sweep beside published figures and claims, as Markdown, JSON and CSV."""
 
-import re
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from stacktrans.common.visible import counted, duration, one_line, shell_text, visible
+from stacktrans.common.visible import counted, duration, markdown_text, one_line, shell_text
 from stacktrans.showing.scores import confidence_interval
 from stacktrans.showing.tables import csv_text
 from stacktrans.sweeps.cells import Cell, Records, cells_of, claim_holds
@@ -25,9 +24,6 @@ _MEASURES = {
     "perplexity": "perplexity",
     "machine": "whether there is a machine that answers as the model with hard signals does",
 }
-_MARKUP = re.compile(r"[\\`*\[\]~]|\b_|_\b|^#|(?<=\n)#")
-"""Characters that Markdown reads as emphasis, code, a link, a picture or a heading."""
-_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 MAX_LISTED = 12
 """The most unsolved cells that are listed."""
@@ -55,15 +51,15 @@ def markdown(plan: Plan, records: Records) -> str:
 def summary(plan: Plan, records: Records) -> str:
     """The overview of the results, as Markdown without a title: figures and claims."""
     cells = cells_of(plan, records)
-    described = _text(visible(plan.file.description.strip(), keep="\n"))
+    described = markdown_text(plan.file.description.strip(), keep="\n")
     parts = [_origin(plan, records), described, _line(solved_summary(plan, cells))]
     for measure in plan.file.measures:
         heading, *rows = overview_rows(plan, cells, measure)
-        rows = [[_text(name), *figures] for name, *figures in rows]
-        parts += [_line(caption(plan, measure)), _table([*map(_text, heading)], rows)]
+        rows = [[_line(name), *figures] for name, *figures in rows]
+        parts += [_line(caption(plan, measure)), _table([*map(_line, heading)], rows)]
     if plan.file.claims:
         verdicts = [
-            [_text(claim.claim), _text(claim.source), VERDICTS[claim_holds(plan, claim, cells)]]
+            [_line(claim.claim), _line(claim.source), VERDICTS[claim_holds(plan, claim, cells)]]
             for claim in plan.file.claims
         ]
         parts.append(_table(["claim", "source", "here"], verdicts))
@@ -154,7 +150,7 @@ def _overview_cell(plan: Plan, cell: Cell | None) -> str:
 
 
 def _detail(plan: Plan, cell: Cell) -> list[str]:
-    names = [_text(name) for name in (cell.condition, cell.task, cell.measure)]
+    names = [_line(name) for name in (cell.condition, cell.task, cell.measure)]
     if not cell.spread:
         return [*names, "", "", "", "", "", f"0 of {cell.planned}", str(cell.failed)]
     mean = _number(plan, sum(cell.values) / cell.runs)
@@ -177,7 +173,7 @@ def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(one_line(cell).replace("|", "\\|") for cell in cells) + " |"
+    return "| " + " | ".join(cells) + " |"
 
 
 def _number(plan: Plan, share: float) -> str:
@@ -194,13 +190,8 @@ def _figure(plan: Plan, figure: Figure) -> str:
     return " / ".join(_number(plan, number) for number in numbers)
 
 
-def _text(text: str) -> str:
-    """A text with the markup characters of Markdown escaped."""
-    return _MARKUP.sub(r"\\\g<0>", text.translate(_HTML))
-
-
 def _line(text: str) -> str:
-    return _text(one_line(text))
+    return markdown_text(one_line(text))
 
 
 def as_json(plan: Plan, records: Records) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.common.visible import shell_text, visible
+from stacktrans.common.visible import markdown_text, shell_text, visible
 from stacktrans.decoding.decoder import decode
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
@@ -17,7 +17,6 @@ from stacktrans.tasks.lengths import Lengths
 LONGEST_EXAMPLE = 100
 """Largest number of symbols of the source in an example."""
 _PLAIN = re.compile(r"'?[A-Za-z0-9+= ]+'?")
-_MARKUP = re.compile(r"([\\`*_\[<|&])")
 
 
 def model_card(
@@ -42,9 +41,9 @@ def model_card(
     config = checkpoint.config
     count = sum(weight.size for weight in checkpoint.weights.values())
     paragraphs = [
-        f"# {_text(config.task.name)}, memory {_text(config.model.memory.name)}",
-        f"Task: {_text(config.task.description)}" if config.task.description else "",
-        f"{_text(model_line(config))}; {count:,} parameters.",
+        f"# {markdown_text(config.task.name)}, memory {markdown_text(config.model.memory.name)}",
+        f"Task: {markdown_text(config.task.description)}" if config.task.description else "",
+        f"{markdown_text(model_line(config))}; {count:,} parameters.",
         _console(*_use(checkpoint, shell_text([str(directory)]), source)),
         "## Training",
         _console(f"$ {summary['command']}") if summary["command"] else "",
@@ -89,12 +88,12 @@ def _training(config: RunConfig, summary: Mapping[str, Any]) -> str:
         won = f" {how} a race of {len(race['strategies'])} strategies."
     items = [
         f"Lengths of sources: {lengths.train}" if lengths else "",
-        *(_text(note) for note in summary.get("notes", ())),
+        *(markdown_text(note) for note in summary.get("notes", ())),
         f"Seed: {summary['seed']}",
         f"Strategy: {config.recipe}: {strategy.idea}{won}" if strategy else "",
         f"Ended after {summary['steps']:,} batches, in attempt {summary['attempts']}: "
-        f"{_text(summary['rule'])}",
-        f"Versions: stacktrans {_text(summary['version'])}, torch {_text(summary['torch'])}",
+        f"{markdown_text(summary['rule'])}",
+        markdown_text(f"Versions: stacktrans {summary['version']}, torch {summary['torch']}"),
     ]
     return "\n".join(f"- {part}" for part in items if part)
 
@@ -106,7 +105,7 @@ def _accuracies(
     if summary.get("texts"):
         yield from ("| text | symbols | perplexity |", "|---|---|---|")
         for name, text in summary["texts"].items():
-            yield f"| {_text(name)} | {text['symbols']} | {text['perplexity']:.2f} |"
+            yield f"| {markdown_text(name)} | {text['symbols']} | {text['perplexity']:.2f} |"
         return
     yield "Coarse: the share of strings that are right from first to last symbol. Fine: the mean"
     yield "share of a string before its first error. Symbols: the share of scored symbols."
@@ -139,8 +138,3 @@ def _row(strings: str, accuracy: Mapping[str, Any]) -> str:
 def _console(*lines: str) -> str:
     """A code block with the lines of a terminal."""
     return "\n".join(["```console", *map(visible, lines), "```"])
-
-
-def _text(words: str) -> str:
-    """Text with Markdown's markup escaped."""
-    return _MARKUP.sub(r"\\\1", visible(words))
