@@ -1,5 +1,6 @@
 """Settings of all tests, and the models and runs that several of them share."""
 
+import fcntl
 import functools
 import os
 import re
@@ -106,11 +107,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def machine_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """A function that extracts the machine of a shipped model, once, and returns its directory."""
-    directory = tmp_path_factory.mktemp("machines")
+    directory = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        directory = directory.parent  # that of all workers
 
     @functools.cache
     def extracted(name: str) -> Path:
-        assert run("extract", name, "--out", directory / name).returncode == 0
+        with open(directory / f"{name}.lock", "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (directory / name).exists():
+                assert run("extract", name, "--out", directory / name).returncode == 0
         return directory / name
 
     return extracted

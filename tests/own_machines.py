@@ -6,9 +6,13 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+import numpy as np
+
+from stacktrans.automata.execution import Runner
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
+from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.layout import Layout
 
@@ -325,14 +329,26 @@ def right_answer(task: Task, source: tuple[int, ...]) -> Sequence[str | None]:
     return task.answer(task.source.decode(source))
 
 
-def is_wrong(machine: Machine, task: Task, source: Sequence[int]) -> bool:
-    """Whether a machine answers a source otherwise than its task."""
+def answers_of(machine: Machine, strings: Sequence[Sequence[int]]) -> Sequence[Answer]:
+    """What a machine answers to each of some strings."""
+    ids = [np.array(each, np.int64) for each in strings]
+    return decode(Runner(machine), machine.layout, ids, log_probs=False)
+
+
+def first_wrong(
+    machine: Machine, task: Task, strings: Sequence[Sequence[int]]
+) -> Sequence[int] | None:
+    """The first of some strings that a machine answers otherwise than its task."""
+    answers = zip(strings, answers_of(machine, strings), strict=True)
+    return next((each for each, answer in answers if not _is_right(answer, task, each)), None)
+
+
+def _is_right(answer: Answer, task: Task, source: Sequence[int]) -> bool:
     right = right_answer(task, (*source,))
-    answer = machine.run(source, len(right))
     if answer.failed or not answer.ended or len(answer.target) != len(right):
-        return True
+        return False
     written = [task.target.symbols[each] if each >= 0 else "nothing" for each in answer.target]
-    return any(known not in (None, one) for one, known in zip(written, right, strict=True))
+    return all(known in (None, one) for one, known in zip(written, right, strict=True))
 
 
 def mutant(machine: Machine, drawn: random.Random) -> Machine:

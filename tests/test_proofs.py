@@ -13,7 +13,7 @@ import numpy as np
 import own_machines
 import pytest
 from command_line import run
-from own_machines import QUEUE, STACK, is_wrong, mutant, rearranging, rule, sources, when
+from own_machines import QUEUE, STACK, first_wrong, mutant, rearranging, rule, sources, when
 from shipped_tasks import task_of
 
 from stacktrans.automata.execution import Runner
@@ -90,7 +90,7 @@ TASKS = {
         T=[("a T:1", "y T:1"), ("b S:1", "x S:1"), ("a", "y")],
     ),
 }
-LONGEST = {"parity": 8, "delayed-parity": 8, "ending": 8, "beginning": 8}
+LONGEST = {"parity": 8, "delayed-parity": 8, "ending": 8, "beginning": 8, "verb first": 5}
 Making = Callable[[Task], Machine]
 MACHINES: dict[str, tuple[str, Making, int]] = {
     "stack": ("reverse", partial(rearranging, memories=STACK), 4),
@@ -231,13 +231,13 @@ def test_no_mutant_is_proved_that_answers_wrongly(name: str) -> None:
     proved = refuted = 0
     for _ in range(50):
         other = mutant(machine, drawn)
-        wrong = next((each for each in strings if is_wrong(other, task, each)), None)
+        wrong = first_wrong(other, task, strings)
         try:
             verdict = prove(other, task)
         except Unproved:
             continue
         if isinstance(verdict, Counterexample):
-            assert is_wrong(other, task, verdict.source)
+            assert first_wrong(other, task, [verdict.source])
             # It is the shortest of all.
             length = len(verdict.source)
             assert length == len(wrong) if wrong else length > longest
@@ -271,7 +271,7 @@ def test_errors_at_a_great_depth_are_found() -> None:
     task = made("reverse", symbols=2)
     wrong = counterexample_to(own_machines.wrong_when_deep(task, 12), task)
     assert len(wrong) == 12
-    assert is_wrong(own_machines.wrong_when_deep(task, 12), task, wrong)
+    assert first_wrong(own_machines.wrong_when_deep(task, 12), task, [wrong])
     # What only goes on after so many symbols in another state goes wrong nowhere.
     deep = own_machines.wrong_when_deep(task, 12)
     kept = [own for own in deep.rules if own.output is None or own.output.component != -1]
@@ -287,7 +287,7 @@ def test_a_queue_is_not_taken_for_empty_where_a_cell_comes_late(
     assert proof_of(own_machines.marked_late(task, copied=True), task)
     assert restarts
     wrong = own_machines.marked_late(task, copied=False)
-    assert is_wrong(wrong, task, [1] * 14)
+    assert first_wrong(wrong, task, [[1] * 14])
     with pytest.raises(Unproved):
         prove(wrong, task)
 
@@ -330,7 +330,7 @@ def test_a_machine_for_a_grammar_of_the_user_is_proved(
     monkeypatch.setattr("stacktrans.grammar.inside.MAX_CELLS", 200)  # at most so many words
     reversing = replace(rearranging(TASKS["reverse by grammar"], STACK), words=(False, False))
     machine = saved(tmp_path, reversing, task)
-    output = run("verify", machine, "--count", "10").stdout.decode()
+    output = run("verify", machine, "--exhaustive", "4", "--count", "10").stdout.decode()
     assert "proved: right on all strings of the task, whatever their length" in output
     assert "stack: aligned with the reference's memory" in output
 
@@ -388,7 +388,10 @@ def test_verify_prints_what_is_proved(tmp_path: Path) -> None:
     assert held["proof"]["memories"]["stack"]["cells"] == [[["a symbol"], ["a symbol"]]]
 
 
-def test_verify_shows_what_disproves_a_machine(tmp_path: Path) -> None:
+def test_verify_shows_what_disproves_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stacktrans.proofs.proof.MOST_TRIED", 100)  # shorter ones are all right
     machine = rearranging(TASKS["reverse"], STACK)
     # There is no rule for one symbol more than the longest random string has.
     path = saved(tmp_path, _counting(machine, 129))
