@@ -75,13 +75,26 @@ def _end_name(machine: Signature, end: int) -> str:
 
 def component_names(machine: Signature) -> list[str]:
     """The names of the components of observations."""
-    reads = []
-    for end, depth in machine.memories.read_positions:
-        under = f" under {'its top' if depth == 1 else f'{depth} more'}"
-        if machine.memories.moves:
-            under = f" {depth} left of its head"
-        reads.append(f"{_end_name(machine, end)}{under if depth else ''}")
+    reads = [_cell_name(machine, *position) for position in machine.memories.read_positions]
     return ["symbol", *reads, "state"]
+
+
+def _cell_name(machine: Signature, end: int, depth: int) -> str:
+    """The name of a cell that is read, so deep below an end."""
+    name, row = _end_name(machine, end), end // 2
+    if not depth:
+        return name
+    for left, right in _rows_of_lists(machine):
+        if row == left:
+            return f"{name} {depth} left of its head"
+        if row == right:
+            return f"{machine.memories.names[left]} {depth + 1} right of its head"
+    return f"{name} under {'its top' if depth == 1 else f'{depth} more'}"
+
+
+def _rows_of_lists(machine: Signature) -> set[tuple[int, int]]:
+    """The two rows of each list: of its head with the cells to the left, and of those right."""
+    return {(min(ends) // 2, max(ends) // 2) for _, *ends in machine.memories.moves}
 
 
 def _contents(machine: Signature, table: SymbolTable, entries: frozenset[int]) -> str:
@@ -123,12 +136,11 @@ def actions(machine: Signature, rule: Rule) -> str:
         if signals[signal] and term is not None:
             pushed = _term(machine, term, machine.stack_symbols[end // 2])
             parts.append(f"push {pushed}{at(end, ' on')}")
-    for signal, taken, _ in memories.moves:
+    for signal, taken, put in memories.moves:
         if signals[signal]:
-            left = taken // 2 % 2 == 0
-            name = memories.names[taken // 2 - (not left)]
-            of_list = "" if len(memories.names) == 1 else f" in {name}"
-            parts.append(f"move {'left' if left else 'right'}{of_list}")
+            name = memories.names[min(taken, put) // 2]
+            of_list = "" if len(memories.names) == 2 else f" in {name}"
+            parts.append(f"move {'left' if taken < put else 'right'}{of_list}")
     if machine.buffers and signals[-2]:
         parts.append("read on")
     if rule.output is not None and (not machine.buffers or signals[-1]):
