@@ -46,8 +46,8 @@ def compare(
     is trained with several seeds; the table shows mean coarse accuracies with 95%
     bootstrap intervals.
 
-    Writes a directory with comparison.yaml, a sweep file that can be edited and run by
-    stacktrans sweep, and everything that a sweep writes. The same command continues a
+    Writes a directory with everything that a sweep writes, and a sweep file of the same
+    name, which can be edited and run by stacktrans sweep. The same command continues a
     comparison that was interrupted; runs that are done are not repeated.
 
         stacktrans compare stack queue none --task reverse --time-limit 2m
@@ -101,7 +101,8 @@ def compare(
     shared = {"task": pairs or task, "recipe": recipe or DEFAULT_RECIPE, **merge_layers(limits)}
     settings = comparison.comparison_settings(models, shared, set_ or [], seeds, bounds, count)
     name = pairs["name"] if pairs else Path(str(task)).stem
-    path = (out or Path("sweeps") / f"compare-{name}") / "comparison.yaml"
+    path = out or Path("sweeps") / f"compare-{name}"
+    path = path / f"{path.resolve().name}.yaml"
     plan = make_plan(path, SettingsLayer(str(path), settings))
     if equal_size:
         settings = comparison.with_equal_sizes(plan, settings)
