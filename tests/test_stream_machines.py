@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,7 @@ from test_machines import counting
 from stacktrans.automata.execution import Configuration
 from stacktrans.automata.machine import Machine, read_machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
-from stacktrans.automata.wording import sentence
+from stacktrans.automata.wording import component_names, sentence
 from stacktrans.commands.terminal import print_out
 from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
@@ -171,7 +172,26 @@ def test_heads_of_lists_move() -> None:
     assert held[2] == [[1], [1]]
     assert held[4] == [[], [1, 1, 0]]  # beyond the last is what is empty
     assert held[7] == [[0, 1, 1], []]
-    assert "reading b: move left" in sentence(machine, machine.rules[1])
+    assert "reading b: move left, write" in sentence(machine, machine.rules[1])
+
+
+def test_a_list_is_named_if_there_are_other_memories() -> None:
+    own = moving()
+    after_a_stack = Ends(
+        ("stack", "list", "list right of its head"), ((0, 0),), ((1, 0), (2, 2)), (0, 2, 2, 4, 4),
+        ("pop", "push", "insert", "left", "right"), (1, 0, 2, 0, 1), ((3, 2, 4), (4, 4, 2)),
+    )  # fmt: skip
+    machine = replace(own, memories=after_a_stack, stack_symbols=own.stack_symbols[:1] * 3)
+    assert component_names(machine)[1:-1] == [
+        "stack under its top",
+        "list",
+        "list 2 left of its head",
+        "list right of its head",
+        "list 2 right of its head",
+    ]
+    for signals, done in (((0, 0, 0, 1, 0), "left"), ((0, 0, 0, 0, 1), "right")):
+        rule = Rule((None,) * 7, (), signals, None, (None, None), Term(CONSTANT, 0))
+        assert sentence(machine, rule) == f"always: move {done} in list"
 
 
 def test_the_state_has_a_column_of_its_own_if_there_are_several(

@@ -270,7 +270,8 @@ class TrainingConfig(Section):
     length_law: LengthDistribution | None = None
     """distribution of training lengths; null for the task's own."""
     curriculum: CurriculumConfig | None = None
-    """how training lengths grow; null for all lengths from the first batch on."""
+    """how training lengths grow; null for all lengths from the first batch on. Sets of examples are
+    trained on as a whole."""
     settle: SettleConfig | None = None
     """changes once the loss is low; null for none."""
     gate_noise: NotNegative = 0.0
