@@ -10,6 +10,7 @@ import torch
 from shapes import shaped
 from small_runs import CPU, ignore, records_of, small_run, trainer_of
 
+from stacktrans.common.randomness import Purpose
 from stacktrans.inference.scores import Scores
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
@@ -96,42 +97,44 @@ def test_a_run_without_restarts_keeps_a_model_that_is_wrong_when_discretized(
     assert (summary.outcome, summary.attempts) == ("solved", 1)
 
 
-@pytest.mark.parametrize(
-    ("kind", "outcome", "attempts"), [("discrete", "max_steps", 3), ("lossless", "solved", 1)]
-)
-def test_a_discrete_solution_is_right_on_strings_of_ten_times_the_length(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, outcome: str, attempts: int
-) -> None:
-    # As if it were right on the lengths of the task; it is not on longer strings.
-    have_right(monkeypatch)
+def draw_only(monkeypatch: pytest.MonkeyPatch, *ranges: Lengths) -> None:
+    """Have tests of whether a model generalizes draw only strings of some lengths."""
     monkeypatch.setattr(Source, "generalizes", GENERALIZES)
-    drawn: list[Lengths] = []
-    scored = Source.strings
+    drawn = Source.strings
 
     def strings(self: Source, purpose: Any, moment: Any, lengths: Lengths, *others: Any) -> Any:
-        drawn.append(lengths)
-        return scored(self, purpose, moment, lengths, *others)
-
-    monkeypatch.setattr(Source, "strings", strings)
-    config = counter(f"rounding={kind}", "max_steps=25")
-    summary = trainer_of(config, tmp_path).run(ignore)
-    assert (summary.outcome, summary.attempts) == (outcome, attempts)
-    assert ((18, 20) in drawn) is (kind == "discrete")
-
-
-def test_a_solution_counts_where_no_longer_strings_can_be_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    have_right(monkeypatch)
-    monkeypatch.setattr(Source, "generalizes", GENERALIZES)
-
-    def strings(self: Source, purpose: Any, moment: Any, lengths: Lengths, *others: Any) -> Any:
-        if lengths.longest > 3:
+        if purpose is Purpose.VALIDATION and moment.step and lengths not in ranges:
             raise NoSuchLength("no string is that long")
         return drawn(self, purpose, moment, lengths, *others)
 
-    drawn = Source.strings
     monkeypatch.setattr(Source, "strings", strings)
+
+
+@pytest.mark.parametrize(
+    ("kind", "outcome", "attempts"), [("discrete", "max_steps", 3), ("lossless", "solved", 1)]
+)
+@pytest.mark.parametrize("lengths", [Lengths(1, 2), Lengths(18, 20)], ids=["shortest", "longer"])
+def test_a_discrete_solution_is_right_on_the_shortest_and_on_much_longer_strings(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    lengths: Lengths,
+    kind: str,
+    outcome: str,
+    attempts: int,
+) -> None:
+    # As if it were right on strings of all lengths of the task; it is not on these.
+    have_right(monkeypatch)
+    draw_only(monkeypatch, lengths)
+    config = counter(f"rounding={kind}", "max_steps=25")
+    summary = trainer_of(config, tmp_path).run(ignore)
+    assert (summary.outcome, summary.attempts) == (outcome, attempts)
+
+
+def test_a_solution_counts_where_no_other_strings_can_be_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_right(monkeypatch)
+    draw_only(monkeypatch)
     summary = trainer_of(counter("rounding=discrete"), tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == ("solved", 1)
 

@@ -292,13 +292,13 @@ class TrainingConfig(Section):
     pruning of memories that it does not need; null for none. The result is kept if it is no
     worse on validation strings of both ranges, with soft and hard signals; with a kind of rounding
     that may lose accuracy, if the lower of the two accuracies is no lower. If the hard model does
-    not solve the task, also for strings of ten times the training length where they can be drawn,
-    the run keeps it and begins another attempt, if it may; not with lossless rounding, which
-    accepts models that can't be made discrete without loss. With discrete rounding, memories are
-    also left out that the model soon learns to do without. The others sharpen signals even if
-    accuracy is lost: published, by 1.05 every 100 batches (joulin2015); quick, by 1.2 every 20;
-    slow, like published with a falling learning rate; thorough, like slow, keeping the best
-    round."""
+    not solve the task, also for the shortest strings and for those of ten times the training length
+    where they can be drawn, the run keeps it and begins another attempt, if it may; not with
+    lossless rounding, which accepts models that can't be made discrete without loss. With discrete
+    rounding, memories are also left out that the model soon learns to do without. The others
+    sharpen signals even if accuracy is lost: published, by 1.05 every 100 batches (joulin2015);
+    quick, by 1.2 every 20; slow, like published with a falling learning rate; thorough, like slow,
+    keeping the best round."""
     max_steps: PositiveCount | None = None
     """largest number of batches; null for no limit."""
     time_limit: Positive | None = None

@@ -139,7 +139,7 @@ class Rounding(StatefulPart):
         return after
 
     def _solves(self, model: Transducer, measured: Accuracies, attempt: Attempt) -> bool:
-        """Whether a model solves the task when hard; if lossless, also for much longer strings."""
+        """Whether a model solves the task when hard; if lossless, whether it also generalizes."""
         soft, hard = measured
         if not self._rounding.lossless:
             return min(measured) >= self._solved

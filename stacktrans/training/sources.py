@@ -51,6 +51,9 @@ a symbol that is in few batches is hardly learned."""
 MUCH_LONGER = 10
 """Times that strings are longer than those trained on, for which a discrete model has to be right
 before it counts as a solution: small errors of a controller's state add up on them."""
+SHORTEST_SHARE = 0.1
+"""Share of the training lengths, from the shortest on, for which it has to be right as well: they
+are rare among strings of all lengths."""
 LONGEST_SHARE = 0.1
 """Share of the development set, its longest sources, that is measured separately."""
 
@@ -218,12 +221,18 @@ class Source(StatefulPart, ABC):
         return train, self._accuracy(model, purpose, moment, self.ranges.test, count)
 
     def generalizes(self, model: Transducer, moment: Moment) -> bool:
-        """Whether a model also solves the task for much longer strings, where any can be drawn."""
+        """Whether a model also solves the task for the shortest strings and for much longer ones.
+
+        Lengths that cannot be drawn do not count.
+        """
         longest = self.ranges.train.longest
-        lengths = Lengths((MUCH_LONGER - 1) * longest, MUCH_LONGER * longest)
-        with suppress(NoSuchLength):
-            pairs = self.strings(Purpose.VALIDATION, moment, lengths, FIRST_STRINGS)
-            return self.score(model, pairs).coarse_accuracy >= self.config.training.solved.accuracy
+        much_longer = Lengths((MUCH_LONGER - 1) * longest, MUCH_LONGER * longest)
+        for lengths in (self._shortest(SHORTEST_SHARE), much_longer):
+            with suppress(NoSuchLength):
+                pairs = self.strings(Purpose.VALIDATION, moment, lengths, FIRST_STRINGS)
+                accuracy = self.score(model, pairs).coarse_accuracy
+                if accuracy < self.config.training.solved.accuracy:
+                    return False
         return True
 
     def score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
@@ -444,6 +453,9 @@ class Files(Strings):
 
     def validation(self, moment: Moment) -> list[Pair]:
         return self.development
+
+    def generalizes(self, model: Transducer, moment: Moment) -> bool:
+        return True  # there are no other pairs
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
         summary.train = self._accuracy_on(model, self._measured(self._train, 1))

@@ -223,7 +223,7 @@ class Trainer:
         may_fail = solved and state.attempts.another_allowed and self.outcome is None
         rounded = state.rounding.round(state.attempt, check_stop, may_fail)
         if rounded is None:
-            self._fail("the model is wrong when it is hard, or on much longer strings")
+            self._fail("the model is wrong when it is hard, or on very short or long strings")
             return
         state.save_best(rounded)
         state.rounding.weights = None
