@@ -109,7 +109,7 @@ def test_a_run_plots_itself(trained: Path, tmp_path: Path) -> None:
     ("content", "message"),
     [
         (None, "expected the directory of a run, with metrics.jsonl"),
-        ("", "metrics.jsonl: no records yet"),
+        ("", "metrics.jsonl: no records"),
         ("[1]\n", "metrics.jsonl:1: expected a record of a run, not [1]"),
         (json.dumps(record(1)) + '\n{"step": 1}\n', "metrics.jsonl:2: expected a record of a run"),
         ("x" * 1000, "metrics.jsonl:1: expected a record of a run, not xxx"),

@@ -70,7 +70,7 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
         (
             {"published": [{**TABLE, "values": {"Stack": {"copy": 1}}}]},
             "copy: 1",
-            "task: cannot be used: the grid has no tasks",
+            "task copy: the grid has no tasks",
         ),
         (
             {"claims": [{**CLAIM, "holds": [{"condition": "Quue", "least": 1}]}]},
@@ -85,10 +85,12 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
         (
             {"claims": [{**CLAIM, "holds": [{"condition": "Queue", "task": "copy", "most": 1}]}]},
             "task: copy",
-            "task: cannot be used: the grid has no tasks",
+            "task copy: the grid has no tasks",
         ),
         ({"choose": {"by": "test accuracy", "among": ["rate"]}}, "- rate", "unknown axis 'rate'"),
         ({"solved": {"measure": "tets", "least": 1}}, "measure: tets", "unknown measure 'tets'"),
+        ({"solved": {"measure": "test", "least": 2}}, "least: 2", "solved.least: expected at most"),
+        ({"grid": {"seed": []}}, "seed:", "grid.seed: expected a list"),
         (
             {"choose": {"by": "development accuracy", "among": ["seed"]}},
             "by: development",
@@ -275,7 +277,7 @@ def test_a_task_of_the_grid_can_have_settings_of_its_own(tmp_path: Path) -> None
         ({"cpy": {}}, {"task": ["copy"]}, "unknown task 'cpy'; did you mean 'copy'?"),
         # Values of the axis that change a task have no names.
         ({"copy": {}}, {"task": [{"parameters": {"symbols": 2}}]}, "unknown task 'copy' (none"),
-        ({"copy": {}}, {"seed": [1]}, "task: cannot be used: the grid has no tasks"),
+        ({"copy": {}}, {"seed": [1]}, "task copy: the grid has no tasks"),
         ([1], {"task": ["copy"]}, "by_task: expected settings"),
         (
             {"copy": {"training": {"batch_size": 3}}},

@@ -269,7 +269,7 @@ def test_text_in_several_lines_is_one_row(tmp_path: Path) -> None:
 
 
 def test_an_immense_perplexity_fits_a_cell(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, percent=False, choose=None)
+    plan = plan_of(tmp_path, percent=False, choose=None, solved=None)
     records = records_of(plan)
     for record in records.values():
         record["measured"]["test"]["value"] = 1.5e300
@@ -335,7 +335,7 @@ def test_texts_of_a_file_are_neither_markup_nor_formulas(tmp_path: Path) -> None
         for run, error in zip(plan.runs, (odd, "-0.5"), strict=True)
     }
     page = markdown(plan, records)
-    escaped = r"&lt;b&gt;\[x\](y)\`\*"
+    escaped = r"&lt;b>\[x\](y)\`\*"
     assert page.startswith(f"# =1+1 {escaped}\n")
     assert f"\n\\# {escaped}\n" in page
     assert f"| {escaped} | =A2 |" in page

@@ -99,8 +99,10 @@ def compare(
         raise UsageError("expected --task or --data")
     limits = option_layers({"max_steps": max_steps, "time_limit": seconds}, "--")
     shared = {"task": pairs or task, "recipe": recipe or DEFAULT_RECIPE, **merge_layers(limits)}
-    settings = comparison.comparison_settings(models, shared, set_ or [], seeds, bounds, count)
     name = pairs["name"] if pairs else Path(str(task)).stem
+    settings = comparison.comparison_settings(
+        name, models, shared, set_ or [], seeds, bounds, count
+    )
     path = out or Path("sweeps") / f"compare-{name}"
     path = path / f"{path.resolve().name}.yaml"
     plan = make_plan(path, SettingsLayer(str(path), settings))

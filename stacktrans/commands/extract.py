@@ -46,7 +46,7 @@ def extract(
 
     A machine that is saved is a checkpoint: transduce, eval and inspect take it. Of such
     a checkpoint, only the files of --dot, --svg, --python and --fst are written. The exit
-    code is 1 if no machine is found, and the message gives the reason.
+    code is 1 if no machine is found, or no transducer for --fst; a message says why.
 
         stacktrans extract parenthesis-stack
         stacktrans extract xor-buffered --out xor-machine
@@ -102,6 +102,8 @@ def extract(
             print_json({**_facts(extraction), "machine": json.loads(extraction.machine.to_json())})
         else:
             _print(extraction)
+        if out:
+            print_message(f"saved in {out}")
 
 
 def _export(

@@ -93,7 +93,7 @@ def inspect(
         page: Write an HTML page that plays the steps in a browser; that of a machine
             runs any string.
         beside: Show another model beside this one in the page of --html.
-        stacks: Show only some of several stacks or lists, by number.
+        stacks: Show only some of several stacks or lists with actions, by number.
     """
     from stacktrans.inference.trace import of_stacks, trace
     from stacktrans.showing.contents import contents_view, screen

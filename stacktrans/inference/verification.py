@@ -217,7 +217,8 @@ def _all_pairs(task: Task, most: int, symbols: Sequence[str]) -> Iterator[Pair]:
 def _random_pairs(checkpoint: Checkpoint, effort: Effort) -> Iterator[Pair]:
     """Strings of training and test lengths, and of those between."""
     ranges = checkpoint.config.task.ranges
-    lengths = Lengths(ranges.train.shortest, ranges.test.longest)
+    shortest = ranges.train.shortest
+    lengths = Lengths(shortest, max(shortest, min(ranges.test.longest, effort.longest)))
     for first in range(0, effort.count, BLOCK):
         rng = generator(effort.seed, Purpose.VERIFICATION, first)
         yield from checkpoint.task.sample(rng, lengths, min(BLOCK, effort.count - first), "uniform")

@@ -25,8 +25,8 @@ _TYPE_NAMES = {int: "whole number", float: "number", str: "text", NoneType: "nul
 _BOUNDS = {"ge": "from", "gt": "over", "le": "to", "lt": "to under"}
 _WRONG_FORM = {
     *("model_type", "dataclass_type", "dict_type", "named_tuple_type", "list_type"),
-    *("literal_error", "missing", "too_long", "bool_type", "bool_parsing", "string_type"),
-    *("int_type", "int_parsing", "int_from_float", "float_type", "float_parsing"),
+    *("literal_error", "missing", "too_long", "too_short", "bool_type", "bool_parsing"),
+    *("string_type", "int_type", "int_parsing", "int_from_float", "float_type", "float_parsing"),
     *("greater_than", "greater_than_equal", "less_than", "less_than_equal"),
 }
 """Pydantic's errors that are reported by the type of the setting."""

@@ -66,7 +66,7 @@ def read_metrics(directory: Path) -> list[Record]:
         raise UsageError(f"{directory}: expected the directory of a run, with {METRICS}")
     lines = read_bytes(path).splitlines()
     if not lines:
-        raise UsageError(f"{path}: no records yet")
+        raise UsageError(f"{path}: no records")
     return [_parsed(line, f"{path}:{number}") for number, line in enumerate(lines, start=1)]
 
 
@@ -108,6 +108,8 @@ def plot_curves(metrics: Metrics, unit: Unit, path: Path) -> None:
             marker = "." if len(times) == 1 else ""
             axis.plot(times, values, PANELS[panel][field] + marker, color=colours[run], label=label)
         axis.set(xlabel=unit, ylabel=panel, yscale="log" if panel == LOSS else "linear")
+        if panel != LOSS:
+            axis.set_ylim(-0.03, 1.03)
         show_legend(axis, "small")
     save(figure, path)
 

@@ -406,7 +406,7 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         *([remark(f"with hard signals: {summary.hard_use}")] if summary.hard_use else []),
         *map(remark, _contradictions(summary.contradictions)),
         *([remark("to train this run alone:", summary.command)] if summary.race else []),
-        *([remark(f"without needless memories: {summary.model}")] if pruned else []),
+        *([remark(f"pruned to {summary.model}")] if pruned else []),
         remark(f"saved in {directory}"),
     )
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -57,7 +58,7 @@ def verification_view(
     (_, checkpoint), *others = models
     wrong = "different" if others else "wrong"
     table = Table(Column("strings", left=True), "lengths", "tried", wrong)
-    for stage in result.stages:
+    for stage in filter(attrgetter("count"), result.stages):
         table.add_row(stage.strings, stage.lengths or "", stage.count, stage.wrong)
     proof, machine = {}, checkpoint.machine
     if result.verdict and machine:

@@ -22,6 +22,7 @@ from stacktrans.tasks.lengths import Lengths
 
 
 def comparison_settings(
+    name: str,
     models: Sequence[str],
     shared: Settings,
     assignments: Sequence[str],
@@ -32,6 +33,7 @@ def comparison_settings(
     """The settings of a sweep that trains each model with each seed, and measures its accuracy.
 
     Args:
+        name: the name of the task.
         models: the models, each as `MEMORY[,CONTROLLER][,KEY=VALUE]...`.
         shared: settings of all runs.
         assignments: further settings of all models as `key=value`.
@@ -48,7 +50,7 @@ def comparison_settings(
             raise UsageError(f"MODEL: '{model}' is there twice")
     changes = [option_layer(each, RunConfig) for each in assignments]
     return {
-        "title": f"{counted(len(models), 'model')} with {counted(seeds, 'seed')}",
+        "title": f"{counted(len(models), 'model')} for {name}, with {counted(seeds, 'seed')}",
         "settings": shared,
         "conditions": {model: merge_layers([*changes, *_layers_of(model)]) for model in models},
         "grid": {"seed": [*range(1, seeds + 1)]},

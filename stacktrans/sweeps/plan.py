@@ -208,8 +208,10 @@ class SweepFile(Section):
         return grid
 
     @model_validator(mode="after")
-    def _perplexities_are_not_shares(self) -> Self:
+    def _shares_are_at_most_1(self) -> Self:
         texts = [name for name, measure in self.measures.items() if measure.of == "perplexity"]
+        if self.solved and self.solved.measure not in texts and self.solved.least > self.unit:
+            raise ValueError(f"solved.least: expected at most {self.unit:g}")
         if texts and (self.percent or (self.solved and self.solved.measure in texts)):
             key = "percent" if self.percent else "solved"
             raise ValueError(f"{key}: cannot be used with {texts[0]}, a perplexity")
@@ -371,7 +373,7 @@ def check_names(file: SweepFile, layers: Layers) -> None:
             if kind == "task" and tasks:
                 raise _error_at(layers, path, "task: is missing")
         elif kind == "task" and not tasks:
-            raise _error_at(layers, path, "task: cannot be used: the grid has no tasks")
+            raise _error_at(layers, path, f"task {name}: the grid has no tasks")
         elif None not in known and name not in known:
             raise _error_at(layers, path, unknown_name(kind, name, map(str, known)))
 

@@ -75,7 +75,7 @@ def _parse_run(pattern: str, written: str, known: set[str]) -> SymbolRun:
     if not match or len(written) > MAX_RUN_NOTATION:
         raise ValueError(
             f"pattern {shown(pattern)}: can't read {shown(written)}; expected one like 'a^n' "
-            f"of at most {MAX_RUN_NOTATION} characters"
+            f"or 'c^(2n+m)', of at most {MAX_RUN_NOTATION} characters"
         )
     symbol, product, total = match.groups()
     terms = tuple(

@@ -81,7 +81,7 @@ def check_compatible(config: ModelConfig, trained: ModelConfig, name: str) -> No
     """
     theirs = dict(_deciding(trained.model_dump()))
     problems = [
-        f"{path}: {json_text(value)}; the model in {name} has {json_text(theirs[path])}"
+        f"{path}: {json_text(value)}, but {json_text(theirs[path])} in {name}"
         for path, value in _deciding(config.model_dump())
         if path in theirs and theirs[path] != value
     ]
