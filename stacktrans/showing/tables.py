@@ -153,13 +153,14 @@ class Table:
 
     def _parts(self, width: int) -> Iterator["Table"]:
         """Tables of as many columns as fit, each with the first column."""
+        table = self if self._widths(width) else self._brief()
         indices = [0]
-        for index in range(1, len(self.columns)):
-            if len(indices) > 1 and self._only([*indices, index])._widths(width) is None:
-                yield self._only(indices)
+        for index in range(1, len(table.columns)):
+            if len(indices) > 1 and table._only([*indices, index])._widths(width) is None:
+                yield table._only(indices)
                 indices = [0]
             indices.append(index)
-        yield self._only(indices)
+        yield table._only(indices)
 
     def _fitting(self, width: int) -> "tuple[Table, list[int]] | None":
         """The table of the columns that fit, and their widths; None if too few fit."""

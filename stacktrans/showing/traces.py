@@ -1,6 +1,5 @@
 """Traces in a terminal: tables with a row for each step, and heat maps of characters."""
 
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -36,7 +35,7 @@ def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
         rows = [*map(_action_row, trace.steps, following)]
     else:
         rows = [*map(_strength_row, trace.steps)]
-    table = Table(*(column for column, _ in rows[0]))
+    table = Table(*(column for column, _ in rows[0]), continued=True)
     for row in rows:
         table.add_row(*(cell for _, cell in row))
     return Group(heading(trace.model), table, *rules_table(trace), remark(verdict(trace)))
@@ -86,64 +85,54 @@ def control_cells(step: TraceStep) -> Row:
 
 def _strength_row(step: TraceStep) -> Row:
     """The signals and reads of a step, and what its buffers contain."""
-    # Signals are omitted before contents; of both, those of the last memories first.
-    ranks = iter(range(len(step.reads) + len(step.tops) + len(step.signals) + 2, 2, -1))
-    contents = _read_cells(step, ranks)
-    contents += [
-        (Column(name, drop=next(ranks)), _numbers(cells[0])) for name, cells in step.tops.items()
-    ]
     before, after = Row(), Row()
     if step.input_read is not None:
         before += [
-            (Column("left", drop=1), f"{step.input_left:.2f}"),
-            _parts_cell("read input", 2, step.input_read),
+            (Column("left"), f"{step.input_left:.2f}"),
+            _parts_cell("read input", step.input_read),
         ]
         after += [
-            (Column("held", drop=1), f"{step.output_strength:.2f}"),
-            _parts_cell("write answer", 2, step.written),
+            (Column("held"), f"{step.output_strength:.2f}"),
+            _parts_cell("write answer", step.written),
         ]
     return [
         (Column("step"), step.step),
         (Column("input", left=True), visible_symbol(step.input)),
         (Column("output", left=True), output_text(step)),
-        (Column("prob.", drop=2), _probability(step)),
+        (Column("prob."), _probability(step)),
         *control_cells(step),
-        *(
-            (Column(name, drop=next(ranks), extra=BAR), _shaded(own))
-            for name, own in step.signals.items()
-        ),
+        *((Column(name, extra=BAR), _shaded(own)) for name, own in step.signals.items()),
         *before,
-        *contents,
+        *_read_cells(step),
+        *((Column(name), _numbers(cells[0])) for name, cells in step.tops.items()),
         *after,
     ]
 
 
-def _read_cells(step: TraceStep, ranks: Iterator[int]) -> Row:
-    """The parts of each vector read, with the ranks in which their columns are omitted."""
-    return [_parts_cell(f"read {name}", next(ranks), parts) for name, parts in step.reads.items()]
+def _read_cells(step: TraceStep) -> Row:
+    """The parts of each vector read."""
+    return [_parts_cell(f"read {name}", parts) for name, parts in step.reads.items()]
 
 
-def _parts_cell(name: str, drop: int, parts: Sequence[ReadShare] | None) -> tuple[Column, str]:
-    return Column(name, left=True, fold=GAP, drop=drop), parts_text(parts)
+def _parts_cell(name: str, parts: Sequence[ReadShare] | None) -> tuple[Column, str]:
+    return Column(name, left=True, fold=GAP), parts_text(parts)
 
 
 def _action_row(step: TraceStep, following: str) -> Row:
     """The most probable action of each memory, the values at its top or head, and its reads."""
-    # Of several stacks or lists, the last are omitted first, and the first never.
-    ranks = [None, *range(len(step.pushed), 1, -1)]
     tops = [step.tops.get(name, []) for name in step.pushed]
     return [
         (Column("step"), step.step),
         (Column("symbol", left=True), visible_symbol(step.input)),
-        (Column("next", left=True, drop=1), following),
+        (Column("next", left=True), following),
         (Column("prediction", left=True), output_text(step)),
-        (Column("prob.", drop=len(step.pushed) + 2), _probability(step)),
+        (Column("prob."), _probability(step)),
         *control_cells(step),
         *(
-            (Column(name, drop=rank), " ".join([best_action(step, name), *map(_numbers, top[:1])]))
-            for name, rank, top in zip(step.pushed, ranks, tops, strict=False)
+            (Column(name), " ".join([best_action(step, name), *map(_numbers, top[:1])]))
+            for name, top in zip(step.pushed, tops, strict=True)
         ),
-        *_read_cells(step, itertools.repeat(3)),
+        *_read_cells(step),
     ]
 
 
