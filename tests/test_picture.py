@@ -288,3 +288,6 @@ def test_names_in_a_legend_are_short_unless_they_would_be_equal() -> None:
     assert plots.short_names([Path("runs/a"), Path("runs/b")]) == ["a", "b"]
     assert plots.short_names([Path("x/a"), Path("y/a")]) == [str(Path("x/a")), str(Path("y/a"))]
     assert plots.short_names([Path("x/a"), Path("x/a")]) == ["a", "a"]
+    runs = [Path(f"runs/copy-{seed}-{identity * 16}") for seed, identity in ((1, "a"), (2, "b"))]
+    assert plots.short_names(runs) == ["copy-1", "copy-2"]
+    assert plots.short_names([runs[0], Path(f"runs/copy-1-{'c' * 16}")])[0] == runs[0].name

@@ -4,6 +4,7 @@ import importlib.util
 import io
 import itertools
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
@@ -55,6 +56,8 @@ IN_VIEW = 25
 """Steps whose inputs and outputs are visible at a time."""
 MAX_NUMBERED = 12
 """The most signals whose bars have numbers."""
+MOST_INSIDE = 4
+"""The most entries of a legend within the axes."""
 ACCENT = "#00695c"
 
 
@@ -65,9 +68,15 @@ def check_plot(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:
-    """The last parts of paths; the whole paths if different ones have the same last part."""
+    """The last parts of paths, without the identities of a sweep's runs.
+
+    They are given in full if different paths would have the same name.
+    """
     names = [path.resolve().name for path in paths]
-    return names if len({*names}) == len({*paths}) else [*map(str, paths)]
+    for shorter in ([re.sub("-[0-9a-f]{16}$", "", name) for name in names], names):
+        if len({*shorter}) == len({*paths}):
+            return shorter
+    return [*map(str, paths)]
 
 
 def check_matplotlib() -> None:
@@ -104,10 +113,13 @@ def chart(path: Path, title: str, legend_size: str | None = None) -> "Iterator[A
 
 
 def show_legend(axis: "Axes", size: str | None = None) -> None:
-    """Add a legend, whose labels are no formulas, if anything has a label."""
-    if not axis.get_legend_handles_labels()[1]:
+    """Add a legend, whose labels are no formulas, if anything has a label; a long one beside."""
+    count = len(axis.get_legend_handles_labels()[1])
+    if not count:
         return
-    for text in axis.legend(loc="best", frameon=False, fontsize=size).get_texts():
+    beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+    place = beside if count > MOST_INSIDE else {"loc": "best"}
+    for text in axis.legend(**place, frameon=False, fontsize=size).get_texts():
         text.set_parse_math(False)
 
 
