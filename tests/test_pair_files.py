@@ -14,7 +14,7 @@ from test_pairs import as_written, learned, lines_of, reversals, write
 from stacktrans.common import reading
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.tasks.base import NotASource
-from stacktrans.tasks.lines import DEV, TEST, TRAIN
+from stacktrans.tasks.lines import DEV, TEST, TRAIN, read_pairs
 from stacktrans.tasks.pairs import Pairs
 
 TAGS = ("V;PST", "V;PRS;3;SG", "V;V.PTCP;PRS", "N;PL")
@@ -376,3 +376,17 @@ def test_one_word_that_repeats_does_not_make_sentences_characters(tmp_path: Path
 def test_letters_that_no_form_composes_are_not_mixed(tmp_path: Path) -> None:
     text = lines_of([("\u09df" * size, "é" * size) for size in range(1, 9)])
     assert "NFD" not in notes_of(whole(write(tmp_path / "a.tsv", text)))
+
+
+def test_a_file_to_measure_on_may_have_its_columns_in_another_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [(f"lemma{n % 7}", f"form{n % 7}", "V;PST" if n % 2 else "V;PRS") for n in range(30)]
+    path = write(tmp_path / "a.tsv", lines_of(rows))
+    turned = write(tmp_path / "b.tsv", lines_of([(row[0], row[2], row[1]) for row in rows]))
+    task = learned(path, dev=path, test=path)
+    assert task.columns == ("source", "target", "features")
+    pairs, others = read_pairs(path, task), read_pairs(turned, task)
+    assert all(pair.known for pair in others)
+    assert [pair.source.tolist() for pair in pairs] == [pair.source.tolist() for pair in others]
+    assert "b.tsv: the columns seem to be source,features,target" in capsys.readouterr().err

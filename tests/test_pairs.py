@@ -119,7 +119,9 @@ def test_the_unit_of_strings_is_inferred(
     task = learned(path, dev=path, test=path)
     assert task.source.symbols == (*source, "<unk>")
     assert task.target.symbols == (*target,)
-    assert task.data.notes[0] == f"{path}: columns source,target; symbols are {units}"
+    of_source, _, of_target = units.partition(",")
+    found = f"sources are {of_source}, targets {of_target}" if of_target else f"symbols are {units}"
+    assert task.data.notes[0] == f"{path}: columns source,target; {found}"
 
 
 def test_strings_of_which_nine_in_ten_have_spaces_are_words() -> None:

@@ -121,16 +121,19 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
 def read_pairs(path: Path, task: Task) -> list[Pair]:
     """Read pairs in the formats of `format_pair`, from a file or standard input; see `RawLines`.
 
-    A header line that names the columns is not a pair, and is reported on stderr.
+    A header line that names the columns is not a pair, and is reported on stderr, as are columns
+    that seem to be in another order than those of the task.
 
     Raises:
         UsageError: the file can't be read.
         StacktransError: a line is not a pair.
     """
     lines = RawLines.of(path, read_pair_content(path))
-    if lines.header:
-        print_message(lines.header_note)
-    rows = lines.fields(task.columns)
+    known = PairLines((*task.columns,))
+    there = lines.header or _detect_columns(lines, PairFiles(str(path)), known)
+    for note in [lines.header_note] if lines.header else known.notes:
+        print_message(note)
+    rows = lines.fields(task.columns, there)
     return [pair for _, pair in read_numbered(f"{lines.name}:", rows, partial(_pair, task))]
 
 
@@ -301,11 +304,11 @@ class PairFiles(NamedTuple):
     """
 
     train: str | None
-    dev: str | None
-    test: str | None
-    columns: str | None
-    symbols: str | None
-    split: int
+    dev: str | None = None
+    test: str | None = None
+    columns: str | None = None
+    symbols: str | None = None
+    split: int = 0
     separator: str | None = None
     normalize: str | None = None
     header: bool = True
@@ -418,7 +421,7 @@ def _detect_columns(raw: RawLines, request: PairFiles, lines: PairLines) -> tupl
     if not default:
         lines.found = ", as it seems (see --columns)"
     elif columns != default:
-        seem = f"the columns seem to be {','.join(columns)}; see --columns"
+        seem = f"the columns seem to be {','.join(columns)}; a first line with their names decides"
         lines.notes.append(f"{raw.name}: {seem}")
     return columns
 

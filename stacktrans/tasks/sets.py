@@ -296,6 +296,36 @@ def read_sets(request: PairFiles) -> PairSets:
 
 def _read_sets(request: PairFiles) -> PairSets:
     lines = read_files(request)
+    tokenizer, request, notes = _detect_format(lines, request)
+    columns = {  # the fields of each column are deleted as soon as they are encoded
+        name: SymbolColumn.of(lines.strings.pop(name), name, tokenizer) for name in lines.columns
+    }
+    for name, column in columns.items():
+        check_sizes(lines, name, column.strings.lengths, bool(request.labels))
+    # Of the encoded strings, so that the number of spaces between words makes no difference.
+    inputs = [column for name, column in columns.items() if name != "target"]
+    keys = Keys(hashes_of(inputs), hashes_of(columns.values()))
+    sizes = columns["source"].strings.lengths
+    notes += header_warnings(lines, columns)
+    notes += [*hold_out(lines, keys, sizes, request), *pair_warnings(lines, keys)]
+    training = lines.parts == TRAIN
+    symbols = {
+        name: _known_symbols(column.select(training), request) for name, column in columns.items()
+    }
+    _check_symbols(symbols, lines.names[TRAIN])
+    sets, unknown_notes = _encode(lines, columns, symbols, tokenizer)
+    known = {
+        **{name: tokenizer.joined(name, symbols[name]) for name in tokenizer.columns},
+        **sets[TRAIN].target_lengths,
+        "digests": lines.digests,
+    }
+    # A model that knows these symbols requests the files with all of them kept.
+    kept = frozenset((name, symbol) for name, known in symbols.items() for symbol in known)
+    return PairSets(request._replace(kept=kept), known, [*notes, *unknown_notes], sets)
+
+
+def _detect_format(lines: PairLines, request: PairFiles) -> tuple[Tokenizer, PairFiles, list[str]]:
+    """The tokenizer, the request with everything that was detected, and notes on it."""
     separator = request.separator or detect_separator(lines.strings.get("features", ()))
     request = request._replace(separator=separator)
     tokenizer, unit_notes = _detect_tokenizer(lines, request)
@@ -305,59 +335,39 @@ def _read_sets(request: PairFiles) -> PairSets:
     request = request._replace(
         columns=",".join(lines.columns), symbols=tokenizer.units, labels=labels
     )
-    form_notes = [*normalization_warnings(lines, request)]
-    columns = {  # the fields of each column are deleted as soon as they are encoded
-        name: SymbolColumn.of(lines.strings.pop(name), name, tokenizer) for name in lines.columns
-    }
-    for name, column in columns.items():
-        check_sizes(lines, name, column.strings.lengths, labels)
-    sizes = columns["source"].strings.lengths
-    # Of the encoded strings, so that the number of spaces between words makes no difference.
-    inputs = [column for name, column in columns.items() if name != "target"]
-    keys = Keys(hashes_of(inputs), hashes_of(columns.values()))
-    as_found = f"columns {request.columns}{lines.found}"
-    format_note = f"{lines.names[TRAIN]}: {as_found}; symbols are {tokenizer.units}"
+    units = f"symbols are {tokenizer.source}"
+    if tokenizer.source != tokenizer.target:
+        units = f"sources are {tokenizer.source}, targets {tokenizer.target}"
+    note = f"{lines.names[TRAIN]}: columns {request.columns}{lines.found}; {units}"
     if tokenizer.features:
-        format_note += f"; features are separated by {separator}"
-    notes = [
-        format_note,
-        *lines.notes,
-        *unit_notes,
-        *label_notes,
-        *form_notes,
-        *header_warnings(lines, columns),
-    ]
-    notes += [*hold_out(lines, keys, sizes, request), *pair_warnings(lines, keys)]
+        note += f"; features are separated by {separator}"
+    form_notes = normalization_warnings(lines, request)
+    return tokenizer, request, [note, *lines.notes, *unit_notes, *label_notes, *form_notes]
 
-    masks = [lines.parts == part for part in (TRAIN, DEV, TEST)]
-    symbols = {
-        name: _known_symbols(column.select(masks[TRAIN]), request)
-        for name, column in columns.items()
-    }
-    _check_symbols(symbols, lines.names[TRAIN])
-    # A model that knows these symbols requests the files with all of them kept.
-    kept = frozenset((name, symbol) for name, known in symbols.items() for symbol in known)
+
+def _encode(
+    lines: PairLines,
+    columns: Mapping[str, SymbolColumn],
+    symbols: Mapping[str, Sequence[str]],
+    tokenizer: Tokenizer,
+) -> tuple[list[PairSet], Iterator[str]]:
+    """The training, development and test set, and notes on targets with unknown symbols."""
     source = SourceAlphabet(symbols["source"], symbols.get("features"), lines.columns, tokenizer)
     target = TargetAlphabet(symbols["target"], tokenizer)
     ids = {
         name: column.as_ids(*(target if name == "target" else source).ids_of(name))
         for name, column in columns.items()
     }
-    notes += unknown_target_warnings(lines, ids["target"])
     sources, targets = ids["source"], ids["target"]
     if tokenizer.features:
         sources = concatenate_pairwise(ids["features"], sources)
-    sets = []
-    for part, mask in enumerate(masks):
+    sets, sizes = list[PairSet](), columns["source"].strings.lengths
+    for part in (TRAIN, DEV, TEST):
+        mask = lines.parts == part
         written = [] if part == TRAIN else [column.select(mask) for column in columns.values()]
         strings = sources.compress(mask), sizes[mask], targets.compress(mask)
         sets.append(PairSet(*strings, lines.origins[mask], written))
-    known = {
-        **{name: tokenizer.joined(name, symbols[name]) for name in tokenizer.columns},
-        **sets[TRAIN].target_lengths,
-        "digests": lines.digests,
-    }
-    return PairSets(request._replace(kept=kept), known, notes, sets)
+    return sets, unknown_target_warnings(lines, targets)
 
 
 def _detect_tokenizer(lines: PairLines, request: PairFiles) -> tuple[Tokenizer, list[str]]:
