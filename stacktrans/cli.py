@@ -46,7 +46,8 @@ def _complaint(error: Any) -> str:
     """The message of an error of Typer, which begins with the option and refers to the help."""
     message = re.sub(r"^Invalid value for '(.+?)'", r"\1", plain_words(error.format_message()))
     command = error.ctx.command_path if error.ctx else completion.PROGRAM
-    return f"{message[0].lower()}{message[1:].rstrip('.')}; see {command} --help"
+    see = " See" if message.endswith("?") else "; see"
+    return f"{message[0].lower()}{message[1:].rstrip('.')}{see} {command} --help"
 
 
 class Command(TyperCommand):

@@ -40,7 +40,7 @@ def test_help_of_everything() -> None:
 
 def test_the_help_says_that_a_time_limit_is_the_run_s_total() -> None:
     text = " ".join(run("train", "--help").stdout.decode().replace("│", " ").split())
-    assert "Training before a --resume counts" in text
+    assert "Time before --resume is included" in text
 
 
 def test_wrong_commands_end_with_2() -> None:

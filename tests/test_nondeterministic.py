@@ -182,7 +182,7 @@ def test_every_command_knows_it(tmp_path: Path) -> None:
         assert 0 < sum(each["weight"] for part in step["reads"].values() for each in part) < 1
     refused = run("extract", out, "--out", tmp_path / "machine")
     assert refused.returncode == 1
-    assert b"only models with compiled code can be made machines" in refused.stderr
+    assert b"no machine can be extracted from this model" in refused.stderr
     changes = {"conditions": {"Nondeterministic": {"model": {"memory": "nondeterministic"}}}}
     path = sweep_file(tmp_path, **changes, grid={"seed": [1]})
     assert run("sweep", path, "--workers", "1", "--out", tmp_path / "sweep").returncode == 0

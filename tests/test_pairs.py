@@ -282,7 +282,7 @@ KNOWN = {"source": "a", "target": "", "steps": [1, 1], "fixed_length": False, "d
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"columns": "source"}, "columns is 'source'; expected source,target or"),
+        ({"columns": "source"}, "columns is 'source'; expected source, target and"),
         ({"columns": "source,target,target"}, "columns is"),
         ({"columns": 3}, "columns is 3"),
         ({"symbols": "letters"}, "symbols is 'letters'; expected characters or words"),

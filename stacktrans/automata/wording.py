@@ -56,13 +56,15 @@ def entry_names(machine: Signature, table: SymbolTable, numbers: Iterable[int]) 
             continue
         if family.symbols is not None and len(members) > 1 and len(lacking) < len(there):
             names = [entry_name(machine, table, number) for number in lacking]
-            but = f" but {listed(names)}" if len(names) <= MOST_NAMED else f" but {len(names)}"
-            parts.append(f"a {family.name}{but if names else ''}")
+            if len(names) > MOST_NAMED:
+                parts.append(f"one of {len(there)} {family.name}s")
+            else:
+                parts.append(f"a {family.name}{f' but {listed(names)}' if names else ''}")
         else:
             # Source symbols may have the same names.
             written = "written " if family.name == "written symbol" else ""
             names = [written + entry_name(machine, table, number) for number in there]
-            parts += names if len(names) <= MOST_NAMED else [f"{len(names)} of {family.name}s"]
+            parts += names if len(names) <= MOST_NAMED else [f"one of {len(names)} {family.name}s"]
     return listed(parts, "or")
 
 

@@ -139,7 +139,7 @@ def train(
             settings of the paper that the task comes from, or else of grefenstette2015.
         strategies: Race these strategies alone (see stacktrans list strategies).
         budget: Time for a race: 90s, 5m, 1h30m. Default: the --time-limit, or 5m. When it is over,
-            the model that has come furthest is kept. Time before a --resume counts.
+            the model that has come furthest is kept. Time before --resume is included.
         from_: Go on with a trained model: the run starts from its weights, and takes over its
             settings and its task unless others are given. Its symbols are kept, others added. No
             race.
@@ -164,8 +164,8 @@ def train(
             one on each core). In a single run, the extra processes train the next attempts in
             advance, in case the first fails. The result is the same.
         max_steps: Stop after this many batches; in a race, of each run. Default: the recipe's.
-        time_limit: Stop after this much training: 90s, 5m, 1h30m. Default: no limit. Training
-            before a --resume counts.
+        time_limit: Stop after this much training: 90s, 5m, 1h30m. Default: no limit. Time
+            before --resume is included.
         out: Directory of the run. Default: checkpoints/TASK-MEMORY-SEED, in which the memory is
             auto where several are raced.
         log_to: csv or tensorboard: also write the run's metrics.jsonl as metrics.csv, or for

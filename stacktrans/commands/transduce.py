@@ -15,7 +15,7 @@ from stacktrans.common.messages import print_message
 from stacktrans.common.reading import Unreadable
 
 NOT_ENDED = "the model did not end its answer, which is cut off (see --max-length)"
-NOT_READ = "the model does not read its own answer, and so has a single one to each line"
+NOT_READ = "the model does not read its own answer, and so gives only one to each line"
 
 
 def transduce(

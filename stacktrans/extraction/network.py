@@ -74,7 +74,9 @@ class Network:
         if checkpoint.machine:
             raise CannotExtract(f"{checkpoint.path}: it is a machine already")
         if not isinstance(predictor, NumpyModel):
-            raise CannotExtract("only models with compiled code can be made machines")
+            raise CannotExtract(
+                f"no machine can be extracted from this model: {checkpoint.description}"
+            )
         if checkpoint.layout.kind == "text":
             raise CannotExtract("the model reads a text; expected pairs of strings, or a stream")
         ends = memories_of(checkpoint.memory, checkpoint.signal_names)

@@ -24,9 +24,11 @@ _RECORD = TypeAdapter(Record)
 LOSS = "loss, nats/symbol"
 PANELS: Mapping[str, Mapping[str, str]] = {
     LOSS: {"loss": "-", "validation": "--"},
-    "coarse accuracy": {"development": "-", "test": "--", "train": ":"},
+    "coarse accuracy": {"development": "-", "longest": "--", "test": "--", "train": ":"},
 }
 """The fields of a record in each panel of a figure, the most important first, and their lines."""
+OF_DRAWN = ("test", "train")
+"""Fields that are also of development strings in runs that have a development set."""
 LINES = 10
 """The height of the curves of a chart in text, without the line of their maximum."""
 TICK = 10
@@ -86,6 +88,7 @@ def curves_of(metrics: Metrics, panel: str, unit: Unit) -> Iterator[Curve]:
             float(now(record)): value.coarse if isinstance(value, Accuracy) else float(value)
             for record in records
             if (value := getattr(record, field)) is not None
+            and not (field in OF_DRAWN and record.development)
         }
         measured = {time: value for time, value in measured.items() if math.isfinite(value)}
         if measured:

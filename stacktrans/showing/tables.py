@@ -134,7 +134,8 @@ class Table:
             elif column.title not in titles:
                 omitted.append(brief if column.group in groups else column.group)
         names = dict.fromkeys(filter(None, omitted))
-        return [Text(f"(no room for {', '.join(_joined(names))})")] if names else []
+        separator = "; " if any("," in name for name in names) else ", "
+        return [Text(f"(no room for {separator.join(_joined(names))})")] if names else []
 
     def _brief(self) -> "Table":
         """The table without what is extra in its cells and headings."""

@@ -423,8 +423,8 @@ def _legend(parts: Iterable[str]) -> str:
 def _contradictions(pairs: Sequence[Mapping[str, str]]) -> Iterator[str]:
     """Lines on the pairs that contradict a model."""
     if pairs:
-        many = counted(len(pairs), "pair contradicts", "pairs contradict")
-        yield f"{many} the model" + (
+        many = counted(len(pairs), "pair in the files has", "pairs in the files have")
+        yield f"{many} another target than the model's answer" + (
             f", the first {LISTED} of them:" if len(pairs) > LISTED else ":"
         )
     for pair in pairs[:LISTED]:

@@ -27,7 +27,7 @@ class Cell:
             chosen among all seeds; None without finished runs.
         published: source, figure and difference of each published figure.
         spread: least, median and greatest value.
-        mean_interval: the bootstrap interval of the mean of several values.
+        mean_interval: the bootstrap interval of the mean of at least three values.
         solved: how many of the counted runs are solved; None without a criterion.
         also: how many of the solved runs also meet the criterion's bound by this measure.
         solved_interval: Wilson's interval of the share of solved runs.
@@ -98,7 +98,7 @@ def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Re
         figure=figure,
         published=_published(file, key, figure),
         spread=(min(values), median(values), max(values)) if values else None,
-        mean_interval=bootstrap_interval(values) if count > 1 else None,
+        mean_interval=bootstrap_interval(values) if count > 2 else None,
         solved=len(solved) if judged else None,
         also=len(meeting_bound(solved, measure)),
         solved_interval=confidence_interval(len(solved) / count, count) if judged else None,

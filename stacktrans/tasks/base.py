@@ -10,6 +10,7 @@ from numpy.random import Generator
 
 from stacktrans.common.errors import StacktransError, UsageError, clipped
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.common.visible import visible_symbol
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNSCORED_MARK, Alphabet, Ids
 from stacktrans.tasks.layout import Layout, OutputBound, Pair, is_fixed
 from stacktrans.tasks.lengths import (
@@ -219,5 +220,7 @@ def check_alphabets(task: Task, other: Task, name: str) -> None:
     for side in ("source", "target"):
         expected, given = getattr(task, side), getattr(other, side)
         if (given.symbols, given.words) != (expected.symbols, expected.words):
-            symbols = (clipped(" ".join(each.symbols)) for each in (given, expected))
+            symbols = (
+                clipped(" ".join(map(visible_symbol, each.symbols))) for each in (given, expected)
+            )
             raise UsageError("{}: the {} symbols are {}; expected {}".format(name, side, *symbols))

@@ -54,7 +54,7 @@ def parse_columns(text: object) -> tuple[str, ...]:
     names = text.split(",") if isinstance(text, str) else ()
     columns = columns_of_headings(names)
     if columns is None or not {name.strip().lower() for name in names} <= HEADINGS.keys():
-        expected = "expected source,target or source,target,features"
+        expected = "expected source, target and perhaps features, in their order, with commas"
         raise ValueError(f"columns is {shown(text)}; {expected}")
     return columns
 

@@ -230,5 +230,5 @@ def resume(
             had, unit = done[name]
             if value < had:
                 said = f"the run has already had {had:.0f} {unit}; expected more"
-                raise UsageError(f"{layer.origin} {value}: {said}")
+                raise UsageError(f"{layer.origin} {value:g}: {said}")
     return trainer
