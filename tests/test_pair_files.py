@@ -223,6 +223,15 @@ def test_mixed_unicode_forms_are_reported(tmp_path: Path) -> None:
         whole(mixed, normalize="nf")
 
 
+def test_spaces_at_the_ends_of_strings_are_reported(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "masa \tmasalar\nev\tevler\nkedi\t kediler\n")
+    notes = notes_of(whole(path))
+    assert f"3 sources begin or end with a space, which is a symbol ({path}:1" in notes
+    assert f"3 targets begin or end with a space, which is a symbol ({path}:3" in notes
+    words = write(tmp_path / "b.tsv", "a b \tb a\nb a\ta b\n")
+    assert "which is a symbol" not in notes_of(whole(words))
+
+
 @pytest.mark.parametrize("form", ["nfc", "nfd", "nfkc"])
 def test_a_normalized_task_reads_every_form_as_the_same(tmp_path: Path, form: Any) -> None:
     task = whole(write(tmp_path / "mixed.tsv", COMPOSED + DECOMPOSED), normalize=form)

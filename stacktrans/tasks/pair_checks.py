@@ -10,6 +10,7 @@ from stacktrans.common.ragged import Ragged
 from stacktrans.common.reading import LONGEST
 from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY, Ids
+from stacktrans.tasks.columns import Tokenizer
 from stacktrans.tasks.lines import DEV, MAX_LISTED, SET_NAMES, TEST, TRAIN, PairFiles, PairLines
 from stacktrans.tasks.symbol_columns import Keys, SymbolColumn
 
@@ -66,6 +67,16 @@ def normalization_warnings(lines: PairLines, request: PairFiles) -> Iterator[str
             f"{shown(text)} ({lines.location(row)}), others in composed form (NFC), which are "
             "different symbols; see --normalize"
         )
+
+
+def space_warnings(lines: PairLines, tokenizer: Tokenizer) -> Iterator[str]:
+    """A warning of spaces at the ends of strings, where characters are symbols."""
+    for column in ("source", "target"):
+        if getattr(tokenizer, column) == "characters":
+            strings = enumerate(lines.strings[column])
+            if rows := [row for row, text in strings if text.strip(" ") != text]:
+                many = counted(len(rows), f"{column} begins or ends", f"{column}s begin or end")
+                yield f"{many} with a space, which is a symbol ({lines.locations(rows)})"
 
 
 def pair_warnings(lines: PairLines, keys: Keys) -> Iterator[str]:

@@ -45,6 +45,7 @@ from stacktrans.tasks.pair_checks import (
     header_warnings,
     normalization_warnings,
     pair_warnings,
+    space_warnings,
     unknown_target_warnings,
 )
 from stacktrans.tasks.symbol_columns import Keys, SymbolColumn, hashes_of
@@ -341,8 +342,8 @@ def _detect_format(lines: PairLines, request: PairFiles) -> tuple[Tokenizer, Pai
     note = f"{lines.names[TRAIN]}: columns {request.columns}{lines.found}; {units}"
     if tokenizer.features:
         note += f"; features are separated by {separator}"
-    form_notes = normalization_warnings(lines, request)
-    return tokenizer, request, [note, *lines.notes, *unit_notes, *label_notes, *form_notes]
+    text_notes = [*normalization_warnings(lines, request), *space_warnings(lines, tokenizer)]
+    return tokenizer, request, [note, *lines.notes, *unit_notes, *label_notes, *text_notes]
 
 
 def _encode(
