@@ -102,7 +102,8 @@ def read_layer(path: str | os.PathLike[str]) -> SettingsLayer:
         line = f":{error.line}" if error.line else ""
         raise UsageError(f"{path}{line}: {error}") from error
     if not isinstance(document.value, dict):
-        raise UsageError(f"{path}:1: expected settings as 'name: value', found {text[:40]!r}")
+        found = repr(text[:40]) if text.strip() else "an empty file"
+        raise UsageError(f"{path}:1: expected settings as 'name: value', found {found}")
     return SettingsLayer(os.fspath(path), document.value, document.node)
 
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import TypeAdapter, ValidationError
 
 from stacktrans.common.errors import UsageError, clipped
+from stacktrans.common.files import is_race
 from stacktrans.common.reading import read_bytes
 from stacktrans.common.visible import one_line
 from stacktrans.showing.plots import CHART, empty_figure, save, show_legend
@@ -64,6 +65,8 @@ class Curve(NamedTuple):
 def read_metrics(directory: Path) -> list[Record]:
     """The records of a run; raises `UsageError` if the directory has none, or a damaged one."""
     path = directory / METRICS
+    if is_race(directory) and not path.is_file():
+        raise UsageError(f"{directory}: the race has no best run yet; expected one that is over")
     if not path.is_file():
         raise UsageError(f"{directory}: expected the directory of a run, with {METRICS}")
     lines = read_bytes(path).splitlines()

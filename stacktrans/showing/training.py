@@ -186,12 +186,15 @@ def advice(
     all_right = least >= solved.accuracy
     result = f"not solved; {state.best} has come furthest"
     result += f": it is right on {right}" if right else ""
-    soft = all_right and summary.hard is not None and summary.hard.coarse < solved.accuracy
+    hard_right = summary.hard is not None and summary.hard.coarse >= solved.accuracy
+    soft = all_right and summary.hard is not None and not hard_right
     if soft:
         result += ", but only with signals between 0 and 1"
     elif all_right:
         result += f", but not yet in {solved.times} measurements in a row"
     tips = [f"{result}. Worth a try:"]
+    if hard_right:
+        tips.append("  the discrete model, which is right on all strings (test, hard): --hard")
     if state.can_continue:
         budget = f"{max(1, round(LONGER * state.budget))}s"
         tips.append(f"  longer: {shell_text([*resume_command, '--budget', budget])}")
