@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_line import run, run_process
+from command_line import run
 from matplotlib.figure import Figure
 from small_sweeps import MEASURES, RACED, records, sweep_file
 
@@ -194,10 +194,13 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
     assert "Exploding, seed 2: " in (out / "results.md").read_text()
 
 
-def test_a_cluster_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_cluster_that_is_not_there_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stacktrans.sweeps.store.CONNECTION_SECONDS", 0.5)
     # A device that this machine lacks may be one of the cluster's.
     away = ("--cluster", "tcp://127.0.0.1:1", "--device", "xpu")
-    done = run_process("sweep", sweep_file(tmp_path), *away)
+    done = run("sweep", sweep_file(tmp_path), *away, "--out", tmp_path / "out")
     assert done.returncode == 1
     assert b"cluster tcp://127.0.0.1:1: " in done.stderr
 
