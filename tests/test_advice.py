@@ -78,7 +78,7 @@ def test_a_model_that_is_right_when_hard_is_advised_first() -> None:
     shares = {"train": 1.0, "test": 0.9, "hard": 1.0}
     first, tip, *_ = advice_on(of_lengths((1, 9), (10, 20)), shares)
     assert "180 of 200 strings (test)" in first
-    assert tip == "  the discrete model, which is right on all strings (test, hard): --hard"
+    assert tip == "  the discrete model, which solves the task on test strings: --hard"
 
 
 def test_texts_have_no_accuracy() -> None:

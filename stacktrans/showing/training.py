@@ -193,8 +193,8 @@ def advice(
     elif all_right:
         result += f", but not yet in {solved.times} measurements in a row"
     tips = [f"{result}. Worth a try:"]
-    if hard_right:
-        tips.append("  the discrete model, which is right on all strings (test, hard): --hard")
+    if hard_right and not all_right:
+        tips.append("  the discrete model, which solves the task on test strings: --hard")
     if state.can_continue:
         budget = f"{max(1, round(LONGER * state.budget))}s"
         tips.append(f"  longer: {shell_text([*resume_command, '--budget', budget])}")
