@@ -95,7 +95,7 @@ def _cell_name(machine: Signature, end: int, depth: int) -> str:
 
 
 def _rows_of_lists(machine: Signature) -> set[tuple[int, int]]:
-    """The two rows of each list: of its head with the cells to the left, and of those right."""
+    """The two rows of each list: the head with the cells left of it, and the cells right of it."""
     return {(min(ends) // 2, max(ends) // 2) for _, *ends in machine.memories.moves}
 
 
