@@ -69,7 +69,7 @@ SHIPPED = [
         "12212=",
         "--task memorization --memory stack-rnn --recipe default --set memory.count=10 "
         "--set hidden_size=100 --set recurrent=true --set state_gradient=0 "
-        "--set learning_rate=0.005 --set sequences=8 --set curriculum=null --set gate_noise=0 "
+        "--set learning_rate=0.005 --set sequences=8 --set curriculum=null --set noise.gates=0 "
         "--set 'settle={rate: 0.1}' --set 'solved={ranges: both, times: 2}' --set rounding=slow "
         "--set 'restart={after: null, give_up_after: 15000}' --set max_steps=80000",
         "20:60",
@@ -80,7 +80,7 @@ SHIPPED = [
         "--task addition --memory stack-rnn --recipe default --set memory.count=10 "
         "--set 'lengths={train: [1, 39], test: [40, 80]}' "
         "--set hidden_size=100 --set recurrent=true --set state_gradient=0.3 "
-        "--set learning_rate=0.005 --set batch_size=20 --set gate_noise=0 "
+        "--set learning_rate=0.005 --set batch_size=20 --set noise.gates=0 "
         "--set 'curriculum={share: 0.5, growth: 2, loss: 0.02}' "
         "--set 'restart={after: 7000, loss: 0.05, give_up_after: 60000}' "
         "--set 'settle={rate: 0.1, sharpening: 20}' "

@@ -221,7 +221,7 @@ def _short_run(rng: Random, models: Path, place: Path) -> list[str]:
 
 _RATES = (
     *("learning_rate", "gradient_clip", "averaging", "settle", "restart", "measure"),
-    *("gate_noise", "scale", "buffers", "controller", "gate_bias", "signal_bias"),
+    *("noise", "scale", "buffers", "controller", "gate_bias", "signal_bias"),
     *("curriculum", "rounding", "stop", "loss_per", "weight_decay", "length_law", "optimizer"),
     *("initialization", "recipes", "description", "seed", "threads", "kernel", "lengths"),
 )

@@ -215,18 +215,18 @@ def test_first_outputs_can_be_skipped() -> None:
 
 
 def test_noise_and_buffers_do_not_go_together() -> None:
-    with pytest.raises(UsageError, match="gate_noise: not for a buffered model"):
+    with pytest.raises(UsageError, match=r"noise\.gates: not for a buffered model"):
         resolve(
             task="xor",
             settings={"model": {"memory": "stack", "buffers": {}}},
-            assignments=["gate_noise=0.1"],
+            assignments=["noise.gates=0.1"],
         )
 
 
 @pytest.mark.parametrize("command", ["transduce", "eval", "inspect"])
 def test_a_checkpoint_of_such_a_model_is_refused(command: str, tmp_path: Path) -> None:
     given = {"model": {"memory": "stack-rnn"}}
-    usual = resolve(task="anbncn", settings=given, assignments=["gate_noise=0"])
+    usual = resolve(task="anbncn", settings=given, assignments=["noise.gates=0"])
     config = usual.model_copy(update={"model": small()})
     layout = usual.make_task().layout
     model = Transducer(config.model, layout.inputs, layout.outputs)

@@ -163,7 +163,7 @@ def test_strategies_that_do_not_fit_the_options_are_not_raced() -> None:
 
 def test_strategies_that_come_to_the_same_are_raced_once() -> None:
     model = {"memory": "stack", "buffers": None}
-    settings = {"model": model, "training": {"gate_noise": 0, "learning_rate": 0.01}}
+    settings = {"model": model, "training": {"noise": {"gates": 0}, "learning_rate": 0.01}}
     found = candidate_configs(task="copy", names=["joint", "buffered"], settings=settings)
     assert found.keys() == {"joint"}
 

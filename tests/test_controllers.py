@@ -1,5 +1,6 @@
 """Controllers against torch's own cells, and against the published parameter counts."""
 
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -7,14 +8,14 @@ import pytest
 import torch
 from kernel_cases import RECURRENT
 from shapes import shaped
-from torch import nn
+from torch import Tensor, nn
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model import definition
-from stacktrans.model.controllers import Controller, Layer, LSTMLayer, RecurrentLayer, no_noise
+from stacktrans.model.controllers import Controller, Layer, LSTMLayer, Noise, RecurrentLayer
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.model_config import ModelConfig
+from stacktrans.settings.model_config import BuffersConfig, ModelConfig
 from stacktrans.settings.resolve import resolve
 
 EMBEDDING, READ, BATCH = 4, 3, 2
@@ -68,11 +69,58 @@ def test_second_order_units_follow_their_equation() -> None:
         np.testing.assert_allclose(state[0][0].detach().numpy(), expected, rtol=0, atol=1e-12)
 
 
+@dataclass(frozen=True)
+class Shift(Noise):
+    """What is added is not drawn, but the deviation itself."""
+
+    def on_gates(self, sums: Tensor) -> Tensor:
+        return sums + self.gates
+
+    def on_signals(self, sums: Tensor) -> Tensor:
+        return sums + self.signals
+
+
+@dataclass(frozen=True)
+class Given(Noise):
+    """Rows are added to the signals of one step after the other."""
+
+    signals: float = 1.0
+    rows: list[Tensor] = field(default_factory=list)
+
+    def on_signals(self, sums: Tensor) -> Tensor:
+        added = torch.stack([self.rows.pop(0) for _ in sums])
+        return sums + added
+
+
+@pytest.mark.parametrize("memory", ["stack", "deque", "superposed", "2*queue+stack"])
+@pytest.mark.parametrize("buffers", [None, BuffersConfig(steps_per_symbol=2)])
+def test_each_step_has_its_own_noise(memory: str, buffers: BuffersConfig | None) -> None:
+    """Compiled, items that differ in length, against each alone in torch."""
+    config = small("lstm", memory).model_copy(update={"buffers": buffers})
+    torch.manual_seed(0)
+    model = Transducer(config, 5, outputs=4).double()
+    defined = Transducer(config.model_copy(update={"kernel": "torch"}), 5, outputs=4).double()
+    defined.load_state_dict(model.state_dict())
+    lengths = [4, 9, 6]
+    ids = torch.randint(5, (3, 9))
+    steps = [config.steps_over(length) for length in lengths]
+    noises = [torch.randn(count, len(model.signal_names)).double() for count in steps]
+    # The longest item comes first.
+    rows = [row for item in (1, 2, 0) for row in noises[item]]
+    together = model.unroll(ids, lengths, Given(rows=rows))
+    assert model.architecture()
+    for item, (length, count) in enumerate(zip(lengths, steps, strict=True)):
+        noise = Given(rows=[*noises[item]])
+        alone = defined.unroll(ids[item : item + 1, :length], [length], noise)
+        torch.testing.assert_close(together.signals[item, :count], alone.signals[0])
+        torch.testing.assert_close(together.hidden[item, :count], alone.hidden[0])
+
+
 @pytest.mark.parametrize("embedding_size", [3, "one-hot"])
-@pytest.mark.parametrize("noise", [0.0, 0.5])
+@pytest.mark.parametrize("noise", [Noise(), Shift(0.5), Shift(0.5, 0.7)])
 @pytest.mark.parametrize("inputs", [5, 100])
 def test_compiled_second_order_units_have_the_gradients_of_the_definition(
-    embedding_size: int | str, noise: float, inputs: int
+    embedding_size: int | str, noise: Noise, inputs: int
 ) -> None:
     """Of strings with more symbols than there are steps, and with symbols that repeat."""
     config = small("second-order", "stack", layers=2)
@@ -82,10 +130,9 @@ def test_compiled_second_order_units_have_the_gradients_of_the_definition(
     defined = Transducer(config.model_copy(update={"kernel": "torch"}), inputs, outputs=4).double()
     defined.load_state_dict(model.state_dict())
     ids, lengths = torch.randint(inputs, (4, 9)), [9, 3, 7, 9]
-    noisy = no_noise if not noise else lambda sums: sums + noise
     gradients = []
     for each in (model, defined):
-        unrolled = each.unroll(ids, lengths, noisy)
+        unrolled = each.unroll(ids, lengths, noise)
         mask = torch.arange(9) < torch.tensor(lengths).unsqueeze(1)
         total = each.logits(unrolled, mask).square().sum()
         gradients.append(torch.autograd.grad(total, [*each.parameters()]))

@@ -130,7 +130,8 @@ def test_attention_is_that_of_luong2015() -> None:
         (["--task", "anbn"], "has no targets after its sources"),
         (["--task", "copy", "--buffered"], "operates no buffers; expected buffers: null"),
         (["--task", "copy", "--memory", "stack"], "operates no memory; expected memory: none"),
-        (["--task", "copy", "--set", "gate_noise=1"], "gate_noise: not for controller attention"),
+        (["--task", "copy", "--set", "noise.gates=1"], "noise.gates: not for controller attention"),
+        (["--task", "copy", "--set", "noise.signals=1"], "noise.signals: not for controller"),
         (["--task", "copy", "--set", "source_loss=1"], "source_loss: not for controller attention"),
         (
             ["--task", "copy", "--controller", "transformer", "--hidden", "30"],

@@ -72,4 +72,4 @@ def test_scores_are_1_exactly_where_the_answer_is_the_target() -> None:
 def test_a_buffered_model_is_not_for_streams_in_which_it_would_read_its_answer(task: str) -> None:
     model = {"memory": "stack-rnn", "buffers": {}}
     with pytest.raises(UsageError, match=f"task {task} is not for a buffered model"):
-        resolve(task=task, settings={"model": model}, assignments=["gate_noise=0"])
+        resolve(task=task, settings={"model": model}, assignments=["noise.gates=0"])

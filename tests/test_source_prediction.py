@@ -11,7 +11,7 @@ from small_runs import CPU, assert_same_run, ignore, records_of, small_run, trai
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
-from stacktrans.model.controllers import no_noise
+from stacktrans.model.controllers import NO_NOISE
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.objective import SourcePrediction
@@ -26,7 +26,7 @@ def test_each_symbol_of_a_source_is_predicted_from_those_before(
 ) -> None:
     attempt = trainer_of(small_run(PREDICTING, f"kernel={kernel}"), tmp_path).state.attempt
     prediction = SourcePrediction(attempt.model)
-    batch, unrolled = attempt.source.unroll(attempt.model, attempt.moment, no_noise)
+    batch, unrolled = attempt.source.unroll(attempt.model, attempt.moment, NO_NOISE)
     costs = []
     for row, ids in enumerate(batch.inputs.tolist()):
         separator = ids.index(1)

@@ -12,7 +12,7 @@ from shapes import shaped
 from small_runs import assert_resumes_exactly, ignore, records_of, weights_of
 
 from stacktrans.common.errors import UsageError
-from stacktrans.model.controllers import no_noise
+from stacktrans.model.controllers import NO_NOISE
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StreamConfig
@@ -107,12 +107,12 @@ def test_the_state_of_a_stream_is_carried_to_the_next_piece(
         for steps in (1000, 7)
     )
     model, moment = whole.state.attempt.model, Moment(1, 0)
-    _, together = whole.source.unroll(model, moment, no_noise)
+    _, together = whole.source.unroll(model, moment, NO_NOISE)
     assert whole.source.resumable
     parts: list[torch.Tensor] = []
     cut.source.begin(model)
     while not parts or not cut.source.resumable:
-        parts.append(cut.source.unroll(model, moment, no_noise)[1].hidden)
+        parts.append(cut.source.unroll(model, moment, NO_NOISE)[1].hidden)
     torch.testing.assert_close(torch.cat(parts, dim=1), together.hidden, rtol=0, atol=1e-6)
 
 

@@ -249,13 +249,13 @@ def test_a_task_of_the_grid_can_have_settings_of_its_own(tmp_path: Path) -> None
     }
     tasks = ["copy", task_file(tmp_path, "a.yaml", "other")]
     changes: dict[str, Any] = {"settings": own, "grid": {"task": tasks}, "conditions": conditions}
-    more = {"settings": {"by_task": {"other": {"training": {"gate_noise": 0.5}}}}}
+    more = {"settings": {"by_task": {"other": {"training": {"noise": {"gates": 0.5}}}}}}
     path = sweep_file(tmp_path, **changes, profiles={"more": more})
     found = {
         (planned.condition, planned.config.task.name): (
             planned.config.training.batch_size,
             planned.config.model.memory_size,
-            planned.config.training.gate_noise,
+            planned.config.training.noise.gates,
         )
         for planned in read_plan(path, "more").runs
     }

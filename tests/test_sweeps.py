@@ -134,7 +134,9 @@ def test_a_race_is_the_same_with_more_strategies_of_one_version(
         patched.setattr(candidates, "__version__", "99")
         assert read_plan(path).runs[0].identity != identity
     known = dict(strategies())
-    known["more"] = known["joint"].model_copy(update={"settings": {"training": {"gate_noise": 1}}})
+    known["more"] = known["joint"].model_copy(
+        update={"settings": {"training": {"noise": {"gates": 1}}}}
+    )
     for module in (candidates, resolve):
         monkeypatch.setattr(module, "strategies", lambda: known)
     monkeypatch.setattr(

@@ -27,7 +27,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.lengths import DepthLimit
-from stacktrans.training.attempt import gate_noise
+from stacktrans.training.attempt import noise_of
 from stacktrans.training.objective import indecision
 from stacktrans.training.optimizers import make_optimizer, rate_factor
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy, Record
@@ -254,16 +254,17 @@ def test_the_summary_is_measured_on_all_strings(tmp_path: Path) -> None:
     assert records_of(tmp_path)[-1]["test"]["count"] == 100
 
 
-def test_gate_noise_disturbs_training_alone_and_comes_from_the_seed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("noise", ["noise.gates", "noise.signals"])
+def test_noise_disturbs_training_alone_and_comes_from_the_seed(noise: str, tmp_path: Path) -> None:
     def losses(name: str, *changes: str) -> list[float]:
         trainer_of(small_run("max_steps=10", *changes), tmp_path / name).run(ignore)
         return [record["loss"] for record in records_of(tmp_path / name)]
 
-    plain, noisy = losses("plain"), losses("noisy", "gate_noise=0.5")
+    plain, noisy = losses("plain"), losses("noisy", f"{noise}=0.5")
     assert plain != noisy
-    assert losses("again", "gate_noise=0.5") == noisy
-    assert losses("faint", "gate_noise=1e-9") == pytest.approx(plain, rel=1e-5)
-    assert measured("gate_noise=5") == measured("gate_noise=0")
+    assert losses("again", f"{noise}=0.5") == noisy
+    assert losses("faint", f"{noise}=1e-9") == pytest.approx(plain, rel=1e-5)
+    assert measured(f"{noise}=5") == measured(f"{noise}=0")
 
 
 def measured(setting: str) -> tuple[Accuracy, Accuracy]:
@@ -272,22 +273,12 @@ def measured(setting: str) -> tuple[Accuracy, Accuracy]:
     return attempt.source.accuracies(attempt.model, Purpose.SUMMARY, attempt.moment)
 
 
-@pytest.mark.parametrize("kernel", ["fused", "torch"])
-def test_gate_noise_has_the_configured_deviation(kernel: str) -> None:
-    config = small_run("gate_noise=0.25", f"kernel={kernel}")
-    found: list[torch.Tensor] = []
-    disturb = gate_noise(config, Moment(1, 0))
-
-    def watched(sums: torch.Tensor) -> torch.Tensor:
-        disturbed = disturb(sums)
-        found.append(disturbed - sums)
-        return disturbed
-
-    Transducer(config.model, 5, 5).unroll(torch.zeros(50, 20, dtype=torch.int64), noise=watched)
-    (noise,) = found
-    assert noise.numel() == 50 * 20 * 4 * 8
-    assert noise.std().item() == pytest.approx(0.25, rel=0.03)
-    assert abs(noise.mean().item()) < 0.01
+def test_noise_has_the_configured_deviation() -> None:
+    noise = noise_of(small_run("noise.gates=0.25", "noise.signals=2"), Moment(1, 0))
+    ones = torch.ones(50, 640)
+    for found, deviation in ((noise.on_gates(ones), 0.25), (noise.on_signals(ones), 2)):
+        assert found.std().item() == pytest.approx(deviation, rel=0.03)
+        assert found.mean().item() == pytest.approx(1, abs=deviation / 25)
 
 
 def test_a_damaged_run_is_not_resumed(tmp_path: Path) -> None:

@@ -51,6 +51,7 @@ LISTED_AS_ONE = {
     (TaskConfig, "lengths"),
     (InitializationConfig, "scale"),
     (TrainingConfig, "gradient_clip"),
+    (TrainingConfig, "noise"),
     (DataConfig, "examples"),
 }
 """Sections that are listed as one setting."""

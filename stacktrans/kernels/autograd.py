@@ -109,6 +109,7 @@ class _Plan(NamedTuple):
         input_starts: [B + 1] the index at which the inputs of each item start, and their number.
         ids: the inputs, as in `Inputs.ids`.
         before: memory and reads to begin with; None for the empty memory.
+        noise: [N, signals] added to the pre-activations of signals; None for none.
     """
 
     architecture: Architecture
@@ -117,6 +118,7 @@ class _Plan(NamedTuple):
     input_starts: Array
     ids: Array
     before: Carried | None = None
+    noise: Array | None = None
 
 
 class _Sequence(torch.autograd.Function):
@@ -144,7 +146,7 @@ class _Sequence(torch.autograd.Function):
 
         def run(part: slice) -> tuple[Array, Array]:
             state, read = start[:, :, part].copy(), reads[part].copy()
-            forward_part(sizes, part, given, bias, state, read)
+            forward_part(sizes, part, given, bias, state, read, noise=plan.noise)
             return state, read
 
         states, reads_last = zip(*in_parts(run, sizes.batch, torch.get_num_threads()), strict=True)
@@ -307,6 +309,7 @@ def fused_sequence(
     steps: Sequence[int],
     ids: Tensor,
     before: Carried | None = None,
+    noise: Tensor | None = None,
 ) -> tuple[SequenceOutput, Carried]:
     """Run a controller and the memory that it operates, for a batch of B.
 
@@ -318,6 +321,7 @@ def fused_sequence(
         steps: the number of steps of each item, N together; without buffers, as many.
         ids: [M] the inputs, item by item.
         before: the state carried over from earlier steps; None at the start of the strings.
+        noise: [N, signals] added to the pre-activations of signals; None for none.
 
     Returns:
         The outputs, and the state to carry over.
@@ -331,7 +335,10 @@ def fused_sequence(
     if before is not None:
         check_shape("units", before.units.shape, tuple(initial.shape))
         initial = before.units
-    plan = _Plan(weights.architecture, weights.signals, starts, input_starts, inputs, before)
+    added = None if noise is None else as_array(noise)
+    if added is not None:
+        check_shape("noise", added.shape, (int(starts[-1]), weights.signals))
+    plan = _Plan(weights.architecture, weights.signals, starts, input_starts, inputs, before, added)
     shared = weights.projected, initial, weights.heads, weights.bias
     run: Any = _Sequence.apply
     *done, carried = run(plan, *shared, *weights.layers)

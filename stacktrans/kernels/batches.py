@@ -189,6 +189,7 @@ class Sizes(NamedTuple):
         state: Array,
         read: Array,
         trace: StepTrace,
+        noise: Array | None = None,
     ) -> Forward:
         """The arguments of the forward pass of some items, with arrays to work in."""
         architecture, count = self.architecture, state.shape[2]
@@ -199,6 +200,7 @@ class Sizes(NamedTuple):
             int(architecture.hard),
             weights,
             bias,
+            np.empty((0, self.signals), self.dtype) if noise is None else noise,
             starts,
             inputs,
             state,
@@ -312,18 +314,26 @@ class Given(NamedTuple):
 
 
 def forward_part(
-    sizes: Sizes, part: slice, given: Given, bias: Array, state: Array, read: Array, first: int = 0
+    sizes: Sizes,
+    part: slice,
+    given: Given,
+    bias: Array,
+    state: Array,
+    read: Array,
+    first: int = 0,
+    noise: Array | None = None,
 ) -> None:
     """Run the steps of a part of the batch, whose memory has taken `first` steps before.
 
-    The other arguments are as in `Forward`.
+    The other arguments are as in `Forward`; the noise is that of the whole batch, or None.
     """
     if part.start == part.stop:
         return
     indices = slice(given.starts[part.start], given.starts[part.stop])
     starts, inputs = _starts_of(part, given.starts), _inputs_of(part, given.inputs)
     trace = _trace_of(indices, given.trace)
-    run = sizes.run(given.weights, bias, starts, inputs, state, read, trace)
+    own = None if noise is None else noise[indices]
+    run = sizes.run(given.weights, bias, starts, inputs, state, read, trace, own)
     forward(run, given.store.forward(part, indices), sizes.architecture.memory.signals, first)
 
 

@@ -85,6 +85,7 @@ class Forward(NamedTuple):
         hard: 1 if signals are made 0 or 1.
         weights: in panels.
         bias: [signals + pushes * m] of the signals and values.
+        noise: [N, signals] added to the pre-activations of signals; [0, signals] for none.
         starts: [B + 1] the index at which the steps of each item start, and N. No item takes more
             steps than one before it.
         inputs: the inputs that the steps read.
@@ -103,6 +104,7 @@ class Forward(NamedTuple):
     hard: int
     weights: Weights
     bias: Array
+    noise: Array
     starts: Array
     inputs: Inputs
     state: Array
@@ -179,6 +181,15 @@ def indices_at(starts: Array, step: int, indices: Array) -> Array:
         indices[count] = starts[count] + step
         count += 1
     return indices[:count]
+
+
+@compiled
+def add_noise(indices: Array, noise: Array, sums: Array) -> None:
+    """Add noise, [N, signals], to the pre-activations of signals, [B, signals or more]."""
+    for item in range(indices.shape[0]):
+        index = indices[item]
+        for i in range(noise.shape[1]):
+            sums[item, i] += noise[index, i]
 
 
 @compiled

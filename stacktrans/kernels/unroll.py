@@ -66,6 +66,7 @@ def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
     weights, inputs, trace, starts = run.weights, run.inputs, run.trace, run.starts
     below, between, recurrent, final = weights.below, weights.between, weights.hidden, weights.heads
     outer, inner, heads, bias, values = run.outer, run.inner, run.heads, run.bias, run.values
+    noise = run.noise
     saved, hidden, signals, reads = trace.saved, trace.hidden, trace.signals, trace.reads
     read, positions, free, state = run.read, trace.positions, run.indices, run.state
     layers, count = state.shape[0], signals.shape[1]
@@ -82,6 +83,8 @@ def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
             unit_step(run.unit, layer, indices, outer, inner, state, saved)
             steps.keep_rows(state[layer, 0], layer, indices, hidden)
         product(state[layers - 1, 0], active, final, heads)
+        if noise.shape[0]:
+            steps.add_noise(indices, noise, heads)
         kernel.set_signals(memory, own, indices, heads, bias, signals)
         if run.hard:
             kernel.make_hard(memory, own, indices, signals)

@@ -7,6 +7,7 @@ the part of its sums that depends on x_t alone, for a whole sequence at once; `s
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,13 +21,40 @@ from stacktrans.model.weights import operation_sizes, signal_names
 from stacktrans.settings.model_config import InitializationConfig, ModelConfig
 
 ControllerState = tuple[Tensor, ...]
-GateNoise = Callable[[Tensor], Tensor]
-"""Training noise on the part of the gates' pre-activations that depends on x alone."""
 
 
-def no_noise(sums: Tensor) -> Tensor:
-    """The sums unchanged."""
-    return sums
+@dataclass(frozen=True)
+class Noise:
+    """Normal noise in a batch of training.
+
+    Attributes:
+        gates: standard deviation of what is added to the part of the gates' pre-activations that
+            depends on x alone.
+        signals: standard deviation of what is added to the pre-activations of signals.
+        generator: of random numbers on the CPU; None for that of torch.
+    """
+
+    gates: float = 0.0
+    signals: float = 0.0
+    generator: torch.Generator | None = None
+
+    def on_gates(self, sums: Tensor) -> Tensor:
+        """Pre-activations of gates with noise."""
+        return self._noisy(sums, self.gates)
+
+    def on_signals(self, sums: Tensor) -> Tensor:
+        """Pre-activations of signals with noise."""
+        return self._noisy(sums, self.signals)
+
+    def _noisy(self, sums: Tensor, deviation: float) -> Tensor:
+        if not deviation:
+            return sums
+        # Drawn on the CPU, so that it is the same on every accelerator.
+        noise = torch.randn(sums.shape, generator=self.generator, dtype=sums.dtype)
+        return sums + deviation * noise.to(sums.device)
+
+
+NO_NOISE = Noise()
 
 
 class Layer(nn.Module, Units, ABC):
@@ -280,13 +308,13 @@ class Controller(nn.Module):
         return tuple(layer.initial(batch_size) for layer in self.all_layers)
 
     def project(
-        self, sums: Callable[[Layer], Tensor], noise: GateNoise = no_noise
+        self, sums: Callable[[Layer], Tensor], noise: Noise = NO_NOISE
     ) -> list[tuple[Tensor, ...]]:
         """For each of T steps, each layer's projected inputs, [B, gates * H].
 
         `sums` gives those of a layer over all steps, [B, T, gates * H].
         """
-        layers = [noise(sums(layer)).unbind(dim=1) for layer in self.all_layers]
+        layers = [noise.on_gates(sums(layer)).unbind(dim=1) for layer in self.all_layers]
         return list(zip(*layers, strict=True))
 
     def step(
@@ -344,7 +372,7 @@ class Operation(nn.Module):
             weight.mul_(factor)
 
     def forward(
-        self, hidden: Tensor, state: MemoryState, hard: bool = False
+        self, hidden: Tensor, state: MemoryState, hard: bool = False, noise: Noise = NO_NOISE
     ) -> tuple[MemoryState, Tensor, Tensor]:
         """Operate the memory for one step, by the controller's output [B, H].
 
@@ -352,6 +380,7 @@ class Operation(nn.Module):
             hidden: [B, H].
             state: the memory before the step.
             hard: whether the signals are rounded to 0 or 1 before they are used.
+            noise: added to the pre-activations of signals.
 
         Returns:
             The memory after the step, the vectors read [B, reads * m], and the signals.
@@ -359,7 +388,7 @@ class Operation(nn.Module):
         Raises:
             StacktransError: the vectors read have another shape than the memory declares.
         """
-        sums, count = self.signals(hidden), len(self.memory.signal_names)
+        sums, count = noise.on_signals(self.signals(hidden)), len(self.memory.signal_names)
         signals, of_buffers = self.memory.signals(sums[:, :count]), torch.sigmoid(sums[:, count:])
         if hard:
             signals, of_buffers = self.memory.discretize(signals), of_buffers.round()

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from stacktrans.memory import Memory, MemoryState
 from stacktrans.memory.buffers import filled, popped, read_weights
-from stacktrans.model.controllers import Controller, GateNoise, Operation, no_noise
+from stacktrans.model.controllers import NO_NOISE, Controller, Noise, Operation
 from stacktrans.model.encoder_decoder import EncoderDecoder, EncoderDecoderState
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def step(
     projected: tuple[Tensor, ...],
     state: TransducerState,
     hard: bool = False,
+    noise: Noise = NO_NOISE,
 ) -> tuple[Tensor, Tensor, TransducerState]:
     """Take one step: the controller's output [B, H], the signals, and the next state.
 
@@ -102,7 +103,7 @@ def step(
     hidden, layers = controller.step(projected, state.reads, state.controller)
     if operation is None:
         return hidden, hidden[:, :0], replace(state, controller=layers)
-    memory, reads, signals = operation(hidden, state.memory, hard)
+    memory, reads, signals = operation(hidden, state.memory, hard, noise)
     return hidden, signals, TransducerState(layers, memory, reads)
 
 
@@ -110,7 +111,7 @@ def unroll(
     model: "Transducer",
     inputs: Tensor,
     state: TransducerState | None = None,
-    noise: GateNoise = no_noise,
+    noise: Noise = NO_NOISE,
 ) -> tuple[Unrolled, TransducerState]:
     """Run over ids [B, T]: the outputs of all steps, and the state after the last."""
     state = state or initial(model, inputs.shape[0])
@@ -121,14 +122,16 @@ def unroll(
     steps = []
     for projected in model.controller.project(lambda layer: model.sums(layer, inputs), noise):
         hidden, signals, state = step(
-            model.controller, model.operation, projected, state, model.hard
+            model.controller, model.operation, projected, state, model.hard, noise
         )
         steps.append((hidden, signals))
     hidden, signals = (torch.stack(parts, dim=1) for parts in zip(*steps, strict=True))
     return Unrolled(hidden, signals), state
 
 
-def unroll_buffered(model: "Transducer", inputs: Tensor, lengths: Sequence[int]) -> Unrolled:
+def unroll_buffered(
+    model: "Transducer", inputs: Tensor, lengths: Sequence[int], noise: Noise = NO_NOISE
+) -> Unrolled:
     """Run with buffers over ids [B, T], of which the first `lengths` are each string's input."""
     state = initial(model, inputs.shape[0])
     embedded = model.embed(inputs)
@@ -141,7 +144,7 @@ def unroll_buffered(model: "Transducer", inputs: Tensor, lengths: Sequence[int])
         x = torch.bmm(read_weights(buffer).unsqueeze(1), embedded)
         projected = tuple(layer.project(x)[:, 0] for layer in model.controller.all_layers)
         hidden, signals, state = step(
-            model.controller, model.operation, projected, state, model.hard
+            model.controller, model.operation, projected, state, model.hard, noise
         )
         read = signals[:, -2]
         steps.append((hidden, signals))

@@ -26,7 +26,7 @@ from stacktrans.kernels.batches import Architecture, ModelWeights
 from stacktrans.memory import Memory, make_memory
 from stacktrans.memory.buffers import writing_steps, written_weights
 from stacktrans.model import definition
-from stacktrans.model.controllers import Controller, GateNoise, Layer, Operation, no_noise
+from stacktrans.model.controllers import NO_NOISE, Controller, Layer, Noise, Operation
 from stacktrans.model.definition import TransducerState, Unrolled
 from stacktrans.model.encoder_decoder import EncoderDecoder
 from stacktrans.model.numpy_backend import NumpyModel, architecture_of, from_weights
@@ -128,7 +128,7 @@ class Transducer(nn.Module):
         return layer.project(self.embedding(ids))
 
     def unroll(
-        self, inputs: Tensor, lengths: Sequence[int] | None = None, noise: GateNoise = no_noise
+        self, inputs: Tensor, lengths: Sequence[int] | None = None, noise: Noise = NO_NOISE
     ) -> Unrolled:
         """Run over whole sequences, in compiled code if there is any.
 
@@ -136,7 +136,7 @@ class Transducer(nn.Module):
             inputs: [B, T] ids.
             lengths: the number of steps of each string; T by default. The outputs of later steps
                 are undefined and have no gradient.
-            noise: applied to the gates' pre-activations from the inputs.
+            noise: added to pre-activations.
 
         Raises:
             ValueError: there are not B lengths from 0 to T.
@@ -148,14 +148,14 @@ class Transducer(nn.Module):
         if architecture := self.architecture():
             return _unroll_compiled(self, architecture, inputs, lengths, noise)[0]
         if self.config.buffers:
-            return definition.unroll_buffered(self, inputs, lengths)
+            return definition.unroll_buffered(self, inputs, lengths, noise)
         if isinstance(self.controller, EncoderDecoder):
             hidden = self.controller(self.embed, inputs)
             return Unrolled(hidden, hidden[..., :0])
         return definition.unroll(self, inputs, noise=noise)[0]
 
     def unroll_piece(
-        self, inputs: Tensor, state: Carried | None = None, noise: GateNoise = no_noise
+        self, inputs: Tensor, state: Carried | None = None, noise: Noise = NO_NOISE
     ) -> tuple[Unrolled, Carried]:
         """Run over a piece of long sequences (truncated backpropagation through time).
 
@@ -164,7 +164,7 @@ class Transducer(nn.Module):
         Args:
             inputs: [B, T] ids.
             state: carried from the piece before; None for the first.
-            noise: applied to the gates' pre-activations from the inputs.
+            noise: added to pre-activations.
 
         Raises:
             UsageError: the model has buffers, or a memory whose state can't be carried.
@@ -243,7 +243,7 @@ def _unroll_compiled(
     architecture: Architecture,
     inputs: Tensor,
     lengths: Sequence[int],
-    noise: GateNoise,
+    noise: Noise,
     before: CarriedCompiled | None = None,
 ) -> tuple[Unrolled, CarriedCompiled]:
     """Run compiled code over ids [B, T], the longest string first."""
@@ -256,12 +256,16 @@ def _unroll_compiled(
         projected = [layer.project(embeddings) for layer in model.controller.all_layers]
     else:
         projected, ids = _projected(model, ids, noise)
+    weights = _weights(model, architecture, projected, len(lengths))
     outputs, carried = fused_sequence(
-        _weights(model, architecture, projected, len(lengths)),
+        weights,
         [lengths[row] for row in longest_first],
         [steps[row] for row in longest_first],
         ids,
         before,
+        noise.on_signals(weights.bias.new_zeros(sum(steps), weights.signals))
+        if noise.signals
+        else None,
     )
     longest = model.config.steps_over(inputs.shape[1])
     indices = _step_indices(longest_first, steps, longest)
@@ -277,7 +281,7 @@ def _unroll_compiled(
     return Unrolled(padded(outputs.hidden), padded(outputs.signals), taken), carried
 
 
-def _projected(model: Transducer, ids: Tensor, noise: GateNoise) -> tuple[list[Tensor], Tensor]:
+def _projected(model: Transducer, ids: Tensor, noise: Noise) -> tuple[list[Tensor], Tensor]:
     """The projected inputs of each layer, and the row of them that each of the steps [N] reads.
 
     They are computed for all ids or for all steps, whichever are fewer.
@@ -287,11 +291,11 @@ def _projected(model: Transducer, ids: Tensor, noise: GateNoise) -> tuple[list[T
     projected = [
         model.sums(layer, ids if by_step else all_ids) for layer in model.controller.all_layers
     ]
-    if noise is no_noise:
+    if not noise.gates:
         return projected, steps if by_step else ids
     if not by_step:
         projected = [functional.embedding(ids, sums) for sums in projected]
-    return [noise(sums) for sums in projected], steps
+    return [noise.on_gates(sums) for sums in projected], steps
 
 
 def _weights(

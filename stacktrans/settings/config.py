@@ -219,10 +219,12 @@ class RunConfig(Section):
                 f"training.read_rate: expected 1: a controller {model.controller.name} has no "
                 "weights for reads"
             )
-        for name in ("gate_noise", "source_loss"):
-            other = "a buffered model" if model.buffers else f"controller {model.controller.name}"
-            if (model.buffers or model.encoder_decoder) and getattr(training, name):
-                raise ValueError(f"training.{name}: not for {other}")
+        without_gates = {"noise.gates": training.noise.gates, "source_loss": training.source_loss}
+        for name, value in (without_gates | {"noise.signals": training.noise.signals}).items():
+            if model.encoder_decoder and value:
+                raise ValueError(f"training.{name}: not for controller {model.controller.name}")
+            if model.buffers and value and name in without_gates:
+                raise ValueError(f"training.{name}: not for a buffered model")
         if self.start_from and training.restart:
             raise ValueError(f"training.restart: expected null: {_NO_OTHER_WEIGHTS}")
         if self.start_from and training.stream and training.stream.attempts > 1:

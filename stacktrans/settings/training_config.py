@@ -114,6 +114,15 @@ class SettleConfig(Section):
     long ones."""
 
 
+class NoiseConfig(Section):
+    """Standard deviations of normal noise in training."""
+
+    gates: NotNegative = 0.0
+    """of what is added to the part of the gates' pre-activations that depends on x alone."""
+    signals: NotNegative = 0.0
+    """of what is added to the pre-activations of signals, those of buffers included."""
+
+
 class RestartConfig(Section):
     """Restarts: the conditions under which a run begins again from other weights."""
 
@@ -274,10 +283,11 @@ class TrainingConfig(Section):
     trained on as a whole."""
     settle: SettleConfig | None = None
     """changes once the loss is low; null for none."""
-    gate_noise: NotNegative = 0.0
-    """standard deviation of normal noise that is added in training to the inputs of the
+    noise: NoiseConfig = NoiseConfig()
+    """standard deviations of normal noise in training: `gates` is added to the inputs of the
     controller's gates. A gate that has to be right in spite of it is nearly 0 or 1, and so keeps a
-    count for any length."""
+    count for any length. `signals` is added to those of a memory's signals, such as push and pop,
+    and drives them to 0 and 1 in the same way (salakhutdinov2009)."""
     averaging: Fraction = 0.0
     """decay of the moving average of the weights, which is evaluated and kept; 0 for the weights
     themselves."""

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import torch
 from pydantic import Field, StrictBool
-from torch import Tensor, nn
+from torch import nn
 
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.model.controllers import GateNoise, no_noise
+from stacktrans.model.controllers import NO_NOISE, Noise
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import TrainingConfig
@@ -191,19 +191,11 @@ def noise_seed(config: RunConfig, moment: Moment) -> int:
     return int(rng.integers(2**62))
 
 
-def gate_noise(config: RunConfig, moment: Moment) -> GateNoise:
+def noise_of(config: RunConfig, moment: Moment) -> Noise:
     """The noise of a batch."""
-    deviation = config.training.gate_noise
-    if not deviation:
-        return no_noise
+    noise = config.training.noise
     source = torch.Generator().manual_seed(noise_seed(config, moment))
-
-    def noisy(sums: Tensor) -> Tensor:
-        # Drawn on the CPU, so that it is the same on every accelerator.
-        noise = torch.randn(sums.shape, generator=source, dtype=sums.dtype)
-        return sums + deviation * noise.to(sums.device)
-
-    return noisy
+    return Noise(noise.gates, noise.signals, source)
 
 
 class Attempt:
@@ -308,7 +300,7 @@ class Attempt:
         if self._config.model.encoder_decoder:
             torch.manual_seed(noise_seed(self._config, moment))
             self.model.train()
-        noise = gate_noise(self._config, moment)
+        noise = noise_of(self._config, moment)
         batch, unrolled = self.source.unroll(self.model, moment, noise)
         losses = objective(self.model, self._config, batch, unrolled, settled)
         minimized = losses.minimized
@@ -353,7 +345,7 @@ class Attempt:
         measured = None
         while measured != (now := (self.curriculum.share, self.curriculum.settled)):
             measured = now
-            batch, unrolled = self.source.unroll(self.model, self.moment, no_noise)
+            batch, unrolled = self.source.unroll(self.model, self.moment, NO_NOISE)
             losses = objective(self.model, self._config, batch, unrolled, settled=False)
             self.losses.running = float(losses.loss) / losses.scored
             self.multiply_rate(self.curriculum.follow(self.losses))

@@ -17,7 +17,7 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.baselines import baseline_scores
 from stacktrans.inference.scores import Scores, best_references, predictions, score
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.controllers import GateNoise
+from stacktrans.model.controllers import Noise
 from stacktrans.model.definition import Unrolled
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
@@ -130,7 +130,7 @@ class Source(StatefulPart, ABC):
         """Go to the first batch of an attempt; its newly drawn model may be changed."""
 
     @abstractmethod
-    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> UnrolledBatch:
+    def unroll(self, model: Transducer, moment: Moment, noise: Noise) -> UnrolledBatch:
         """Run a model, with some noise, over the batch of a moment, which follows the last."""
 
     @abstractmethod
@@ -282,7 +282,7 @@ class Strings(Source):
         mean = sum(pair.length for pair in drawn) / len(drawn)
         return max(1, round(symbols / mean / self._sequences))
 
-    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> UnrolledBatch:
+    def unroll(self, model: Transducer, moment: Moment, noise: Noise) -> UnrolledBatch:
         batch = self.batch(moment)
         inputs = torch.from_numpy(batch.inputs).to(model.classifier.weight.device)
         return batch, model.unroll(inputs, batch.lengths, noise)

@@ -12,7 +12,7 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.perplexity import Perplexity, cross_entropy, perplexity
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
-from stacktrans.model.controllers import GateNoise
+from stacktrans.model.controllers import Noise
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Carried, Transducer
 from stacktrans.settings.config import RunConfig
@@ -86,7 +86,7 @@ class PieceSource(Source):
         self._carried: Carried | None = None
         self._carrier: Transducer | None = None
 
-    def unroll(self, model: Transducer, moment: Moment, noise: GateNoise) -> UnrolledBatch:
+    def unroll(self, model: Transducer, moment: Moment, noise: Noise) -> UnrolledBatch:
         self._left = self._left or self.pieces(moment.attempt, self.epoch)[::-1]
         piece = self._left.pop()
         # A model with fewer memories begins anew.
