@@ -136,7 +136,7 @@ class Transducer(nn.Module):
             inputs: [B, T] ids.
             lengths: the number of steps of each string; T by default. The outputs of later steps
                 are undefined and have no gradient.
-            noise: added to pre-activations.
+            noise: added to the pre-activations of gates and signals.
 
         Raises:
             ValueError: there are not B lengths from 0 to T.
@@ -164,7 +164,7 @@ class Transducer(nn.Module):
         Args:
             inputs: [B, T] ids.
             state: carried from the piece before; None for the first.
-            noise: added to pre-activations.
+            noise: added to the pre-activations of gates and signals.
 
         Raises:
             UsageError: the model has buffers, or a memory whose state can't be carried.
@@ -256,16 +256,16 @@ def _unroll_compiled(
         projected = [layer.project(embeddings) for layer in model.controller.all_layers]
     else:
         projected, ids = _projected(model, ids, noise)
-    weights = _weights(model, architecture, projected, len(lengths))
+    weights, added = _weights(model, architecture, projected, len(lengths)), None
+    if noise.signals:
+        added = noise.on_signals(weights.bias.new_zeros(sum(steps), weights.signals))
     outputs, carried = fused_sequence(
         weights,
         [lengths[row] for row in longest_first],
         [steps[row] for row in longest_first],
         ids,
         before,
-        noise.on_signals(weights.bias.new_zeros(sum(steps), weights.signals))
-        if noise.signals
-        else None,
+        added,
     )
     longest = model.config.steps_over(inputs.shape[1])
     indices = _step_indices(longest_first, steps, longest)
