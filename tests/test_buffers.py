@@ -214,7 +214,7 @@ def test_first_outputs_can_be_skipped() -> None:
     assert weights.tolist() == [[[0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5]]]
 
 
-def test_noise_and_buffers_do_not_go_together() -> None:
+def test_noise_on_gates_and_buffers_do_not_go_together() -> None:
     with pytest.raises(UsageError, match=r"noise\.gates: not for a buffered model"):
         resolve(
             task="xor",

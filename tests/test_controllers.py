@@ -70,7 +70,7 @@ def test_second_order_units_follow_their_equation() -> None:
 
 
 @dataclass(frozen=True)
-class Shift(Noise):
+class ConstantNoise(Noise):
     """What is added is not drawn, but the deviation itself."""
 
     def on_gates(self, sums: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ class Shift(Noise):
 
 
 @dataclass(frozen=True)
-class Given(Noise):
+class GivenNoise(Noise):
     """Rows are added to the signals of one step after the other."""
 
     signals: float = 1.0
@@ -107,17 +107,17 @@ def test_each_step_has_its_own_noise(memory: str, buffers: BuffersConfig | None)
     noises = [torch.randn(count, len(model.signal_names)).double() for count in steps]
     # The longest item comes first.
     rows = [row for item in (1, 2, 0) for row in noises[item]]
-    together = model.unroll(ids, lengths, Given(rows=rows))
+    together = model.unroll(ids, lengths, GivenNoise(rows=rows))
     assert model.architecture()
     for item, (length, count) in enumerate(zip(lengths, steps, strict=True)):
-        noise = Given(rows=[*noises[item]])
+        noise = GivenNoise(rows=[*noises[item]])
         alone = defined.unroll(ids[item : item + 1, :length], [length], noise)
         torch.testing.assert_close(together.signals[item, :count], alone.signals[0])
         torch.testing.assert_close(together.hidden[item, :count], alone.hidden[0])
 
 
 @pytest.mark.parametrize("embedding_size", [3, "one-hot"])
-@pytest.mark.parametrize("noise", [Noise(), Shift(0.5), Shift(0.5, 0.7)])
+@pytest.mark.parametrize("noise", [Noise(), ConstantNoise(0.5), ConstantNoise(0.5, 0.7)])
 @pytest.mark.parametrize("inputs", [5, 100])
 def test_compiled_second_order_units_have_the_gradients_of_the_definition(
     embedding_size: int | str, noise: Noise, inputs: int

@@ -109,6 +109,15 @@ def test_steps_and_ids_that_do_not_fit(lengths: list[int], ids: int) -> None:
         fused_sequence(case.weights, lengths, lengths, inputs)
 
 
+@pytest.mark.parametrize("shape", [(4, 2), (6, 2), (5, 3)])
+def test_noise_that_is_not_that_of_the_steps(shape: tuple[int, int]) -> None:
+    case = Case.drawn("lstm", "stack", SHAPE, torch.float32)
+    inputs, noise = torch.zeros(5, dtype=torch.int64), torch.zeros(shape)
+    lengths = [3, 2] + [0] * (SHAPE.batch - 2)
+    with pytest.raises(ValueError, match=r"noise: expected the shape \(5, 2\)"):
+        fused_sequence(case.weights, lengths, lengths, inputs, noise=noise)
+
+
 @pytest.mark.parametrize(
     ("signals", "values"), [((2, 3, 1), (2, 3, 4)), ((2, 4, 2), (2, 3, 4)), ((1, 3, 2), (2, 3, 4))]
 )

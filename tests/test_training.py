@@ -3,6 +3,7 @@
 import json
 import os
 from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.files import locked
 from stacktrans.common.randomness import Purpose
 from stacktrans.model import checkpoint
+from stacktrans.model.controllers import Noise
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import resolve
@@ -273,12 +275,37 @@ def measured(setting: str) -> tuple[Accuracy, Accuracy]:
     return attempt.source.accuracies(attempt.model, Purpose.SUMMARY, attempt.moment)
 
 
-def test_noise_has_the_configured_deviation() -> None:
-    noise = noise_of(small_run("noise.gates=0.25", "noise.signals=2"), Moment(1, 0))
-    ones = torch.ones(50, 640)
-    for found, deviation in ((noise.on_gates(ones), 0.25), (noise.on_signals(ones), 2)):
-        assert found.std().item() == pytest.approx(deviation, rel=0.03)
-        assert found.mean().item() == pytest.approx(1, abs=deviation / 25)
+@dataclass(frozen=True)
+class Watched(Noise):
+    """Keeps what is added to gates and to signals."""
+
+    added: tuple[list[torch.Tensor], list[torch.Tensor]] = field(default_factory=lambda: ([], []))
+
+    def on_gates(self, sums: torch.Tensor) -> torch.Tensor:
+        noisy = super().on_gates(sums)
+        self.added[0].append(noisy - sums)
+        return noisy
+
+    def on_signals(self, sums: torch.Tensor) -> torch.Tensor:
+        noisy = super().on_signals(sums)
+        self.added[1].append(noisy - sums)
+        return noisy
+
+
+@pytest.mark.parametrize("kernel", ["fused", "torch"])
+def test_noise_has_the_configured_deviation(kernel: str) -> None:
+    config = small_run("noise.gates=0.25", "noise.signals=2", f"kernel={kernel}")
+    drawn = noise_of(config, Moment(1, 0))
+    watched = Watched(drawn.gates, drawn.signals, drawn.generator)
+    model = Transducer(config.model, 5, 5)
+    model.unroll(torch.zeros(50, 20, dtype=torch.int64), noise=watched)
+    gates, signals = (torch.cat([part.flatten() for part in parts]) for parts in watched.added)
+    assert gates.numel() == 50 * 20 * 4 * 8
+    assert gates.std().item() == pytest.approx(0.25, rel=0.03)
+    assert abs(gates.mean().item()) < 0.01
+    assert signals.numel() == 50 * 20 * len(model.signal_names)
+    assert signals.std().item() == pytest.approx(2, rel=0.06)
+    assert abs(signals.mean().item()) < 0.2
 
 
 def test_a_damaged_run_is_not_resumed(tmp_path: Path) -> None:

@@ -219,12 +219,13 @@ class RunConfig(Section):
                 f"training.read_rate: expected 1: a controller {model.controller.name} has no "
                 "weights for reads"
             )
-        without_gates = {"noise.gates": training.noise.gates, "source_loss": training.source_loss}
-        for name, value in (without_gates | {"noise.signals": training.noise.signals}).items():
-            if model.encoder_decoder and value:
-                raise ValueError(f"training.{name}: not for controller {model.controller.name}")
-            if model.buffers and value and name in without_gates:
-                raise ValueError(f"training.{name}: not for a buffered model")
+        unusable = {"noise.gates": training.noise.gates, "source_loss": training.source_loss}
+        if model.encoder_decoder:
+            unusable["noise.signals"] = training.noise.signals
+        for name, value in unusable.items():
+            other = "a buffered model" if model.buffers else f"controller {model.controller.name}"
+            if (model.buffers or model.encoder_decoder) and value:
+                raise ValueError(f"training.{name}: not for {other}")
         if self.start_from and training.restart:
             raise ValueError(f"training.restart: expected null: {_NO_OTHER_WEIGHTS}")
         if self.start_from and training.stream and training.stream.attempts > 1:
