@@ -23,6 +23,7 @@ from small_runs import (
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import locked
 from stacktrans.common.randomness import Purpose
+from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.controllers import Noise
 from stacktrans.model.transducer import Transducer
@@ -275,6 +276,15 @@ def measured(setting: str) -> tuple[Accuracy, Accuracy]:
     return attempt.source.accuracies(attempt.model, Purpose.SUMMARY, attempt.moment)
 
 
+@pytest.mark.parametrize(
+    "memory", ["superposed", "tape", "stack-rnn", "list-rnn", "nondeterministic"]
+)
+def test_actions_are_chosen_without_noise(memory: str) -> None:
+    config = small_run("noise={gates: 1, signals: 1}", memory=memory)
+    noise = noise_of(config, Moment(1, 0), make_memory(config.model))
+    assert (noise.gates, noise.signals) == (1, 0)
+
+
 @dataclass(frozen=True)
 class Watched(Noise):
     """Keeps what is added to gates and to signals."""
@@ -295,9 +305,9 @@ class Watched(Noise):
 @pytest.mark.parametrize("kernel", ["fused", "torch"])
 def test_noise_has_the_configured_deviation(kernel: str) -> None:
     config = small_run("noise.gates=0.25", "noise.signals=2", f"kernel={kernel}")
-    drawn = noise_of(config, Moment(1, 0))
-    watched = Watched(drawn.gates, drawn.signals, drawn.generator)
     model = Transducer(config.model, 5, 5)
+    drawn = noise_of(config, Moment(1, 0), model.memory)
+    watched = Watched(drawn.gates, drawn.signals, drawn.generator)
     model.unroll(torch.zeros(50, 20, dtype=torch.int64), noise=watched)
     gates, signals = (torch.cat([part.flatten() for part in parts]) for parts in watched.added)
     assert gates.numel() == 50 * 20 * 4 * 8

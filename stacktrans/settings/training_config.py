@@ -120,7 +120,7 @@ class NoiseConfig(Section):
     gates: NotNegative = 0.0
     """of what is added to the part of the gates' pre-activations that depends on x alone."""
     signals: NotNegative = 0.0
-    """of what is added to the pre-activations of signals, those of buffers included."""
+    """of what is added to the pre-activations of strengths, those of buffers included."""
 
 
 class RestartConfig(Section):
@@ -286,8 +286,8 @@ class TrainingConfig(Section):
     noise: NoiseConfig = NoiseConfig()
     """standard deviations of normal noise in training: `gates` is added to the inputs of the
     controller's gates. A gate that has to be right in spite of it is nearly 0 or 1, and so keeps a
-    count for any length. `signals` is added to those of a memory's signals, such as push and pop,
-    and drives them to 0 and 1 in the same way (salakhutdinov2009)."""
+    count for any length. `signals` is added to those of strengths, such as push and pop, and drives
+    them to 0 and 1 in the same way (salakhutdinov2009); a memory with actions or cells has none."""
     averaging: Fraction = 0.0
     """decay of the moving average of the weights, which is evaluated and kept; 0 for the weights
     themselves."""

@@ -9,6 +9,8 @@ from pydantic import Field, StrictBool
 from torch import nn
 
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.memory import Memory
+from stacktrans.memory.strengths.definition import Nothing, StrengthMemory
 from stacktrans.model.controllers import NO_NOISE, Noise
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
@@ -191,11 +193,15 @@ def noise_seed(config: RunConfig, moment: Moment) -> int:
     return int(rng.integers(2**62))
 
 
-def noise_of(config: RunConfig, moment: Moment) -> Noise:
-    """The noise of a batch."""
+def noise_of(config: RunConfig, moment: Moment, memory: Memory[Any]) -> Noise:
+    """The noise of a batch; on signals only if they are strengths.
+
+    Where actions are mixed, a mistaken one spoils what all later steps read.
+    """
     noise = config.training.noise
     source = torch.Generator().manual_seed(noise_seed(config, moment))
-    return Noise(noise.gates, noise.signals, source)
+    strengths = all(isinstance(part, StrengthMemory | Nothing) for part in memory.parts)
+    return Noise(noise.gates, noise.signals if strengths else 0.0, source)
 
 
 class Attempt:
@@ -300,7 +306,7 @@ class Attempt:
         if self._config.model.encoder_decoder:
             torch.manual_seed(noise_seed(self._config, moment))
             self.model.train()
-        noise = noise_of(self._config, moment)
+        noise = noise_of(self._config, moment, self.model.memory)
         batch, unrolled = self.source.unroll(self.model, moment, noise)
         losses = objective(self.model, self._config, batch, unrolled, settled)
         minimized = losses.minimized
