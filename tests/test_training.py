@@ -279,7 +279,7 @@ def measured(setting: str) -> tuple[Accuracy, Accuracy]:
 @pytest.mark.parametrize(
     "memory", ["superposed", "tape", "stack-rnn", "list-rnn", "nondeterministic"]
 )
-def test_actions_are_chosen_without_noise(memory: str) -> None:
+def test_only_strengths_have_noise(memory: str) -> None:
     config = small_run("noise={gates: 1, signals: 1}", memory=memory)
     noise = noise_of(config, Moment(1, 0), make_memory(config.model))
     assert (noise.gates, noise.signals) == (1, 0)
