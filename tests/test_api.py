@@ -120,7 +120,7 @@ def test_a_machine_is_that_of_the_command(tmp_path: Path) -> None:
     assert re.fullmatch(r"Verification\(right, [\d,]+ strings, proved\)", repr(verified))
     assert "proved: right on all strings" in verified._repr_html_()
     with pytest.raises(StacktransError, match="no machine found within 0 s"):
-        model.extract(seconds=0)
+        model.extract(time_limit=0)
 
 
 def test_a_wrong_argument_is_named_with_its_function() -> None:

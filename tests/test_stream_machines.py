@@ -123,7 +123,7 @@ def test_extraction_ends_in_time(seconds: int, monkeypatch: pytest.MonkeyPatch) 
     asked = itertools.count()  # the time, which goes on whenever it is asked for
     monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: next(asked)))
     with contextlib.suppress(CannotExtract):
-        extract(checkpoint.load("parenthesis-stack", hard=True), seconds=seconds)
+        extract(checkpoint.load("parenthesis-stack", hard=True), time_limit=seconds)
     assert next(asked) < seconds + 50
 
 

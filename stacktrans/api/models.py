@@ -23,7 +23,7 @@ from stacktrans.api.arguments import (
 from stacktrans.api.results import Answer, Evaluation, Trace, Verification
 from stacktrans.automata.machine import Machine
 from stacktrans.decoding.beam import beam_width
-from stacktrans.extraction.learner import SECONDS, extract
+from stacktrans.extraction.learner import TIME_LIMIT, extract
 from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import EvalRequest, evaluate
 from stacktrans.inference.perplexity import perplexities
@@ -241,16 +241,16 @@ class Model:
         return Verification(**vars(found), _models=named)
 
     @checked
-    def extract(self, seconds: float = SECONDS) -> Self:
+    def extract(self, time_limit: float = TIME_LIMIT) -> Self:
         """The machine that the model is when its signals are made 0 or 1, as a model.
 
         Args:
-            seconds: the time limit of learning it.
+            time_limit: the seconds that learning it may take.
 
         Raises:
             StacktransError: it is no machine, or none was found; the message gives the reason.
         """
-        machine = extract(self._loaded, seconds)
+        machine = extract(self._loaded, time_limit)
         return type(self)(replace(self._loaded, weights={}, hard=True, machine=machine))
 
     @checked

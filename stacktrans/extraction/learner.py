@@ -43,8 +43,8 @@ COVERED, MOST_COVERED = 4, 100_000
 combination of what its rules depend on, so that rare ones are among them; and the most symbols."""
 OBSERVED_PER_SYMBOL = 2
 """Further strings of the training lengths for each symbol of a large alphabet."""
-SECONDS = 60
-"""The time limit of learning."""
+TIME_LIMIT = 60
+"""The seconds that learning may take."""
 ROUND = 1 / 4
 """The share of it that a round may take, and in which right machines are simplified."""
 PATIENCE = 8
@@ -100,18 +100,18 @@ class Extraction:
     seconds: float
 
 
-def extract(checkpoint: Checkpoint, seconds: float = SECONDS) -> Machine:
+def extract(checkpoint: Checkpoint, time_limit: float = TIME_LIMIT) -> Machine:
     """The machine that a model is when its signals are made 0 or 1.
 
     Args:
         checkpoint: of the model.
-        seconds: the time limit of learning.
+        time_limit: the seconds that learning may take.
 
     Raises:
         CannotExtract: it is no machine, or none was found; the message gives the reason.
         StacktransError: its numbers overflow.
     """
-    return Learner(checkpoint, seconds).learn().machine
+    return Learner(checkpoint, time_limit).learn().machine
 
 
 def compare(
@@ -181,7 +181,7 @@ class Learner:
 
     Args:
         checkpoint: of the model.
-        seconds: the time limit of learning.
+        time_limit: the seconds that learning may take.
         log: is called with a line about each round.
 
     Raises:
@@ -191,11 +191,11 @@ class Learner:
     def __init__(
         self,
         checkpoint: Checkpoint,
-        seconds: float = SECONDS,
+        time_limit: float = TIME_LIMIT,
         log: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._checkpoint, self._log = checkpoint, log
-        self._deadline = Deadline(seconds)
+        self._deadline = Deadline(time_limit)
         self._hard = checkpoint.predictor.discretized()
         ends = Network(checkpoint, self._deadline).ends
         self._short = short_queries(checkpoint)
