@@ -25,6 +25,11 @@ LARGEST_EXPONENT = 700.0
 """The exponent at which a perplexity is capped, below the overflow of floats."""
 
 
+def perplexity_of(nats: float) -> float:
+    """The perplexity of symbols of so many nats each: finite, as JSON has no infinity."""
+    return math.exp(min(nats, LARGEST_EXPONENT))
+
+
 def cross_entropy(model: Predictor, layout: Layout, pairs: Sequence[Pair]) -> float:
     """Mean nats per symbol of pairs, all symbols scored; pairs of a stream form one sequence."""
     rows = [[pairs[index] for index in row] for row in measured_sequences(layout, pairs)]
@@ -73,7 +78,7 @@ def perplexity(model: Model, vocabulary: Vocabulary, stream: Ids) -> Perplexity:
         total += negative_log_likelihood(logits, following)
     unknown = int(np.count_nonzero(stream[1:] == vocabulary.unknown))
     nats = total / count
-    return Perplexity(math.exp(min(nats, LARGEST_EXPONENT)), nats, count, unknown)
+    return Perplexity(perplexity_of(nats), nats, count, unknown)
 
 
 def _predictions(model: Model, stream: Ids) -> Iterator[tuple[Numbers, Ids]]:

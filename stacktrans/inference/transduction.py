@@ -84,9 +84,11 @@ class AnsweredLine:
                 for text, log_probability, ended in self.hypotheses
             ]
         if self.following is not None:
+            from stacktrans.inference.perplexity import perplexity_of  # which few commands need
+
             total = sum(prediction.log_probability for prediction in self.following)
             entry["log_probability"] = total
-            entry["perplexity"] = math.exp(min(-total / len(self.following), 700.0))
+            entry["perplexity"] = perplexity_of(-total / len(self.following))
             entry["following"] = [asdict(prediction) for prediction in self.following]
         return entry | ({"error": self.error} if self.error else {})
 
@@ -281,7 +283,7 @@ def transduce_lines(
 
 def _add_predictions(checkpoint: Checkpoint, lines: Sequence[AnsweredLine]) -> None:
     """Add a language model's predictions after each word to lines."""
-    from stacktrans.inference.perplexity import next_symbol_predictions  # which few commands need
+    from stacktrans.inference.perplexity import next_symbol_predictions
 
     words: Any = checkpoint.task.source
     for line in lines:

@@ -1,6 +1,5 @@
 """Live progress of runs and races, summaries of runs, and advice after an unsolved race."""
 
-import math
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ from rich.text import Text
 
 from stacktrans.common.errors import shown
 from stacktrans.common.visible import counted, listed, shell_text
+from stacktrans.inference.perplexity import perplexity_of
 from stacktrans.kernels import code_cache
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
@@ -359,7 +359,7 @@ class LanguageDisplay(TrainingDisplay):
     def _quantities(self, record: Record) -> Iterator[tuple[Column, str, str]]:
         training, validation = f"{record.perplexity:.1f}", ""
         if record.validation is not None:
-            validation = f"{math.exp(min(record.validation, 700.0)):.1f}"
+            validation = f"{perplexity_of(record.validation):.1f}"
         yield Column("batch", least=7), str(record.step), "batch {}"
         yield Column("learning rate", drop=4), f"{record.learning_rate:g}", "learning rate {}"
         yield Column("training", "perplexity"), training, "training perplexity {}"

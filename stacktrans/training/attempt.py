@@ -9,6 +9,7 @@ from pydantic import Field, StrictBool
 from torch import nn
 
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.inference.perplexity import perplexity_of
 from stacktrans.memory import Memory
 from stacktrans.memory.strengths.definition import Nothing, StrengthMemory
 from stacktrans.model.controllers import NO_NOISE, Noise
@@ -369,7 +370,7 @@ class Attempt:
             attempt=self._number,
             seconds=seconds,
             loss=loss,
-            perplexity=math.exp(min(loss, 700.0)),
+            perplexity=perplexity_of(loss),
             learning_rate=self.rate,
             lengths=self.source.lengths(self.curriculum.share),
             signals=dict(zip(self.model.signal_names, means, strict=True)),
