@@ -330,6 +330,7 @@ def test_a_memory_that_arrays_cannot_show_is_shown_by_torch() -> None:
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_shapes_are_known_without_torch(memory: str, controller: str, buffered: bool) -> None:
     layout, second_order = LAYOUTS["joint"], controller == "second-order"
+    given = sources(layout, 1)
     for more in (
         {},
         {"embedding_size": "one-hot", "biases": False, "output_size": None, "layers": 1},
@@ -338,21 +339,12 @@ def test_shapes_are_known_without_torch(memory: str, controller: str, buffered: 
         model = drawn(memory, controller, layout, buffered, **more)
         found = weight_shapes(model.config, layout.inputs, layout.outputs)
         assert found == shapes_of(model)
-        weights = {name: weight.numpy() for name, weight in model.float().state_dict().items()}
+        weights = {name: weight.numpy() for name, weight in model.state_dict().items()}
         arrays_alone = from_weights(model.config, weights, model.inputs, hard=False)
-        from_torch = model.to_numpy()
-        if second_order and buffered:
-            assert arrays_alone is None
-            assert from_torch is None
-            continue
-        assert arrays_alone
-        assert from_torch
-        for one, other in zip(arrays_alone.weights.layers, from_torch.weights.layers, strict=True):
-            np.testing.assert_array_equal(one, other)
-        for part in ("projected", "initial", "heads", "bias"):
-            np.testing.assert_allclose(
-                getattr(arrays_alone.weights, part), getattr(from_torch.weights, part), rtol=1e-5
-            )
+        assert (arrays_alone is None) is (second_order and buffered)
+        if arrays_alone:
+            expected = decode(TorchModel(model), layout, given, limit=3)
+            assert_same_answers(decode(arrays_alone, layout, given, limit=3), expected)
 
 
 @pytest.mark.parametrize("hard", [False, True])

@@ -6,7 +6,7 @@ For short work the same functions run uncompiled.
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -277,29 +277,34 @@ class NumpyModel:
 
 
 def _layer(
-    units: type[Units], weights: Mapping[str, Array], number: int, embeddings: Array, read_size: int
+    units: type[Units],
+    weights: Mapping[str, Array],
+    number: int,
+    project: Callable[[Array], Array],
+    size: int,
+    read_size: int,
 ) -> tuple[Array, Array, Array, Array]:
     """Projected inputs, below weight, hidden weight and initial state of a layer.
 
-    `number` counts layers from 0; `embeddings` are the vectors of all ids, [ids, E].
+    `number` counts layers from 0; `project` multiplies a weight [n, E] by the vectors of all ids,
+    to [ids, n]; `size` is that of the controller's output.
     """
     if not units.has_units:  # its output is [x_t ; r_{t-1}]
-        size = embeddings.shape[1]
-        identity = np.eye(size + read_size, dtype=embeddings.dtype)
-        projected = embeddings @ identity[:size]
-        below = np.ascontiguousarray(identity[:, size:])
-        return projected, below, np.zeros_like(identity)[None], np.zeros_like(identity[:1])
+        identity = np.eye(size, dtype=weights["classifier.weight"].dtype)
+        of_inputs, below = np.split(identity, [size - read_size], axis=1)
+        no_recurrence, initial = np.zeros_like(identity)[None], np.zeros_like(identity[:1])
+        return project(of_inputs), np.ascontiguousarray(below), no_recurrence, initial
     prefix = f"controller.layers.{number}."
     input_weight, initial = weights[f"{prefix}input_weight"], weights[f"{prefix}initial_state"]
     no_recurrence = np.zeros((len(input_weight), initial.shape[1]), input_weight.dtype)
     hidden = weights.get(f"{prefix}hidden_weight", no_recurrence)
-    by_symbol = hidden.ndim == 3  # of second-order units
-    return (
-        embeddings @ input_weight.T + weights.get(f"{prefix}bias", input_weight.dtype.type(0)),
-        weights[f"{prefix}below_weight"],
-        np.einsum("ijk,nk->nij", hidden, embeddings) if by_symbol else hidden[None],
-        initial,
-    )
+    if hidden.ndim == 3:  # of second-order units: a matrix for each id
+        matrices = project(hidden.reshape(-1, hidden.shape[2]))
+        hidden = matrices.reshape(-1, *hidden.shape[:2])
+    else:
+        hidden = hidden[None]
+    bias = weights.get(f"{prefix}bias", input_weight.dtype.type(0))
+    return project(input_weight) + bias, weights[f"{prefix}below_weight"], hidden, initial
 
 
 def _linear(weights: Mapping[str, Array], name: str, size: int) -> tuple[Array, Array]:
@@ -321,15 +326,19 @@ def from_weights(
     if architecture is None:
         return None
     units: type[Units] = CONTROLLERS.load(config.controller.name)
-    one_hot = np.eye(inputs, dtype=weights["classifier.weight"].dtype)
-    embeddings = weights.get("embedding.weight", one_hot)
-    if architecture.buffered:  # after the last input nothing is read
-        embeddings = np.concatenate([embeddings, np.zeros_like(embeddings[:1])])
+    embeddings = weights.get("embedding.weight")  # None for one-hot vectors
+    vector_size = inputs if embeddings is None else embeddings.shape[1]
+
+    def project(weight: Array) -> Array:
+        products = weight.T if embeddings is None else embeddings @ weight.T
+        # After the last input of buffers nothing is read. Compiled code requires this order.
+        return np.pad(np.ascontiguousarray(products), ((0, int(architecture.buffered)), (0, 0)))
+
     read_size = memory.reads * config.memory_size
-    size = units.hidden_size_for(config, embeddings.shape[1], read_size)
+    size = units.hidden_size_for(config, vector_size, read_size)
     with np.errstate(all="ignore"):
         layers = [
-            _layer(units, weights, number, embeddings, read_size)
+            _layer(units, weights, number, project, size, read_size)
             for number in range(config.units.layers)
         ]
     projected, below, hidden, initial = zip(*layers, strict=True)
