@@ -116,7 +116,7 @@ def test_a_window_of_all_steps_changes_nothing() -> None:
     assert torch.equal(reads, expected)
 
 
-@pytest.mark.parametrize("scale", [1, 5])
+@pytest.mark.parametrize("scale", [1, 5, 30, 60])
 def test_nothing_overflows_on_long_strings(scale: float) -> None:
     memory = NondeterministicStack(window=20)
     sums, values = (part.float() for part in program(memory, 1, 300))

@@ -29,8 +29,9 @@ weights of a step cancels in the read. They are therefore given by one softmax, 
     spans[i][qx, ry]        alpha[i][qx] gamma[i -> t][qx, ry] / sum over s, z of alpha[t][sz]
     below[y, i, qx, k, u]   alpha[i][qx] gamma[i -> k][qx, uy] / alpha[k][uy]
 
-which are shares of runs, so that nothing overflows on strings of any length. Runs that have less
-than about 1e-38 of the weight of all, in single precision, are lost.
+which are shares of runs, so that nothing overflows on strings of any length. They are kept in
+double precision, where runs that have less than about 1e-308 of the weight of all are lost; with
+the 1e-38 of single precision, gradients would overflow once transitions are nearly certain.
 
 With Q states and S symbols, a step has O(n^2 Q^3 S^2 + n Q^3 S^3) operations, as in dusell2022, and
 the state O(n^2 Q^2 S^2) numbers, where n is the number of steps so far, but at most the window.
@@ -127,7 +128,7 @@ class NondeterministicStack(Memory[Spans]):
 
     def signals(self, sums: Tensor) -> Tensor:
         """The weights of all transitions, up to a common factor: a softmax."""
-        return torch.softmax(sums, dim=1)
+        return torch.softmax(sums, dim=1, dtype=torch.float64)
 
     def discretize(self, signals: Tensor) -> Tensor:
         """One-hot vectors of the most probable transition."""
@@ -136,7 +137,7 @@ class NondeterministicStack(Memory[Spans]):
 
     def initial(self, batch_size: int, value_size: int, like: Tensor) -> Spans:
         """The run of no steps, and a bottom whose vector has zeros after the 1."""
-        states, symbols = self.states, self.symbols
+        states, symbols, like = self.states, self.symbols, like.double()
         spans = like.new_zeros(batch_size, 1, states, symbols, states, symbols)
         values = like.new_zeros(batch_size, 1, value_size)
         spans[:, 0, 0, 0, 0, 0] = 1
@@ -145,7 +146,7 @@ class NondeterministicStack(Memory[Spans]):
         return Spans(spans, (below,), values, 0)
 
     def initial_reads(self, batch_size: int, value_size: int, like: Tensor) -> Tensor:
-        return self._read(self.initial(batch_size, value_size, like))
+        return self._read(self.initial(batch_size, value_size, like)).to(like.dtype)
 
     def check_carries(self) -> None:
         if self.window is None:
@@ -157,7 +158,8 @@ class NondeterministicStack(Memory[Spans]):
         return Spans(state.spans.detach(), below, state.values.detach(), state.steps)
 
     def step(self, state: Spans, signals: Tensor, values: Tensor) -> tuple[Spans, Tensor]:
-        states, symbols, spans = self.states, self.symbols, state.spans
+        states, symbols, spans, dtype = self.states, self.symbols, state.spans, values.dtype
+        signals, values = signals.double(), values.double()
         both = (states * symbols) ** 2
         push, replace, pop = signals.split((both, both, both // symbols), dim=1)
         push, replace = (part.unflatten(1, spans.shape[2:]) for part in (push, replace))
@@ -175,7 +177,7 @@ class NondeterministicStack(Memory[Spans]):
             after, vectors, below = after[:, 1:], vectors[:, 1:], _without_oldest(below)
         after = _shares(after, after.sum(dim=(1, 2, 3, 4, 5), keepdim=True))
         state = Spans(after, below, vectors, state.steps + 1)
-        return state, self._read(state)
+        return state, self._read(state).to(dtype)
 
     def _read(self, state: Spans) -> Tensor:
         """The vector of each state and symbol, [B, Q * S, m]."""

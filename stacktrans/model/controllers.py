@@ -397,7 +397,8 @@ class Operation(nn.Module):
         if reads.shape != expected:
             what = f"memory {self.memory.name}: read {tuple(reads.shape)}"
             raise StacktransError(f"{what}; expected {expected}")
-        return state, reads.flatten(1), torch.cat([signals, of_buffers], dim=1)
+        signals = torch.cat([signals.to(hidden.dtype), of_buffers], dim=1)
+        return state, reads.flatten(1), signals
 
     def pushed(self, hidden: Tensor) -> Tensor:
         """The vectors to push: [..., H] -> [..., pushes, m]."""
