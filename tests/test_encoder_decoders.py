@@ -101,6 +101,13 @@ def test_a_transformer_equals_torchs_own_layers() -> None:
     torch.testing.assert_close(model.unroll(ids).hidden[:, 4:], expected)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_half_precision_is_possible(name: str) -> None:
+    model = model_of(name)
+    expected = model(IDS).float()
+    torch.testing.assert_close(model.bfloat16()(IDS).float(), expected, rtol=0, atol=0.1)
+
+
 def test_positions_are_encoded_as_published() -> None:
     encoded = sinusoids(torch.tensor([3]), 4)[0]
     angles = torch.tensor([3.0, 3 / 100])

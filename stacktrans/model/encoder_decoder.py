@@ -235,11 +235,16 @@ class Transformer(EncoderDecoder):
 
     def encode(self, embedded: Tensor, lengths: Tensor) -> Tensor:
         positions = torch.arange(embedded.shape[1], device=embedded.device)
-        outputs = self.enter(embedded) + sinusoids(positions, self.hidden_size)
+        outputs = self._entered(embedded, positions)
         padding = positions >= lengths.unsqueeze(1)
         for layer in self.encoder:
             outputs = layer(outputs, src_key_padding_mask=padding)
         return cast(Tensor, self.encoded(outputs))
+
+    def _entered(self, embedded: Tensor, positions: Tensor) -> Tensor:
+        """The input of the lowest layer: embeddings [..., E] at positions [...] -> [..., H]."""
+        encoding = sinusoids(positions, self.hidden_size).to(embedded.dtype)
+        return cast(Tensor, self.enter(embedded) + encoding)
 
     def initial_decoder(self, batch_size: int) -> DecoderState:
         like = self.like
@@ -258,7 +263,7 @@ class Transformer(EncoderDecoder):
         first, steps = begun.shape[1], begins.shape[1]
         begun = torch.cat([begun, begins.cumsum(1).bool() | begun[:, -1:].any(1, True)], dim=1)
         positions = (begun.cumsum(1) - 1).clamp(min=0)[:, first:]
-        outputs = self.enter(embedded) + sinusoids(positions, self.hidden_size)
+        outputs = self._entered(embedded, positions)
         # A step sees those before it from the separator on, and itself.
         own = torch.arange(first, first + steps, device=begun.device).unsqueeze(1)
         all_steps = torch.arange(first + steps, device=begun.device)

@@ -27,6 +27,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+import numpy as np
+
 from stacktrans.common.ends import BOTTOM, TOP, Ends
 from stacktrans.common.registry import LazyModule
 from stacktrans.memory.base import Memory, MemorySnapshot, MemoryState, RowContents
@@ -108,7 +110,7 @@ class StrengthMemory(Memory[Strengths]):
     def snapshot(self, state: Strengths) -> MemorySnapshot:
         weights = self.read_weights(state)[0]
         steps = weights.shape[1] // self.pushes
-        origins = torch.tensor(self.row_origins(steps), device=weights.device)
+        origins = torch.tensor(self.row_origins(steps), dtype=torch.long, device=weights.device)
         by_step = weights.new_zeros(self.reads, steps).index_add_(1, origins, weights)
         return MemorySnapshot(
             total_strength=float(state.strengths.sum()),
@@ -145,9 +147,11 @@ def _read_within_reach(weights: Tensor, values: Tensor) -> Tensor:
 
 def _sums(strengths: Tensor) -> tuple[Tensor, Tensor]:
     """Cumulative strengths before and through each row, [B, rows] each."""
-    from stacktrans.memory.strengths.sums import running_sum  # imports torch
-
-    through = running_sum(strengths)
+    through = strengths.cumsum(1)
+    if strengths.device.type == "cpu" and strengths.dtype == torch.float32:
+        # There torch adds in double precision, which rounds differently than compiled code does.
+        sums = torch.from_numpy(np.add.accumulate(strengths.detach().numpy(), axis=1))
+        through = through + (sums - through).detach()
     return functional.pad(through[:, :-1], (1, 0)), through
 
 
