@@ -1,12 +1,15 @@
 """Torch modules with a memory, as other people's models have them."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 import torch
 from torch import Tensor
 
 import stacktrans
 from stacktrans.common.errors import UsageError
-from stacktrans.memory import Deque, Nothing, Stack
+from stacktrans.memory import Deque, Memory, MemoryState, Nothing, Stack
 from stacktrans.model import definition
 from stacktrans.model.transducer import Transducer
 from stacktrans.nn import StackLSTM
@@ -73,6 +76,16 @@ def test_it_is_called_as_an_lstm_is() -> None:
     assert torch.equal(turned(steps.transpose(0, 1))[0], output.transpose(0, 1))
 
 
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_it_runs_in_half_precision(memory: str) -> None:
+    layer, steps = StackLSTM(3, 4, memory=memory, memory_size=2), inputs_of(5, 2, 3).float()
+    expected, _ = layer(steps)
+    output, _ = layer.bfloat16()(steps.bfloat16())
+    output.sum().backward()
+    assert output.dtype == torch.bfloat16
+    torch.testing.assert_close(output.float(), expected, rtol=0, atol=0.1)
+
+
 def test_its_gradients_are_right() -> None:
     layer = StackLSTM(2, 3, memory=Deque(), memory_size=2).double()
     steps = inputs_of(4, 2, 2).requires_grad_()
@@ -95,6 +108,35 @@ def test_it_learns_what_an_optimiser_has_it_learn() -> None:
         optimizer.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < 0.5 * losses[0]
+
+
+@dataclass
+class Delay(Memory[MemoryState]):
+    """A memory of its user's own, from which the last vector is read: one that cannot be hashed."""
+
+    name: ClassVar[str] = "delay"
+    push_names: ClassVar[tuple[str, ...]] = ("delay",)
+    reads: ClassVar[int] = 1
+    signal_names: tuple[str, ...] = ("keep",)
+
+    def initial(self, batch_size: int, value_size: int, like: Tensor) -> MemoryState:
+        return MemoryState()
+
+    def step(
+        self, state: MemoryState, signals: Tensor, values: Tensor
+    ) -> tuple[MemoryState, Tensor]:
+        return state, signals.unsqueeze(2) * values
+
+
+def test_a_memory_may_be_of_any_class_but_needs_signals() -> None:
+    config = resolve(task="copy", settings={"model": {"memory": "stack"}}).model
+    model = Transducer(config, 9, 9)
+    model.memory = Delay()
+    assert model.architecture() is None
+    outputs, _ = StackLSTM(3, 4, memory=Delay(), memory_size=2)(torch.randn(5, 2, 3))
+    assert outputs.shape == (5, 2, 4)
+    with pytest.raises(UsageError, match="memory delay: pushes vectors; expected signal_names"):
+        StackLSTM(3, 4, memory=Delay(signal_names=()), memory_size=2)
 
 
 def test_unknown_names_are_refused() -> None:

@@ -63,7 +63,6 @@ class Transducer(nn.Module):
         self.config, self.inputs = config, inputs
         self.kernel = config.kernel
         self.hard, self.sharpness = False, 1.0
-        self._architectures: dict[Any, Architecture | None] = {}
         maps, biases = linear_sizes(config, inputs, outputs), config.controller.biases
         output_sizes, embedding_sizes = maps.get("output.0"), maps.get("embedding")
         self.embedding = nn.Embedding(*embedding_sizes) if embedding_sizes else None
@@ -195,12 +194,7 @@ class Transducer(nn.Module):
     def architecture(self) -> Architecture | None:
         """The architecture for compiled code, as in `compiled_architecture`."""
         weight = self.classifier.weight
-        key = (self.memory, self.kernel, self.hard, weight.device, weight.dtype)
-        if key not in self._architectures:
-            self._architectures[key] = compiled_architecture(
-                self.config, self.memory, weight, self.kernel, self.hard
-            )
-        return self._architectures[key]
+        return compiled_architecture(self.config, self.memory, weight, self.kernel, self.hard)
 
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
         """Logits [n, outputs] of the n target symbols selected by a mask [B, T]."""
@@ -287,7 +281,7 @@ def _projected(model: Transducer, ids: Tensor, noise: Noise) -> tuple[list[Tenso
     They are computed for all ids or for all steps, whichever are fewer.
     """
     all_ids, steps = torch.arange(model.inputs), torch.arange(len(ids))
-    by_step = len(ids) <= model.inputs
+    by_step = 0 < len(ids) <= model.inputs
     projected = [
         model.sums(layer, ids if by_step else all_ids) for layer in model.controller.all_layers
     ]

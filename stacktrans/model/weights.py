@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import safetensors
 
-from stacktrans.common.errors import CheckpointError, abridged
+from stacktrans.common.errors import CheckpointError, UsageError, abridged
 from stacktrans.common.files import verify_checksum
 from stacktrans.common.registry import CONTROLLERS, LazyModule
 from stacktrans.common.visible import visible
@@ -39,7 +39,13 @@ def signal_names(memory: Memory[Any], config: ModelConfig) -> tuple[str, ...]:
 def operation_sizes(
     memory: Memory[Any], hidden_size: int, config: ModelConfig
 ) -> dict[str, tuple[int, int]]:
-    """Input and output sizes of the linear maps to all signals and to the vectors pushed."""
+    """Input and output sizes of the linear maps to all signals and to the vectors pushed.
+
+    Raises:
+        UsageError: the memory pushes vectors, but has no signals.
+    """
+    if memory.pushes and not memory.signal_names:
+        raise UsageError(f"memory {memory.name}: pushes vectors; expected signal_names")
     signals = len(signal_names(memory, config))
     pushed = memory.pushes * config.memory_size
     maps = {"operation.signals": (hidden_size, signals), "operation.values": (hidden_size, pushed)}
