@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 import torch
 from command_line import SMALL, run
+from latch import Latch
 from test_completion import offered
 from torch import Tensor
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import MEMORIES
-from stacktrans.memory import Memory, Queue, Stack
+from stacktrans.memory import CellContents, Memory, MemorySnapshot, Queue, Stack
+from stacktrans.memory.several import Several
 from stacktrans.model.transducer import Transducer
 from stacktrans.nn import StackLSTM
 from stacktrans.settings.config import RunConfig
@@ -202,6 +204,19 @@ def test_traces_show_each_memory(model: Path, tmp_path: Path) -> None:
     ]
     assert b"read stack top" in run("inspect", model, '!"', "--heatmap").stdout
     assert run("inspect", model, '!"', "--plot", tmp_path / "it.svg").returncode == 0
+
+
+def test_the_cells_of_each_are_shown() -> None:
+    class Shelf(Latch):
+        def snapshot(self, state: Any) -> MemorySnapshot:
+            return MemorySnapshot(cells={"shelf": CellContents(state.content[0])})
+
+    class Both(Several):
+        part_names = ("queue", "stack")
+        parts = (Shelf(), Stack())
+
+    memory, like = Both(), torch.ones(1, 2)
+    assert [*memory.snapshot(memory.initial(1, 2, like)).cells] == ["queue shelf"]
 
 
 def test_every_word_is_completed() -> None:

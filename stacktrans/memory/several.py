@@ -122,6 +122,7 @@ class Several(Memory[States]):
             total_strength=sum(snapshot.total_strength for snapshot in snapshots),
             read_weights=self._labelled([snapshot.read_weights for snapshot in snapshots]),
             read_cells=self._labelled([snapshot.read_cells for snapshot in snapshots]),
+            cells=self._labelled([snapshot.cells for snapshot in snapshots]),
             rows={label: row for label, snapshot in labelled for row in snapshot.rows.values()},
         )
 
