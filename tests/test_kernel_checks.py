@@ -140,6 +140,14 @@ def test_no_strings_at_all(memory: str, buffered: bool) -> None:
     unrolled.hidden.sum().backward()
 
 
+@pytest.mark.parametrize("sizes", [(0, 5), (2, 0)])
+def test_no_strings_or_steps_of_second_order_units(sizes: tuple[int, int]) -> None:
+    model = transducer(controller="second-order")
+    unrolled = model.unroll(torch.zeros(sizes, dtype=torch.int64))
+    assert unrolled.hidden.shape == (*sizes, 4)
+    unrolled.hidden.sum().backward()
+
+
 @pytest.mark.parametrize("memory", ["deque", "stack-rnn"])
 @pytest.mark.parametrize("name", ["signals", "embedding"])
 def test_weights_that_are_nan_give_nan_outputs(memory: str, name: str) -> None:

@@ -265,7 +265,7 @@ def _second_order_gradient(
     before[at] = first[: len(at)]
     gradient = grad.new_zeros(len(inputs.projected), grad.shape[1], by.shape[1])
     read, counts = np.unique(inputs.ids, return_counts=True)
-    by_id = np.split(np.argsort(inputs.ids, kind="stable"), counts.cumsum()[:-1])
+    *by_id, _ = np.split(np.argsort(inputs.ids, kind="stable"), counts.cumsum())
     for number, steps in zip(read, map(torch.from_numpy, by_id), strict=True):
         torch.mm(grad[steps].t(), before[steps], out=gradient[number])
     return gradient
