@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.errors import CheckpointError as CheckpointError
-from stacktrans.common.errors import UsageError, did_you_mean, shown
+from stacktrans.common.errors import UsageError, did_you_mean, is_out_of_memory, shown
 from stacktrans.common.files import CONFIG as CONFIG
 from stacktrans.common.files import (
     MACHINE,
@@ -211,7 +211,9 @@ class Checkpoint:
         set_weights(model, self.weights)
         model.hard = self.hard
         model.sharpness = self.sharpness
-        return model.to(find_device(self.device)).eval()
+        # A model for which there is compiled code stays where that runs.
+        device = "cpu" if self.device == "auto" and self._compiled else self.device
+        return model.to(find_device(device)).eval()
 
     @property
     def current_weights(self) -> Mapping[str, Numbers]:
@@ -463,6 +465,8 @@ def load_training(directory: Path) -> dict[str, Any]:
                 raise ValueError("compressed, which torch never does")
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch raises many types for a damaged file
+        if is_out_of_memory(error):
+            raise
         raise CheckpointError(f"{path}: truncated or damaged") from error
     verify_checksum(path)
     if not isinstance(state, dict):
