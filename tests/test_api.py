@@ -157,7 +157,16 @@ def test_sources_may_have_features_beside_them(tmp_path: Path) -> None:
         def itertuples(self, index: bool = True) -> Iterator[tuple[object, ...]]:
             return ((*([0] if index else []), *verb) for verb in verbs)
 
+    class Named(Frame):
+        """One whose columns have known names, in another order."""
+
+        columns = ("Lemma", "Form", "Tag")
+
+        def itertuples(self, index: bool = True) -> Iterator[tuple[object, ...]]:
+            return ((source, target, features) for source, features, target in verbs)
+
     measured = run.model.evaluate(Frame())  # type: ignore[arg-type]
+    assert measured.predictions == run.model.evaluate(Named()).predictions  # type: ignore[arg-type]
     assert measured.predictions == run.model.evaluate(verbs).predictions
     assert measured.predictions == run.model.evaluate(iter(verbs)).predictions  # type: ignore[arg-type]
 

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, ValidationError, validate_call
 
 from stacktrans.common.documents import yaml_line
 from stacktrans.common.errors import UsageError, plain_words, shown
+from stacktrans.tasks.columns import columns_of_headings
 from stacktrans.tasks.lengths import Lengths, checked_lengths
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -61,12 +62,13 @@ def _data(value: Any) -> Any:
         return value
     # A DataFrame of pandas, or pairs, perhaps from an iterator.
     rows = [*(value.itertuples(index=False) if hasattr(value, "itertuples") else value)]
+    columns = columns_of_headings([*map(str, getattr(value, "columns", ()))])
     if isinstance(value, Mapping) or any(isinstance(fields, str | Mapping) for fields in rows):
         raise TypeError  # characters or keys would be taken for sources and targets
     pairs = [tuple(map(_text, fields)) for fields in rows]
     if not {*map(len, pairs)} <= {2, 3}:
         raise ValueError
-    return pairs
+    return [dict(zip(columns, pair, strict=True)) for pair in pairs] if columns else pairs
 
 
 def _model(value: Any) -> Any:
@@ -91,7 +93,8 @@ Loaded = Annotated[Any, _parser(_model, "a model that load returned")]
 Text = Annotated[str, _parser(_text, "a string")]
 Texts = Annotated[str | Sequence[Source], _parser(_texts, "a string, or several")]
 Data = Annotated[
-    str | os.PathLike[str] | Sequence[Sequence[str]], _parser(_data, "a file, or pairs of strings")
+    str | os.PathLike[str] | Sequence[Sequence[str] | Mapping[str, str]],
+    _parser(_data, "a file, or pairs of strings"),
 ]
 Range = Annotated[tuple[int, int], _parser(_lengths, "shortest and longest, such as (65, 128)")]
 

@@ -175,10 +175,11 @@ class Model:
         With pairs or a beam, the model also answers each source without its target.
 
         Args:
-            data: pairs with the columns of the model's files, perhaps in a DataFrame of pandas, or
-                a file of pairs as `stacktrans generate` writes it. By default, strings are drawn,
-                or are the test set of a model of pairs in files. Pairs with symbols that the model
-                does not know count as wrong.
+            data: pairs with the columns of the model's files, perhaps in a DataFrame of pandas,
+                whose columns are found by their names if these are known; or a file of pairs as
+                `stacktrans generate` writes it. By default, strings are drawn, or are the test set
+                of a model of pairs in files. Pairs with symbols that the model does not know count
+                as wrong.
             lengths: shortest and longest source; by default, the test lengths of the task, or all
                 of the file.
             count: number of strings; by default 1000, or all of the file; with `each`, 100 of each
@@ -226,7 +227,7 @@ class Model:
 
         Args:
             other: another model with the same alphabets; None for the answers of the task.
-            exhaustive: maximum number of strings up to a length all of whose strings are tested.
+            exhaustive: all strings up to a length are tested, the greatest with at most so many.
             count: number of random strings of training and test lengths.
             longest: length of the longest strings.
             seed: random seed of the strings.

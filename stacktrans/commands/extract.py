@@ -30,8 +30,8 @@ def extract(
         int | None, typer.Option(metavar="N", rich_help_panel="How far they agree")
     ] = None,
     lengths: Annotated[
-        str, typer.Option(metavar="A:B", rich_help_panel="How far they agree")
-    ] = "1:1000",
+        str | None, typer.Option(metavar="A:B", rich_help_panel="How far they agree")
+    ] = None,
     time_limit: Annotated[str, typer.Option(metavar="TIME")] = "60s",
     workers: options.Workers = 1,
     as_json: options.Json = False,
@@ -64,7 +64,7 @@ def extract(
         fst: Write the machine as a finite-state transducer in the text format of OpenFst, with the
             tables of its symbols in FILE.isyms and FILE.osyms, if a finite memory is enough for it.
         strings: Also compare the answers of model and machine to N random strings.
-        lengths: The lengths of these strings.
+        lengths: The lengths of these strings. Default: 1:1000.
         time_limit: Stop learning rules after this time, such as 30s or 5m.
     """
     from stacktrans.common.errors import UsageError
@@ -80,7 +80,9 @@ def extract(
             raise UsageError(f"{out}: exists already; expected a new directory")
         check_directory_path(out)
     check_positive(**{"--strings": strings})
-    range_ = options.parse_lengths(lengths)
+    if lengths and not strings:
+        raise UsageError("--lengths needs --strings")
+    range_ = options.parse_lengths(lengths or "1:1000")
     seconds = options.parse_seconds(time_limit, "--time-limit")
     loaded = options.load_model(checkpoint, "auto", hard=True, workers=workers)
     if loaded.machine and any(files) and not (out or strings or as_json):

@@ -104,6 +104,8 @@ def inspect(
 
     options.check_exclusive({"--step": stepping, "--heatmap": heatmap, "--json": as_json})
     options.check_exclusive({"--contents": contents, "--heatmap": heatmap})
+    for name, value in {"--seed": seed, "--lengths": lengths}.items():
+        options.check_exclusive({"STRING": string is not None, name: value is not None})
     if stepping:
         check_terminal()
     if plot:
@@ -117,19 +119,19 @@ def inspect(
     numbers = None if stacks is None else options.parse_numbers(stacks)
     bounds = None if lengths is None else options.parse_lengths(lengths)
     loaded = options.load_model(checkpoint, device, hard)
+    other = None if beside is None else options.load_model(beside, device, hard)
 
     def show(source: list[str]) -> None:
         steps = trace(loaded, source, bool(contents or stepping or plot or animate or page))
         steps = of_stacks(steps, numbers) if numbers else steps
+        models = [Shown(checkpoint, steps, loaded)]
+        if beside is not None and other:
+            models.append(Shown(beside, _other_trace(beside, other, steps), other))
         if plot:
             plot_trace(steps, loaded.config, plot)
         if animate:
             animate_trace(steps, animate)
         if page:
-            models = [Shown(checkpoint, steps, loaded)]
-            if beside is not None:
-                other = options.load_model(beside, device, hard)
-                models.append(Shown(beside, _other_trace(beside, other, steps), other))
             write_atomically(page, page_of(models))
         for path in filter(None, (plot, animate, page)):
             print_message(f"saved in {path}")
@@ -164,6 +166,8 @@ def _all_shown(split: Callable[[str], list[str]], show: Callable[[list[str]], No
     for number, piece in enumerate(pieces, start=1):
         try:
             show(split(decode_line(piece.raw)))
+        except UsageError:  # of an option, for any line
+            raise
         except StacktransError as error:
             complete = False
             print_message(f"standard input:{number}: {error}")

@@ -10,7 +10,7 @@ import typer
 
 from stacktrans.commands import options
 from stacktrans.commands.terminal import print_data, print_json, print_text
-from stacktrans.common.errors import check_positive
+from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import print_message
 from stacktrans.common.reading import Unreadable
 
@@ -91,6 +91,8 @@ def transduce(
             check_readable(path)
     models = [options.load_model(name, device, hard, workers) for name in names]
     loaded = ensemble_of(models) if ensemble else models[0]
+    if max_length and not (loaded.layout.feeds_back or loaded.layout.ends_answers):
+        raise UsageError("--max-length: the model has an output for each input")
     if n_best and n_best > 1 and not loaded.layout.feeds_back:
         print_message(f"--n-best {n_best}: {NOT_READ}")
     full = as_json or probability or n_best is not None

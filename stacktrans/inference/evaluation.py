@@ -5,7 +5,7 @@ import functools
 import itertools
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -46,7 +46,7 @@ class EvalRequest:
         prefix: of the names of options in messages.
     """
 
-    data: str | os.PathLike[str] | Sequence[Sequence[str]] | None = None
+    data: str | os.PathLike[str] | Sequence[Sequence[str] | Mapping[str, str]] | None = None
     bounds: Sequence[Lengths] = ()
     test_only: bool = False
     count: int | None = None
@@ -136,7 +136,7 @@ def _scores_of_sets(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[
 
     Raises:
         UsageError: the files of the sets can't be read, or have changed.
-        NoSuchLength: no set has a pair of such lengths.
+        NoSuchLength: no set has a pair of the lengths in a range.
     """
     results = [
         (range_, _scores_of(checkpoint, chosen, request, name))
@@ -145,8 +145,10 @@ def _scores_of_sets(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[
         for range_, chosen in _by_range([*pairs], request)
         if chosen
     ]
-    if not results:
-        raise NoSuchLength(f"no held-out pair has a length in {request.bounds[0]}")
+    measured = [range_ for range_, _ in results]
+    for range_ in request.bounds:
+        if range_ not in measured:
+            raise NoSuchLength(f"no held-out pair has a length in {range_}")
     return results
 
 

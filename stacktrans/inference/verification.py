@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.common.reading import LONGEST
 from stacktrans.inference.scores import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.proofs.equivalence import Equivalence, distinct_symbols, prove_equivalent
@@ -98,7 +99,7 @@ class Effort:
     """The number and the lengths of test strings.
 
     Attributes:
-        exhaustive: maximum number of strings up to a length all of whose strings are tested.
+        exhaustive: all strings up to a length are tested, the greatest with at most so many.
         count: number of random strings.
         longest: length of the longest strings.
         seed: random seed of the strings.
@@ -121,16 +122,18 @@ def verify(checkpoint: Checkpoint, effort: Effort, other: Checkpoint | None = No
         other: a second model, whose answers are required in place of those of the task.
 
     Raises:
-        UsageError: the task has no exact answers, or the models have different alphabets, or
-            answers that cannot be compared symbol by symbol where only some are scored.
+        UsageError: strings are too long; the task has no exact answers; or the models have
+            different alphabets, or answers that cannot be compared symbol by symbol where only some
+            are scored.
     """
+    if effort.longest > LONGEST:
+        raise UsageError(f"a string of {effort.longest} symbols; expected at most {LONGEST}")
     if checkpoint.config.task.lengths is None:
         raise UsageError(f"{checkpoint.path}: a language model has no exact answers")
     models, result = [checkpoint], Verification()
     if other:
         check_alphabets(checkpoint.task, other.task, str(other.path))
-        if not (checkpoint.task.scores_all or other.task.same_length):
-            raise UsageError(f"{other.path}: expected a model with an output for each input")
+        _check_comparable(checkpoint.task, other.task, str(other.path))
         models.append(other)
     for strings, pairs in _test_sets(models, effort):
         stage, wrong = _tested(models, strings, pairs)
@@ -147,10 +150,17 @@ def verify(checkpoint: Checkpoint, effort: Effort, other: Checkpoint | None = No
     return result
 
 
+def _check_comparable(task: Task, answered: Task, name: str) -> None:
+    """Raise `UsageError` if a task scores only some symbols, and answers are not synchronous."""
+    if not (task.scores_all or answered.same_length):
+        raise UsageError(f"{name}: expected a model with an output for each input")
+
+
 def with_task(checkpoint: Checkpoint, config: TaskConfig) -> Checkpoint:
-    """A model with another task; raises `UsageError` if that has other alphabets."""
+    """A model with another task; raises `UsageError` if its answers are not comparable."""
     task = config.make()
     check_alphabets(checkpoint.task, task, f"task {config.name}")
+    _check_comparable(task, checkpoint.task, f"task {config.name}")
     changed = checkpoint.config.model_copy(update={"task": config})
     machine = checkpoint.machine and replace(checkpoint.machine, task=config.name)
     return replace(checkpoint, config=changed, task=task, machine=machine)

@@ -3,7 +3,7 @@
 import gzip
 import hashlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -225,17 +225,23 @@ def _numbered(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     return ((number, line) for number, line in numbered if line.strip(b" \r"))
 
 
-def pairs_of_strings(pairs: Iterable[Sequence[str]], task: Task) -> list[Pair]:
-    """Read pairs of written strings; raises `StacktransError` for one that is not of the task."""
+def pairs_of_strings(pairs: Iterable[Sequence[str] | Mapping[str, str]], task: Task) -> list[Pair]:
+    """Read pairs of written strings, perhaps by the names of columns.
+
+    Raises:
+        StacktransError: one is not a pair of the task.
+    """
     rows = enumerate(pairs, start=1)
     return [pair for _, pair in read_numbered("pair ", rows, partial(_pair, task))]
 
 
-def _pair(task: Task, fields: Sequence[str]) -> Pair:
+def _pair(task: Task, fields: Sequence[str] | Mapping[str, str]) -> Pair:
     """The pair of fields of the task's columns, whose symbols may be unknown."""
     if len(fields) != len(task.columns):
         expected = ", ".join(task.columns)
         raise StacktransError(f"expected {expected}; found {counted(len(fields), 'string')}")
+    if isinstance(fields, Mapping):
+        fields = [fields[column] for column in task.columns]
     by_column = dict(zip(task.columns, fields, strict=True))
     target = task.target.split(by_column.pop("target"))
     source = task.source.split("\t".join(by_column.values()))
