@@ -5,6 +5,7 @@ Files of commands import nothing slow at the top, so that `--help` answers at on
 
 import atexit
 import contextlib
+import errno
 import functools
 import gc
 import importlib
@@ -28,6 +29,9 @@ from stacktrans.common.messages import INTERRUPTED, OptionalStream, discard_outp
 from stacktrans.common.registry import plugin_error, use_plugins
 
 __all__ = ["app", "main"]
+
+ERRORS_OF_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
+"""Those of writing, which name no file if it is standard output that can't be written to."""
 
 
 @contextlib.contextmanager
@@ -152,7 +156,9 @@ def _exit_of(error: BaseException) -> tuple[int, Sequence[str]]:
             discard_output(sys.stdout)
         if isinstance(error, BrokenPipeError):
             return 0, []
-        return 1, [f"{error.filename or 'standard output'}: {error.strerror}"]
+        of_output = "standard output" if error.errno in ERRORS_OF_OUTPUT else None
+        where, what = error.filename or of_output, error.strerror or str(error)
+        return 1, [f"{where}: {what}" if where else what]
     if message := plugin_error(error):
         return 1, [message]
     if is_out_of_memory(error):

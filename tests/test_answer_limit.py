@@ -164,6 +164,12 @@ def test_answers_that_are_cut_off_are_reported_and_fail(
     assert wanted.returncode == 0
 
 
+@pytest.mark.parametrize("most", [2**63 - 1, 10**20])
+def test_a_limit_may_be_any_number(most: int) -> None:
+    done = run("transduce", "reverse-stack", "--max-length", str(most), stdin=b"hello\n")
+    assert (done.returncode, done.stdout) == (0, b"olleh\n")
+
+
 def test_the_continuation_of_a_text_may_be_cut_off(tmp_path: Path) -> None:
     config = small_run(write(tmp_path))
     assert config.make_task().target.symbols == (END, "<unk>")

@@ -1,5 +1,6 @@
 """The command line: help, generate, eval and inspect, through real processes, pipes and signals."""
 
+import errno
 import json
 import os
 import re
@@ -8,7 +9,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import torch
 from command_line import ENVIRONMENT, STACKTRANS, run, shell
+
+from stacktrans.commands import options
 
 
 def test_generate_writes_pairs() -> None:
@@ -252,6 +256,48 @@ def test_inspect_shows_each_line_of_standard_input(model: Path) -> None:
     first, second = done.stderr.decode().splitlines()
     assert first == "stacktrans: standard input:3: byte 1 is 0xff, which is not UTF-8"
     assert "standard input:4: symbol 2 is ' '" in second
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("inspect reverse-stack abc --seed 5", "STRING: cannot be used with --seed"),
+        ("inspect reverse-stack abc --lengths 30", "STRING: cannot be used with --lengths"),
+        ("inspect reverse-stack --stacks 1", "--stacks: for a model with several stacks"),
+        ("extract anbncn --lengths 5:6", "--lengths needs --strings"),
+        ("transduce reversal-stack --max-length 2", "--max-length: the model has an output for"),
+        (
+            "verify reversal-stack --longest 2000000",
+            "a string of 2000000 symbols; expected at most",
+        ),
+    ],
+)
+def test_options_without_effect_are_refused(arguments: str, message: str) -> None:
+    done = run(*arguments.split(), stdin=b"01##\n01##\n")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.decode().count(message) == 1
+
+
+@pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory.")])
+def test_a_lack_of_memory_is_no_bug(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(options, "load_model", fail)
+    done = run("inspect", "reverse-stack", "abc")
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr.startswith(b"stacktrans: not enough memory")
+
+
+def test_an_error_of_the_system_is_not_blamed_on_the_output(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(options, "load_model", fail)
+    done = run("inspect", "reverse-stack", "abc")
+    assert (done.returncode, done.stderr) == (1, b"stacktrans: Too many open files\n")
 
 
 def test_inspect_names_an_unknown_symbol(model: Path) -> None:

@@ -1,6 +1,7 @@
 """Learning curves of runs: as text, in a file, and from Python."""
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,7 @@ def test_a_run_plots_itself(trained: Path, tmp_path: Path) -> None:
         ("[1]\n", "metrics.jsonl:1: expected a record of a run, not [1]"),
         (json.dumps(record(1)) + '\n{"step": 1}\n', "metrics.jsonl:2: expected a record of a run"),
         ("x" * 1000, "metrics.jsonl:1: expected a record of a run, not xxx"),
+        (json.dumps(record(1, loss=math.nan)), "no loss or accuracy that is a number has been"),
     ],
 )
 def test_what_is_no_run_is_refused(content: str | None, message: str, tmp_path: Path) -> None:

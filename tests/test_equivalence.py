@@ -20,14 +20,14 @@ import stacktrans
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
-from stacktrans.inference.verification import Effort, verify
+from stacktrans.inference.verification import Effort, verify, with_task
 from stacktrans.model.checkpoint import load, save, save_machine
 from stacktrans.proofs.equivalence import Equivalence, bisimilar, distinct_symbols, prove_equivalent
 from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Counterexample, Invariant
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
-from stacktrans.tasks.base import Task
+from stacktrans.tasks.base import Task, check_alphabets
 from stacktrans.tasks.computed import Copy, Parity, Reverse
 from stacktrans.tasks.layout import Layout
 
@@ -252,6 +252,19 @@ def test_models_of_different_alphabets_are_refused(other: str) -> None:
     done = run("verify", "reversal-stack", other)
     assert (done.returncode, done.stdout) == (2, b"")
     assert "the source symbols are 0 1; expected 0 1 #" in done.stderr.decode()
+
+
+def test_another_task_that_scores_only_some_symbols_is_refused() -> None:
+    reversal, task = load("reversal-stack"), make_task("copy", "copy", THREE)
+    task.source, task.target = reversal.task.source, reversal.task.target
+    with pytest.raises(stacktrans.UsageError, match="task reversal: expected a model with an out"):
+        with_task(replace(load("copy-queue"), task=task), reversal.config.task)
+
+
+def test_large_alphabets_are_compared_where_they_differ() -> None:
+    one, other = (make_task("copy", "copy", {"symbols": number}) for number in (150, 151))
+    with pytest.raises(stacktrans.UsageError, match=r"symbols are … .; expected …$"):
+        check_alphabets(one, other, "other")
 
 
 def test_a_name_of_neither_a_checkpoint_nor_a_task_is_refused() -> None:

@@ -165,7 +165,7 @@ def test_long_memories_are_left_out_in_the_middle() -> None:
 
 def test_invisible_characters_do_not_reach_the_screen() -> None:
     trace = held_for_ever(3)
-    steps = [replace(step, input="\x1b[2J", output="\x9b") for step in trace.steps]
+    steps = [replace(step, input="\x1b[2J", output="\x9b", state="\x1b[3J") for step in trace.steps]
     text = "".join(screen(replace(trace, steps=steps), 2, 80, 24))
     assert "\x1b" not in text
     assert "\x9b" not in text

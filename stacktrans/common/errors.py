@@ -45,7 +45,8 @@ class CheckpointError(StacktransError):
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error means that memory was exhausted."""
-    return isinstance(error, MemoryError) or "allocate memory" in str(error)
+    words = ("allocate memory", "out of memory")  # torch's, on a processor and on a GPU
+    return isinstance(error, MemoryError) or any(each in str(error) for each in words)
 
 
 _PLAIN = {

@@ -16,7 +16,7 @@ from stacktrans.tasks.alphabets import Ids, Mask
 class Ensemble:
     """Models of one layout, without buffers, as one model, whose state is the list of theirs."""
 
-    failure: ClassVar[str] = OVERFLOW
+    failure: ClassVar[str] = f"{OVERFLOW}; or no machine has a rule here"
     certain: ClassVar[bool] = False
     buffers = None
 
@@ -42,7 +42,8 @@ class Ensemble:
             logits = member.advance(own, ids, requested)
             # A machine may have no output here; it then adds nothing to any.
             logs.append(np.where(logits == -np.inf, -np.inf, log_softmax(logits)))
-        mean: Numbers = np.logaddexp.reduce(logs) - np.log(len(logs))
+        with np.errstate(invalid="ignore"):  # of a machine without a rule, which gives NaN
+            mean: Numbers = np.logaddexp.reduce(logs) - np.log(len(logs))
         return mean
 
     def select(self, state: list[Any], items: Ids) -> list[Any]:

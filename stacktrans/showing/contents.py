@@ -237,7 +237,7 @@ def screen(trace: Trace, index: int, width: int, height: int) -> list[str]:
 def _rule_lines(step: TraceStep, width: int) -> list[str]:
     """The rule that a machine applies, and its state after it, if it has several."""
     rule = wrap(visible(str(step.rule)), width) if step.rule else []
-    return [*rule, f"state: {step.state}"] if step.state else rule
+    return [*rule, f"state: {visible(step.state)}"] if step.state else rule
 
 
 def bar_of(strength: float, room: int = LENGTH) -> str:

@@ -98,11 +98,17 @@ def curves_of(metrics: Metrics, panel: str, unit: Unit) -> Iterator[Curve]:
             yield Curve(run, field, [*measured], [*measured.values()])
 
 
-def plot_curves(metrics: Metrics, unit: Unit, path: Path) -> None:
-    """Plot loss and accuracy of runs; raises `UsageError` without matplotlib."""
+def _panels(metrics: Metrics, unit: Unit) -> dict[str, list[Curve]]:
+    """The curves of each panel that has any; raises `UsageError` if none has."""
     drawn = {panel: curves for panel in PANELS if (curves := [*curves_of(metrics, panel, unit)])}
     if not drawn:
         raise UsageError("no loss or accuracy that is a number has been recorded yet")
+    return drawn
+
+
+def plot_curves(metrics: Metrics, unit: Unit, path: Path) -> None:
+    """Plot loss and accuracy of runs; raises `UsageError` if there are none."""
+    drawn = _panels(metrics, unit)
     colours = {run: f"C{index % 10}" for index, run in enumerate(metrics)}
     width, height = CHART
     figure = empty_figure(width, height * len(drawn))
@@ -130,17 +136,15 @@ def charts(metrics: Metrics, unit: Unit, width: int, colours: bool) -> Iterator[
         colours: whether to write the codes of colours.
 
     Raises:
-        UsageError: plotille is not installed.
+        UsageError: plotille is not installed, or nothing has been recorded.
     """
     if importlib.util.find_spec("plotille") is None:
         raise UsageError("charts need plotille: pip install plotille")
     import plotille
 
-    for panel in PANELS:
-        first = {curve.run: curve for curve in reversed([*curves_of(metrics, panel, unit)])}
+    for panel, drawn in _panels(metrics, unit).items():
+        first = {curve.run: curve for curve in reversed(drawn)}
         curves = [first[run] for run in metrics if run in first]
-        if not curves:
-            continue
         figure = plotille.Figure()
         figure.width = max(min(width, WIDEST) - MARGIN, TICK)
         figure.height, figure.origin = LINES + 1, False

@@ -1,6 +1,7 @@
 """The base class of tasks, which draw pairs and give exact answers; drawn and held-out pairs."""
 
 import functools
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, ClassVar
@@ -219,8 +220,21 @@ def check_alphabets(task: Task, other: Task, name: str) -> None:
     """Raise `UsageError` if another task, of some name or that of a model, has other alphabets."""
     for side in ("source", "target"):
         expected, given = getattr(task, side), getattr(other, side)
-        if (given.symbols, given.words) != (expected.symbols, expected.words):
-            symbols = (
-                clipped(" ".join(map(visible_symbol, each.symbols))) for each in (given, expected)
-            )
-            raise UsageError("{}: the {} symbols are {}; expected {}".format(name, side, *symbols))
+        if given.words != expected.words:
+            shown = ["words" if each.words else "characters" for each in (given, expected)]
+        elif given.symbols != expected.symbols:
+            shown = _distinct(given.symbols, expected.symbols)
+        else:
+            continue
+        raise UsageError("{}: the {} symbols are {}; expected {}".format(name, side, *shown))
+
+
+def _distinct(*alphabets: Sequence[str]) -> list[str]:
+    """Different alphabets as text: the beginning of each, or what follows their common one."""
+    texts = [[visible_symbol(symbol) for symbol in symbols] for symbols in alphabets]
+    shown = [clipped(" ".join(text)) for text in texts]
+    if len({*shown}) == len(shown):
+        return shown
+    pairs = zip(*texts, strict=False)
+    common = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return [clipped(" ".join(["…", *text[common:]])) for text in texts]

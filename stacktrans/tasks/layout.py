@@ -15,6 +15,8 @@ CONSECUTIVE = 200
 """The number of consecutive sequences of a stream that are measured (joulin2015, section 5)."""
 LONGEST_PRODUCT = 100_000
 """The limit on answers that are as long as a product of counts, unless the source is longer."""
+UNLIMITED = 1 << 40
+"""A limit on answers that none reaches, though sums with it are still numbers of 64 bits."""
 ENDING: Role = ("end",)
 BEGIN_ID, SEPARATOR_ID = 0, 1
 """The input ids before and after a source that is followed by its target."""
@@ -334,6 +336,7 @@ class Layout:
         20, and for streams enough for products of counts. Where the model does not end answers, it
         is at most one symbol less than the prompt.
         """
+        most = most and min(most, UNLIMITED)
         if self.consecutive and not self.ends_answers:
             default = np.maximum(0, lengths - 1)
             return default if most is None else np.minimum(default, most)
