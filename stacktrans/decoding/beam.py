@@ -14,7 +14,14 @@ import numpy as np
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.ragged import STEPS_AT_ONCE, Ragged, batches_of
-from stacktrans.decoding.decoder import NONE, Answer, advance_in_chunks, decode, log_softmax
+from stacktrans.decoding.decoder import (
+    NONE,
+    Answer,
+    advance_in_chunks,
+    decode,
+    expected_steps,
+    log_softmax,
+)
 from stacktrans.decoding.model import Model, Numbers
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import Layout
@@ -70,8 +77,9 @@ def search(
     given = Ragged.of(sources)
     lengths, prompts = given.lengths, layout.prompts(given)
     limits = layout.limit(lengths, limit)
+    steps = expected_steps(prompts.lengths, limits)
     answers: dict[int, list[Answer]] = {}
-    for group in batches_of((lengths + limits + 2).tolist(), STEPS_AT_ONCE // width):
+    for group in batches_of(steps.tolist(), STEPS_AT_ONCE // width):
         for length in np.unique(lengths[group]):
             equally_long = [index for index in group if lengths[index] == length]
             batch = np.stack([prompts[index] for index in equally_long])

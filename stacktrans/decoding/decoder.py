@@ -149,6 +149,11 @@ class _Feedback(NamedTuple):
     limits: Ids
 
 
+def expected_steps(prompts: Ids, limits: Ids) -> Ids:
+    """The steps over prompts [n] and answers, which may be far from reaching their limits [n]."""
+    return prompts + np.minimum(limits, 2 * prompts + EXPECTED_SYMBOLS)
+
+
 def decode(
     model: Model,
     layout: Layout,
@@ -296,8 +301,8 @@ def _outputs(
     steps = strings.lengths
     if model.buffers:
         steps = steps_over(model.buffers, steps)
-    elif feedback:  # limits may be far above what answers take
-        steps = steps + np.minimum(feedback.limits, 2 * steps + EXPECTED_SYMBOLS)
+    elif feedback:
+        steps = expected_steps(steps, feedback.limits)
 
     def run(indices: Ids) -> Outputs:
         mask = requested.take(indices).padded(feedback is not None)
