@@ -128,6 +128,8 @@ def test_a_wrong_argument_is_named_with_its_function() -> None:
         stacktrans.train(task="copy", hiden=3)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"load\(\) missing a required argument: 'name'"):
         stacktrans.load()  # type: ignore[call-arg]
+    with pytest.raises(UsageError, match=r"strategies 'joint': expected a list of strings"):
+        stacktrans.train("copy", strategies="joint")
 
 
 def test_sources_may_have_features_beside_them(tmp_path: Path) -> None:

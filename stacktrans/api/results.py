@@ -32,7 +32,7 @@ class Answer:
     Attributes:
         source: the source as given.
         text: the answer.
-        probability: of the whole answer; 1 for an empty source.
+        probability: of the whole answer; 1 for an empty source, unless the model labels strings.
         ended: whether the model ended the answer; otherwise it was cut off.
         scored: whether each symbol is predictable and scored; None if all are.
         hypotheses: the best hypotheses of a beam search, this one first; None without a beam, or

@@ -74,7 +74,7 @@ def extract(
 
     files = dot, svg, python, fst
     for path in filter(None, files):
-        check_file_path(path)
+        check_file_path(path, *([".svg"] if path is svg else []))
     if out:
         if out.exists():
             raise UsageError(f"{out}: exists already; expected a new directory")

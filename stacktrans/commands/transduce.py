@@ -4,7 +4,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from stacktrans.commands.terminal import print_data, print_json, print_text
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import print_message
 from stacktrans.common.reading import Unreadable
+
+if TYPE_CHECKING:
+    from stacktrans.inference.transduction import AnsweredLine, AnsweredLines
 
 NOT_ENDED = "the model did not end its answer, which is cut off (see --max-length)"
 NOT_READ = "the model does not read its own answer, and so gives only one to each line"
@@ -109,23 +112,30 @@ def transduce(
 
 
 def _show_answers(
-    lines: Iterator[Any], name: str, show: Callable[[Any], None], strict: bool
+    lines: "Iterator[AnsweredLine | AnsweredLines]",
+    name: str,
+    show: "Callable[[AnsweredLine], None]",
+    strict: bool,
 ) -> bool:
     """Show the answers to the lines of an input as they come; return whether one is missing.
 
     If `strict`, an answer that is cut off counts as missing.
     """
+    from stacktrans.inference.transduction import AnsweredLines
+
     failed = False
     try:
         for line in lines:
-            if hasattr(line, "unended"):  # several lines with their answers
+            if isinstance(line, AnsweredLines):
                 print_text(line.output)
                 sys.stdout.flush()
+                problems = [(number, NOT_ENDED) for number in line.unended]
             else:
                 show(line)
                 if line.last:
                     sys.stdout.flush()
-            problems = _problems(line)
+                problem = line.error or (NOT_ENDED if line.ended is False else "")
+                problems = [(line.number, problem)] if problem else []
             failed |= any(strict or problem != NOT_ENDED for _, problem in problems)
             for number, problem in problems:
                 print_message(f"{name}:{number}: {problem}")
@@ -134,25 +144,16 @@ def _show_answers(
     return failed
 
 
-def _problems(line: Any) -> list[tuple[int, str]]:
-    """The numbers of a line or several whose answers are missing or cut off, and the reasons."""
-    if hasattr(line, "unended"):
-        return [(number, NOT_ENDED) for number in line.unended]
-    if line.error:
-        return [(line.number, line.error)]
-    return [(line.number, NOT_ENDED)] if line.ended is False else []
-
-
-def _print_json(line: Any) -> None:
+def _print_json(line: "AnsweredLine") -> None:
     print_json(line.as_json())
 
 
-def _print_hypotheses(line: Any) -> None:
+def _print_hypotheses(line: "AnsweredLine") -> None:
     for rank, (text, log_probability, _) in enumerate(line.hypotheses or [], start=1):
         print_data(f"{line.source}\t{rank}\t{text}\t{log_probability:.6f}")
 
 
-def _print_answer(line: Any) -> None:
+def _print_answer(line: "AnsweredLine") -> None:
     """Print an answer, and its probability if that is known."""
     probability = "" if line.probability is None else f"\t{line.probability:.6f}"
     print_data(f"{line.output or ''}{probability}", end="\n" if line.complete else "")

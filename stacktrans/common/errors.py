@@ -55,6 +55,7 @@ _PLAIN = {
     "Input should be a valid integer, unable to parse string as an integer": "expected an integer",
     "Input should be a valid number, unable to parse string as a number": "expected a number",
     "Input should be": "expected",
+    "'str' instances are not allowed as a Sequence value": "expected a list of strings",
 }
 """Phrases of pydantic, and those that replace them; the longer ones come first."""
 

@@ -362,7 +362,7 @@ def predictions(
     by_limit: dict[int | None, list[int]] = {}  # None for the layout's limit
     for index, pair in enumerate(pairs):
         if known is not None and not np.isnan(known[index]):
-            answers[index] = [Answer([*pair.target], float(known[index]), True)]
+            answers[index] = [Answer(pair.target.tolist(), float(known[index]), True)]
         elif not pair.known:
             answers[index] = [Answer([], math.nan, False)]
         else:
@@ -383,13 +383,13 @@ def compared(task: Task, layout: Layout, pair: Pair, hypotheses: Sequence[Answer
     answer = hypotheses[0]
     output, ended = ([], False) if answer.failed else (answer.target, answer.ended)
     target: list[int] = pair.target.tolist()
-    written, expected, kept = task.target.decode(output), target, output
+    shown, expected, kept = task.target.decode(output), target, output
     scored = [*range(len(target))]
     if pair.scored is not None:  # the answer has a symbol for each of the target's, or none
         scored = np.flatnonzero(pair.scored).tolist()
         kept = [output[index] for index in scored] if output else []
         expected = [target[index] for index in scored]
-        written = mask_unscored(written, pair.scored) if output else []
+        shown = mask_unscored(shown, pair.scored) if output else []
     errors = _errors(output, target, scored, ended)
     others = (_errors(each.target, target, scored, each.ended) for each in hypotheses[1:])
     ranks = [rank for rank, wrong in enumerate((errors, *others), start=1) if not wrong]
@@ -398,22 +398,22 @@ def compared(task: Task, layout: Layout, pair: Pair, hypotheses: Sequence[Answer
     )
     first = _errors(as_output, as_expected, scored, ended)[:1]
     before = sum(index < first[0] for index in scored) if first else 0
-    by_column = dict(zip(task.columns, written_fields(task, pair), strict=True))
-    target_written = by_column.pop("target")
+    written = written_fields(task, pair)
+    target_written = written.pop("target")
     return Prediction(
-        "\t".join(by_column.values()),
-        target_written,
-        task.target.join(written),
-        not errors,
-        errors[0] + 1 if errors else None,
-        tuple(edits_of(task.target, expected, kept)),
-        len(scored),
-        sum(output[at : at + 1] == target[at : at + 1] for at in scored),
-        before / max(len(scored) + (layout.end is not None), 1) if errors else 1.0,
-        pair,
-        None if answer.failed else answer.ended,
-        None if answer.failed else answer.log_probability,
-        ranks[0] if ranks else None,
+        source="\t".join(written.values()),
+        target=target_written,
+        answer=task.target.join(shown),
+        right=not errors,
+        first_wrong=errors[0] + 1 if errors else None,
+        alignment=tuple(edits_of(task.target, expected, kept)),
+        symbols=len(scored),
+        in_place=sum(output[at : at + 1] == target[at : at + 1] for at in scored),
+        fine=before / max(len(scored) + (layout.end is not None), 1) if errors else 1.0,
+        pair=pair,
+        ended=None if answer.failed else answer.ended,
+        log_probability=None if answer.failed else answer.log_probability,
+        rank=ranks[0] if ranks else None,
     )
 
 

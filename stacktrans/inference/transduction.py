@@ -119,12 +119,10 @@ class AnsweredLines(NamedTuple):
     """The answers to a batch of consecutive valid lines.
 
     Attributes:
-        number: number of the first line, from 1.
         output: the answers, each with the end of its line.
         unended: numbers of the lines whose answers were cut off.
     """
 
-    number: int
     output: str
     unended: list[int]
 
@@ -248,7 +246,7 @@ class _LineTransducer:
         lengths[filled] = symbols.lengths
         text = targets.decode(Ragged(symbols.values, row_starts(lengths)))
         unended = (self._number + filled[~answers.ended]).tolist()
-        lines = AnsweredLines(self._number, text, unended)
+        lines = AnsweredLines(text, unended)
         self._number += len(group)
         return lines
 

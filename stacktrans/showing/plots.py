@@ -62,7 +62,7 @@ ACCENT = "#00695c"
 
 
 def check_plot(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
-    """Raise `UsageError` for an unknown format, or a missing directory."""
+    """Raise `UsageError` for an unknown format, a missing directory, or without matplotlib."""
     check_file_path(path, *suffixes)
     check_matplotlib()
 
@@ -86,8 +86,7 @@ def check_matplotlib() -> None:
 
 
 def empty_figure(width: float, height: float) -> "Figure":
-    """A figure with a size in inches; raises `UsageError` without matplotlib."""
-    check_matplotlib()
+    """A figure with a size in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height))
@@ -103,7 +102,7 @@ def as_accuracy_by_length(axis: "Axes", trained: Lengths | None, accuracy: str) 
 
 @contextmanager
 def chart(path: Path, title: str, legend_size: str | None = None) -> "Iterator[Axes]":
-    """The axes of a chart that is written to a file afterwards; raises as `empty_figure` does."""
+    """The axes of a chart that is written to a file afterwards."""
     figure = empty_figure(*CHART)
     axis = figure.subplots()
     yield axis
@@ -145,9 +144,6 @@ def plot_accuracy(
         trained: the lengths that are shaded; None for none.
         title: of the chart.
         path: of the file.
-
-    Raises:
-        UsageError: matplotlib is not installed.
     """
     with chart(path, title) as axis:
         for name, results in measured.items():
@@ -188,9 +184,6 @@ def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
 
     Contents are drawn as blocks as high as their strengths. Strengths, values, reads, inputs and
     outputs are shaded as in figures 5 and 6 of hao2018.
-
-    Raises:
-        UsageError: matplotlib is not installed.
     """
     rows = rows_of(trace, config)
     groups = list(dict.fromkeys(row.group for row in rows))
@@ -291,11 +284,7 @@ def _write(axis: "Axes", x: float, y: float, text: str, **style: Any) -> None:
 
 
 def animate_trace(trace: Trace, path: Path) -> None:
-    """Write a GIF with a picture for each step: input, output, signals and contents.
-
-    Raises:
-        UsageError: matplotlib is not installed.
-    """
+    """Write a GIF with a picture for each step: input, output, signals and contents."""
     picture = _Picture(trace)
     from PIL.Image import Dither
 

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.common.reading import parsed_json
 from stacktrans.common.visible import json_text
 from stacktrans.inference.perplexity import Perplexity
 from stacktrans.inference.scores import Prediction, Scores
 from stacktrans.showing.tables import Column, Table, table_of
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.lengths import Lengths
-from stacktrans.tasks.lines import PairFormat, format_pair
+from stacktrans.tasks.lines import PairFormat, format_pair, written_fields
 
 RESAMPLES = 2000
 """The number of resamples of a bootstrap."""
@@ -239,8 +238,8 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
 def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[str]:
     """Each pair in the format of `format_pair`, its answer, if that is right, log-probability."""
     for prediction in predictions_of(results):
-        line, log_prob = format_pair(task, prediction.pair, form), prediction.log_probability
         if form == "tsv":
+            line, log_prob = format_pair(task, prediction.pair, form), prediction.log_probability
             verdict = "right" if prediction.right else "wrong"
             score = "" if log_prob is None else f"{log_prob:.6f}"
             yield f"{line}\t{prediction.answer}\t{verdict}\t{score}"
@@ -248,7 +247,7 @@ def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[
             fields = {
                 key: getattr(prediction, key) for key in ("answer", "right", "log_probability")
             }
-            yield json_text({**parsed_json(line), **fields})
+            yield json_text({**written_fields(task, prediction.pair), **fields})
 
 
 def predictions_of(results: Results) -> list[Prediction]:

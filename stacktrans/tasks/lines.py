@@ -56,19 +56,19 @@ READING = ("columns", "symbols", "separator", "normalize", "header")
 
 def format_pair(task: Task, pair: Pair, form: PairFormat) -> str:
     """A pair as a line, without a line end."""
-    fields = dict(zip(task.columns, written_fields(task, pair), strict=True))
+    fields = written_fields(task, pair)
     return "\t".join(fields.values()) if form == "tsv" else json_text(fields)
 
 
-def written_fields(task: Task, pair: Pair) -> tuple[str, ...]:
-    """The fields of a pair in the order of the task's columns; unchanged for a pair of a file."""
+def written_fields(task: Task, pair: Pair) -> dict[str, str]:
+    """The fields of a pair by the task's columns, in their order; unchanged for one of a file."""
     if pair.written is not None:
-        return pair.written
+        return dict(zip(task.columns, pair.written, strict=True))
     source = task.source.join(task.source.decode(pair.source))
     target = task.target.join(task.target.decode(pair.target))
     inputs = [column for column in task.columns if column != "target"]
     fields = dict(zip(inputs, source.split("\t", len(inputs) - 1), strict=True), target=target)
-    return tuple(fields[column] for column in task.columns)
+    return {column: fields[column] for column in task.columns}
 
 
 def pair_format_of(path: Path) -> PairFormat:
