@@ -84,6 +84,13 @@ TASKS = {
     ),
     "ending": translated("grammar", S=[("a S:1", "a S:1"), ("b", "b !"), ("a", "c d")]),
     "beginning": translated("grammar", S=[("a S:1", "S:1 a"), ("b", "! b"), ("a", "c d")]),
+    "words like marks": translated(
+        "grammar",
+        S=[
+            *(("f S:1", "f S:1"), ("</s>", "x"), ("</s> c", "x y")),
+            *(("b", "a <s>"), ("b d", "a e")),
+        ],
+    ),
     "same length": translated(
         "same-length-grammar",
         S=[("a S:1", "x S:1"), ("b T:1", "y T:1"), ("a", "x")],
@@ -157,6 +164,12 @@ def test_a_task_and_its_reference_automaton_agree(name: str) -> None:
             assert answered == ids
             right += 1
     assert right >= 14
+
+
+def test_a_grammar_of_too_many_derivations_has_no_reference_automaton() -> None:
+    chain = {f"A{n}": [(f"A{n + 1}:1 {x}", f"A{n + 1}:1 {x}") for x in "xy"] for n in range(40)}
+    task = translated("grammar", S=[("A0:1", "A0:1")], **chain, A40=[("w", "w")])
+    assert reference_of(task) is None
 
 
 @pytest.mark.parametrize("name", ["reverse", "copy", "reversal", "parenthesis", "xor"])

@@ -18,20 +18,17 @@ from numpy.random import Generator
 
 from stacktrans.common.errors import abridged
 from stacktrans.grammar.depth import DepthTable
-from stacktrans.grammar.determinization import Transducer, determinize
 from stacktrans.grammar.inside import Booleans, Chart, Floats, InsideTable, NormalForm
 from stacktrans.grammar.rules import (
-    Bracketing,
     GrammarError,
     Nonterminal,
     Sentence,
-    bracketing,
     check_rules,
     next_words,
     read_rules,
 )
 
-__all__ = ["Bracketing", "Grammar", "GrammarError", "Transducer"]
+__all__ = ["Grammar", "GrammarError"]
 
 
 class Grammar:
@@ -48,6 +45,8 @@ class Grammar:
         rules: the alternatives of each nonterminal.
 
     Attributes:
+        root: the start symbol.
+        rules: the alternatives of each nonterminal.
         source_words: the terminals of sources, in the order of first appearance.
         target_words: the terminals of targets.
         depths: the derivations by depth.
@@ -57,14 +56,14 @@ class Grammar:
     """
 
     def __init__(self, root: object, rules: object) -> None:
-        self._root, self._rules = str(root), read_rules(rules)
-        check_rules(self._root, self._rules)
-        alternatives = [each for listed in self._rules.values() for each in listed]
+        self.root, self.rules = str(root), read_rules(rules)
+        check_rules(self.root, self.rules)
+        alternatives = [each for listed in self.rules.values() for each in listed]
         self.source_words = _distinct_words(each.source for each in alternatives)
         self.target_words = _distinct_words(each.target for each in alternatives)
-        self._form = NormalForm(self._root, self._rules)
+        self._form = NormalForm(self.root, self.rules)
         self._inside = InsideTable(self._form)
-        self.depths = DepthTable(self._root, self._rules)
+        self.depths = DepthTable(self.root, self.rules)
 
     def log_length_probabilities(self, longest: int) -> Floats:
         """[longest + 1] the log of the probability that the source of a derivation has n words.
@@ -72,7 +71,7 @@ class Grammar:
         The sum of the probabilities is less than 1 if derivations can be infinite. Raises
         `GrammarError` for lengths beyond the limit.
         """
-        return self._inside.of_lengths(self._form.root, longest)
+        return self._inside.of_lengths(longest)
 
     def has_lengths(self, longest: int) -> Booleans:
         """[longest + 1] whether any source has n words; raises `GrammarError` beyond the limit."""
@@ -92,7 +91,7 @@ class Grammar:
 
     def check_same_length(self) -> None:
         """Raise `GrammarError` unless both sides of each alternative have equally many words."""
-        for name, alternatives in self._rules.items():
+        for name, alternatives in self.rules.items():
             for index, each in enumerate(alternatives):
                 words, others = len(each.source) - each.arity, len(each.target) - each.arity
                 if words != others:
@@ -101,20 +100,7 @@ class Grammar:
 
     def next_words(self, source: Iterable[str]) -> Iterator[frozenset[str]]:
         """The words that can follow each prefix of a source, from the empty prefix on."""
-        return next_words(self._root, self._rules, source)
-
-    def bracketing(self) -> Bracketing | None:
-        """The bracket language of sources, if the rules have one of the known forms for it."""
-        return bracketing(self._root, self._rules)
-
-    def transducer(self, *, reverse: bool = False, synchronous: bool = False) -> Transducer | None:
-        """The subsequential transducer, if sources are regular and targets in a suitable order.
-
-        Args:
-            reverse: whether targets are written from their last word to their first.
-            synchronous: whether exactly one word is written at each step.
-        """
-        return determinize(self._root, self._rules, reverse=reverse, synchronous=synchronous)
+        return next_words(self.root, self.rules, source)
 
     def derives(self, source: Sequence[str]) -> bool:
         """Whether some derivation has this source; raises `GrammarError` if it is too long."""

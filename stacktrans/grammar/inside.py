@@ -203,8 +203,8 @@ class InsideTable:
         self._table: Floats = np.full((len(form), 1), -np.inf)
         self._kept: dict[tuple[int, int], array[float]] = {}
 
-    def of_lengths(self, symbol: int, longest: int) -> Floats:
-        """[longest + 1] log inside probabilities of a symbol; may raise `GrammarError`."""
+    def of_lengths(self, longest: int) -> Floats:
+        """[longest + 1] log inside probabilities of the root; may raise `GrammarError`."""
         if longest > self._most:
             raise GrammarError(
                 f"sentences of {longest} words are too long to be drawn from this grammar; "
@@ -218,7 +218,7 @@ class InsideTable:
                 for each in range(len(self._form)):
                     weights = self._log_weights(each, length)
                     self._table[each, length] = np.logaddexp.reduce(weights)
-        return self._table[symbol, : longest + 1]
+        return self._table[self._form.root, : longest + 1]
 
     def _log_weights(self, symbol: int, length: int) -> Floats:
         """Log weight of each production and split: [lexical], or [binary * (length - 1)]."""

@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
 from graphlib import CycleError, TopologicalSorter
-from typing import NamedTuple
 
 from stacktrans.common.errors import abridged, shown, unknown_name
 
@@ -329,61 +328,6 @@ def unit_links(rules: Rules) -> dict[str, list[str]]:
         name: [each.unit for each in alternatives if each.unit is not None]
         for name, alternatives in rules.items()
     }
-
-
-class Bracketing(NamedTuple):
-    """A Dyck language: pairs of brackets, concatenated and nested.
-
-    Attributes:
-        closing: the closing bracket of each opening one.
-        inner: whether a pair may contain several pairs side by side, and not one at most.
-    """
-
-    closing: dict[str, str]
-    inner: bool
-
-
-def bracketing(root: str, rules: Rules) -> Bracketing | None:
-    """Recognize a grammar whose sources are a Dyck language.
-
-    The rules must have the form S -> S T | T S | T, perhaps without one of the first two, and
-    T -> ( X ) | ( ) for each pair, where X is always S or always T. Other grammars of the same
-    language are not recognized.
-
-    Args:
-        root: the start symbol.
-        rules: the alternatives of each nonterminal.
-
-    Returns:
-        The language; None if the rules have another form.
-    """
-    row, whole = {each.source for each in rules[root]}, Nonterminal(root)
-    alone = [side[0] for side in row if len(side) == 1]
-    pair = alone[0] if len(alone) == 1 else whole
-    if not isinstance(pair, Nonterminal) or pair == whole:
-        return None
-    longer = row - {(pair,)}
-    if not longer or not longer <= {(whole, pair), (pair, whole)}:
-        return None
-    return _pairs({each.source for each in rules[pair.name]}, whole, pair)
-
-
-def _pairs(
-    sides: set[tuple[Part, ...]], whole: Nonterminal, pair: Nonterminal
-) -> Bracketing | None:
-    """The language of the alternatives T -> ( X ) | ( ); None if they have another form."""
-    closing = {side[0]: side[1] for side in sides if len(side) == 2}
-    inside = {side[1] for side in sides if len(side) == 3}
-    for inner in (whole, pair):
-        nested = {(first, inner, last) for first, last in closing.items()}
-        if inside == {inner} and sides == {*closing.items()} | nested:
-            break
-    else:
-        return None
-    opening, closed = {*closing}, {*closing.values()}
-    if opening & closed or any(isinstance(each, Nonterminal) for each in opening | closed):
-        return None
-    return Bracketing({str(first): str(last) for first, last in closing.items()}, inner == whole)
 
 
 Item = tuple[str, tuple[Part, ...], int]

@@ -5,7 +5,7 @@ the task's reference automaton give the same output at every scored position. If
 `InductionOverCounts`, the machine gives the expected output at every scored position of every
 sequence of the task's pattern, in any number of sequences that follow one another.
 
-The proof is about the machine, run as `automata.machine` runs it. It is no proof about the
+The proof is about the machine, run as `automata.execution` runs it. It is no proof about the
 floating-point network that the machine was extracted from.
 
 Proof of the first part. The reachable situations of the product of both automata are an inductive
@@ -128,7 +128,7 @@ def prove(machine: Machine, task: Task) -> Proof | Counterexample:
     """Decide whether a machine answers every source of a task correctly.
 
     Args:
-        machine: as it is run by `stacktrans.automata.machine`.
+        machine: as it is run by `stacktrans.automata.execution`.
         task: the task.
 
     Raises:
@@ -136,7 +136,7 @@ def prove(machine: Machine, task: Task) -> Proof | Counterexample:
     """
     required = task.source.symbols, task.target.symbols, task.layout
     fits = (machine.source, machine.target, machine.layout) == required
-    if isinstance(task, Counting) and type(task) is Counting:
+    if type(task) is Counting:
         if not fits or machine.buffers:
             raise Unproved(_DIFFERENT)
         return _by_induction(machine, task)

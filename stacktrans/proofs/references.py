@@ -13,8 +13,8 @@ from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from stacktrans.automata.machine import Machine
-from stacktrans.automata.rules import CONSTANT, EMPTY, START, SymbolTable
-from stacktrans.grammar import Bracketing, Transducer
+from stacktrans.automata.rules import CONSTANT, EMPTY, START
+from stacktrans.proofs.grammars import Transducer, bracketing, determinize
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.chomsky import ReverseString
 from stacktrans.tasks.computed import (
@@ -226,16 +226,16 @@ class GrammarAutomaton(Reference):
 
     def __init__(self, task: GrammarTask, transducer: Transducer, memory: str | None) -> None:
         self.memory, self._names = memory, task.target.symbols
-        self.start = next(iter(transducer.steps))
+        self.start = next(iter(transducer.transitions))
         self._steps = defaultdict[Hashable, list[ReferenceStep]](list)
-        for state, steps in transducer.steps.items():
-            for word, (outputs, after) in steps.items():
+        for state, transitions in transducer.transitions.items():
+            for word, (outputs, after) in transitions.items():
                 (symbol,), cells = task.source.encode([word]), task.target.encode(outputs).tolist()
                 written, pushed = (None, tuple(cells)) if memory else (cells[0], ())
                 step = ReferenceStep(int(symbol), written, after, pushed=pushed)
                 self._steps[state].append(step)
         self._endings = dict[Hashable, list[int]]()
-        for state, words in transducer.endings.items():
+        for state, words in transducer.final_outputs.items():
             ending: list[int] = task.target.encode(words).tolist()
             self._endings[state] = ending
             self._endings |= {self._left(ending[n:]): ending[n:] for n in range(len(ending) + 1)}
@@ -271,7 +271,8 @@ class GrammarAutomaton(Reference):
 
     def _left(self, ending: Sequence[int]) -> str:
         """The state in which only the last symbols of an answer are left to write."""
-        return " ".join((*(self._names[cell] for cell in ending), "</s>"))
+        # States of the transducer begin with "<s>".
+        return " ".join(("...", *(self._names[cell] for cell in ending), "</s>"))
 
 
 def reference_of(task: Task) -> Reference | None:
@@ -282,12 +283,12 @@ def reference_of(task: Task) -> Reference | None:
     cls, size = type(task), len(task.source)
     if cls in (Copy, Reverse, ReverseString, BigramFlip):
         return Rearrangement(STACK if issubclass(cls, Reverse) else QUEUE, size, cls is BigramFlip)
-    if isinstance(task, WaitingReversal) and cls is WaitingReversal:
+    if type(task) is WaitingReversal:
         return WaitingReversalAutomaton(task.source.symbols.index(WAIT), task.kept)
     if cls in (Parity, DelayedParity):
         return ParityAutomaton(delayed=cls is DelayedParity)
-    if isinstance(task, NextSymbolTask) and cls is NextSymbolTask:
-        return _bracket_automaton(task, task.grammar.bracketing())
+    if type(task) is NextSymbolTask:
+        return _bracket_automaton(task)
     if isinstance(task, GrammarTask) and cls in (GrammarTask, SameLengthGrammarTask):
         return _grammar_automaton(task)
     return None
@@ -295,21 +296,21 @@ def reference_of(task: Task) -> Reference | None:
 
 def _grammar_automaton(task: GrammarTask) -> GrammarAutomaton | None:
     for memory in (None,) if task.same_length else (QUEUE, STACK):
-        transducer = task.grammar.transducer(reverse=memory == STACK, synchronous=task.same_length)
+        order, synchronous = memory == STACK, task.same_length
+        transducer = determinize(task.grammar, reverse=order, synchronous=synchronous)
         if transducer:
             return GrammarAutomaton(task, transducer, memory)
     return None
 
 
-def _bracket_automaton(task: NextSymbolTask, pairs: Bracketing | None) -> BracketAutomaton | None:
-    if pairs is None or not task.predict <= {*pairs.closing.values()}:
+def _bracket_automaton(task: NextSymbolTask) -> BracketAutomaton | None:
+    closing, inner = bracketing(task.grammar) or ({}, False)
+    if not closing or not task.predict <= {*closing.values()}:
         return None
     numbers = {symbol: number for number, symbol in enumerate(task.source.symbols)}
     # Sorted, so that of several counterexamples always the same one is found.
-    closing = dict(sorted((numbers[one], numbers[other]) for one, other in pairs.closing.items()))
-    return BracketAutomaton(
-        closing, pairs.inner, frozenset(numbers[symbol] for symbol in task.predict)
-    )
+    pairs = dict(sorted((numbers[one], numbers[other]) for one, other in closing.items()))
+    return BracketAutomaton(pairs, inner, frozenset(numbers[symbol] for symbol in task.predict))
 
 
 def symbol_classes(machine: Machine, reference: Reference) -> list[tuple[int, ...]]:
@@ -323,12 +324,13 @@ def symbol_classes(machine: Machine, reference: Reference) -> list[tuple[int, ..
     """
     constant, layout = {*_constant_symbols(machine)}, machine.layout
     firsts = [first for first in (layout.first_source, layout.first_target) if first is not None]
+    indices = {symbol: index for index, symbol in enumerate(machine.symbols)}
     classes: dict[object, list[int]] = {}
     for number, symbol in enumerate(machine.source):
         key: object = number
         group = next((group for group in reference.interchangeable if number in group), None)
         if group is not None and machine.target[number : number + 1] == (symbol,):
-            index = machine.symbols.index(symbol)
+            index = indices[symbol]
             entries = [machine.inputs.entries[first + number] for first in firsts]
             entries.append(machine.outputs.entries[number])
             if index not in constant and all(of == index for _, of in entries):
@@ -343,7 +345,7 @@ def _constant_symbols(machine: Machine) -> Iterator[int | None]:
     read = (*layout.before, *layout.after, layout.blank)
     constants = [(machine.inputs, number) for number in read if number is not None]
     if machine.buffers:
-        constants += [(machine.inputs, machine.no_input), (machine.outputs, 0)]
+        constants += [(machine.inputs, machine.layout.inputs), (machine.outputs, 0)]
     constants += [(table, EMPTY) for table in machine.stack_symbols]
     constants.append((machine.states, START))
     for rule in machine.rules:
@@ -356,13 +358,12 @@ def _constant_symbols(machine: Machine) -> Iterator[int | None]:
 
 def _signature(machine: Machine, symbol: int) -> tuple[object, ...]:
     """What distinguishes symbols: the families that have them, and the rules that apply."""
-
-    def occurrences(table: SymbolTable) -> list[int]:
-        return [number for number, (_, of) in enumerate(table.entries) if of == symbol]
-
     tables = (*machine.components, machine.outputs, *machine.stack_symbols)
-    families = [tuple(family for family, of in table.entries if of == symbol) for table in tables]
-    components = [*map(occurrences, machine.components)]
+    families = [
+        tuple(table.entries[number][0] for number in table.by_symbol.get(symbol, ()))
+        for table in tables
+    ]
+    components = [table.by_symbol.get(symbol, []) for table in machine.components]
     applies = [
         tuple(allowed is None or number in allowed for number in numbers)
         for rule in machine.rules
