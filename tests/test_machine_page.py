@@ -77,7 +77,7 @@ def in_python(machine: Machine, source: Sequence[int]) -> list[Any]:
         configuration, read = step.state.of[0], int(step.ids[0])
         if not (steps and steps[-1][1] is None):
             contents = [[*row] for row in configuration.contents]
-            input_id = machine.no_input if read < 0 else read
+            input_id = machine.layout.inputs if read < 0 else read
             transition = None if configuration.stuck else configuration.last
             after = transition and [transition.rule, transition.next_state]
             steps.append([input_id, *(after or [None, None]), contents])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
@@ -29,7 +29,8 @@ class Transition(NamedTuple):
         pushes: after that, the ends to which a cell is pushed, each with its stack symbol.
         moves: after that, the ends from which a cell is taken, each with the end it is put on.
         next_state: the state after it.
-        rule: the number of the rule that applies, from 1; 0 before the first step.
+        rule: the number of the rule that applies, from 1; 0 before the first step, and of what has
+            no rules.
     """
 
     signals: tuple[int, ...]
@@ -228,4 +229,4 @@ class Runner:
     def select(self, state: Configurations, items: Ids) -> Configurations:
         """See `Model.select`."""
         configurations = [state.of[item].copy() for item in items.tolist()]
-        return Configurations(configurations, state.signals[items], state.origins)
+        return replace(state, of=configurations, signals=state.signals[items])

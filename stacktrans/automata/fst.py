@@ -34,17 +34,18 @@ class FstState(NamedTuple):
     Attributes:
         state: of the machine.
         contents: of its memories, without cells that no rule can ever read.
-        output: the last output, if it can begin the answer; of machines with buffers, whether the
-            answer has ended.
+        output: the last output, if it can begin the answer.
         missing: the number of symbols read, less that of outputs written to a buffer.
         dropped: the number of outputs that were dropped; -1 before the first symbol.
+        ended: whether a machine with buffers has ended its answer.
     """
 
     state: int
     contents: tuple[Symbols, ...]
     output: int = 0
     missing: int = 0
-    dropped: int = -1
+    dropped: int = 0
+    ended: bool = False
 
 
 def to_fst(machine: Machine) -> tuple[str, str, str]:
@@ -67,12 +68,12 @@ def to_fst(machine: Machine) -> tuple[str, str, str]:
         arcs, final = [(EPSILON, rest, state)] if rest else [], not rest
         if state and not rest:
             source = sources[state]
+            before = _answer(machine, source)
             if machine.layout.feeds_back:
-                answer = _answer(machine, source)
-                arcs, final = [(EPSILON, answer, None)] if answer else [], answer == ()
+                arcs, final = [(EPSILON, before, None)] if before else [], before == ()
             for symbol, label in enumerate(inputs):
                 if after := reading.read(state, symbol)[0]:
-                    arcs.append((label, _written(machine, source, symbol), after))
+                    arcs.append((label, _written(machine, before, (*source, symbol)), after))
         for label, outputs, after in arcs:
             target = outputs[1:], after
             if target not in numbers:
@@ -94,11 +95,11 @@ def _answer(machine: Machine, source: Symbols) -> Symbols | None:
     return tuple(answer.target[::order]) if answer.ended and not answer.failed else None
 
 
-def _written(machine: Machine, source: Symbols, symbol: int) -> Symbols:
-    """What is written when a symbol follows a source; raises `NotFinite`."""
+def _written(machine: Machine, before: Symbols | None, source: Symbols) -> Symbols:
+    """What is written at the last symbol of a source, after the answer to those before it."""
     if machine.layout.feeds_back:
         return ()
-    before, after = _answer(machine, source), _answer(machine, (*source, symbol))
+    after = _answer(machine, source)
     if before is None or after is None or after[: len(before)] != before:
         reason = "it does not write its answer while it reads, or has none to some prefixes"
         raise NotFinite(machine, reason)
@@ -143,7 +144,7 @@ class _Reading:
         configuration, buffers = Configuration(self._machine), self._machine.buffers
         for number in self._layout.before:
             configuration.step(number)
-        start = self._state_of(configuration, dropped=-1)
+        start = FstState(configuration.state, self._contents(configuration), dropped=-1)
         sources: dict[FstState, Symbols] = {start: ()}
         # The fewest steps that may be left over in each state, besides those of the next symbol.
         least = {start: buffers.extra_steps if buffers else 0}
@@ -176,11 +177,12 @@ class _Reading:
                 return None, steps
             if not buffers:
                 begins = self._layout.feeds_back and not self._layout.after
-                return self._state_of(configuration, output if begins else 0), steps
+                output = output if begins else 0
+                return FstState(configuration.state, self._contents(configuration), output), steps
             state = self._after_writing(configuration, output, state)
             if configuration.last.signals[-2]:
-                numbers = state.output, state.missing, state.dropped
-                return self._state_of(configuration, *numbers), steps
+                contents = self._contents(configuration)
+                return state._replace(state=configuration.state, contents=contents), steps
         raise NotFinite(self._machine, f"it takes more than {MOST_STEPS} steps to read a symbol")
 
     def _after_writing(
@@ -193,7 +195,7 @@ class _Reading:
         after = before._replace(missing=before.missing - 1)
         if before.dropped < self._machine.buffers.output_skip:
             return after._replace(dropped=before.dropped + 1)
-        return after._replace(output=int(before.output or output == self._layout.end))
+        return after._replace(ended=before.ended or output == self._layout.end)
 
     def _check_end(self, state: FstState, least: int) -> None:
         """Raise `NotFinite` if an answer ends otherwise with more than the fewest steps left."""
@@ -204,23 +206,22 @@ class _Reading:
         blanks = [] if layout.blank is None else [layout.blank] * layout.padding.further
         outputs = buffers.output_skip + len(blanks)  # besides one for each symbol
         for left in range(least + len(blanks) * buffers.steps_per_symbol, -1, -1):
-            if (layout.ends_answers and state.output) or state.missing <= -outputs:
+            if (layout.ends_answers and state.ended) or state.missing <= -outputs:
                 return
             if not left:
                 raise NotFinite(self._machine, DEPENDS_ON_STEPS)
-            output = configuration.step(blanks[0] if blanks else self._machine.no_input)
+            output = configuration.step(blanks[0] if blanks else self._machine.layout.inputs)
             if configuration.stuck:
                 return
             state = self._after_writing(configuration, output, state)
             del blanks[: int(configuration.last.signals[-2])]
 
-    def _state_of(
-        self, configuration: Configuration, output: int = 0, missing: int = 0, dropped: int = 0
-    ) -> FstState:
+    def _contents(self, configuration: Configuration) -> tuple[Symbols, ...]:
+        """The contents of memories, without cells that no rule can ever read."""
         contents = []
         for row, cells in enumerate(map(tuple, configuration.contents)):
             high, low = self._depths[2 * row : 2 * row + 2]
             if row not in self._whole and len(cells) > high + low:
                 cells = (*cells[:low], *cells[len(cells) - high :])
             contents.append(cells)
-        return FstState(configuration.state, tuple(contents), output, missing, dropped)
+        return tuple(contents)

@@ -1,4 +1,4 @@
-"""Deterministic automata with memories: transitions, minimization, JSON and DOT."""
+"""Deterministic automata with memories: rules, transitions, JSON and DOT."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ class Machine(Signature):
         """A Python program that answers lines of text as the machine does."""
         from stacktrans.automata.python_code import python_code  # rarely needed
 
-        return python_code(self, self.rules, self.relevant)
+        return python_code(self)
 
     def to_json(self) -> str:
         """A machine as JSON, all things by their numbers, with a line and a sentence for a rule."""
@@ -215,10 +215,8 @@ class Machine(Signature):
         return "{\n" + ",\n".join([*lines, f' "rules": [\n  {of_rules}\n ]']) + "\n}\n"
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Machine:
+    def from_json(cls, parts: dict[str, Any]) -> Machine:
         """The machine of `to_json`; raises `ValueError`, `TypeError` and the like if it is none."""
-        parts = json.loads(text)
-        check(type(parts["format"]) is int and parts["format"] == FORMAT)
         symbols = tuple(dict.fromkeys([*parts["source"], *parts["target"]]))
         features = len({*parts["source"]}) < len(parts["source"])
         tables = {
@@ -233,23 +231,20 @@ class Machine(Signature):
         machine: Machine = TypeAdapter(cls).validate_python(parts)
         machine.check_tables()
         sizes = [table.size for table in machine.components]
-        return replace(
-            machine, rules=tuple(machine.checked(_read_rule(rule, sizes)) for rule in rules)
-        )
+        read = [_rule_parts(rule, sizes) for rule in rules]
+        rules = TypeAdapter(tuple[Rule, ...]).validate_python(read)
+        return replace(machine, rules=tuple(map(machine.checked, rules)))
 
 
-def _read_rule(parts: dict[str, Any], sizes: list[int]) -> Rule:
-    """A rule over components of some sizes."""
+def _rule_parts(parts: dict[str, Any], sizes: list[int]) -> dict[str, Any]:
+    """The fields of a rule over components of some sizes."""
     signals = parts["signals"]  # which are neither true nor 1.0
     check(all(type(signal) is int and signal in (0, 1) for signal in signals))
     when = [
         None if own is None else frozenset(in_ranges(own, size))
         for own, size in zip(parts["when"], sizes, strict=True)
     ]
-    rule: Rule = TypeAdapter(Rule).validate_python(
-        {name: parts[name] for name in Rule._fields} | {"when": when}
-    )
-    return rule
+    return {name: parts[name] for name in Rule._fields} | {"when": when}
 
 
 def _escaped(text: str) -> str:
@@ -264,10 +259,10 @@ def read_machine(path: Path) -> Machine:
     """The machine in a file; raises `CheckpointError` if it is damaged or of another format."""
     verify_checksum(path)
     try:
-        text = path.read_bytes()
-        number = json.loads(text)["format"]
+        parts = json.loads(path.read_bytes())
+        number = parts["format"]
         if type(number) is int and number == FORMAT:
-            return Machine.from_json(text)
+            return Machine.from_json(parts)
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
     except (ArithmeticError, ValueError, TypeError, LookupError, RecursionError) as error:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from string import Template
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stacktrans.automata.rules import CONSTANT, Rule, Signature, SymbolTable, Term
 from stacktrans.automata.wording import component_names, sentence
@@ -15,17 +14,15 @@ from stacktrans.common.visible import visible
 from stacktrans.tasks.columns import UNKNOWN_SYMBOL
 from stacktrans.tasks.layout import LONGEST_PRODUCT, Layout
 
+if TYPE_CHECKING:
+    from stacktrans.automata.machine import Machine
+
 _INTERPRETER = "interpreter.txt"
 """The parts of a program, each after a line with its name, with `$` before what varies."""
 
 
-def python_code(machine: Signature, rules: Sequence[Rule], relevant: Collection[int]) -> str:
+def python_code(machine: Machine) -> str:
     """A Python program that answers lines of text as a machine does.
-
-    Args:
-        machine: its signature.
-        rules: its rules.
-        relevant: the components of observations that some rule depends on.
 
     Raises:
         StacktransError: sources have features, for which there is no program.
@@ -38,8 +35,8 @@ def python_code(machine: Signature, rules: Sequence[Rule], relevant: Collection[
     each, further = layout.padding
     padding = f"\n    inputs += [INPUT[{layout.blank}]] * ({each - 1} * len(source) + {further})"
     cells = zip(memories.names, machine.stack_symbols, strict=True)
-    words = [visible(f"{n}. {sentence(machine, rule)}") for n, rule in enumerate(rules, start=1)]
-    table = zip(words, (_rule(machine, rule) for rule in rules), strict=True)
+    words = [visible(f"{n}. {sentence(machine, each)}") for n, each in enumerate(machine.rules, 1)]
+    table = zip(words, (_rule(machine, rule) for rule in machine.rules), strict=True)
     substitutes = vars(layout) | (machine.buffers._asdict() if machine.buffers else {})
     substitutes |= {
         "task": visible(machine.task),
@@ -55,7 +52,7 @@ def python_code(machine: Signature, rules: Sequence[Rule], relevant: Collection[
         "reads": {
             name: (memories.names[end // 2], _index(end, depth))
             for number, (name, (end, depth)) in enumerate(reads, start=1)
-            if number in relevant
+            if number in machine.relevant
         },
         "table": "\n".join(f"    # {line}\n    {rule}," for line, rule in table),
         "order": "[::-1]" if layout.backwards else "",
@@ -120,7 +117,6 @@ def _index(end: int, depth: int) -> int:
     return depth if end % 2 else -1 - depth
 
 
-@functools.cache
 def _row_names(table: SymbolTable) -> list[str]:
     """The names of the families of a table, numbered if a name occurs several times."""
     names = [name for name, _ in table.families]
@@ -134,9 +130,10 @@ def _value(machine: Signature, table: SymbolTable, number: int) -> tuple[str, st
 
 def _rows(machine: Signature, table: SymbolTable, numbers: Iterable[int]) -> dict[str, Any]:
     """The symbols of some entries by their families; None for a family without symbols."""
-    rows: dict[str, list[Any]] = {}
-    for row, symbol in (_value(machine, table, number) for number in numbers):
-        rows.setdefault(row, []).append(symbol)
+    names, rows = _row_names(table), dict[str, list[Any]]()
+    for row, symbol in map(table.entries.__getitem__, numbers):
+        name = None if symbol is None else machine.symbols[symbol]
+        rows.setdefault(names[row], []).append(name)
     return {row: None if None in own else _text(machine, own) for row, own in rows.items()}
 
 

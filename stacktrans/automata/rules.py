@@ -10,6 +10,7 @@ symbol that is read.
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,6 +22,8 @@ from stacktrans.tasks.layout import Layout
 EMPTY = 0
 """The stack symbol that is read from an empty memory; in an extraction, also the number and the
 class of the vector that is read from one."""
+MOST_ENTRIES = 1_000_000
+"""The most entries of a table in a file."""
 START = 0
 """The state before the first step."""
 CONSTANT = -1
@@ -64,6 +67,14 @@ class SymbolTable:
         """The number of each entry, by its family and its symbol."""
         return {entry: number for number, entry in enumerate(self.entries)}
 
+    @functools.cached_property
+    def by_symbol(self) -> dict[int | None, list[int]]:
+        """The numbers of the entries with each symbol, or without one."""
+        numbers = defaultdict[int | None, list[int]](list)
+        for number, (_, symbol) in enumerate(self.entries):
+            numbers[symbol].append(number)
+        return numbers
+
     def as_json(self) -> list[Any]:
         """The name of each family, with ranges of symbols."""
         return [
@@ -77,12 +88,15 @@ class SymbolTable:
         Symbols of a family may be `repeated` where a feature has the name of a symbol.
         """
         read = []
+        spans = [span for _, members in families for span in members or ()]
+        check(sum(1 + last - first for first, last in spans) <= MOST_ENTRIES)
         for name, members in families:
             numbers = None if members is None else tuple(in_ranges(members, symbols))
             check(repeated or numbers is None or len({*numbers}) == len(numbers))
             read.append(Family(str(name), numbers))
-        check(bool(read))
-        return cls(tuple(read))
+        table = cls(tuple(read))
+        check(table.size > 0)
+        return table
 
 
 class Term(NamedTuple):
@@ -178,11 +192,6 @@ class Signature:
         """The tables of the components of observations."""
         read = [self.stack_symbols[end // 2] for end in self.memories.reads]
         return [self.inputs, *read, self.states]
-
-    @property
-    def no_input(self) -> int:
-        """The input that is read after the last symbol of an input buffer."""
-        return self.inputs.size - 1
 
     def check_tables(self) -> None:
         """Raise `ValueError` if alphabets, memories and layout do not fit one another.

@@ -23,8 +23,6 @@ MOST_EXAMPLES = 2000
 """The most members of a class whose nearest neighbours are found."""
 FEW_INPUTS = 8
 """The most inputs of a section of a string that are in classes of their own from the beginning."""
-UNKNOWN = -2
-"""In place of a value of which nothing is known; `NOTHING` is a value."""
 LARGEST_KEY = 2**62
 """The bound of keys of steps."""
 ALL = slice(None)
@@ -39,8 +37,8 @@ class Classes:
         vectors: the vectors; None for inputs.
 
     Attributes:
-        of: [N] the class of each.
-        vectors: the vectors; None for inputs.
+        of: see above.
+        vectors: see above.
         known: [N] whether there is evidence for it.
         observed: [N] whether there ever was.
         count: the number of classes, those that were merged included.
@@ -346,20 +344,15 @@ def lookup(values: Ids, wanted: Ids) -> tuple[Ids, Mask]:
     return indices, values[indices] == wanted
 
 
-def distances(ones: Array, others: Array) -> Array:
-    """[n, m] the squared distances of vectors [n, D] from others [m, D]."""
-    squares = (ones * ones).sum(axis=1)[:, None] + (others * others).sum(axis=1)
-    squared: Array = squares - 2 * ones @ others.T
-    return squared
-
-
 def nearest(ones: Array, others: Array) -> Ids:
     """[n] the nearest of the vectors [m, D] to each of some [n, D]."""
-    parts = [
-        distances(ones[first : first + AT_ONCE], others).argmin(axis=1)
-        for first in range(0, len(ones), AT_ONCE)
-    ]
-    return np.concatenate(parts)
+    chunks = (ones[first : first + AT_ONCE] for first in range(0, len(ones), AT_ONCE))
+    squares = (others * others).sum(axis=1)
+    indices = (
+        ((own * own).sum(axis=1)[:, None] + squares - 2 * own @ others.T).argmin(axis=1)
+        for own in chunks
+    )
+    return np.concatenate([*indices])
 
 
 def sections_of(layout: Layout, buffered: bool) -> Ids:

@@ -70,7 +70,8 @@ def short_queries(checkpoint: Checkpoint) -> ShortQueries:
     candidates, longest = 0, 0
     for length in itertools.count(1):
         candidates += symbols**length
-        if candidates > (MOST_CANDIDATES if queries else FIRST_CANDIDATES):
+        most = MOST_CANDIDATES if queries else FIRST_CANDIDATES
+        if candidates > most or length > checkpoint.config.task.ranges.test.longest:
             break
         sources = itertools.product(task.source.symbols[:symbols], repeat=length)
         pairs = (task.labelled(source) for source in sources)

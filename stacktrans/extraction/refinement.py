@@ -26,10 +26,12 @@ from stacktrans.automata.rules import EMPTY
 from stacktrans.decoding.decoder import most_probable_ids
 from stacktrans.extraction.limits import CannotExtract, Deadline, OutOfTime
 from stacktrans.extraction.network import NOTHING
-from stacktrans.extraction.partition import UNKNOWN, Partition, inconsistent
+from stacktrans.extraction.partition import Partition, inconsistent
 from stacktrans.extraction.quantization import QuantizedNetwork
 from stacktrans.tasks.alphabets import Ids
 
+UNKNOWN = -2
+"""In place of a value of which nothing is known; `NOTHING` is a value."""
 MOST_STATES, MOST_STACK_SYMBOLS = 200, 4096
 """The most classes of states, and of the vectors of a memory."""
 MOST_CONFLICTS = 500

@@ -4,7 +4,7 @@ Theorem. If `prove_equivalent` returns an `Equivalence`, then for every source o
 empty one, whatever its length, both machines give the same answer, that is the same outputs at all
 scored positions and the same end; or neither has one.
 
-The proof is about the machines, run as `automata.machine` runs them. It is one of
+The proof is about the machines, run as `automata.execution` runs them. It is one of
 
 1. a bisimulation up to names: both do the same at all observations, if states, stack symbols and
    memories that correspond are taken for the same: checked by `bisimilar`;
@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -49,6 +50,8 @@ from stacktrans.tasks.layout import Layout
 
 Method = Literal["renaming", "task", "product"]
 """The method of a proof: bisimilar up to names, right on the same task, or by the product."""
+MOST_OBSERVATIONS = 1_000_000
+"""The most observations that are compared."""
 DIFFERENT = -4
 """The output of two machines that differ; `FAILED` if only one of them has no rule."""
 
@@ -193,7 +196,7 @@ class _Renamed:
 def _bisimilar(
     machines: tuple[_Renamed, _Renamed], alphabets: Sequence[int], inputs: Collection[int]
 ) -> bool:
-    """Whether machines are bisimilar if ends of the same name correspond.
+    """Whether machines are known to be bisimilar if ends of the same name correspond.
 
     Args:
         machines: the machines.
@@ -207,6 +210,8 @@ def _bisimilar(
     while size < (size := len(states) + sum(map(len, cells.values()))):
         parts: list[Collection[Any]] = [inputs, [*states]]
         parts += ([*cells[alphabets[end // 2]]] for end, _ in positions)
+        if math.prod(map(len, parts)) > MOST_OBSERVATIONS:
+            return False
         for symbol, *pairs in itertools.product(*parts):
             one, other = (
                 machine.step(symbol, state, dict(zip(positions, read, strict=True)))

@@ -156,7 +156,7 @@ class BufferedProduct(Product):
         buffers = self.machine.buffers
         assert buffers is not None
         if state.at_end:
-            yield ProductStep(self.machine.no_input, None, None, state)
+            yield ProductStep(self.machine.layout.inputs, None, None, state)
         elif state.current >= 0:
             yield ProductStep(state.current, None, None, state)
         else:
@@ -170,7 +170,8 @@ class BufferedProduct(Product):
                 )
                 yield ProductStep(symbol, step, None, _capped(after))
             if self.reference.accepts(state.reference, cell):
-                yield ProductStep(self.machine.no_input, None, None, state._replace(at_end=True))
+                no_input = self.machine.layout.inputs
+                yield ProductStep(no_input, None, None, state._replace(at_end=True))
 
     def after(self, step: ProductStep, transition: Transition | None) -> Any:
         state = self._matched(step.next_state)
