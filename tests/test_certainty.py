@@ -18,7 +18,7 @@ from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.tasks.layout import Pair
-from stacktrans.tasks.lengths import Lengths, NoSuchLength
+from stacktrans.tasks.lengths import Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.training import rounding
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.initial_weights import checksum_of, weights_from_checkpoint
@@ -97,14 +97,16 @@ def test_a_run_without_restarts_keeps_a_model_that_is_wrong_when_discretized(
     assert (summary.outcome, summary.attempts) == ("solved", 1)
 
 
-def draw_only(monkeypatch: pytest.MonkeyPatch, *ranges: Lengths) -> None:
+def draw_only(
+    monkeypatch: pytest.MonkeyPatch, *ranges: Lengths, error: type[Exception] = NoSuchLength
+) -> None:
     """Have tests of whether a model generalizes draw only strings of some lengths."""
     monkeypatch.setattr(Source, "generalizes", GENERALIZES)
     drawn = Source.strings
 
     def strings(self: Source, purpose: Any, moment: Any, lengths: Lengths, *others: Any) -> Any:
         if purpose is Purpose.VALIDATION and moment.step and lengths not in ranges:
-            raise NoSuchLength("no string is that long")
+            raise error("no string is that long")
         return drawn(self, purpose, moment, lengths, *others)
 
     monkeypatch.setattr(Source, "strings", strings)
@@ -130,11 +132,12 @@ def test_a_discrete_solution_is_right_on_the_shortest_and_on_much_longer_strings
     assert (summary.outcome, summary.attempts) == (outcome, attempts)
 
 
+@pytest.mark.parametrize("error", [NoSuchLength, NoSuchLaw])
 def test_a_solution_counts_where_no_other_strings_can_be_drawn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
     have_right(monkeypatch)
-    draw_only(monkeypatch)
+    draw_only(monkeypatch, error=error)
     summary = trainer_of(counter("rounding=discrete"), tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == ("solved", 1)
 

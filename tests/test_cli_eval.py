@@ -224,6 +224,16 @@ def test_a_count_is_of_each_range(data: Path) -> None:
     ]  # fmt: skip
 
 
+def test_a_count_of_sorted_pairs_is_a_sample(tmp_path: Path) -> None:
+    data = tmp_path / "sorted.tsv"
+    data.write_text("".join(f"{'a' * n}\t{'a' * n}\n" for n in range(1, 101)))
+    options = ("eval", "reverse-stack", "--data", data, "--count", "20", "--json")
+    found = json.loads(run(*options).stdout)["results"]
+    assert found == json.loads(run(*options).stdout)["results"]
+    assert found != json.loads(run(*options, "--seed", "2").stdout)["results"]
+    assert found[0]["lengths"][1] > 50
+
+
 def test_a_table_is_printed_as_latex(data: Path) -> None:
     done = run("eval", "reverse-stack", "--data", data, "--latex", "--hard")
     assert done.stdout.decode().splitlines() == [

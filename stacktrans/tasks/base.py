@@ -203,6 +203,21 @@ def held_out_pairs(task: Task, lengths: Lengths) -> list[Pair]:
     return pairs
 
 
+def some_of(pairs: Sequence[Pair], most: int | None, seed: int, key: int = 0) -> list[Pair]:
+    """All pairs, or some of them: a random choice that is always the same, in their order.
+
+    Args:
+        pairs: the pairs.
+        most: how many are chosen, if there are more; None for all.
+        seed: the random seed.
+        key: distinguishes several choices.
+    """
+    if most is None or len(pairs) <= most:
+        return [*pairs]
+    chosen = generator(seed, Purpose.EXAMPLES, key).permutation(len(pairs))[:most]
+    return [pairs[index] for index in np.sort(chosen).tolist()]
+
+
 PAIRS_PER_DRAW = 100
 """Pairs per random generator, so that a longer list begins with the shorter one."""
 

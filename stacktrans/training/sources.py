@@ -25,9 +25,9 @@ from stacktrans.settings.config import RunConfig, TaskLengths
 from stacktrans.settings.training_config import ExamplesConfig
 from stacktrans.settings.values import Loss
 from stacktrans.tasks.alphabets import Ids, Mask
-from stacktrans.tasks.base import Task
+from stacktrans.tasks.base import Task, some_of
 from stacktrans.tasks.layout import Batch, Pair
-from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength
+from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.lines import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import PairSet, unknown_probabilities
@@ -228,7 +228,7 @@ class Source(StatefulPart, ABC):
         longest = self.ranges.train.longest
         much_longer = Lengths((MUCH_LONGER - 1) * longest, MUCH_LONGER * longest)
         for lengths in (self._shortest(SHORTEST_SHARE), much_longer):
-            with suppress(NoSuchLength):
+            with suppress(NoSuchLength, NoSuchLaw):
                 pairs = self.strings(Purpose.VALIDATION, moment, lengths, FIRST_STRINGS)
                 accuracy = self.score(model, pairs).coarse_accuracy
                 if accuracy < self.config.training.solved.accuracy:
@@ -323,6 +323,9 @@ class Examples(Strings):
         law = self.config.task.law_of(self.ranges.test)
         return self._drawn(2, self.ranges.test, self._test_size, law)
 
+    def first_share(self, attempt: int) -> float:
+        return 1.0  # whatever the curriculum: the set is trained on as a whole
+
     def batch(self, moment: Moment) -> Batch:
         return self.layout.batch([[pair] for pair in self.chosen(moment)])
 
@@ -385,12 +388,8 @@ class Files(Strings):
         )
 
     def _measured(self, pairs: PairSet, key: int) -> list[Pair]:
-        """The pairs that are measured: all, or a random choice that is always the same."""
-        most = self.config.training.measure.strings
-        if len(pairs) <= most:
-            return [*pairs]
-        rng = generator(self.config.seed, Purpose.EXAMPLES, key)
-        return pairs.take(np.sort(rng.permutation(len(pairs))[:most]))
+        """The pairs that are measured: all, or some that are always the same."""
+        return some_of(pairs, self.config.training.measure.strings, self.config.seed, key)
 
     def check(self) -> None:
         self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
@@ -477,7 +476,7 @@ class Files(Strings):
         return [by_origin[origin] for origin in sorted(by_origin)]
 
     def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
-        return self._accuracy_on(model, [*self._test[:most]])
+        return self._accuracy_on(model, some_of(self._test, most, self.config.seed, 2))
 
 
 def _accuracy(scores: Scores, chosen: Mask) -> Accuracy | None:
