@@ -32,7 +32,7 @@ from stacktrans.settings.candidates import candidate_configs
 from stacktrans.training import race
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.race import Race, next_round
-from stacktrans.training.race_state import Candidate, read_race
+from stacktrans.training.race_state import Candidate, RaceState, read_race
 from stacktrans.training.records import Accuracy
 from stacktrans.training.requests import begin_race
 from stacktrans.training.requests import resume as taken_up
@@ -75,6 +75,12 @@ def test_one_time_slice_with_large_batches_is_enough_to_begin() -> None:
     found["a"] = found["a"].model_copy(update={"stalled": 3})
     assert next_round(found, width=1, sizes={"a": 900}) == ["a"]
     assert next_round(found, width=1, sizes={"a": 1000}) == ["b"]
+
+
+def test_a_model_that_failed_later_is_better_than_none() -> None:
+    failed = Candidate(step=400, failed="not enough memory", best={"development": 0.9})
+    state = RaceState(command=[], budget=1.0, candidates={"new": Candidate(), "old": failed})
+    assert state.best == "old"
 
 
 def test_a_run_gets_fewer_time_slices_the_longer_it_stalls() -> None:

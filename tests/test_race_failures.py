@@ -40,6 +40,24 @@ def test_a_race_in_which_every_run_fails_reports_each_reason(tmp_path: Path) -> 
 
 
 @pytest.mark.usefixtures("short_turns")
+def test_a_race_in_which_every_run_failed_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(attempt: Attempt) -> None:
+        raise MemoryError
+
+    started = begun(tmp_path / "run")
+    with monkeypatch.context() as lacking:
+        lacking.setattr(Attempt, "train_on_batch", fail)
+        with pytest.raises(StacktransError, match="every strategy failed"):
+            carried_on(started, 4)
+    again = taken_up(tmp_path / "run", "cpu", [], None, 1)
+    assert isinstance(again, Race)
+    found = carried_on(again, read_race(again.directory).rounds + 1)
+    assert any(candidate.step for candidate in found.state.candidates.values())
+
+
+@pytest.mark.usefixtures("short_turns")
 def test_a_run_that_fails_does_not_end_the_race(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from stacktrans.api.arguments import Count, NameOrPath, Seed, Text, assignments_of, checked
 from stacktrans.api.models import Model, load
 from stacktrans.common.reading import json_lines
+from stacktrans.model.devices import computing_with
 from stacktrans.settings.command import OPTIONS, option_layers
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.curves import Unit, plot_curves, read_metrics
@@ -154,7 +155,8 @@ def train(
         out=None if out is None else Path(out),
         device=device,
     )
-    return _finished(requests.begin(request), None, listener)
+    with computing_with(1):  # training sets the number of threads, which is then restored
+        return _finished(requests.begin(request), None, listener)
 
 
 @checked
@@ -187,8 +189,9 @@ def resume(
         KeyboardInterrupt: it was interrupted, and was saved.
     """
     limits = option_layers({"max_steps": max_steps, "time_limit": time_limit})
-    resumed = requests.resume(Path(directory), device, limits, budget, workers)
-    return _finished(resumed, budget, listener)
+    with computing_with(1):
+        resumed = requests.resume(Path(directory), device, limits, budget, workers)
+        return _finished(resumed, budget, listener)
 
 
 def _finished(training: Trainer | Race, budget: float | None, listener: Listener | None) -> Run:

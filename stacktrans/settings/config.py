@@ -85,7 +85,7 @@ class TaskConfig(Section):
         return task
 
     def deciding_settings(self) -> Settings:
-        """All settings that influence results: of files, the contents, and not the paths."""
+        """All settings that influence results: of pairs in files, what is known of the contents."""
         deciding = self.model_dump(mode="json", exclude={"description", "paper"})
         for path in path_parameters(self.generator):
             deciding["parameters"].pop(path, None)

@@ -81,8 +81,7 @@ class Strategy(Section):
     @property
     def controller(self) -> str | None:
         """The name of its controller; None for that of the recipe."""
-        given = part_settings(self.settings.get("model", {}).get("controller"))
-        return part_name(given) if given else None
+        return requested_part(self.settings, "controller")
 
 
 @functools.cache

@@ -89,10 +89,13 @@ def with_equal_sizes(plan: Plan, settings: Settings) -> Settings:
         settings: its settings.
 
     Raises:
-        UsageError: the controller of a model after the first has no hidden size.
+        UsageError: a model is one of a race, whose strategies have sizes of their own; or the
+            controller of a model after the first has no hidden size.
     """
     from stacktrans.training.sizes import count_parameters, matching_units  # imports torch
 
+    if any(len(run.configs) > 1 for run in plan.runs):
+        raise UsageError("--equal-size: not for races, whose strategies have sizes of their own")
     first, *others = {run.condition: run.config for run in plan.runs}.items()
     wanted = count_parameters(first[1])
     sized = {

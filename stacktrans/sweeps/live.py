@@ -21,7 +21,7 @@ from stacktrans.sweeps.cells import cells_of, claim_holds
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.store import TABLE, SweepStore
 from stacktrans.sweeps.table import VERDICTS, caption, number, overview_rows
-from stacktrans.sweeps.work import RUNNING, Record, undamaged
+from stacktrans.sweeps.work import RUNNING, Record, undamaged, value_of
 from stacktrans.training.records import METRICS
 
 if TYPE_CHECKING:
@@ -80,14 +80,14 @@ class SweepDisplay(ProgressDisplay):
     def _rows(self) -> list[list[str]]:
         file, records = self.store.plan.file, dict(self.store.records)
         first, measure = next(iter(file.measures.items()))
-        cells = [cell for cell in cells_of(self.store.plan, records) if cell.measure == first]
         best_of, rows = min if measure.of == "perplexity" else max, []
         for condition in file.conditions:
             if runs := [run for run in self.runs if run.condition == condition]:
                 done = sum(self.store.done(run) for run in runs)
                 running = sum((self.store.run_directory(run) / RUNNING).exists() for run in runs)
                 failed = sum("error" in records.get(run.identity, {}) for run in runs)
-                values = [v for cell in cells if cell.condition == condition for v in cell.values]
+                found = (value_of(records.get(run.identity, {}), first, measure) for run in runs)
+                values = [value for value in found if value is not None]
                 best = number(best_of(values), 3) if values else ""
                 rows.append([condition, *map(str, (done, running, failed, len(runs))), best])
         return rows

@@ -28,7 +28,7 @@ from stacktrans.settings.layers import (
 )
 from stacktrans.settings.resolve import DEFAULT_RECIPE
 from stacktrans.settings.schema import setting_path
-from stacktrans.settings.task_files import defines_task, load_task
+from stacktrans.settings.task_files import defines_task, find_task, read_task
 from stacktrans.settings.values import LengthRange, Section, StringCount
 from stacktrans.tasks.base import Task, held_out_pairs
 from stacktrans.tasks.corpus import Corpus
@@ -236,19 +236,24 @@ class PlannedRun:
         axes: its point in the grid: the value of each axis.
         requested: the settings in the sweep's file that are for it.
         configs: its configuration, by the name of the recipe; several in a race of strategies.
-        command: the command that repeats it.
+        words: the words of the command that repeats it.
     """
 
     condition: str
     axes: Mapping[str, Any]
     requested: Settings
     configs: Mapping[str, RunConfig]
-    command: str
+    words: Sequence[str]
 
     @property
     def config(self) -> RunConfig:
         """Its configuration; in a race, that of the first strategy."""
         return next(iter(self.configs.values()))
+
+    @property
+    def command(self) -> str:
+        """The command that repeats it."""
+        return shell_text(self.words)
 
     @cached_property
     def identity(self) -> str:
@@ -331,8 +336,8 @@ def _runs_of(path: Path, condition: str, file: SweepFile, layers: Layers) -> lis
                 configs = candidate_configs(options=options)
                 if not any(config.has_pair_files for config in configs.values()):
                     of_first_seed[same] = configs  # otherwise the seed may decide on a split
-            requested, command = merge_layers(options), shell_text(training_command(options))
-            runs.append(PlannedRun(condition, values, requested, configs, command))
+            requested, words = merge_layers(options), training_command(options)
+            runs.append(PlannedRun(condition, values, requested, configs, words))
     except UsageError as error:
         where = "" if str(path) in str(error) else f"{path}: "
         first, *others = error.problems
@@ -429,7 +434,8 @@ def _swept_tasks(layers: Layers) -> list[str | None]:
 
 def swept_task(value: Any) -> str | None:
     """The name of a task of the grid; None for a change to another task; may raise `UsageError`."""
-    return value.get("name") if isinstance(value, dict) else load_task(str(value)).name
+    given = value if isinstance(value, dict) else read_task(find_task(str(value))).settings
+    return given.get("name")
 
 
 def check_axes(file: SweepFile, layers: Layers) -> None:

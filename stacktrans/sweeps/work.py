@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import shlex
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -245,7 +244,7 @@ def _train(job: Job) -> None:
         return
     configs = None
     if not is_race(directory):
-        configs = begin(directory, run.configs, shlex.split(run.command))
+        configs = begin(directory, run.configs, run.words)
     race = Race(directory, job.device, max(each.workers for each in run.configs.values()), configs)
     with race.opened():
         race.run(lambda: None)

@@ -38,7 +38,7 @@ from stacktrans.tasks.lines import (
     labelled_file,
     read_pair_content,
 )
-from stacktrans.tasks.sets import PairSet, PairSets, load_sets, read_sets, save_sets
+from stacktrans.tasks.sets import PairSet, PairSets, read_sets
 
 AT_HAND = 10_000_000
 """The most bytes of files that are read for baselines, in about a second."""
@@ -156,14 +156,6 @@ class Pairs(Task):
                 file = name_of(Path(getattr(self.request, part) or ""))
                 name = SET_NAMES[PARTS.index(part)]
                 raise UsageError(f"{file}: not the {name} pairs that this model began with")
-
-    def save_data(self, directory: Path) -> None:
-        """Write the contents of the files to a new directory, for `use_data` in other processes."""
-        save_sets(self.data, directory)
-
-    def use_data(self, directory: Path) -> None:
-        """Read the pairs from a directory instead of the files."""
-        self.data = load_sets(directory, self.request, self.known or {})
 
     def check_files(self) -> None:
         """Raise `UsageError` if a file, other than a pipe, has changed or is missing."""

@@ -13,6 +13,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.pairs import Pairs
+from stacktrans.tasks.sets import load_sets
 from stacktrans.training.sources import Examples, Files, Source, Strings
 from stacktrans.training.streams import Streams, Texts
 
@@ -27,7 +28,7 @@ def make_source(config: RunConfig, device: torch.device, data: Path | None = Non
     Args:
         config: configuration of the run.
         device: where to compute.
-        data: a folder that `Pairs.save_data` has written; None to read the files.
+        data: a folder that `save_sets` has written; None to read the files.
 
     Raises:
         NoSuchLength: there are no strings to train or to test on.
@@ -43,7 +44,7 @@ def make_source(config: RunConfig, device: torch.device, data: Path | None = Non
         if config.training.data:
             raise UsageError("training.data: not for pairs in files; expected null")
         if data:
-            task.use_data(data)
+            task.data = load_sets(data, task.request, task.known or {})
         source = Files(config, task)
     elif stream:
         source = Streams(config, task, stream)

@@ -30,6 +30,7 @@ from stacktrans.settings.command import single_run_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.pairs import Pairs
+from stacktrans.tasks.sets import save_sets
 from stacktrans.training.race_state import Candidate, RaceState, read_race
 from stacktrans.training.records import BUDGET_OUTCOMES, SUMMARY
 from stacktrans.training.run_directory import has_last, lock, watched
@@ -134,12 +135,11 @@ def begin(
         write_atomically(folder / name / CONFIG, config.to_yaml())
     task = next(iter(single.values())).make_task()
     if isinstance(task, Pairs):
-        task.save_data(folder / DATA)
+        save_sets(task.data, folder / DATA)
     state = RaceState(
         command=[*command],
         budget=budget or max(limits) or BUDGET,
         candidates=dict.fromkeys(configs, Candidate()),
-        sizes={name: size for name, run in configs.items() if (size := run.training.batch_symbols)},
     )
     state.save(directory)
     # Last, so that the directory is a race once it is complete.
@@ -190,6 +190,12 @@ class Race:
         names = read_race(self.directory).candidates
         return {name: resolve(config=str(self.directory_of(name) / CONFIG)) for name in names}
 
+    @cached_property
+    def _batch_symbols(self) -> dict[str, int]:
+        """Symbols in a batch of the candidates whose batch size is given in symbols."""
+        sizes = {name: config.training.batch_symbols for name, config in self.configs.items()}
+        return {name: size for name, size in sizes.items() if size}
+
     @contextmanager
     def opened(self, budget: float | None = None) -> Iterator[None]:
         """Have the race for this process alone, perhaps with a new budget.
@@ -204,6 +210,11 @@ class Race:
             lock(stream, self.directory)
             remove_temporary_files(self.directory / RACE)
             self.state = state = read_race(self.directory)
+            if all(each.failed for each in state.candidates.values()):  # all are tried again
+                state.candidates = {
+                    name: each.model_copy(update={"failed": None})
+                    for name, each in state.candidates.items()
+                }
             self._check_files()
             self._began = time.monotonic() - state.seconds
             if budget is not None:
@@ -237,7 +248,7 @@ class Race:
         """
         state = self.state
         count = min(self._workers, len(state.candidates))
-        self.at_work = next_round(state.candidates, WIDTH, state.sizes)[:count]
+        self.at_work = next_round(state.candidates, WIDTH, self._batch_symbols)[:count]
         show()
         try:
             with Pool(count, self._is_over, here=count == 1) as pool:
@@ -286,7 +297,7 @@ class Race:
     def _carry_out(self, pool: Pool, show: Callable[[], None]) -> None:
         """Carry out a round until it is complete or won."""
         state = self.state
-        names = next_round(state.candidates, WIDTH, state.sizes)
+        names = next_round(state.candidates, WIDTH, self._batch_symbols)
         while not (winner := _winner(names, state.pending)):
             if all(map(state.pending.get, names)):
                 break
@@ -323,7 +334,7 @@ class Race:
             todo = [name for name in names if name in idle and not state.pending.get(name)]
             todo = todo or [
                 name
-                for name in next_round(latest, len(latest), state.sizes)
+                for name in next_round(latest, len(latest), self._batch_symbols)
                 if name in idle and len(state.pending.get(name, ())) < MOST_PENDING
             ]
             if not todo:

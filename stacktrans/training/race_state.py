@@ -75,7 +75,7 @@ class Candidate(BaseModel):
     @property
     def merit(self) -> tuple[Any, ...]:
         """Quantities that candidates are compared by, the greater the better."""
-        return self.solved, not self.failed, *self.best.values()
+        return self.solved, bool(self.best), not self.failed, *self.best.values()
 
 
 class RaceState(BaseModel):
@@ -89,7 +89,6 @@ class RaceState(BaseModel):
         winner: the candidate that has solved the task, if one has.
         candidates: candidates after the last round, by name, in the order of strategies.
         pending: later results, of time slices that no round has counted yet.
-        sizes: symbols in a batch of the candidates whose batch size is given in symbols.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -101,7 +100,6 @@ class RaceState(BaseModel):
     winner: str | None = None
     candidates: Annotated[dict[Name, Candidate], Field(min_length=1)]
     pending: dict[Name, list[Candidate]] = {}
-    sizes: dict[Name, Annotated[int, Field(gt=0)]] = {}
 
     @property
     def latest(self) -> dict[str, Candidate]:

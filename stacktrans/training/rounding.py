@@ -130,16 +130,14 @@ class Rounding(StatefulPart):
         while not is_as_good(after := self._measured(attempt.model, attempt), before):
             if batches == LONGEST_RELEARNING:
                 return None
-            for _ in range(RELEARNING):
-                attempt.train_on_batch()
-                check_stop()
+            _train(attempt, RELEARNING, check_stop)
             batches += RELEARNING
             if not attempt.losses.are_under(attempt.source.nats(RELEARNED)):
                 return None
         return after
 
     def _solves(self, model: Transducer, measured: Accuracies, attempt: Attempt) -> bool:
-        """Whether a model solves the task when hard; if lossless, whether it also generalizes."""
+        """Whether a model solves the task when hard; if lossless, also for longer strings."""
         soft, hard = measured
         if not self._rounding.lossless:
             return min(measured) >= self._solved
@@ -149,12 +147,6 @@ class Rounding(StatefulPart):
 
     def _fine_tune(self, attempt: Attempt, check_stop: Callable[[], None]) -> None:
         """Train with ever sharper signals; keep the last weights or the best."""
-
-        def train(batches: int) -> None:
-            for _ in range(batches):
-                attempt.train_on_batch()
-                check_stop()
-
         rounding, model = self._rounding, attempt.model
         self._settle_rate(attempt)
         best, kept = -1.0, copy.deepcopy(model.state_dict())
@@ -164,7 +156,7 @@ class Rounding(StatefulPart):
                 for weight in signals:
                     weight.mul_(rounding.factor)
             attempt.multiply_rate(rounding.rate)
-            train(rounding.batches)
+            _train(attempt, rounding.batches, check_stop)
             undecided = float(indecision(attempt.signals))
             if rounding.best and (worse := min(self._measured(model, attempt))) >= best:
                 best, kept = worse, copy.deepcopy(model.state_dict())
@@ -174,7 +166,7 @@ class Rounding(StatefulPart):
             model.load_state_dict(kept)
         if rounding.lossless:
             # Each of the last weights may be a little wrong, where their mean is not.
-            train(AVERAGING_BATCHES)
+            _train(attempt, AVERAGING_BATCHES, check_stop)
             model.load_state_dict(attempt.average.state_dict())
 
     def _settle_rate(self, attempt: Attempt) -> None:
@@ -197,6 +189,12 @@ class Rounding(StatefulPart):
                 hard = worst()
             # One that is right when hard is sharpened, which makes it right when soft.
             return (1.0 if hard == 1 else worst()), hard
+
+
+def _train(attempt: Attempt, batches: int, check_stop: Callable[[], None]) -> None:
+    for _ in range(batches):
+        attempt.train_on_batch()
+        check_stop()
 
 
 def accuracies(model: Transducer, source: Source, pairs: Sequence[Pair]) -> Accuracies:

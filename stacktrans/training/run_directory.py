@@ -70,9 +70,10 @@ def _is_free(directory: Path) -> bool:
 
 
 def claim(out: Path | None, name: str) -> Path:
-    """Make a directory that no other run has, even one that starts at the same moment.
+    """Make the directory of a run: `out`, or else one in checkpoints/.
 
-    It is `out`, or else one in checkpoints/, called `name`, with a number if that is taken.
+    That is called `name`, with a number if it is taken, even by a run that starts at the same
+    moment; `out` may then be taken twice.
     """
     if out is not None:
         check_free(out)

@@ -4,31 +4,19 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import DevelopmentConfig, SolvedConfig, StreamConfig
 from stacktrans.training.records import EXCEPTIONS, Record, merit
 from stacktrans.training.stateful import Merit, SavedCount, StatefulPart, Weights, check_value
 
+if TYPE_CHECKING:
+    from stacktrans.training.attempt import Attempt
+
 UNCHANGED = 5
 """Measurements in a row in which as many development pairs are right as before, after which the
 others count as exceptions."""
-
-
-class JudgedAttempt(Protocol):
-    """What a stopping rule uses of the attempt that it judges."""
-
-    model: Transducer
-    average: Transducer
-
-    @property
-    def rate(self) -> float:
-        """The learning rate."""
-
-    def multiply_rate(self, factor: float) -> None:
-        """Change the learning rate."""
 
 
 class StoppingRule(StatefulPart, ABC):
@@ -46,7 +34,7 @@ class StoppingRule(StatefulPart, ABC):
         """Quantities that weights are compared by, the greater the better; empty if unmeasured."""
 
     @abstractmethod
-    def judge(self, record: Record, attempt: JudgedAttempt) -> str | None:
+    def judge(self, record: Record, attempt: "Attempt") -> str | None:
         """Take account of a measured record; return the key of `OUTCOMES` that ends the attempt."""
 
 
@@ -100,7 +88,7 @@ class EarlyStopping(StoppingRule):
         accuracy = record.development
         return [accuracy.coarse, accuracy.fine] if self._files else [accuracy.symbols]
 
-    def judge(self, record: Record, attempt: JudgedAttempt) -> str | None:
+    def judge(self, record: Record, attempt: "Attempt") -> str | None:
         self.count += 1
         self.since += 1
         value = self._monitored(record)
@@ -153,7 +141,7 @@ class RateDecay(StoppingRule):
     def merit(self, record: Record) -> list[float]:
         return [] if record.validation is None else [-record.validation, *merit(record).values()]
 
-    def judge(self, record: Record, attempt: JudgedAttempt) -> str | None:
+    def judge(self, record: Record, attempt: "Attempt") -> str | None:
         if (value := self.merit(record)[:1]) > self.best:
             self.best, self.kept = value, deepcopy(attempt.average.state_dict())
         else:

@@ -241,7 +241,7 @@ class Trainer:
         self._fail(f"the loss is not a finite number after batch {self.state.step}")
 
     def _fail(self, reason: str) -> None:
-        """Have another attempt follow, if one may."""
+        """Have another attempt follow if one may, end the run, or raise `FailedAttempt`."""
         state = self.state
         if not state.attempts.another_allowed:
             if self.config.training.stream and state.progress.best:  # of the attempts before
