@@ -1,8 +1,9 @@
 """The papers' equations, written out literally and slowly, as oracles."""
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,78 +23,69 @@ def _total(strengths: Sequence[Tensor]) -> Tensor:
     return sum(strengths, start=torch.zeros((), dtype=torch.float64))
 
 
-class LiteralStack:
+def _weighted(weights: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
+    pairs = zip(weights, values, strict=True)
+    return torch.stack([weight * value for weight, value in pairs]).sum(dim=0)
+
+
+def _popped_from_top(s: list[Tensor], amount: Tensor) -> list[Tensor]:
+    return [_over(s[i] - _over(amount - _total(s[i + 1 :]))) for i in range(len(s))]
+
+
+def _popped_from_front(s: list[Tensor], amount: Tensor) -> list[Tensor]:
+    return [_over(s[i] - _over(amount - _total(s[:i]))) for i in range(len(s))]
+
+
+def _top_weights(s: list[Tensor]) -> list[Tensor]:
+    return [_least(s[i], _over(1 - _total(s[i + 1 :]))) for i in range(len(s))]
+
+
+def _front_weights(s: list[Tensor]) -> list[Tensor]:
+    return [_least(s[i], _over(1 - _total(s[:i]))) for i in range(len(s))]
+
+
+class Literal(ABC):
+    """A structure that keeps every vector and strength."""
+
+    def __init__(self) -> None:
+        self.values: list[Tensor] = []
+        self.strengths: list[Tensor] = []
+
+    @abstractmethod
+    def step(self, signals: Tensor, values: Tensor) -> Tensor:
+        """One step: signals [S], values [ends, m] -> reads [ends, m]."""
+
+
+class LiteralStack(Literal):
     """grefenstette2015, equations 1 to 3; row 0 is the bottom."""
 
-    def __init__(self) -> None:
-        self.values: list[Tensor] = []
-        self.strengths: list[Tensor] = []
-
     def step(self, signals: Tensor, values: Tensor) -> Tensor:
         pop, push = signals
-        old = self.strengths
-        self.strengths = [
-            _over(old[i] - _over(pop - _total(old[i + 1 :]))) for i in range(len(old))
-        ] + [push]
+        self.strengths = [*_popped_from_top(self.strengths, pop), push]
         self.values = [*self.values, values[0]]
-        return self.read_from_top().unsqueeze(0)
-
-    def read_from_top(self) -> Tensor:
-        s = self.strengths
-        weights = [_least(s[i], _over(1 - _total(s[i + 1 :]))) for i in range(len(s))]
-        return _weighted(weights, self.values)
+        return _weighted(_top_weights(self.strengths), self.values).unsqueeze(0)
 
 
-class LiteralQueue:
+class LiteralQueue(Literal):
     """grefenstette2015, equations 1, 4 and 5; row 0 is the front."""
 
-    def __init__(self) -> None:
-        self.values: list[Tensor] = []
-        self.strengths: list[Tensor] = []
-
     def step(self, signals: Tensor, values: Tensor) -> Tensor:
         pop, push = signals
-        old = self.strengths
-        self.strengths = [_over(old[i] - _over(pop - _total(old[:i]))) for i in range(len(old))] + [
-            push
-        ]
+        self.strengths = [*_popped_from_front(self.strengths, pop), push]
         self.values = [*self.values, values[0]]
-        s = self.strengths
-        weights = [_least(s[i], _over(1 - _total(s[:i]))) for i in range(len(s))]
-        return _weighted(weights, self.values).unsqueeze(0)
+        return _weighted(_front_weights(self.strengths), self.values).unsqueeze(0)
 
 
-class LiteralDeque:
+class LiteralDeque(Literal):
     """grefenstette2015, equations 6 to 11; row 0 is the bottom."""
-
-    def __init__(self) -> None:
-        self.values: list[Tensor] = []
-        self.strengths: list[Tensor] = []
 
     def step(self, signals: Tensor, values: Tensor) -> Tensor:
         pop_top, push_top, pop_bottom, push_bottom = signals
-        old = self.strengths
-        after_top = [_over(old[i] - _over(pop_top - _total(old[i + 1 :]))) for i in range(len(old))]
-        after_both = [
-            _over(after_top[i] - _over(pop_bottom - _total(after_top[:i])))
-            for i in range(len(after_top))
-        ]
-        self.strengths = [push_bottom, *after_both, push_top]
+        after_top = _popped_from_top(self.strengths, pop_top)
+        self.strengths = [push_bottom, *_popped_from_front(after_top, pop_bottom), push_top]
         self.values = [values[1], *self.values, values[0]]
-        s = self.strengths
-        top = [_least(s[i], _over(1 - _total(s[i + 1 :]))) for i in range(len(s))]
-        bottom = [_least(s[i], _over(1 - _total(s[:i]))) for i in range(len(s))]
+        top, bottom = _top_weights(self.strengths), _front_weights(self.strengths)
         return torch.stack([_weighted(top, self.values), _weighted(bottom, self.values)])
-
-
-class Literal(Protocol):
-    """A structure that keeps every vector and strength."""
-
-    values: list[Tensor]
-    strengths: list[Tensor]
-
-    def step(self, signals: Tensor, values: Tensor) -> Tensor:
-        """One step: signals [S], values [ends, m] -> reads [ends, m]."""
 
 
 LITERAL: dict[str, type[Literal]] = {
@@ -152,12 +144,6 @@ LITERAL_ACTIONS = {
 }
 
 
-def _weighted(weights: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
-    return torch.stack([weight * value for weight, value in zip(weights, values, strict=True)]).sum(
-        dim=0
-    )
-
-
 class LiteralBuffers:
     """hao2018, section 3.2: an input buffer of strengths 1, and an output buffer, both queues.
 
@@ -187,16 +173,6 @@ class LiteralBuffers:
             found.append(_weighted(_front_weights(self.written), self.outputs))
             self.written = _popped_from_front(self.written, torch.ones((), dtype=torch.float64))
         return found
-
-
-def _popped_from_front(strengths: list[Tensor], amount: Tensor) -> list[Tensor]:
-    return [
-        _over(strengths[i] - _over(amount - _total(strengths[:i]))) for i in range(len(strengths))
-    ]
-
-
-def _front_weights(strengths: list[Tensor]) -> list[Tensor]:
-    return [_least(strengths[i], _over(1 - _total(strengths[:i]))) for i in range(len(strengths))]
 
 
 class Run(NamedTuple):
