@@ -28,7 +28,7 @@ njit: Any = numba.njit
 def in_tiles(left: Array, matrix: Array, out: Array) -> None:
     """Compute the product in tiles, `TIMES` times."""
     for _ in range(TIMES):
-        product(left, left.shape[0], matrix, out)
+        product(left, 0, left.shape[0], matrix, out)
 
 
 @njit(fastmath=True)  # type: ignore[untyped-decorator]

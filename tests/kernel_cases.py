@@ -180,7 +180,6 @@ class Case:
             torch.cat([signal_weight, value_weight]),
             torch.cat([signal_bias, value_bias]),
             layers,
-            len(signal_weight),
         )
 
     @property
@@ -202,9 +201,7 @@ class Case:
         given = self.weights
         tensors = given.projected, given.initial[:, :, :1], given.heads, given.bias, *given.layers
         sums, initial, heads, bias, *layers = map(as_array, tensors)
-        return InferenceWeights(
-            self.architecture(hard), sums, initial, heads, bias, layers, given.signals
-        )
+        return InferenceWeights(self.architecture(hard), sums, initial, heads, bias, layers)
 
     def fused(self) -> Named:
         """What compiled code makes of it."""

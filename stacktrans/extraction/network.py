@@ -158,7 +158,8 @@ class Network:
         assert state.run is not None
         weights, hidden = self.model.weights, state.run.trace.hidden[:, -1]
         with np.errstate(over="ignore"):
-            heads = hidden @ weights.heads[: weights.signals].T + weights.bias[: weights.signals]
+            count = weights.architecture.signals
+            heads = hidden @ weights.heads[:count].T + weights.bias[:count]
             soft = self._soft(heads)
         return Outcome(
             state.signals.astype(np.int8),
@@ -170,7 +171,7 @@ class Network:
 
     def _pushed(self, hidden: Array) -> Array:
         """The vectors of pushes, [N, pushes, m], from the outputs of the controller [N, H]."""
-        weights, first = self.model.weights, self.model.weights.signals
+        weights, first = self.model.weights, self.model.weights.architecture.signals
         with np.errstate(all="ignore"):
             sums = hidden @ weights.heads[first:].T + weights.bias[first:]
             vectors: Array = np.tanh(sums) if weights.architecture.tanh_values else sigmoid(sums)

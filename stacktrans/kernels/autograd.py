@@ -42,11 +42,11 @@ _LEAST_ITEMS = 4
 
 
 class SequenceOutput(NamedTuple):
-    """The outputs of N steps, or of T steps of a batch of B.
+    """The outputs of N steps, item by item.
 
     Attributes:
-        hidden: [N, H] or [B, T, H] the output of the highest layer.
-        signals: [N, signals] strengths, in the order of the memory's `signal_names`.
+        hidden: [N, H] the output of the highest layer.
+        signals: [N, signals] in the order of the memory's `signal_names`, then those of buffers.
         reads: [N, reads * m] the vectors read.
     """
 
@@ -104,7 +104,6 @@ class _Plan(NamedTuple):
 
     Attributes:
         architecture: the architecture that is run.
-        signals: the number of heads that are signals.
         starts: [B + 1] the index at which the steps of each item start, and N.
         input_starts: [B + 1] the index at which the inputs of each item start, and their number.
         ids: the inputs, as in `Inputs.ids`.
@@ -113,7 +112,6 @@ class _Plan(NamedTuple):
     """
 
     architecture: Architecture
-    signals: int
     starts: Array
     input_starts: Array
     ids: Array
@@ -130,7 +128,7 @@ class _Sequence(torch.autograd.Function):
         CompiledFunction.compile_from_now_on()
         starts, before = plan.starts, plan.before
         projected, start, heads, bias, *layers = map(as_array, tensors)
-        own = ModelWeights(plan.architecture, projected, start, heads, bias, layers, plan.signals)
+        own = ModelWeights(plan.architecture, projected, start, heads, bias, layers)
         sizes = Sizes.of(own)
         inputs = sizes.inputs(starts, plan.input_starts, plan.ids, projected)
         first, contents, total = torch.from_numpy(sizes.nothing_read()), None, int(starts[-1])
@@ -337,8 +335,8 @@ def fused_sequence(
         initial = before.units
     added = None if noise is None else as_array(noise)
     if added is not None:
-        check_shape("noise", added.shape, (int(starts[-1]), weights.signals))
-    plan = _Plan(weights.architecture, weights.signals, starts, input_starts, inputs, before, added)
+        check_shape("noise", added.shape, (int(starts[-1]), weights.architecture.signals))
+    plan = _Plan(weights.architecture, starts, input_starts, inputs, before, added)
     shared = weights.projected, initial, weights.heads, weights.bias
     run: Any = _Sequence.apply
     *done, carried = run(plan, *shared, *weights.layers)

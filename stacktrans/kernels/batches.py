@@ -63,6 +63,11 @@ class Architecture(NamedTuple):
     state_gradient: float = 1.0
     hard: bool = False
 
+    @property
+    def signals(self) -> int:
+        """The number of signals, with those of buffers."""
+        return self.memory.signals + 2 * self.buffered
+
 
 @dataclass(eq=False)
 class ModelWeights(Generic[Numbers]):
@@ -79,7 +84,6 @@ class ModelWeights(Generic[Numbers]):
             vectors read at the step before or, in a higher layer, the output of the layer below;
             and [1, gates * H, H] for the hidden state, or [ids, gates * H, H] of second-order
             units, which no buffered model has.
-        signals: the number of heads that are signals.
     """
 
     architecture: Architecture
@@ -88,7 +92,6 @@ class ModelWeights(Generic[Numbers]):
     heads: Numbers
     bias: Numbers
     layers: Sequence[Numbers]
-    signals: int
 
 
 class Sizes(NamedTuple):
@@ -118,13 +121,12 @@ class Sizes(NamedTuple):
     @classmethod
     def of(cls, weights: ModelWeights[Array]) -> Self:
         """The sizes that weights imply; raises `ValueError` if their shapes do not agree."""
-        architecture, signals, heads = weights.architecture, weights.signals, weights.heads
-        units, memory = architecture.units, architecture.memory
+        architecture, heads = weights.architecture, weights.heads
+        units, memory, signals = architecture.units, architecture.memory, architecture.signals
         layers, _, batch, size = weights.initial.shape
         columns = (len(heads) - signals) // max(memory.pushes, 1)
         sizes = cls(architecture, layers, batch, size, signals, columns, heads.dtype)
         states = (layers, units.states, batch, size)
-        check_shape("signals", (signals,), (memory.signals + 2 * architecture.buffered,))
         check_shape("weights of signals and values", heads.shape, (sizes.heads, size))
         check_shape("biases of signals and values", weights.bias.shape, (sizes.heads,))
         check_shape("initial state", weights.initial.shape, states)
@@ -155,10 +157,6 @@ class Sizes(NamedTuple):
     def by_read(self, reads: Array) -> Array:
         """Vectors read, [n, reads * m], as [n, reads, m]."""
         return reads.reshape(len(reads), self.architecture.memory.reads, self.columns)
-
-    def by_gate(self, sums: Array) -> Array:
-        """Pre-activations of gates, [n, L, gates * H], as [n, L, gates, H]."""
-        return sums.reshape(len(sums), *self.projected)
 
     def store(self, steps: int, total_steps: int | None = None, contents: object = None) -> Store:
         """An empty memory for the batch, or with contents; arguments as in `StoreSizes`."""
@@ -205,7 +203,7 @@ class Sizes(NamedTuple):
             inputs,
             state,
             self.by_read(read),
-            trace._replace(reads=self.by_read(trace.reads)),
+            trace._replace(reads=trace.reads[:, None]),
             np.empty(gates, self.dtype),
             np.empty(gates, self.dtype),
             np.empty((count, padded(self.heads, self.dtype)), self.dtype),
@@ -301,9 +299,12 @@ def _stacked(layers: Sequence[Array], in_panels: Callable[[Array], Array], heads
 class Given(NamedTuple):
     """The arguments of a batch, which is split into parts for several threads.
 
-    Attributes are as in `Forward` and `Backward`, except for
-
+    Attributes:
+        weights: in panels; transposed for the backward pass.
+        starts: [B + 1] the index at which the steps of each item start, and N.
+        inputs: the inputs that the steps read.
         store: the memory.
+        trace: the record of the steps.
     """
 
     weights: Weights
@@ -375,9 +376,9 @@ def backward_part(sizes: Sizes, part: slice, given: Given, grads: Grads) -> Arra
         _inputs_of(part, given.inputs),
         float(architecture.state_gradient),
         own,
-        StepTrace(own.saved, hidden, signals, sizes.by_read(reads), own.positions),
-        sizes.by_gate(grads.projected[indices]),
-        sizes.by_gate(grads.inner[indices]),
+        StepTrace(own.saved, hidden, signals, reads[:, None], own.positions),
+        grads.projected[indices],
+        grads.inner[indices],
         grads.heads[indices, None],
         grad_state,
         outer,

@@ -128,8 +128,9 @@ def cache_directory() -> Path | None:
     state = hashlib.sha256(f"{version('numba')} {sys.version} {os.name}".encode())
     state.update(binding.get_host_cpu_name().encode())
     state.update(binding.get_host_cpu_features().flatten().encode())
-    for folder in ("kernels", "memory"):
-        for path in sorted((Path(__file__).parent.parent / folder).rglob("*.py")):
+    package = Path(__file__).parent.parent
+    for pattern in ("kernels/*.py", "memory/**/*.py", "common/ends.py"):
+        for path in sorted(package.glob(pattern)):
             state.update(_source(path))
     for root in (_at_home, _without_home):
         with contextlib.suppress(OSError, RuntimeError):

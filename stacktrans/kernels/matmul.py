@@ -13,7 +13,7 @@ from numba import types
 from numba.extending import intrinsic, overload
 
 from stacktrans.kernels.batches import REGISTERS, VECTOR_BYTES, VECTORS
-from stacktrans.kernels.unroll import product, product_of_row
+from stacktrans.kernels.unroll import product
 
 # A tile of `rows` by VECTORS vectors, one panel row and one factor fill the registers.
 _MAX_ROWS = min(12, (REGISTERS - 2) // VECTORS - 1)
@@ -132,21 +132,11 @@ _multiply_tile: Any = intrinsic(_write_multiply_tile)
 
 
 @overload(product, jit_options={"error_model": "numpy"}, strict=False)
-def _product(left: Any, rows: Any, matrix: Any, out: Any) -> Any:
+def _product(left: Any, first: Any, rows: Any, matrix: Any, out: Any) -> Any:
     return _product_in_tiles
 
 
-@overload(product_of_row, jit_options={"error_model": "numpy"}, strict=False)
-def _product_of_row(left: Any, row: Any, matrix: Any, out: Any) -> Any:
-    return _row_in_tiles
-
-
-def _row_in_tiles(left, row, matrix, out):  # type: ignore[no-untyped-def]
-    for panel in range(matrix.shape[0]):
-        _multiply_tile(left, row, 1, matrix, panel, out)
-
-
-def _product_in_tiles(left, rows, matrix, out):  # type: ignore[no-untyped-def]
+def _product_in_tiles(left, first, rows, matrix, out):  # type: ignore[no-untyped-def]
     depth = matrix.shape[1]
     if depth == 0:
         out[:] = 0
@@ -155,6 +145,6 @@ def _product_in_tiles(left, rows, matrix, out):  # type: ignore[no-untyped-def]
     for panel in range(matrix.shape[0]):
         for tile in range(tiles):
             # Tiles of nearly equal sizes: one of 12 rows and one of 1 would take longer.
-            first = tile * rows // tiles
-            count = (tile + 1) * rows // tiles - first
-            _multiply_tile(left, first, count, matrix, panel, out)
+            start = tile * rows // tiles
+            count = (tile + 1) * rows // tiles - start
+            _multiply_tile(left, first + start, count, matrix, panel, out)

@@ -1,4 +1,4 @@
-"""A compiled step but for units and memory: its arguments, inputs, signals, values and records."""
+"""The arguments of the compiled loop, and what a step does besides units and memory."""
 
 import math
 from typing import Any, NamedTuple
@@ -51,7 +51,7 @@ class StepTrace(NamedTuple):
             pass, [1, L, saved, H] of the last step.
         hidden: [N, L, H].
         signals: [N, signals].
-        reads: [N, reads, m].
+        reads: [N, 1, reads * m]; before and after a run, [N, reads * m].
         positions: [N] the number of an item's inputs read before; empty without buffers.
     """
 
@@ -130,8 +130,8 @@ class Backward(NamedTuple):
         trace: the record of the steps.
         grads: gradients of the trace from outside: of `hidden`, [N, 1, H], that of the highest
             layer; `saved` is not used.
-        grad_projected: [N, L, gates, H] set.
-        grad_inner: [N, L, gates, H] of the hidden state's part of the gates; set, unless empty.
+        grad_projected: [N, L, gates * H] set.
+        grad_inner: [N, L, gates * H] of the hidden state's part of the gates; set, unless empty.
         grad_heads: [N, 1, signals + pushes * m] of the pre-activations of both; set.
         grad_state: [L, states, B, H] zeros; becomes that of the state before the first step.
         outer: [B, gates, H] to work in.
@@ -333,34 +333,12 @@ def keep_rows(rows: Array, layer: int, indices: Array, kept: Array) -> None:
 
 
 @compiled
-def keep_gates(rows: Array, layer: int, indices: Array, kept: Array) -> None:
-    """Record the gradients of gates, [B, gates, H], in [N, L, gates, H]."""
-    for item in range(indices.shape[0]):
-        index = indices[item]
-        for gate in range(rows.shape[1]):
-            for i in range(rows.shape[2]):
-                kept[index, layer, gate, i] = rows[item, gate, i]
-
-
-@compiled
-def keep_reads(read: Array, indices: Array, reads: Array) -> None:
-    """Record the vectors read at a step, [B, reads, m], in [N, reads, m]."""
-    for item in range(indices.shape[0]):
-        index = indices[item]
-        for end in range(reads.shape[1]):
-            for i in range(reads.shape[2]):
-                reads[index, end, i] = read[item, end, i]
-
-
-@compiled
 def reads_backward(indices: Array, below: Array, given: Array, grad: Array) -> None:
-    """Set the gradients of the vectors read: from the units of the next step and from outside."""
-    size = grad.shape[2]
-    for end in range(grad.shape[1]):
-        for item in range(indices.shape[0]):
-            index, part = indices[item], below[item, end * size :]
-            for i in range(size):
-                grad[item, end, i] = part[i] + given[index, end, i]
+    """Set the gradients of what was read, [B, K]: from the next step, and from outside."""
+    for item in range(indices.shape[0]):
+        index = indices[item]
+        for i in range(grad.shape[1]):
+            grad[item, i] = below[item, i] + given[index, 0, i]
 
 
 @compiled

@@ -10,26 +10,23 @@ from typing import Any
 
 from stacktrans.kernels import Array, kernel, steps
 from stacktrans.kernels.compiling import before_compiling, compiled, compiled_entry
-from stacktrans.kernels.units import unit_backward, unit_step
+from stacktrans.kernels.units import LINEAR, unit_backward, unit_step
 
 
-def product(left: Array, rows: int, matrix: Array, out: Array) -> None:
-    """Set out to left @ matrix, for the first rows.
+def product(left: Array, first: int, rows: int, matrix: Array, out: Array) -> None:
+    """Set out to left @ matrix, for some rows.
 
     Args:
         left: [B, ...] with K numbers a row.
-        rows: how many of the B.
+        first: the first of the B rows.
+        rows: how many of them.
         matrix: [panels, K, width], as `panels` in `stacktrans.kernels.batches` makes it.
         out: [B, ...] with panels * width numbers a row, of which as many rows are set.
     """
     count, depth, width = matrix.shape
     whole = matrix.transpose(1, 0, 2).reshape(depth, count * width)
-    out[:rows] = (left[:rows].reshape(rows, depth) @ whole).reshape(rows, *out.shape[1:])
-
-
-def product_of_row(left: Array, row: int, matrix: Array, out: Array) -> None:
-    """As `product`, for one of the B rows."""
-    product(left[row : row + 1], 1, matrix, out[row : row + 1])
+    part = slice(first, first + rows)
+    out[part] = (left[part].reshape(rows, depth) @ whole).reshape(rows, *out.shape[1:])
 
 
 @compiled
@@ -44,10 +41,10 @@ def recurrent_product(left: Array, ids: Array, indices: Array, matrices: Array, 
         out: [B, ...] as in `product`.
     """
     if matrices.shape[0] == 1:
-        product(left, indices.shape[0], matrices[0], out)
+        product(left, 0, indices.shape[0], matrices[0], out)
     else:
         for item in range(indices.shape[0]):
-            product_of_row(left, item, matrices[ids[indices[item]]], out)
+            product(left, item, 1, matrices[ids[indices[item]]], out)
 
 
 before_compiling(lambda _: importlib.import_module("stacktrans.kernels.matmul"))
@@ -69,20 +66,21 @@ def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
     noise = run.noise
     saved, hidden, signals, reads = trace.saved, trace.hidden, trace.signals, trace.reads
     read, positions, free, state = run.read, trace.positions, run.indices, run.state
-    layers, count = state.shape[0], signals.shape[1]
+    layers, count, read_rows = state.shape[0], signals.shape[1], read.reshape(read.shape[0], -1)
     for number in range(starts[1] - starts[0]):
         indices = steps.indices_at(starts, number, free)
         active, step = indices.shape[0], steps.BatchStep(first + number, indices, starts)
         for layer in range(layers):
             if layer == 0:
-                product(read, active, below, outer)
+                product(read, 0, active, below, outer)
             else:
-                product(state[layer - 1, 0], active, between[layer - 1], outer)
-            recurrent_product(state[layer, 0], inputs.ids, indices, recurrent[layer], inner)
+                product(state[layer - 1, 0], 0, active, between[layer - 1], outer)
+            if run.unit != LINEAR:
+                recurrent_product(state[layer, 0], inputs.ids, indices, recurrent[layer], inner)
             steps.add_projected(inputs, layer, indices, positions, outer)
             unit_step(run.unit, layer, indices, outer, inner, state, saved)
             steps.keep_rows(state[layer, 0], layer, indices, hidden)
-        product(state[layers - 1, 0], active, final, heads)
+        product(state[layers - 1, 0], 0, active, final, heads)
         if noise.shape[0]:
             steps.add_noise(indices, noise, heads)
         kernel.set_signals(memory, own, indices, heads, bias, signals)
@@ -95,7 +93,7 @@ def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
             steps.positions_step(positions, signals, starts, indices)
         steps.values_step(run.tanh_values, count, active, heads, bias, values)
         kernel.step_forward(memory, step, signals, values, read)
-        steps.keep_reads(read, indices, reads)
+        steps.keep_rows(read_rows, 0, indices, reads)
 
 
 @compiled_entry(lambda run, *_: int(run.starts[-1]))
@@ -116,34 +114,37 @@ def backward(run: steps.Backward, memory: Any, own: int) -> None:
     grad_position, values, grad_values = run.grad_position, run.values, run.grad_values
     grad_projected, grad_inner, grad_heads = run.grad_projected, run.grad_inner, run.grad_heads
     given_hidden, given_reads, given_signals = grads.hidden, grads.reads, grads.signals
-    layers, count = grad_state.shape[0], signals.shape[1]
+    layers, count, items = grad_state.shape[0], signals.shape[1], outer.shape[0]
+    outer_rows, inner_rows = outer.reshape(items, -1), inner.reshape(items, -1)
+    read_rows = grad_read.reshape(items, -1)
     grad_below.fill(0)
     for number in range(starts[1] - starts[0] - 1, -1, -1):
         indices = steps.indices_at(starts, number, free)
         active, step = indices.shape[0], steps.BatchStep(number, indices, starts)
-        steps.reads_backward(indices, grad_below, given_reads, grad_read)
+        steps.reads_backward(indices, grad_below, given_reads, read_rows)
         kernel.step_backward(memory, step, signals, values, grad_read, heads, grad_values)
         steps.values_backward(run.tanh_values, count, active, values, grad_values, heads)
         steps.signals_given(own, indices, grad_position, given_signals, heads)
         kernel.signals_backward(memory, own, indices, signals, heads)
         steps.sigmoid_signals_backward(own, count, indices, signals, heads)
         steps.keep_rows(heads, 0, indices, grad_heads)
-        product(heads, active, final, grad_hidden)
+        product(heads, 0, active, final, grad_hidden)
         steps.add_given(grad_state, indices, given_hidden)
         steps.add_rows(grad_state[layers - 1, 0], active, grad_hidden)
         for layer in range(layers - 1, -1, -1):
             unit_backward(run.unit, layer, indices, saved, grad_state, outer, inner)
-            steps.keep_gates(outer, layer, indices, grad_projected)
+            steps.keep_rows(outer_rows, layer, indices, grad_projected)
             if grad_inner.shape[0]:
-                steps.keep_gates(inner, layer, indices, grad_inner)
+                steps.keep_rows(inner_rows, layer, indices, grad_inner)
             if inputs.buffered:
                 steps.positions_backward(inputs, layer, indices, positions, outer, grad_position)
-            recurrent_product(inner, inputs.ids, indices, recurrent[layer], grad_hidden)
-            steps.add_rows(grad_state[layer, 0], active, grad_hidden)
+            if run.unit != LINEAR:
+                recurrent_product(inner, inputs.ids, indices, recurrent[layer], grad_hidden)
+                steps.add_rows(grad_state[layer, 0], active, grad_hidden)
             if run.state_gradient != 1:
                 steps.scale_state(grad_state, layer, active, run.state_gradient)
             if layer == 0:
-                product(outer, active, below, grad_below)
+                product(outer, 0, active, below, grad_below)
             else:
-                product(outer, active, between[layer - 1], grad_hidden)
+                product(outer, 0, active, between[layer - 1], grad_hidden)
                 steps.add_rows(grad_state[layer - 1, 0], active, grad_hidden)

@@ -351,7 +351,6 @@ def from_weights(
         np.concatenate([signals, values]),
         np.concatenate([signals_bias, values_bias]),
         [weight for layer in zip(below, hidden, strict=True) for weight in layer],
-        len(signals),
     )
     output = _linear(weights, "output.0", size) if "output.0.weight" in weights else None
     classifier = _linear(weights, "classifier", size)

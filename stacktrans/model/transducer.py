@@ -252,7 +252,7 @@ def _unroll_compiled(
         projected, ids = _projected(model, ids, noise)
     weights, added = _weights(model, architecture, projected, len(lengths)), None
     if noise.signals:
-        added = noise.on_signals(weights.bias.new_zeros(sum(steps), weights.signals))
+        added = noise.on_signals(weights.bias.new_zeros(sum(steps), architecture.signals))
     outputs, carried = fused_sequence(
         weights,
         [lengths[row] for row in longest_first],
@@ -317,7 +317,6 @@ def _weights(
         torch.cat([signals, values]),
         torch.cat([signal_bias, value_bias]),
         [weight for pair in zip(below, hidden, strict=True) for weight in pair],
-        len(signals),
     )
 
 

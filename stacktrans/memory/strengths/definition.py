@@ -179,6 +179,11 @@ def read_weights_of(strengths: Tensor) -> Tensor:
     return torch.where(beyond, torch.relu(1 - above), strengths)
 
 
+def _kernel(memory: Stack | Queue | Deque | Nothing) -> Kernel:
+    """The compiled steps of a memory, which every class names itself; see `Memory.compiled`."""
+    return StrengthKernel.of(memory.ends)
+
+
 class Stack(StrengthMemory):
     """A stack, which is popped, pushed and read at the top (grefenstette2015, equations 1 to 3).
 
@@ -190,9 +195,7 @@ class Stack(StrengthMemory):
     ends = Ends(
         ("stack",), pops=((0, TOP),), pushes=((1, TOP),), reads=(TOP,), signal_names=("pop", "push")
     )
-
-    def kernel(self) -> Kernel:
-        return StrengthKernel.of(self.ends)
+    kernel = _kernel
 
 
 class Queue(StrengthMemory):
@@ -211,12 +214,8 @@ class Queue(StrengthMemory):
         signal_names=("pop", "push"),
     )
 
-    @property
-    def read_names(self) -> tuple[str, ...]:
-        return ("front",)
-
-    def kernel(self) -> Kernel:
-        return StrengthKernel.of(self.ends)
+    read_names = ("front",)
+    kernel = _kernel
 
 
 class Deque(StrengthMemory):
@@ -235,9 +234,7 @@ class Deque(StrengthMemory):
         reads=(TOP, BOTTOM),
         signal_names=("pop top", "push top", "pop bottom", "push bottom"),
     )
-
-    def kernel(self) -> Kernel:
-        return StrengthKernel.of(self.ends)
+    kernel = _kernel
 
 
 class Nothing(Memory[MemoryState]):
@@ -261,5 +258,4 @@ class Nothing(Memory[MemoryState]):
     ) -> tuple[MemoryState, Tensor]:
         return state, values
 
-    def kernel(self) -> Kernel:
-        return StrengthKernel.of(self.ends)
+    kernel = _kernel
