@@ -1,6 +1,7 @@
 """The command `eval`: measure accuracy, or perplexity, of models and their ablations."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,8 +30,6 @@ PANELS = {
     "Output": "predictions plot as_json as_csv as_latex",
 }
 """The panels of the help, and the parameters in each."""
-Loaded = Sequence[tuple[str, "Checkpoint"]]
-"""Checkpoints with the names that they were given by."""
 Measured = Sequence[tuple[str, "Checkpoint", "Results"]]
 """Checkpoints with their names and scores."""
 
@@ -141,7 +140,7 @@ def eval(
     width = beam_width(beam, n_best)
     bounds = [options.parse_lengths(range_) for range_ in lengths or []]
     forms = {"--json": as_json, "--csv": as_csv, "--latex": as_latex}
-    options.check_exclusive(forms)
+    form = options.check_exclusive(forms)
     options.check_exclusive({"--predictions -": predictions == STDOUT, **forms})
     wrong = {"--errors": errors, "--confusions": confusions}
     for name, given in wrong.items():
@@ -155,13 +154,9 @@ def eval(
     if plot:
         check_plot(plot)
     if predictions and predictions != STDOUT:
-        check_file_path(predictions)
-        if data and predictions.exists() and data.exists() and predictions.samefile(data):
-            raise UsageError(f"--predictions {predictions}: would replace --data")
-    loaded: list[tuple[str, Checkpoint]] = []
-    for name in checkpoints:
-        model = options.load_model(name, device, hard, workers)
-        loaded += _with_ablations(name, model, without or [])
+        _check_predictions(predictions, data)
+    load = partial(options.load_model, device=device, hard=hard, workers=workers)
+    loaded = [each for name in checkpoints for each in _with_ablations(name, load(name), without)]
     if ensemble:
         loaded = [(" + ".join(checkpoints), ensemble_of([model for _, model in loaded]))]
     if text or any(model.config.task.lengths is None for _, model in loaded):
@@ -169,7 +164,7 @@ def eval(
         answers = {"--predictions": predictions, **wrong, "--beam": beam, "--n-best": n_best}
         for name, value in {**strings, "--data": data, **answers, "--plot": plot}.items():
             options.check_exclusive({name: value, "a text": True})
-        _print_perplexities(loaded, text, hard, forms)
+        _print_perplexities(loaded, text, hard, form)
         return
     request = EvalRequest(
         data=data,
@@ -196,18 +191,27 @@ def eval(
             _write_predictions(predictions, model, results)
     finally:
         beside = predictions == STDOUT
-        _print_accuracies(measured, facts, (errors, confusions), forms, beside)
+        _print_accuracies(measured, facts, (errors, confusions), form, beside)
     if predictions == STDOUT:
         _write_predictions(predictions, model, results)
 
 
+def _check_predictions(path: Path, data: Path | None) -> None:
+    """Raise `UsageError` if a file can't be written, or would replace the data."""
+    check_file_path(path)
+    if data and path.exists() and data.exists() and path.samefile(data):
+        raise UsageError(f"--predictions {path}: would replace --data")
+
+
 def _with_ablations(
-    name: str, model: "Checkpoint", parts: Sequence[str]
-) -> "list[tuple[str, Checkpoint]]":
+    name: str, model: "Checkpoint", parts: Sequence[str] | None
+) -> "Iterator[tuple[str, Checkpoint]]":
     """A model and its ablations, with their names."""
     from stacktrans.model.ablation import ablate
 
-    return [(name, model), *((f"{name} without {part}", ablate(model, part)) for part in parts)]
+    yield name, model
+    for part in parts or ():
+        yield f"{name} without {part}", ablate(model, part)
 
 
 def _report_unknown(measured: "Measured") -> None:
@@ -228,7 +232,7 @@ def _print_accuracies(
     measured: "Measured",
     facts: dict[str, Any],
     wrong: tuple[int | None, bool],
-    forms: dict[str, bool],
+    form: str,
     beside: bool,
 ) -> None:
     """Print scores on stdout, or on stderr `beside` data.
@@ -237,7 +241,7 @@ def _print_accuracies(
         measured: models and their scores.
         facts: what is added to JSON.
         wrong: how many wrong answers are shown, and whether their edits are counted.
-        forms: as in `_print`.
+        form: as in `_print`.
         beside: as in `_print`.
     """
     from stacktrans.showing import scores, wrong_answers
@@ -259,11 +263,11 @@ def _print_accuracies(
         if errors:
             objects[-1]["errors"] = listed = wrong_answers.errors_json(results, errors)
             shown += wrong_answers.errors_table(listed, results, model.task)
-    _print(objects, scores.scores_table, shown, forms, beside)
+    _print(objects, scores.scores_table, shown, form, beside)
 
 
 def _print_perplexities(
-    loaded: Loaded, text: Path | None, hard: bool, forms: dict[str, bool]
+    loaded: "Sequence[tuple[str, Checkpoint]]", text: Path | None, hard: bool, form: str
 ) -> None:
     """Print the perplexity of a text, or else of the texts of each checkpoint's run."""
     from stacktrans.inference.perplexity import perplexities
@@ -277,14 +281,14 @@ def _print_perplexities(
     shown: list[RenderableType] = []
     if len(loaded) == 1:
         shown = [loaded[0][1].description, perplexity_table(objects[0]["results"])]
-    _print(objects, perplexity_table, shown, forms)
+    _print(objects, perplexity_table, shown, form)
 
 
 def _print(
     objects: Sequence[dict[str, Any]],
     table: "Callable[[Sequence[dict[str, Any]]], Table]",
     shown: "Sequence[RenderableType]",
-    forms: dict[str, bool],
+    form: str,
     beside: bool = False,
 ) -> None:
     """Print measurements as JSON, CSV, LaTeX or tables.
@@ -293,18 +297,18 @@ def _print(
         objects: JSON objects, one for each checkpoint; CSV has their results.
         table: makes a table of the results of all checkpoints.
         shown: what is printed by default, below this table if there are several checkpoints.
-        forms: the options for other forms, and whether each is given.
+        form: the option for another form, if one is given.
         beside: whether to print on stderr, since data is on stdout.
     """
     from stacktrans.showing.scores import flat_entries
     from stacktrans.showing.tables import csv_of, latex_text
 
     entries = flat_entries(objects)
-    if forms["--json"]:
+    if form == "--json":
         print_json(objects if len(objects) > 1 else objects[0])
-    elif forms["--csv"]:
+    elif form == "--csv":
         print_text(csv_of(entries))
-    elif forms["--latex"]:
+    elif form == "--latex":
         print_text(latex_text(table(entries)))
     else:
         print_out(*([table(entries)] if len(objects) > 1 else []), *shown, beside=beside)

@@ -96,11 +96,12 @@ def with_help(
     return parameter.replace(annotation=Annotated[value_type, info])
 
 
-def check_exclusive(given: dict[str, Any]) -> None:
-    """Raise `UsageError` if more than one of some options is given."""
+def check_exclusive(given: dict[str, Any]) -> str:
+    """The one of some options that is given, if any; raises `UsageError` for more than one."""
     first, *others = [name for name, value in given.items() if value] or [""]
     if others:
         raise UsageError(f"{first}: cannot be used with {others[0]}")
+    return first
 
 
 def parse_lengths(text: str) -> "Lengths":
