@@ -9,8 +9,10 @@ from typing import Any
 from stacktrans.common.errors import CheckpointError, UsageError, shown
 from stacktrans.common.reading import parsed_json
 from stacktrans.common.registry import REGISTRIES
+from stacktrans.common.visible import visible
 from stacktrans.model.weights import metadata_of
 from stacktrans.settings.config import RunConfig
+from stacktrans.settings.values import LARGEST, SMALLEST
 
 ORIGINS = "origins"
 """The key in the metadata of weights of the plugins that define the model."""
@@ -44,14 +46,15 @@ def metadata(
 
 
 def sharpness_of(path: Path) -> float:
-    """The sharpness in the metadata of weights; raises `CheckpointError` if it is not positive."""
+    """The sharpness in the metadata of weights; raises `CheckpointError` if it can't be one."""
     text = metadata_of(path).get(SHARPNESS, "1")
     try:
         sharpness = float(text)
     except (TypeError, ValueError):
         sharpness = math.nan
-    if not 0 < sharpness < math.inf:
-        raise CheckpointError(f"{path}: {SHARPNESS} is {shown(text)}; expected more than 0")
+    if not SMALLEST <= sharpness <= LARGEST:
+        expected = f"expected a number from {SMALLEST} to {LARGEST}"
+        raise CheckpointError(f"{path}: {SHARPNESS} is {shown(text)}; {expected}")
     return sharpness
 
 
@@ -69,5 +72,5 @@ def check_origins(path: Path) -> None:
     for name, origin, registry in named:
         if name not in registry:
             state = "loaded" if origin.startswith("plugin ") else "installed"
-            part = f"{registry.kind} {name}"
-            raise UsageError(f"{path}: {part} is from {origin}, which is not {state}")
+            part = f"{registry.kind} {visible(name)}"
+            raise UsageError(f"{path}: {part} is from {visible(origin)}, which is not {state}")
