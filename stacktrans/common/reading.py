@@ -37,7 +37,7 @@ _stream_contents: dict[tuple[Path, Any], bytes] = {}
 """The contents of streams that were read, by path and version."""
 LONGEST = 1_000_000
 """The maximum length of a source, in symbols."""
-DEEPEST = 10_000
+DEEPEST_DERIVATION = 10_000
 """The maximum depth of derivations."""
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 """The first bytes of a file in UTF-8 written by some editors."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.random import Generator
 
-from stacktrans.common.reading import DEEPEST
+from stacktrans.common.reading import DEEPEST_DERIVATION
 from stacktrans.grammar.inside import target_of
 from stacktrans.grammar.rules import Alternative, GrammarError, Nonterminal, Part, Rules, Sentence
 
@@ -72,8 +72,10 @@ class DepthTable:
     def _levels_to(self, depth: int) -> list[Level]:
         """The bounds of the nonterminals that derivations need at each depth, from 0 to a depth."""
         if depth not in self._levels:
-            if not 1 <= depth <= DEEPEST:
-                raise GrammarError(f"a depth of {depth}; expected one from 1 to {DEEPEST}")
+            if not 1 <= depth <= DEEPEST_DERIVATION:
+                raise GrammarError(
+                    f"a depth of {depth}; expected one from 1 to {DEEPEST_DERIVATION}"
+                )
             levels: list[Level] = [{}, {}]
             for names in self._needed(depth)[1:]:
                 bounds = {name: _bounds(self._shapes[name], levels[-1]) for name in names}

@@ -7,7 +7,7 @@ from typing import Any
 from stacktrans.common.documents import yaml_line
 from stacktrans.common.registry import plugin_options
 from stacktrans.settings.config import TaskConfig
-from stacktrans.settings.layers import PARTS, Settings, SettingsLayer, merge_layers, nested
+from stacktrans.settings.layers import COMPONENTS, Settings, SettingsLayer, merge_layers, nested
 from stacktrans.settings.locations import AUTO
 from stacktrans.settings.resolve import without_unfit_settings
 from stacktrans.settings.task_files import defines_task, split_task
@@ -131,7 +131,7 @@ def _leaves(settings: Settings, section: str = "") -> Iterator[tuple[str, Any]]:
     """Settings with their paths; a complete task, or a block of training, is one value."""
     for key, value in settings.items():
         path = section + key
-        is_section = not section or (section == "model." and key in PARTS)
+        is_section = not section or (section == "model." and key in COMPONENTS)
         if is_section and isinstance(value, dict) and not defines_task(value):
             yield from _leaves(value, f"{path}.")
         else:

@@ -18,7 +18,7 @@ from stacktrans.settings.schema import KeyPath, Problem, problems_of, setting_pa
 Settings = dict[str, Any]
 Model = TypeVar("Model", bound=BaseModel)
 
-PARTS = {"memory", "controller"}
+COMPONENTS = {"memory", "controller"}
 """Parts of a model that are chosen by name; the name can stand for all settings of the part."""
 ALTERNATIVES = {"data", "stop", "gradient_clip"}
 """Blocks of training with one of several settings; one that is given replaces the others."""
@@ -153,7 +153,7 @@ def merged_settings(below: Settings, above: Mapping[str, Any], section: str = ""
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
-        if section == "model" and key in PARTS:
+        if section == "model" and key in COMPONENTS:
             under, value = part_settings(under), part_settings(value)
         if not isinstance(value, Mapping):
             merged[key] = value

@@ -7,7 +7,8 @@ from statistics import median
 from typing import Any
 
 from stacktrans.showing.scores import bootstrap_interval, confidence_interval
-from stacktrans.sweeps.plan import Choice, Claim, ClaimPart, Plan, PlannedRun, SweepFile
+from stacktrans.sweeps.plan import Plan, PlannedRun
+from stacktrans.sweeps.sweep_file import Choice, Claim, ClaimPart, SweepFile
 from stacktrans.sweeps.work import Record, is_complete
 from stacktrans.training.records import BUDGET_OUTCOMES
 

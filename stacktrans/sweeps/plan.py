@@ -1,4 +1,4 @@
-"""The YAML file of a sweep: grid of runs, measures, claims and published figures, checked."""
+"""The plan of a sweep: its file, read and checked, and all of its runs."""
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -6,9 +6,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
-
-from pydantic import BeforeValidator, Field, PositiveInt, field_validator, model_validator
+from typing import Any
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.randomness import Purpose, generator
@@ -16,7 +14,7 @@ from stacktrans.common.registry import use_plugins
 from stacktrans.common.visible import shell_text
 from stacktrans.settings.candidates import candidate_configs, identity_of, title_of
 from stacktrans.settings.command import training_command
-from stacktrans.settings.config import RunConfig, TaskConfig
+from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import (
     Settings,
     SettingsLayer,
@@ -29,194 +27,10 @@ from stacktrans.settings.layers import (
 from stacktrans.settings.resolve import DEFAULT_RECIPE
 from stacktrans.settings.schema import setting_path
 from stacktrans.settings.task_files import defines_task, find_task, read_task
-from stacktrans.settings.values import LengthRange, Section, StringCount
-from stacktrans.tasks.base import Task, held_out_pairs
+from stacktrans.sweeps.sweep_file import BY_TASK, SweepFile
+from stacktrans.tasks.base import held_out_pairs
 from stacktrans.tasks.corpus import Corpus
-from stacktrans.tasks.lengths import (
-    DepthLimit,
-    LengthDistribution,
-    Lengths,
-    NoSuchLaw,
-    NoSuchLength,
-)
-
-Condition = Annotated[Settings, BeforeValidator(lambda settings: settings or {})]
-"""Settings of a condition; null for none."""
-BY_TASK = "by_task"
-"""The key of settings for single tasks of the grid, by the tasks' names."""
-Figure = float | tuple[float, float, float]
-"""A published figure: a number, or the least, the median and the greatest."""
-
-
-class Measure(Section):
-    """A quantity that is measured of every run.
-
-    Attributes:
-        of: an accuracy, the share of lengths at which every string is right, the share of symbols
-            that answers have at their positions (averaged over lengths), the perplexity of a text,
-            or `machine`: 1 if a machine can be extracted that answers all drawn strings as the
-            model with hard signals does, 0 if not.
-        strings: the set of strings that the run's summary measured on; None to draw others.
-        lengths: the lengths of drawn strings; by default those of the task's test range.
-        depth: the greatest depth of drawn derivations, instead of lengths.
-        each: whether `count` strings are drawn of every length.
-        count: the number of drawn strings.
-        seed: the random seed of drawn strings.
-        hard: whether the memory's signals are rounded to 0 or 1.
-    """
-
-    of: Literal["coarse", "fine", "symbols", "positions", "lengths", "perplexity", "machine"]
-    strings: Literal["train", "development", "valid", "test"] | None = None
-    lengths: LengthRange | None = None
-    depth: PositiveInt | None = None
-    each: bool = False
-    count: StringCount = 1000
-    seed: Annotated[int, Field(ge=0)] = 1
-    hard: bool = False
-
-    @model_validator(mode="after")
-    def _agrees(self) -> Self:
-        given = self.model_fields_set - {"of", "strings"}
-        if self.strings and given:
-            raise ValueError(f"{min(given)}: cannot be used with strings: {self.strings}")
-        if self.strings and self.of in ("positions", "lengths", "machine"):
-            raise ValueError(f"of: {self.of} needs strings that are drawn")
-        if self.of == "machine" and (others := given - {"lengths", "count"}):
-            raise ValueError(f"{min(others)}: cannot be used with of: machine")
-        if self.of == "perplexity" and self.strings not in ("valid", "test"):
-            raise ValueError("of: perplexity needs strings: valid or test")
-        if self.of != "perplexity" and self.strings == "valid":
-            raise ValueError(f"strings: valid is a text, which has no {self.of} but a perplexity")
-        return self
-
-    def range_of(self, config: TaskConfig, task: Task) -> tuple[Lengths, LengthDistribution]:
-        """The range of lengths of drawn strings, and their distribution; may raise `NoSuchLaw`."""
-        if self.depth is None:
-            lengths = self.lengths or config.ranges.test
-            return lengths, config.law_of(lengths)
-        law = DepthLimit(self.depth)
-        return self.lengths or task.lengths_within(law), law
-
-
-class Choice(Section):
-    """The choice of a winner among runs.
-
-    Attributes:
-        by: the criterion: least perplexity in training or of the validation text, or greatest
-            accuracy on the development set or on the run's own strings of the test range.
-        among: axes of the grid; of the runs along them, only the winner counts.
-    """
-
-    by: Literal[
-        "training perplexity", "validation perplexity", "development accuracy", "test accuracy"
-    ]
-    among: list[str]
-
-
-class SolvedCriterion(Section):
-    """The criterion of a solved run: a lower bound on a measure."""
-
-    measure: str
-    least: float
-
-
-class Published(Section):
-    """Published figures of a measure, by condition and, if the grid has tasks, by task."""
-
-    source: str
-    measure: str
-    values: dict[str, Figure | dict[str, Figure]]
-
-
-class ClaimPart(Section):
-    """A part of a claim: a bound on a cell of the table.
-
-    Attributes:
-        condition: the condition of the cell.
-        task: the task of the cell, if the grid has tasks.
-        measure: the measure of the cell; the sweep's first one by default.
-        least: a lower bound on the figure.
-        most: an upper bound on the figure.
-        above: a condition whose figure is smaller.
-    """
-
-    condition: str
-    task: str = ""
-    measure: str | None = None
-    least: float | None = None
-    most: float | None = None
-    above: str | None = None
-
-    @model_validator(mode="after")
-    def _compares(self) -> Self:
-        if sum(value is not None for value in (self.least, self.most, self.above)) != 1:
-            raise ValueError("expected one of least, most and above")
-        return self
-
-
-class Claim(Section):
-    """A claim of a paper, and the bounds on cells under which the sweep confirms it."""
-
-    claim: str
-    source: str
-    holds: Annotated[list[ClaimPart], Field(min_length=1)]
-
-
-class SweepFile(Section):
-    """The schema of a sweep's file.
-
-    Attributes:
-        plugins: paths of plugin files, relative to this file.
-        settings: settings of all runs, as in a configuration file; under `by_task`, those of single
-            tasks of the grid.
-        conditions: the rows of the table: settings by name, as in a configuration file.
-        grid: settings and the values that they take; all combinations are run. In a profile, null
-            removes an axis.
-        measures: what is measured of every run, by name.
-        percent: whether all figures of this file, with `solved` and the tolerance, are percentages.
-        tolerance: the greatest difference to a published figure that is not marked.
-        solved: the criterion of a solved run.
-        choose: the choice of winners; by default the median of all runs counts.
-        profiles: changes to this file, by name; one of them can be requested.
-    """
-
-    title: str
-    description: str = ""
-    plugins: list[str] = Field(default_factory=list)
-    settings: Settings = Field(default_factory=dict)
-    conditions: Annotated[dict[str, Condition], Field(min_length=1)]
-    grid: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(default_factory=dict)
-    measures: Annotated[dict[str, Measure], Field(min_length=1)]
-    percent: bool = False
-    tolerance: Annotated[float, Field(ge=0)] = 0
-    solved: SolvedCriterion | None = None
-    choose: Choice | None = None
-    published: list[Published] = Field(default_factory=list)
-    claims: list[Claim] = Field(default_factory=list)
-    profiles: dict[str, Settings] = Field(default_factory=dict)
-
-    @property
-    def unit(self) -> float:
-        """The divisor that turns a figure of the file into a share of 1."""
-        return 100 if self.percent else 1
-
-    @field_validator("grid", mode="before")
-    @classmethod
-    def _without_null_axes(cls, grid: Any) -> Any:
-        if isinstance(grid, dict):
-            return {key: values for key, values in grid.items() if values is not None}
-        return grid
-
-    @model_validator(mode="after")
-    def _shares_are_at_most_1(self) -> Self:
-        texts = [name for name, measure in self.measures.items() if measure.of == "perplexity"]
-        if self.solved and self.solved.measure not in texts and self.solved.least > self.unit:
-            raise ValueError(f"solved.least: expected at most {self.unit:g}")
-        if texts and (self.percent or (self.solved and self.solved.measure in texts)):
-            key = "percent" if self.percent else "solved"
-            raise ValueError(f"{key}: cannot be used with {texts[0]}, a perplexity")
-        return self
-
+from stacktrans.tasks.lengths import NoSuchLaw, NoSuchLength
 
 Layers = Sequence[SettingsLayer]
 """The settings of a sweep's file, and of a profile."""

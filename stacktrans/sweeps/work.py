@@ -16,7 +16,8 @@ from stacktrans.common.files import CONFIG, is_race, write_atomically
 from stacktrans.common.reading import MOST_BYTES, json_lines, parsed_json, read_bytes
 from stacktrans.common.registry import use_plugins
 from stacktrans.settings.resolve import resolve
-from stacktrans.sweeps.plan import Measure, PlannedRun
+from stacktrans.sweeps.plan import PlannedRun
+from stacktrans.sweeps.sweep_file import Measure
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy
 

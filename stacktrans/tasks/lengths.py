@@ -8,7 +8,7 @@ from numpy.random import Generator
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.reading import DEEPEST, LONGEST
+from stacktrans.common.reading import DEEPEST_DERIVATION, LONGEST
 from stacktrans.tasks.alphabets import Ids
 
 
@@ -35,7 +35,7 @@ class DepthLimit:
     """Uniformly distributed derivations of a grammar up to a depth (of the tree with its words)."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
-    depth: Annotated[int, BeforeValidator(reject_booleans), Field(ge=1, le=DEEPEST)]
+    depth: Annotated[int, BeforeValidator(reject_booleans), Field(ge=1, le=DEEPEST_DERIVATION)]
 
 
 LengthDistribution = Literal["uniform", "task"] | NormalLengths | DepthLimit

@@ -40,7 +40,7 @@ PairFormat = Literal["tsv", "jsonl"]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-PARTS = ("train", "dev", "test")
+SPLITS = ("train", "dev", "test")
 TRAIN, DEV, TEST = range(3)
 """The index of each set."""
 SET_NAMES = ("training", "development", "test")
@@ -380,7 +380,7 @@ def read_files(request: PairFiles) -> PairLines:
     numbers = []
     for part, path in request.paths():
         content = read_pair_content(path)
-        lines.digests[PARTS[part]] = hashlib.sha256(content).hexdigest()
+        lines.digests[SPLITS[part]] = hashlib.sha256(content).hexdigest()
         raw = RawLines.of(path, content)
         del content
         own = lines.columns or raw.header

@@ -28,8 +28,8 @@ from stacktrans.tasks.layout import OutputBound, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths
 from stacktrans.tasks.lines import (
     DEV,
-    PARTS,
     SET_NAMES,
+    SPLITS,
     STRINGS,
     TEST,
     TRAIN,
@@ -73,7 +73,7 @@ class Pairs(Task):
     """
 
     source: SourceAlphabet
-    file_parameters: ClassVar[tuple[str, ...]] = PARTS
+    file_parameters: ClassVar[tuple[str, ...]] = SPLITS
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Pairs(Task):
         interchangeable: bool = True,
         known: dict[str, Any] | None = None,
     ) -> None:
-        for part, file in zip(PARTS, (train, dev, test), strict=True):
+        for part, file in zip(SPLITS, (train, dev, test), strict=True):
             check_file(part, file)
         if [train, dev, test].count(str(STDIN)) > 1:
             raise ValueError(f"{STDIN}: standard input can be only one of the files")
@@ -154,12 +154,12 @@ class Pairs(Task):
         for part, digest in digests.items():
             if self.known and self.known["digests"].get(part) != digest:
                 file = name_of(Path(getattr(self.request, part) or ""))
-                name = SET_NAMES[PARTS.index(part)]
+                name = SET_NAMES[SPLITS.index(part)]
                 raise UsageError(f"{file}: not the {name} pairs that this model began with")
 
     def check_files(self) -> None:
         """Raise `UsageError` if a file, other than a pipe, has changed or is missing."""
-        files = {PARTS[part]: path for part, path in self.request.paths() if not is_stream(path)}
+        files = {SPLITS[part]: path for part, path in self.request.paths() if not is_stream(path)}
         contents = ((part, read_pair_content(path)) for part, path in files.items())
         self._check_digests({part: hashlib.sha256(each).hexdigest() for part, each in contents})
 
@@ -241,7 +241,7 @@ def task_from_files(
     if other is not None:
         raise UsageError(f"{prefix}data {os.fspath(data)}: cannot be used with task {other}")
     files = {"train": os.fspath(data), **further}
-    parameters = files | {part: _file(files[part]) for part in PARTS if part in files}
+    parameters = files | {part: _file(files[part]) for part in SPLITS if part in files}
     path = Path(parameters["train"])
     name = path.absolute().parent.name if path.name == STRINGS else path.name
     stem = "" if path == STDIN else name.removesuffix(PACKED).partition(".")[0]

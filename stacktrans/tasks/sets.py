@@ -31,8 +31,8 @@ from stacktrans.tasks.layout import OutputBound, Pair, is_fixed
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.lines import (
     DEV,
-    PARTS,
     SET_NAMES,
+    SPLITS,
     TEST,
     TRAIN,
     PairFiles,
@@ -240,7 +240,7 @@ class PairSets:
     def location(self, pairs: PairSet, index: int) -> str:
         """The origin of a pair, as `file:line`."""
         file, number = pairs.origins[index].tolist()
-        return f"{name_of(Path(getattr(self.request, PARTS[file])))}:{number}"
+        return f"{name_of(Path(getattr(self.request, SPLITS[file])))}:{number}"
 
 
 NOTES = "notes.json"
@@ -251,7 +251,7 @@ ARRAYS = ("source-ids", "source-starts", "sizes", "origins", "target-ids", "targ
 def save_sets(contents: PairSets, directory: Path) -> None:
     """Write ids and notes to a new directory, from which processes can map them into memory."""
     directory.mkdir()
-    for part, pairs in zip(PARTS, contents.sets, strict=True):
+    for part, pairs in zip(SPLITS, contents.sets, strict=True):
         sources, targets = pairs.sources, pairs.targets
         own = pairs.sizes, pairs.origins
         arrays = sources.values, sources.starts, *own, targets.values, targets.starts
@@ -265,7 +265,7 @@ def load_sets(directory: Path, request: PairFiles, known: Mapping[str, Any]) -> 
     sets = []
     try:
         notes = json.loads((directory / NOTES).read_text())
-        for part in PARTS:
+        for part in SPLITS:
             files = [directory / f"{part}-{name}.npy" for name in ARRAYS]
             ids, starts, sizes, origins, *targets = (
                 np.asarray(np.load(file, "r")) for file in files

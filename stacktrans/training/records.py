@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from stacktrans.common.reading import name_of
 from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.tasks.lengths import Lengths
-from stacktrans.tasks.lines import PARTS, SET_NAMES
+from stacktrans.tasks.lines import SET_NAMES, SPLITS
 
 if TYPE_CHECKING:
     from stacktrans.inference.perplexity import Perplexity
@@ -264,7 +264,7 @@ def reported_on(config: RunConfig) -> str:
 def _set_of(config: RunConfig, part: str) -> str:
     """A description of a set of pairs."""
     files = config.task.parameters
-    called = f"the {SET_NAMES[PARTS.index(part)]} set"
+    called = f"the {SET_NAMES[SPLITS.index(part)]} set"
     if files[part] is not None:
         return f"{called}, {name_of(Path(files[part]))}"
     train = name_of(Path(files["train"]))
