@@ -78,7 +78,7 @@ def test_what_an_ensemble_lacks_is_refused(models: list[Model]) -> None:
         together.trace("!#")
     with pytest.raises(CheckpointError, match="an ensemble has several networks"):
         _ = together.network
-    with pytest.raises(UsageError, match="the model has no memory"):
+    with pytest.raises(UsageError, match="an ensemble can't be tested without its parts"):
         together.without("memory")
     with pytest.raises(UsageError, match="an ensemble of no models"):
         stacktrans.ensemble([])

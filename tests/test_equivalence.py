@@ -20,7 +20,7 @@ import stacktrans
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
-from stacktrans.inference.verification import Effort, verify, with_task
+from stacktrans.inference.verification import VerifyRequest, verify, with_task
 from stacktrans.model.checkpoint import load, save, save_machine
 from stacktrans.proofs.equivalence import Equivalence, bisimilar, distinct_symbols, prove_equivalent
 from stacktrans.proofs.product import Unproved
@@ -277,8 +277,8 @@ def test_a_name_of_neither_a_checkpoint_nor_a_task_is_refused() -> None:
 
 def test_networks_are_compared_on_strings_alone(tmp_path: Path) -> None:
     model = stacktrans.load("copy-queue")
-    effort: dict[str, Any] = {"exhaustive": 200, "count": 50, "longest": 150}
-    result = model.verify(stacktrans.load("copy-deque"), **effort)
+    request: dict[str, Any] = {"exhaustive": 200, "count": 50, "longest": 150}
+    result = model.verify(stacktrans.load("copy-deque"), **request)
     assert result.right
     assert result.verdict is None
     assert [stage.strings for stage in result.stages] == [
@@ -293,7 +293,7 @@ def test_networks_are_compared_on_strings_alone(tmp_path: Path) -> None:
     weights = {name: weight.copy() for name, weight in one.weights.items()}
     weights["classifier.bias"][0] += 50.0
     save(tmp_path / "damaged", one.config, replace(one, weights=weights).model.state_dict())
-    different = verify(one, Effort(200, 50, 50, 1), load(tmp_path / "damaged"))
+    different = verify(one, VerifyRequest(200, 50, 50, 1), load(tmp_path / "damaged"))
     assert different.shortest
     assert different.counterexample
     assert different.other
@@ -306,7 +306,7 @@ def test_answers_that_are_scored_in_part_have_an_output_for_each_input() -> None
     task = make_task("copy", "copy", THREE)
     task.source, task.target = reversal.task.source, reversal.task.target
     with pytest.raises(stacktrans.UsageError, match="expected a model with an output for each"):
-        verify(reversal, Effort(10, 10, 10, 1), replace(other, task=task))
+        verify(reversal, VerifyRequest(10, 10, 10, 1), replace(other, task=task))
 
 
 def test_unscored_outputs_are_not_compared() -> None:

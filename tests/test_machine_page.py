@@ -27,7 +27,7 @@ from stacktrans.decoding.decoder import DecodingStep, decode
 from stacktrans.inference.trace import trace
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.showing import page
-from stacktrans.showing.page import Shown, page_of
+from stacktrans.showing.page import PageModel, page_of
 from stacktrans.showing.traces import verdict
 from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import Alphabet
@@ -64,7 +64,7 @@ def called(chromium: Browser, function: str, *arguments: Any) -> Any:
 def save_page(path: Path, source: str, to: Path) -> Checkpoint:
     """Write the page of a machine, and load it."""
     loaded = load(path)
-    shown = Shown("it", trace(loaded, loaded.task.source.split(source)), loaded)
+    shown = PageModel("it", trace(loaded, loaded.task.source.split(source)), loaded)
     to.write_text(page_of([shown]), encoding="utf-8")
     return loaded
 
@@ -188,7 +188,7 @@ def test_pages_of_shipped_models_show_the_traces_of_python(
 
 def test_cells_of_lists_are_those_of_python(chromium: Browser, tmp_path: Path) -> None:
     model = moving()
-    shown = Shown("it", trace(model, ["a"]), model)
+    shown = PageModel("it", trace(model, ["a"]), model)
     (tmp_path / "it.html").write_text(page_of([shown]), encoding="utf-8")
     chromium.open(tmp_path / "it.html")
     for text in ("b", "acb", "acbbb", "bbacacbbca", "cabbbbac"):
@@ -321,7 +321,7 @@ def test_symbols_cannot_leave_the_data(chromium: Browser, tmp_path: Path) -> Non
     task.source = task.target = Alphabet(symbols, words=True)
     machine = replace(rearranging(task, STACK), words=(True, True))
     model = replace(model, task=task, layout=task.layout, machine=machine)
-    shown = Shown(HOSTILE[0], trace(model, symbols[:1]), model)
+    shown = PageModel(HOSTILE[0], trace(model, symbols[:1]), model)
     (tmp_path / "it.html").write_text(page_of([shown]), encoding="utf-8")
     chromium.open(tmp_path / "it.html")
     enter(chromium, " ".join(symbols))

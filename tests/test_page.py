@@ -11,7 +11,7 @@ from command_line import run
 from test_contents import CHECKPOINTS, COPYING, followed, held_for_ever
 
 from stacktrans.model import checkpoint
-from stacktrans.showing.page import Shown, page_of
+from stacktrans.showing.page import PageModel, page_of
 
 SOURCE = "abcdef"
 HOSTILE = [
@@ -24,8 +24,8 @@ HOSTILE = [
 """Symbols that would do something if they were read as markup, or as a part of a script."""
 
 
-def shown(name: str, source: str) -> Shown:
-    return Shown(name, followed(name, source), checkpoint.load(CHECKPOINTS / name))
+def shown(name: str, source: str) -> PageModel:
+    return PageModel(name, followed(name, source), checkpoint.load(CHECKPOINTS / name))
 
 
 class Elements(HTMLParser):
@@ -97,7 +97,7 @@ def test_text_cannot_leave_the_data() -> None:
     for symbol in HOSTILE:
         trace = replace(held_for_ever(1), source=symbol)
         trace = replace(trace, steps=[replace(trace.steps[0], input=symbol)])
-        page = page_of([Shown(symbol, trace, COPYING)])
+        page = page_of([PageModel(symbol, trace, COPYING)])
         tags = Elements(page).tags
         assert (tags.count("script"), tags.count("img")) == (2, 0)
         (model,) = data_of(page)["models"]

@@ -14,10 +14,10 @@ from test_contents import COPYING, held_for_ever
 from test_page import HOSTILE, SOURCE, shown
 
 from stacktrans.inference.trace import CellRow, ReadShare, StoredRow, Trace, TraceStep
-from stacktrans.showing.page import Shown, page_of
+from stacktrans.showing.page import PageModel, page_of
 
 
-def write_page(models: Sequence[Shown], path: Path) -> None:
+def write_page(models: Sequence[PageModel], path: Path) -> None:
     path.write_text(page_of(models), encoding="utf-8")
 
 
@@ -48,7 +48,7 @@ def expected_cells(step: TraceStep) -> list[list[Any]]:
     return [[row.symbol, row.step, f"{row.strength:.2f}"] for row in rows]
 
 
-def check_step(chromium: Browser, models: list[Shown], place: int) -> None:
+def check_step(chromium: Browser, models: list[PageModel], place: int) -> None:
     """Compare what stands on a page with traces."""
     steps = [each.trace.steps[min(place, len(each.trace.steps) - 1)] for each in models]
     assert chromium.value(CELLS) == [[expected_cells(step)] for step in steps]
@@ -118,7 +118,7 @@ def test_cells_are_as_thick_as_their_strengths(chromium: Browser, tmp_path: Path
 
 @NEEDS_CHROMIUM
 def test_long_memories_can_be_scrolled_from_the_top(chromium: Browser, tmp_path: Path) -> None:
-    write_page([Shown("long", held_for_ever(100), COPYING)], tmp_path / "it.html")
+    write_page([PageModel("long", held_for_ever(100), COPYING)], tmp_path / "it.html")
     chromium.open(tmp_path / "it.html", prefers_reduced_motion="reduce")
     chromium.press("End")
     box = "document.querySelector('.cells')"
@@ -162,7 +162,7 @@ def test_lists_and_several_memories_are_drawn(chromium: Browser, tmp_path: Path)
         for step, rows in zip(trace.steps, held, strict=True)
     ]
     models = [
-        Shown(name, replace(trace, steps=steps), COPYING)
+        PageModel(name, replace(trace, steps=steps), COPYING)
         for name, steps in (("list", lists), ("several", several))
     ]
     write_page(models, tmp_path / "it.html")
@@ -248,7 +248,8 @@ def hostile() -> Trace:
 def test_nothing_that_is_shown_is_done(chromium: Browser, tmp_path: Path) -> None:
     trace = hostile()
     write_page(
-        [Shown(HOSTILE[0], trace, COPYING), Shown(HOSTILE[1], trace, COPYING)], tmp_path / "it.html"
+        [PageModel(HOSTILE[0], trace, COPYING), PageModel(HOSTILE[1], trace, COPYING)],
+        tmp_path / "it.html",
     )
     chromium.open(tmp_path / "it.html")
     for symbol in HOSTILE:

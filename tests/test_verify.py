@@ -11,13 +11,13 @@ import pytest
 from command_line import run
 
 from stacktrans.inference.transduction import transduce_strings
-from stacktrans.inference.verification import ALL, LONG, RANDOM, Effort, _all_pairs, verify
+from stacktrans.inference.verification import ALL, LONG, RANDOM, VerifyRequest, _all_pairs, verify
 from stacktrans.model.checkpoint import Checkpoint, load, save
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import make_task
 from stacktrans.tasks.lengths import Lengths
 
-QUICK = Effort(exhaustive=200, count=300, longest=300, seed=1)
+QUICK = VerifyRequest(exhaustive=200, count=300, longest=300, seed=1)
 
 
 def damaged(name: str, weight: str, row: int, amount: float) -> Checkpoint:

@@ -28,7 +28,7 @@ from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import EvalRequest, evaluate
 from stacktrans.inference.perplexity import perplexities
 from stacktrans.inference.transduction import AnswerOptions, transduce_strings
-from stacktrans.inference.verification import Effort, verify
+from stacktrans.inference.verification import VerifyRequest, verify
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablate
 from stacktrans.model.transducer import Transducer
@@ -235,9 +235,9 @@ class Model:
         Raises:
             UsageError: the model is a language model, or the alphabets differ.
         """
-        effort = Effort(exhaustive, count, longest, seed)
+        request = VerifyRequest(exhaustive, count, longest, seed)
         models = [each._loaded for each in (self, other) if each]
-        found = verify(self._loaded, effort, *models[1:])
+        found = verify(self._loaded, request, *models[1:])
         named = [(str(model.path), model) for model in models]
         return Verification(**vars(found), _models=named)
 

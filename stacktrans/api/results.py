@@ -16,7 +16,7 @@ from stacktrans.inference.scores import Prediction, Scores
 from stacktrans.inference.transduction import Hypothesis
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.settings.config import RunConfig
-from stacktrans.showing.page import SUFFIXES, Shown, page_of
+from stacktrans.showing.page import SUFFIXES, PageModel, page_of
 from stacktrans.showing.plots import animate_trace, check_plot, plot_trace
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.scores import scores_tables
@@ -154,7 +154,7 @@ class Trace(inference.Trace):
         """
         path = Path(path)
         check_file_path(path, *SUFFIXES)
-        write_atomically(path, page_of([Shown(str(self._loaded.path), self, self._loaded)]))
+        write_atomically(path, page_of([PageModel(str(self._loaded.path), self, self._loaded)]))
         return path
 
     def __repr__(self) -> str:

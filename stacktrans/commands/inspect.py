@@ -97,7 +97,7 @@ def inspect(
     """
     from stacktrans.inference.trace import of_stacks, trace
     from stacktrans.showing.contents import contents_view, screen
-    from stacktrans.showing.page import SUFFIXES, Shown, page_of
+    from stacktrans.showing.page import SUFFIXES, PageModel, page_of
     from stacktrans.showing.plots import animate_trace, check_plot, plot_trace
     from stacktrans.showing.tables import remark
     from stacktrans.showing.traces import heat_map_view, trace_view, verdict
@@ -124,9 +124,9 @@ def inspect(
     def show(source: list[str]) -> None:
         steps = trace(loaded, source, bool(contents or stepping or plot or animate or page))
         steps = of_stacks(steps, numbers) if numbers else steps
-        models = [Shown(checkpoint, steps, loaded)]
+        models = [PageModel(checkpoint, steps, loaded)]
         if beside is not None and other:
-            models.append(Shown(beside, _other_trace(beside, other, steps), other))
+            models.append(PageModel(beside, _other_trace(beside, other, steps), other))
         if plot:
             plot_trace(steps, loaded.config, plot)
         if animate:

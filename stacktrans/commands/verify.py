@@ -77,8 +77,8 @@ def verify(
             hint = did_you_mean(other, [*checkpoints(), *task_files()]) or "; see stacktrans list"
             raise UsageError(f"{other}: no such checkpoint or task{hint}") from None
         headings.append(second.description)
-    effort = verification.Effort(exhaustive, count, longest, seed)
-    result = verification.verify(loaded, effort, second)
+    request = verification.VerifyRequest(exhaustive, count, longest, seed)
+    result = verification.verify(loaded, request, second)
     if as_json:
         facts = {"checkpoint": checkpoint, "other": other or None, "task": loaded.config.task.name}
         print_json(

@@ -95,7 +95,7 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class Effort:
+class VerifyRequest:
     """The number and the lengths of test strings.
 
     Attributes:
@@ -111,14 +111,16 @@ class Effort:
     seed: int
 
 
-def verify(checkpoint: Checkpoint, effort: Effort, other: Checkpoint | None = None) -> Verification:
+def verify(
+    checkpoint: Checkpoint, request: VerifyRequest, other: Checkpoint | None = None
+) -> Verification:
     """Test a model until an answer is wrong or all tests are done; prove that a machine is right.
 
     A model of pairs in files is tested on all held-out pairs.
 
     Args:
         checkpoint: the model.
-        effort: the number and the lengths of test strings, which are sources of its task.
+        request: the number and the lengths of test strings, which are sources of its task.
         other: a second model, whose answers are required in place of those of the task.
 
     Raises:
@@ -126,8 +128,8 @@ def verify(checkpoint: Checkpoint, effort: Effort, other: Checkpoint | None = No
             different alphabets, or answers that cannot be compared symbol by symbol where only some
             are scored.
     """
-    if effort.longest > LONGEST:
-        raise UsageError(f"a string of {effort.longest} symbols; expected at most {LONGEST}")
+    if request.longest > LONGEST:
+        raise UsageError(f"a string of {request.longest} symbols; expected at most {LONGEST}")
     if checkpoint.config.task.lengths is None:
         raise UsageError(f"{checkpoint.path}: a language model has no exact answers")
     models, result = [checkpoint], Verification()
@@ -135,7 +137,7 @@ def verify(checkpoint: Checkpoint, effort: Effort, other: Checkpoint | None = No
         check_alphabets(checkpoint.task, other.task, str(other.path))
         _check_comparable(checkpoint.task, other.task, str(other.path))
         models.append(other)
-    for strings, pairs in _test_sets(models, effort):
+    for strings, pairs in _test_sets(models, request):
         stage, wrong = _tested(models, strings, pairs)
         result.stages.append(stage)
         if wrong:
@@ -193,7 +195,7 @@ def _prove(models: Sequence[Checkpoint], result: Verification) -> None:
 
 
 def _test_sets(
-    models: Sequence[Checkpoint], effort: Effort
+    models: Sequence[Checkpoint], request: VerifyRequest
 ) -> Iterator[tuple[str, Iterator[Pair]]]:
     """The names of the groups of tests, with their strings and exact answers."""
     task = models[0].task
@@ -202,14 +204,14 @@ def _test_sets(
             yield f"{name} set", iter(pairs)
         return
     every, machines = task.source.symbols, [model.machine for model in models if model.machine]
-    yield ALL, _all_pairs(task, effort.exhaustive, every)
+    yield ALL, _all_pairs(task, request.exhaustive, every)
     few = distinct_symbols(machines[0], machines[1]) if machines[1:] else every
     if models[1:] and len(few) > LARGE_ALPHABET:
-        yield OVER_FEW, _all_pairs(task, effort.exhaustive, few[:FEW_SYMBOLS])
+        yield OVER_FEW, _all_pairs(task, request.exhaustive, few[:FEW_SYMBOLS])
     elif len(few) < len(every):
-        yield REPRESENTATIVE, _all_pairs(task, effort.exhaustive, few)
-    yield RANDOM, _random_pairs(models[0], effort)
-    yield LONG, _long_pairs(models[0], effort)
+        yield REPRESENTATIVE, _all_pairs(task, request.exhaustive, few)
+    yield RANDOM, _random_pairs(models[0], request)
+    yield LONG, _long_pairs(models[0], request)
 
 
 def _all_pairs(task: Task, most: int, symbols: Sequence[str]) -> Iterator[Pair]:
@@ -224,22 +226,24 @@ def _all_pairs(task: Task, most: int, symbols: Sequence[str]) -> Iterator[Pair]:
                 yield pair
 
 
-def _random_pairs(checkpoint: Checkpoint, effort: Effort) -> Iterator[Pair]:
+def _random_pairs(checkpoint: Checkpoint, request: VerifyRequest) -> Iterator[Pair]:
     """Strings of training and test lengths, and of those between."""
     ranges = checkpoint.config.task.ranges
     shortest = ranges.train.shortest
-    lengths = Lengths(shortest, max(shortest, min(ranges.test.longest, effort.longest)))
-    for first in range(0, effort.count, BLOCK):
-        rng = generator(effort.seed, Purpose.VERIFICATION, first)
-        yield from checkpoint.task.sample(rng, lengths, min(BLOCK, effort.count - first), "uniform")
+    lengths = Lengths(shortest, max(shortest, min(ranges.test.longest, request.longest)))
+    for first in range(0, request.count, BLOCK):
+        rng = generator(request.seed, Purpose.VERIFICATION, first)
+        yield from checkpoint.task.sample(
+            rng, lengths, min(BLOCK, request.count - first), "uniform"
+        )
 
 
-def _long_pairs(checkpoint: Checkpoint, effort: Effort) -> Iterator[Pair]:
+def _long_pairs(checkpoint: Checkpoint, request: VerifyRequest) -> Iterator[Pair]:
     """Strings beyond test lengths, in ranges of growing lengths, as far as the task has some."""
     length = float(checkpoint.config.task.ranges.test.longest)
-    while length < effort.longest:
-        shortest, length = int(length) + 1, min(effort.longest, length * GROWTH)
-        rng = generator(effort.seed, Purpose.VERIFICATION, effort.count, shortest)
+    while length < request.longest:
+        shortest, length = int(length) + 1, min(request.longest, length * GROWTH)
+        rng = generator(request.seed, Purpose.VERIFICATION, request.count, shortest)
         lengths = Lengths(shortest, max(shortest, int(length)))
         try:
             yield from checkpoint.task.sample(rng, lengths, STRINGS_PER_RANGE, "uniform")

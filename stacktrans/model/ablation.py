@@ -56,8 +56,9 @@ def ablate(checkpoint: Checkpoint, part: str) -> Checkpoint:
         raise UsageError(unknown_name("part", part, PARTS))
     parts = ablatable_parts(checkpoint)
     if part not in parts:
-        if checkpoint.machine:
-            raise UsageError(f"{checkpoint.path}: a machine can't be tested without its parts")
+        if checkpoint.machine or checkpoint.members:
+            what = "a machine" if checkpoint.machine else "an ensemble"
+            raise UsageError(f"{checkpoint.path}: {what} can't be tested without its parts")
         has = f"it has {', '.join(parts)}" if parts else "none of its parts can be left out"
         raise UsageError(f"{checkpoint.path}: the model has no {part}; {has}")
     ends = checkpoint.memory.ends

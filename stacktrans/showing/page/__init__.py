@@ -33,7 +33,7 @@ IN_SCRIPTS = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 """JSON escapes of the characters that could end a script or begin a comment in one."""
 
 
-class Shown(NamedTuple):
+class PageModel(NamedTuple):
     """A model and its trace on a page.
 
     Attributes:
@@ -56,7 +56,7 @@ class Shown(NamedTuple):
         return bool(self.checkpoint.machine and shown and not features and not normalized)
 
 
-def page_of(models: Sequence[Shown]) -> str:
+def page_of(models: Sequence[PageModel]) -> str:
     """The self-contained HTML of a page that steps through models side by side."""
     directory = files(__package__)
     page, *scripts, page_style, model_style = (
@@ -88,7 +88,7 @@ def _hash(text: str) -> str:
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
-def _json(models: Sequence[Shown]) -> str:
+def _json(models: Sequence[PageModel]) -> str:
     """The data of the page, as JSON that is safe inside a script."""
     can_be_run = all(each.can_be_run for each in models)
     text, symbols = models[0].trace.source, symbols_read([each.trace for each in models])
@@ -107,14 +107,14 @@ def _json(models: Sequence[Shown]) -> str:
     return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(IN_SCRIPTS)
 
 
-def _model(shown: Shown) -> dict[str, Any]:
+def _model(model: PageModel) -> dict[str, Any]:
     """The data of a model but for its steps."""
-    checkpoint, first = shown.checkpoint, shown.trace.steps[0]
+    checkpoint, first = model.checkpoint, model.trace.steps[0]
     rules = checkpoint.machine.worded_rules if checkpoint.machine else []
     return {
-        "name": visible(shown.name),
+        "name": visible(model.name),
         "about": visible(checkpoint.description),
-        "verdict": visible(verdict(shown.trace)),
+        "verdict": visible(verdict(model.trace)),
         "signals": [visible(name) for name in first.signals],
         "ends": [visible(end) for end in first.reads],
         "parts": [
@@ -127,8 +127,8 @@ def _model(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _steps(shown: Shown) -> dict[str, Any]:
-    return {"steps": [*map(_step, shown.trace.steps)]}
+def _steps(model: PageModel) -> dict[str, Any]:
+    return {"steps": [*map(_step, model.trace.steps)]}
 
 
 def _machine(checkpoint: Checkpoint) -> dict[str, Any]:
