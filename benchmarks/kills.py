@@ -36,10 +36,9 @@ from stacktrans.__main__ import main as main_of_program
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.messages import INTERRUPTED
 from stacktrans.model.checkpoint import WEIGHTS
-from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.records import METRICS, SUMMARY
-from stacktrans.training.rounding import Rounding
+from stacktrans.training.rounding import ROUNDINGS, Rounding, RoundingKind
 from stacktrans.training.run_directory import last_saved
 
 SIZES = "hidden_size=8 memory.size=4 embedding_size=4 output_size=8 measure.strings=20"
@@ -51,7 +50,7 @@ COUNTING = (
     "task.lengths.test=[7,8]"
 )
 STREAM = "sequences: 30, steps: 12"
-ROUNDING = RoundingConfig(factor=1.3, batches=12, indecision=1e-9, most=5)
+ROUNDING = RoundingKind(factor=1.3, batches=12, indecision=1e-9, most=5)
 """Replaces all others, which take too long."""
 KINDS = {
     "strings, four attempts": (

@@ -17,9 +17,10 @@ from stacktrans.kernels import code_cache
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
-from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig, StreamConfig
+from stacktrans.settings.training_config import StreamConfig
 from stacktrans.tasks.layout import Layout
 from stacktrans.training import race, rounding
+from stacktrans.training.rounding import ROUNDINGS, RoundingKind
 
 # One thread is fastest for models this small.
 torch.set_num_threads(1)
@@ -53,7 +54,7 @@ def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def brief_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounding is over after a few batches."""
-    brief = RoundingConfig(factor=2, batches=2, indecision=1e-9, most=3)
+    brief = RoundingKind(factor=2, batches=2, indecision=1e-9, most=3)
     for name, usual in ROUNDINGS.items():
         kind = {"lossless": usual.lossless, "required": usual.required}
         monkeypatch.setitem(ROUNDINGS, name, brief._replace(**kind))

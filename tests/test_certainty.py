@@ -16,18 +16,17 @@ from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.training import rounding
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.initial_weights import checksum_of, weights_from_checkpoint
 from stacktrans.training.records import Accuracy
-from stacktrans.training.rounding import Rounding, accuracies
+from stacktrans.training.rounding import ROUNDINGS, Rounding, RoundingKind, accuracies
 from stacktrans.training.sources import Source
 
 pytestmark = pytest.mark.usefixtures("brief_rounding")
-NEVER_CERTAIN = RoundingConfig(factor=2, batches=2, indecision=1e-9, most=3)
+NEVER_CERTAIN = RoundingKind(factor=2, batches=2, indecision=1e-9, most=3)
 RIGHT, WRONG = (Accuracy(share, share, 10, share) for share in (1.0, 0.0))
 
 
@@ -309,7 +308,7 @@ STREAM = "data.stream={steps: 8, sequences: 8, epochs: 1, attempts: 1}"
 def test_a_run_that_a_rule_has_ended_is_rounded_and_pruned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    brief = RoundingConfig(factor=2, batches=1, indecision=1e-4, most=30)
+    brief = RoundingKind(factor=2, batches=1, indecision=1e-4, most=30)
     monkeypatch.setitem(ROUNDINGS, "quick", brief)
     config = resolve(
         task="anbn",

@@ -12,7 +12,7 @@ from test_stream_training import small_run as stream_run
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
+from stacktrans.training.rounding import ROUNDINGS, RoundingKind
 from stacktrans.training.run_directory import TrainingError
 
 EXAMPLES = "examples={train: 20, development: 5, test: 5, epochs: 4}"
@@ -79,7 +79,7 @@ def test_the_best_weights_stay_when_a_run_diverges(tmp_path: Path) -> None:
 def test_rounding_that_diverges_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wild = RoundingConfig(factor=1e30, batches=1, indecision=1e-9, most=3)
+    wild = RoundingKind(factor=1e30, batches=1, indecision=1e-9, most=3)
     monkeypatch.setitem(ROUNDINGS, "quick", wild)
     config = counting("stop={converged: {patience: 1}}")
     assert trainer_in(tmp_path / "run", config).run(ignore).outcome == "converged"

@@ -12,10 +12,10 @@ from test_sweep_tables import plan_of, records_of
 
 from stacktrans.common.randomness import Purpose
 from stacktrans.settings.resolve import resolve
-from stacktrans.settings.training_config import ROUNDINGS, RoundingConfig
 from stacktrans.sweeps.table import caption, markdown
 from stacktrans.tasks.layout import Examples, Layout, Pair
 from stacktrans.training.records import Summary, decided_by, reported_on
+from stacktrans.training.rounding import ROUNDINGS, RoundingKind
 from stacktrans.training.saving import SavedRun
 from stacktrans.training.sources import Source
 from stacktrans.training.trainer import Trainer
@@ -85,7 +85,7 @@ CERTAIN = (
 def test_test_strings_were_not_seen_in_training(
     outcome: str, task: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    brief = RoundingConfig(factor=2, batches=2, indecision=1e-9, most=2, best=True)
+    brief = RoundingKind(factor=2, batches=2, indecision=1e-9, most=2, best=True)
     monkeypatch.setitem(ROUNDINGS, "quick", brief)
     config = resolve(
         task=task,

@@ -1,7 +1,7 @@
 """Schemas of the settings of training: data, curriculum, restarts, stopping, rounding."""
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -207,42 +207,7 @@ class StopConfig(OneOf):
     or of pairs in files."""
 
 
-Rounding = Literal["quick", "lossless", "discrete", "published", "slow", "thorough"]
-
-
-class RoundingConfig(NamedTuple):
-    """Rounding: fine-tuning that makes signals discrete (joulin2015, section 3.3)."""
-
-    factor: float
-    """factor on the weights of the signals in each round."""
-    batches: int
-    """batches of a round."""
-    indecision: float
-    """mean of s (1 - s) over all signals s under which the fine-tuning ends."""
-    most: int
-    """largest number of rounds."""
-    rate: float = 1.0
-    """factor on the learning rate in each round."""
-    best: bool = False
-    """whether to keep the most accurate weights of all rounds (the last of these), instead of those
-    of the last round."""
-    lossless: bool = False
-    """whether the result is kept only if it is no worse with soft signals."""
-    required: bool = True
-    """whether an attempt fails whose model is wrong when hard."""
-
-
-ROUNDINGS: dict[Rounding, RoundingConfig] = {
-    "quick": RoundingConfig(factor=1.2, batches=20, indecision=1e-4, most=40),
-    "lossless": RoundingConfig(1.1, 20, 1e-4, 80, lossless=True, required=False),
-    "discrete": RoundingConfig(1.1, 20, 1e-4, 80, lossless=True),
-    "published": RoundingConfig(factor=1.05, batches=100, indecision=1e-3, most=100),
-    "slow": RoundingConfig(factor=1.05, batches=100, indecision=1e-6, most=40, rate=0.97),
-    "thorough": RoundingConfig(
-        factor=1.05, batches=100, indecision=1e-6, most=20, rate=0.97, best=True
-    ),
-}
-"""The kinds of rounding by name."""
+RoundingName = Literal["quick", "lossless", "discrete", "published", "slow", "thorough"]
 
 
 class TrainingConfig(Section):
@@ -297,7 +262,7 @@ class TrainingConfig(Section):
     """when the run is measured, and on how many strings."""
     stop: StopConfig | None = None
     """rule that ends the run; null if epochs or a budget end it."""
-    rounding: Rounding | None = None
+    rounding: RoundingName | None = None
     """fine-tuning, when a rule has ended the run, until the model uses its memory discretely, and
     pruning of memories that it does not need; null for none. The result is kept if it is no
     worse on validation strings of both ranges, with soft and hard signals; with a kind of rounding

@@ -3,6 +3,7 @@
 import copy
 import math
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,7 +12,7 @@ from stacktrans.common.randomness import Purpose
 from stacktrans.common.registry import MEMORIES
 from stacktrans.model.devices import computing_with
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.training_config import ROUNDINGS, TrainingConfig
+from stacktrans.settings.training_config import RoundingName, TrainingConfig
 from stacktrans.tasks.layout import Pair
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.objective import indecision
@@ -34,6 +35,44 @@ Accuracies = tuple[float, float]
 """Coarse accuracy of a model as it is, and with hard signals."""
 
 
+class RoundingKind(NamedTuple):
+    """A kind of rounding: fine-tuning that makes signals discrete (joulin2015, section 3.3).
+
+    Attributes:
+        factor: on the weights of the signals in each round.
+        batches: of a round.
+        indecision: mean of s (1 - s) over all signals s under which the fine-tuning ends.
+        most: largest number of rounds.
+        rate: factor on the learning rate in each round.
+        best: whether to keep the most accurate weights of all rounds (the last of these), instead
+            of those of the last round.
+        lossless: whether the result is kept only if it is no worse with soft signals.
+        required: whether an attempt fails whose model is wrong when hard.
+    """
+
+    factor: float
+    batches: int
+    indecision: float
+    most: int
+    rate: float = 1.0
+    best: bool = False
+    lossless: bool = False
+    required: bool = True
+
+
+ROUNDINGS: dict[RoundingName, RoundingKind] = {
+    "quick": RoundingKind(factor=1.2, batches=20, indecision=1e-4, most=40),
+    "lossless": RoundingKind(1.1, 20, 1e-4, 80, lossless=True, required=False),
+    "discrete": RoundingKind(1.1, 20, 1e-4, 80, lossless=True),
+    "published": RoundingKind(factor=1.05, batches=100, indecision=1e-3, most=100),
+    "slow": RoundingKind(factor=1.05, batches=100, indecision=1e-6, most=40, rate=0.97),
+    "thorough": RoundingKind(
+        factor=1.05, batches=100, indecision=1e-6, most=20, rate=0.97, best=True
+    ),
+}
+"""The kinds of rounding by name."""
+
+
 class Rounding(StatefulPart):
     """Rounds and prunes the best weights of a run as far as that does no harm.
 
@@ -48,7 +87,7 @@ class Rounding(StatefulPart):
 
     def __init__(self, training: TrainingConfig) -> None:
         # Without rounding in the configuration, there are never weights to be rounded.
-        self._rounding = ROUNDINGS[training.rounding or "quick"]
+        self._kind = ROUNDINGS[training.rounding or "quick"]
         self._first_rate = training.settle.rate if training.settle else 1.0
         self._solved = training.solved.accuracy
 
@@ -78,7 +117,7 @@ class Rounding(StatefulPart):
         self, best: Transducer, attempt: Attempt, check_stop: Callable[[], None], may_fail: bool
     ) -> Transducer | None:
         """See `round`."""
-        lossless, required = self._rounding.lossless, self._rounding.required
+        lossless, required = self._kind.lossless, self._kind.required
         discrete = lossless and required
         before = self._measured(best, attempt)
         if discrete:
@@ -139,7 +178,7 @@ class Rounding(StatefulPart):
     def _solves(self, model: Transducer, measured: Accuracies, attempt: Attempt) -> bool:
         """Whether a model solves the task when hard; if lossless, also for longer strings."""
         soft, hard = measured
-        if not self._rounding.lossless:
+        if not self._kind.lossless:
             return min(measured) >= self._solved
         with computing_with(attempt.source.threads), model.hard_signals():
             is_right = hard >= min(soft, self._solved)
@@ -147,24 +186,24 @@ class Rounding(StatefulPart):
 
     def _fine_tune(self, attempt: Attempt, check_stop: Callable[[], None]) -> None:
         """Train with ever sharper signals; keep the last weights or the best."""
-        rounding, model = self._rounding, attempt.model
+        kind, model = self._kind, attempt.model
         self._settle_rate(attempt)
         best, kept = -1.0, copy.deepcopy(model.state_dict())
         signals = [*model.operation.signals.parameters()] if model.operation else []
-        for _ in range(rounding.most if signals else 0):
+        for _ in range(kind.most if signals else 0):
             with torch.no_grad():
                 for weight in signals:
-                    weight.mul_(rounding.factor)
-            attempt.multiply_rate(rounding.rate)
-            _train(attempt, rounding.batches, check_stop)
+                    weight.mul_(kind.factor)
+            attempt.multiply_rate(kind.rate)
+            _train(attempt, kind.batches, check_stop)
             undecided = float(indecision(attempt.signals))
-            if rounding.best and (worse := min(self._measured(model, attempt))) >= best:
+            if kind.best and (worse := min(self._measured(model, attempt))) >= best:
                 best, kept = worse, copy.deepcopy(model.state_dict())
-            if undecided < rounding.indecision:
+            if undecided < kind.indecision:
                 break
-        if rounding.best:
+        if kind.best:
             model.load_state_dict(kept)
-        if rounding.lossless:
+        if kind.lossless:
             # Each of the last weights may be a little wrong, where their mean is not.
             _train(attempt, AVERAGING_BATCHES, check_stop)
             model.load_state_dict(attempt.average.state_dict())
@@ -183,7 +222,7 @@ class Rounding(StatefulPart):
             return min(train.coarse, test.coarse)
 
         with computing_with(source.threads):
-            if not self._rounding.lossless:
+            if not self._kind.lossless:
                 return accuracies(model, source, source.validation(attempt.moment))
             with model.hard_signals():
                 hard = worst()
