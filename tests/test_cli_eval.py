@@ -215,6 +215,15 @@ def test_a_table_is_printed_as_csv(data: Path) -> None:
         assert [float(row["fine_low"]), float(row["fine_high"])] == result["fine_interval"]
 
 
+def test_each_length_has_a_row_of_csv() -> None:
+    options = ("eval", "reverse-stack", "--each", "--lengths", "3:5", "--count", "4", "--csv")
+    rows = [*csv.DictReader(run(*options).stdout.decode().splitlines())]
+    assert [(row["shortest"], row["longest"], row["count"]) for row in rows] == [
+        *(("3", "5", "12"), ("3", "3", "4"), ("4", "4", "4"), ("5", "5", "4"))
+    ]
+    assert "length" not in rows[0]
+
+
 def test_a_count_is_of_each_range(data: Path) -> None:
     bounds = ("--lengths", "1:3", "--lengths", "5:6")
     found = json.loads(run("eval", "reverse-stack", "--data", data, *bounds, "--count", "1",

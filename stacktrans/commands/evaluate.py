@@ -127,7 +127,7 @@ def eval(
         seed: Random seed of the strings.
         plot: Plot the accuracy of all models by length, with 95% intervals, in a .png, .svg or .pdf
             file.
-        as_csv: Print the table as CSV, with unrounded numbers.
+        as_csv: Print the table as CSV, with unrounded numbers; with --each, also for each length.
         as_latex: Print the table as LaTeX, for the package booktabs.
     """
     from stacktrans.decoding.beam import beam_width
@@ -180,7 +180,7 @@ def eval(
     )
     measured = [(name, model, evaluate(model, request)) for name, model in loaded]
     _report_unknown(measured)
-    searched = {"beam": width, "n_best": n_best}
+    searched = {"beam": width, "n_best": n_best, "each": each}
     facts = {"seed": seed, "hard": hard, **{name: n for name, n in searched.items() if n}}
     _, model, results = measured[0]
     try:  # files are written even if printing fails, and the table printed if a file fails
@@ -307,7 +307,7 @@ def _print(
     if form == "--json":
         print_json(objects if len(objects) > 1 else objects[0])
     elif form == "--csv":
-        print_text(csv_of(entries))
+        print_text(csv_of(flat_entries(objects, by_length=bool(objects[0].get("each")))))
     elif form == "--latex":
         print_text(latex_text(table(entries)))
     else:

@@ -186,9 +186,19 @@ def _measures(scores: Scores) -> dict[str, Any]:
     }
 
 
-def flat_entries(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The results of checkpoints, given as JSON, without nesting, and then those of baselines."""
-    rows = [(each["checkpoint"], result) for each in objects for result in each["results"]]
+def flat_entries(
+    objects: Sequence[Mapping[str, Any]], by_length: bool = False
+) -> list[dict[str, Any]]:
+    """The results of checkpoints, given as JSON, without nesting, and then those of baselines.
+
+    With `by_length`, those for each length follow the results of a range.
+    """
+    rows = [
+        (each["checkpoint"], part)
+        for each in objects
+        for result in each["results"]
+        for part in (result, *(_of_length(result) if by_length else ()))
+    ]
     others = [
         (name, {key: result[key] for key in ("strings", "lengths") if key in result} | measures)
         for _, result in rows
@@ -196,6 +206,13 @@ def flat_entries(objects: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     ]
     distinct = [item for index, item in enumerate(others) if item not in others[:index]]
     return [{"checkpoint": name, **_flat(result)} for name, result in rows + distinct]
+
+
+def _of_length(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The measures of a result for each length, as results."""
+    strings = {key: result[key] for key in ("strings",) if key in result}
+    for measures in result["by_length"]:
+        yield {**strings, "lengths": [measures["length"]] * 2, **measures}
 
 
 def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -207,7 +224,7 @@ def _flat(result: Mapping[str, Any]) -> dict[str, Any]:
             flat["shortest"], flat["longest"] = value
         elif last == "interval":
             flat[f"{measure}_low"], flat[f"{measure}_high"] = value
-        elif key not in {"by_length", "by_kind", "baselines"}:
+        elif key not in {"length", "by_length", "by_kind", "baselines"}:
             flat[key] = value
     return flat
 
