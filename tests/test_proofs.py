@@ -99,7 +99,8 @@ TASKS = {
 }
 LONGEST = {
     **dict.fromkeys(("parity", "delayed-parity", "ending", "beginning"), 8),
-    "verb first": 5, "words like marks": 4,  # over five symbols
+    "verb first": 5,
+    "words like marks": 4,  # over five symbols
 }
 Making = Callable[[Task], Machine]
 MACHINES: dict[str, tuple[str, Making, int]] = {
