@@ -7,7 +7,7 @@ import typer
 
 from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_json, print_out
-from stacktrans.common.errors import CheckpointError, UsageError, check_positive, did_you_mean
+from stacktrans.common.errors import NoSuchCheckpoint, UsageError, check_positive, did_you_mean
 
 WRONG = 1
 """The exit code if an answer was wrong."""
@@ -71,9 +71,7 @@ def verify(
     elif other:
         try:
             second = options.load_model(other, device, hard, workers)
-        except CheckpointError:
-            if path.exists():
-                raise
+        except NoSuchCheckpoint:
             hint = did_you_mean(other, [*checkpoints(), *task_files()]) or "; see stacktrans list"
             raise UsageError(f"{other}: no such checkpoint or task{hint}") from None
         headings.append(second.description)

@@ -43,6 +43,10 @@ class CheckpointError(StacktransError):
     """A checkpoint can't be read or written."""
 
 
+class NoSuchCheckpoint(CheckpointError, UsageError):
+    """A name is that of no checkpoint."""
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether an error means that memory was exhausted."""
     words = ("allocate memory", "out of memory")  # torch's, on a processor and on a GPU

@@ -22,7 +22,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.errors import CheckpointError as CheckpointError
-from stacktrans.common.errors import UsageError, did_you_mean, is_out_of_memory, shown
+from stacktrans.common.errors import (
+    NoSuchCheckpoint,
+    UsageError,
+    did_you_mean,
+    is_out_of_memory,
+    shown,
+)
 from stacktrans.common.files import CONFIG as CONFIG
 from stacktrans.common.files import (
     MACHINE,
@@ -280,15 +286,18 @@ def locate(name: str | Path) -> Path:
         name: a checkpoint, a run's directory, or the name of a shipped checkpoint.
 
     Raises:
-        CheckpointError: there is no such checkpoint.
+        NoSuchCheckpoint: there is nothing of this name.
+        CheckpointError: what is there is no checkpoint.
     """
     given = Path(name)
+    if not str(name):  # an unset variable of a shell
+        raise NoSuchCheckpoint("an empty name of a checkpoint")
     try:
         os.stat(given)
     except FileNotFoundError:
         pass
     except (OSError, ValueError) as error:  # a name too long or with a NUL
-        raise CheckpointError(f"{shown(str(name))}: not the name of a checkpoint") from error
+        raise NoSuchCheckpoint(f"{shown(str(name))}: not the name of a checkpoint") from error
     paths = [given]
     if not given.exists() and given in {Path(given.name), Path("checkpoints") / given.name}:
         paths.append(shipped("checkpoints") / given.name)
@@ -301,10 +310,10 @@ def locate(name: str | Path) -> Path:
         trained = Path("checkpoints") / given
         if trained.is_dir():
             suggestion = shell_text([str(trained)])
-            raise CheckpointError(f"{given}: no such checkpoint; did you mean {suggestion}?")
+            raise NoSuchCheckpoint(f"{given}: no such checkpoint; did you mean {suggestion}?")
         available = [path.name for path in sorted(shipped("checkpoints").glob("*/"))]
         hint = did_you_mean(given.name, available) or f"; shipped are {', '.join(available)}"
-        raise CheckpointError(f"{given}: no such checkpoint{hint}")
+        raise NoSuchCheckpoint(f"{given}: no such checkpoint{hint}")
     if is_race(given):
         from stacktrans.settings.command import resume_command
 
