@@ -30,7 +30,7 @@ NEVER_CERTAIN = RoundingKind(factor=2, batches=2, indecision=1e-9, most=3)
 RIGHT, WRONG = (Accuracy(share, share, 10, share) for share in (1.0, 0.0))
 
 
-def counter(*changes: str) -> RunConfig:
+def counter(*changes: str, memory: dict[str, Any] | None = None) -> RunConfig:
     small = (
         "hidden_size=10",
         "task.lengths.train=[1, 2]",
@@ -42,7 +42,7 @@ def counter(*changes: str) -> RunConfig:
         "restart={after: 1000}",
         "solved.times=2",
     )
-    model = {"memory": {"name": "stack-rnn", "count": 2}}
+    model = {"memory": memory or {"name": "stack-rnn", "count": 2}}
     return resolve(task="anbn", settings={"model": model}, assignments=[*small, *changes])
 
 
@@ -114,11 +114,15 @@ def draw_only(
 @pytest.mark.parametrize(
     ("kind", "outcome", "attempts"), [("discrete", "max_steps", 3), ("lossless", "solved", 1)]
 )
-@pytest.mark.parametrize("lengths", [Lengths(1, 2), Lengths(18, 20)], ids=["shortest", "longer"])
+@pytest.mark.parametrize(
+    ("lengths", "memory"),
+    [(Lengths(1, 2), "stack-rnn"), (Lengths(18, 20), "stack-rnn"), (Lengths(18, 20), "none")],
+)
 def test_a_discrete_solution_is_right_on_the_shortest_and_on_much_longer_strings(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     lengths: Lengths,
+    memory: str,
     kind: str,
     outcome: str,
     attempts: int,
@@ -126,7 +130,7 @@ def test_a_discrete_solution_is_right_on_the_shortest_and_on_much_longer_strings
     # As if it were right on strings of all lengths of the task; it is not on these.
     have_right(monkeypatch)
     draw_only(monkeypatch, lengths)
-    config = counter(f"rounding={kind}", "max_steps=25")
+    config = counter(f"rounding={kind}", "max_steps=25", memory={"name": memory})
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == (outcome, attempts)
 
@@ -283,6 +287,20 @@ def test_rounding_keeps_the_last_or_the_best_weights(
     assert rounded.operation
     torch.testing.assert_close(rounded.operation.signals.weight, before * 2**rounds)
     assert not hard
+
+
+def test_rounding_that_may_lose_accuracy_keeps_a_soft_model_rather_than_a_wrong_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    measured = iter([(1.0, 0.0), (0.0, 0.0)])
+    monkeypatch.setattr(rounding, "accuracies", lambda *_: next(measured))
+    monkeypatch.setattr(rounding, "prune", lambda model, _: model)
+    state = trainer_of(counter(), Path()).state
+    before = copy.deepcopy(state.attempt.model)
+    state.rounding.weights = before.state_dict()
+    rounded = state.rounding.round(state.attempt, lambda: None, may_fail=False)
+    assert rounded
+    assert_same_weights(rounded, before)
 
 
 def test_accuracies_are_of_the_model_as_it_is_and_hard(

@@ -128,7 +128,9 @@ class Rounding(StatefulPart):
             attempt.replace_model(copy.deepcopy(best))
             self._fine_tune(attempt, check_stop)
             after = self._measured(attempt.model, attempt)
-            better = is_as_good(after, before) if lossless else min(after) >= min(before)
+            better = is_as_good(after, before)
+            if not lossless:
+                better = (min(after), sum(after)) >= (min(before), sum(before))
             if better and attempt.is_finite():
                 best, before = attempt.model, after
         if may_fail and required and not self._solves(best, before, attempt):

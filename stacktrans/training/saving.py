@@ -155,10 +155,16 @@ class SavedRun:
 
     def write_record(self, record: Mapping[str, Any]) -> None:
         """Add a line to the metrics; raises `TrainingError` if it can't be written."""
-        try:
-            left = f"{json.dumps(record)}\n".encode()
+        left = f"{json.dumps(record)}\n".encode()
+        with self._writing_metrics():
             while left:
                 left = left[self._metrics.write(left) :]
+
+    @contextmanager
+    def _writing_metrics(self) -> Iterator[None]:
+        """Have an error of the system, which names no file, name the metrics."""
+        try:
+            yield
         except OSError as error:
             raise TrainingError(f"{self._directory / METRICS}: {error.strerror}") from error
 
@@ -216,7 +222,8 @@ class SavedRun:
     def end(self, rule: str) -> None:
         """Note the rule that has ended the training."""
         self.progress.ended = rule
-        if self.config.is_rounded:
+        # Discrete rounding also tests models on much longer strings, those without a memory, too.
+        if self.config.is_rounded or self.config.training.rounding == "discrete":
             # The rounded weights will replace those that they are made from.
             self.rounding.weights = self.load_best().model.state_dict()
 
@@ -238,7 +245,8 @@ class SavedRun:
         """Save the run so that it can be resumed from here, if its source can."""
         if not self.source.resumable and not self.progress.outcome:
             return
-        os.fsync(self._metrics.fileno())
+        with self._writing_metrics():
+            os.fsync(self._metrics.fileno())
         self.progress.metrics_size = self._metrics.tell()
         state = {
             "layout": LAYOUT,
