@@ -50,6 +50,15 @@ def test_a_single_run_has_no_budget_to_resume_by(trained: Path) -> None:
     assert "no race to resume" in done.stderr.decode()
 
 
+@pytest.mark.parametrize(("limit", "budget", "least"), [(60, 20, 20), (20, 60, 20), (None, 20, 20)])
+def test_a_single_strategy_has_the_budget_and_the_time_limit(
+    limit: int | None, budget: float, least: float
+) -> None:
+    limits = [] if limit is None else [f"time_limit={limit}"]
+    found = candidate_configs(names=["joint"], budget=budget, task="copy", assignments=limits)
+    assert found["joint"].training.time_limit == least
+
+
 def test_a_time_limit_is_the_budget_of_a_race_unless_one_is_given(tmp_path: Path) -> None:
     limited = configs("time_limit=70")
     for name, given, budget in (("a", None, 70), ("b", 20, 20)):

@@ -75,7 +75,7 @@ def candidate_configs(
     if len(configs) > 1 or not budget:
         return configs
     ((name, run),) = configs.items()
-    limit = {"time_limit": run.training.time_limit or budget}
+    limit = {"time_limit": min(budget, run.training.time_limit or budget)}
     return {name: run.model_copy(update={"training": run.training.model_copy(update=limit)})}
 
 
