@@ -34,7 +34,7 @@ from stacktrans.tasks.sets import save_sets
 from stacktrans.training.race_state import Candidate, RaceState, read_race
 from stacktrans.training.records import BUDGET_OUTCOMES, SUMMARY
 from stacktrans.training.run_directory import has_last, lock, watched
-from stacktrans.training.time_slices import train_time_slice, trainers
+from stacktrans.training.time_slices import OUT_OF_MEMORY, train_time_slice, trainers
 from stacktrans.training.trainer import Interrupted, Trainer, stopping
 
 BUDGET = 300.0
@@ -210,11 +210,11 @@ class Race:
             lock(stream, self.directory)
             remove_temporary_files(self.directory / RACE)
             self.state = state = read_race(self.directory)
-            if all(each.failed for each in state.candidates.values()):  # all are tried again
-                state.candidates = {
-                    name: each.model_copy(update={"failed": None})
-                    for name, each in state.candidates.items()
-                }
+            # If all have failed, all are tried again, and in any case those that lacked memory.
+            hopeless = all(each.failed for each in state.candidates.values())
+            for name, each in state.candidates.items():
+                if hopeless or each.failed in (KILLED, OUT_OF_MEMORY):
+                    state.candidates[name] = each.model_copy(update={"failed": None})
             self._check_files()
             self._began = time.monotonic() - state.seconds
             if budget is not None:

@@ -14,6 +14,8 @@ from stacktrans.training.run_directory import has_last
 from stacktrans.training.saving import FailedAttempt
 from stacktrans.training.trainer import Trainer
 
+OUT_OF_MEMORY = "not enough memory"
+"""The reason for which a candidate failed, which may not last."""
 trainers: dict[Path, Trainer] = {}
 """Trainers of this process by directory, so that they need not be read again."""
 
@@ -63,7 +65,7 @@ def train_time_slice(
         if isinstance(error, FailedAttempt):
             return before.model_copy(update={"failed": error.reason})
         if is_out_of_memory(error):
-            return before.model_copy(update={"failed": "not enough memory"})
+            return before.model_copy(update={"failed": OUT_OF_MEMORY})
         if message := plugin_error(error):  # which can't be told in another process
             raise StacktransError(message) from error
         raise
