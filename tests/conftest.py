@@ -4,6 +4,7 @@ import fcntl
 import functools
 import os
 import re
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,8 +28,14 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(autouse=True, scope="session")
-def no_loss_of_power() -> Iterator[None]:
-    """What this process writes need not reach the disk, for which it would wait."""
+def interrupts() -> None:
+    """Signals of Ctrl-C are heeded, also if the tests run in the background of a shell."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def without_fsync() -> Iterator[None]:
+    """Nothing waits for the disk, which would show nothing here unless power is lost."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda _: None)
         yield
@@ -117,7 +124,9 @@ def machine_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path
         with open(directory / f"{name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not (directory / name).exists():
-                assert run("extract", name, "--out", directory / name).returncode == 0
+                done = run("extract", name, "--out", directory / name)
+                assert done.returncode == 0
+                assert b"at which model and machine differ" not in done.stdout
         return directory / name
 
     return extracted

@@ -315,7 +315,9 @@ def stopping(run: Stoppable) -> Iterator[None]:
         run.stop_requested = number
         print_message("stopping after this batch; once more to end at once")
 
-    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    heeded = [each for each in numbers if signal.getsignal(each) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, request) for number in heeded}
     try:
         yield
     finally:
