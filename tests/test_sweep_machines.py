@@ -8,6 +8,8 @@ import pytest
 import yaml
 from small_sweeps import settings, sweep_file
 
+from stacktrans.common.errors import UsageError
+from stacktrans.sweeps.cells import cells_of
 from stacktrans.sweeps.plan import Plan, read_plan
 from stacktrans.sweeps.store import SweepStore
 from stacktrans.sweeps.table import markdown
@@ -40,19 +42,42 @@ def done(store: SweepStore) -> Record:
     return record
 
 
-def test_a_measure_that_is_added_later_needs_no_training(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    store = SweepStore(out, plan_of_brackets(tmp_path, "near"))
+@pytest.fixture
+def measured(tmp_path: Path) -> Record:
+    """The record of a run that was measured, in the directory `out`."""
+    store = SweepStore(tmp_path / "out", plan_of_brackets(tmp_path, "near"))
     (run,) = store.plan.runs
     shutil.copytree(BRACKETS, store.run_directory(run))
     (store.run_directory(run) / "metrics.jsonl").touch()
-    before = done(store)
-    later = SweepStore(out, plan_of_brackets(tmp_path, "near", "kept"))
+    return done(store)
+
+
+def test_a_measure_that_is_added_later_needs_no_training(measured: Record, tmp_path: Path) -> None:
+    later = SweepStore(tmp_path / "out", plan_of_brackets(tmp_path, "near", "kept"))
+    (run,) = later.plan.runs
     after = done(later)
     assert after["measured"]["kept"]["value"] == 1
-    assert after["measured"]["near"] == before["measured"]["near"]
+    assert after["measured"]["near"] == measured["measured"]["near"]
     shown = markdown(later.plan, {run.identity: after})
     assert "Of the solved runs, 1 of 1 \\[0.21 – 1.00\\] have a machine." in shown
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_measure_that_fails_leaves_those_that_were_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> float:
+        raise MemoryError("no room")
+
+    monkeypatch.setattr("stacktrans.sweeps.work._has_a_machine", fail)
+    later = SweepStore(tmp_path / "out", plan_of_brackets(tmp_path, "near", "kept"))
+    (run,) = later.plan.runs
+    record = work(later.job(run, "cpu"))
+    assert record
+    assert record["error"] == "no room"
+    near, kept = cells_of(later.plan, {run.identity: record})
+    assert (near.values, near.failed) == ([1.0], 0)
+    assert (kept.values, kept.failed) == ([], 1)
 
 
 def test_a_run_that_has_learned_nothing_has_no_machine(tmp_path: Path) -> None:
@@ -64,5 +89,5 @@ def test_a_run_that_has_learned_nothing_has_no_machine(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["each", "depth", "hard", "seed"])
 def test_settings_without_meaning_for_machines_are_refused(tmp_path: Path, key: str) -> None:
-    with pytest.raises(Exception, match=f"{key}: cannot be used with of: machine"):
+    with pytest.raises(UsageError, match=f"{key}: cannot be used with of: machine"):
         read_plan(sweep_file(tmp_path, measures={"kept": {**MACHINE, key: 1}}))

@@ -15,7 +15,7 @@ from stacktrans.showing.scores import bootstrap_interval
 from stacktrans.showing.tables import as_cell
 from stacktrans.sweeps.cells import Cell, cells_of
 from stacktrans.sweeps.plan import Plan, read_plan
-from stacktrans.sweeps.table import as_csv, as_json, markdown
+from stacktrans.sweeps.table import as_csv, as_json, markdown, share_solved
 from stacktrans.sweeps.work import Record, parsed_record
 
 CLAIMS = [
@@ -119,7 +119,7 @@ def test_of_equal_runs_one_that_solved_the_task_wins(tmp_path: Path) -> None:
     assert cells_of(plan, records)[0].figure == pytest.approx(0.9)
 
 
-def test_every_shipped_sweep_can_be_planned_and_is_on_the_page_of_results() -> None:
+def test_shipped_sweeps_can_be_planned_and_their_records_are_on_the_page_of_results() -> None:
     page = runpy.run_path("experiments/results_page.py")["page"]
     plans: list[Plan] = []
 
@@ -132,7 +132,12 @@ def test_every_shipped_sweep_can_be_planned_and_is_on_the_page_of_results() -> N
     shipped = {path.name for path in Path("experiments").glob("*.yaml")}
     assert {plan.path.name for plan in plans} == shipped - {"flare2025.yaml"}
     for plan in plans:
-        assert len({run.identity for run in plan.runs}) == len(plan.runs)
+        identities = {run.identity for run in plan.runs}
+        assert len(identities) == len(plan.runs)
+        path = Path("experiments/results") / plan.name / "results.jsonl"
+        if path.exists():
+            recorded = {json.loads(line)["identity"] for line in path.read_text().splitlines()}
+            assert recorded <= identities, path
 
 
 def test_the_sweep_of_flare2025_reads_its_directories(
@@ -209,7 +214,19 @@ def test_failed_runs_are_counted_and_listed(tmp_path: Path) -> None:
     found = cells_of(plan, records)[0]
     assert found.failed == 1
     assert sorted(found.values) == pytest.approx([0.75, 0.85, 0.95])
+    assert found.judged == found.runs == 3  # where a winner is chosen, it is one that has lost
     assert f"- {plan.runs[0].name}: it blew up" in markdown(plan, records)
+
+
+def test_a_failed_run_counts_as_not_solved(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, choose=None)
+    records = records_of(plan)
+    before = cells_of(plan, records)[0]
+    identity = plan.runs[0].identity
+    records[identity] = {"identity": identity, "error": "it blew up", "command": "", "seed": 1}
+    found = cells_of(plan, records)[0]
+    assert (found.judged, found.runs) == (before.runs, before.runs - 1)
+    assert share_solved(found).startswith(f"{found.solved} of {before.runs} ")
 
 
 def test_a_measure_that_has_changed_is_not_shown(tmp_path: Path) -> None:

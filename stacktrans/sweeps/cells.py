@@ -29,10 +29,11 @@ class Cell:
         published: source, figure and difference of each published figure.
         spread: least, median and greatest value.
         mean_interval: the bootstrap interval of the mean of at least three values.
-        solved: how many of the counted runs are solved; None without a criterion.
+        solved: how many of the judged runs are solved; None without a criterion.
         also: how many of the solved runs also meet the criterion's bound by this measure.
         solved_interval: Wilson's interval of the share of solved runs.
         runs: number of counted runs: of each group of runs that a winner is chosen among, one.
+        judged: number of counted and failed runs; where a winner is chosen, of counted runs.
         failed: number of failed runs.
         planned: number of runs in the plan.
         values: the values of the counted runs.
@@ -52,6 +53,7 @@ class Cell:
     median_batches_to_solve: float | None
     median_seconds_to_solve: float | None
     runs: int
+    judged: int
     failed: int
     planned: int
     values: Sequence[float]
@@ -93,20 +95,24 @@ def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Re
 
     solved = meeting_bound(chosen, criterion.measure) if criterion else []
     seconds = [record["seconds"] for record in solved]
-    count, judged = len(values), bool(values and criterion)
+    unmeasured = [record for _, record in recorded if not is_complete(record, measures)]
+    count, failed = len(values), sum("error" in record for record in unmeasured)
+    judged = count if file.choose else count + failed
+    is_judged = bool(judged and criterion)
     return Cell(
         *key,
         figure=figure,
         published=_published(file, key, figure),
         spread=(min(values), median(values), max(values)) if values else None,
         mean_interval=bootstrap_interval(values) if count > 2 else None,
-        solved=len(solved) if judged else None,
+        solved=len(solved) if is_judged else None,
         also=len(meeting_bound(solved, measure)),
-        solved_interval=confidence_interval(len(solved) / count, count) if judged else None,
+        solved_interval=confidence_interval(len(solved) / judged, judged) if is_judged else None,
         median_batches_to_solve=median(run["batches"] for run in solved) if solved else None,
         median_seconds_to_solve=median(seconds) if seconds else None,
         runs=count,
-        failed=sum("error" in record for _, record in recorded),
+        judged=judged,
+        failed=failed,
         planned=len(runs),
         values=values,
         seconds=seconds,

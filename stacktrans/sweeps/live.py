@@ -34,7 +34,7 @@ class SweepDisplay(ProgressDisplay):
     def __init__(self, console: Console, store: SweepStore, runs: Sequence[PlannedRun]) -> None:
         self.store, self.runs = store, runs
         self.began, self.end = time.monotonic(), math.nan
-        self.before = sum(store.done(run) for run in runs)
+        self.before, self.done = sum(store.done(run) for run in runs), 0
         super().__init__(console, transient=False)
         if self.live:
             self.live.auto_refresh, self.live.refresh_per_second = True, 1 / SECONDS_BETWEEN
@@ -48,10 +48,10 @@ class SweepDisplay(ProgressDisplay):
 
     def show(self, run: PlannedRun, record: Record) -> None:
         """Show that a run has ended, with its record."""
-        done = sum(self.store.done(run) for run in self.runs) - self.before
+        self.done += self.store.done(run)
         ended = sum(run.identity in self.store.records for run in self.runs)
         now = time.monotonic()
-        each = (now - self.began) / done if done else math.nan
+        each = (now - self.began) / self.done if self.done else math.nan
         self.end = now + each * (len(self.runs) - ended)
         if not self.live:
             measured = record.get("measured", {}).items()

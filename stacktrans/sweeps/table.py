@@ -107,9 +107,10 @@ def _strings(measure: Measure, has_pair_files: bool) -> str:
     """A description of the strings that a measure is taken on."""
     if measure.of == "perplexity":
         return f"the {'validation' if measure.strings == 'valid' else 'test'} text"
+    if measure.strings == "train":
+        return "strings of each run's training lengths"
     if measure.strings:
-        name = "training" if measure.strings == "train" else measure.strings
-        return f"each run's own {name} strings"
+        return f"each run's own {measure.strings} strings"
     hard = ", with hard signals" if measure.hard else ""
     if has_pair_files:
         lengths = f" of lengths {measure.lengths}" if measure.lengths else ""
@@ -239,7 +240,7 @@ def share_solved(cell: Cell) -> str:
     """How many runs of a cell are solved, and the interval of the share; empty if unknown."""
     if cell.solved is None:
         return ""
-    return f"{cell.solved} of {cell.runs} {_interval(cell.solved, cell.runs)}"
+    return f"{cell.solved} of {cell.judged} {_interval(cell.solved, cell.judged)}"
 
 
 def _rounded(number: float | None) -> str:
@@ -252,10 +253,10 @@ def solved_summary(plan: Plan, cells: Sequence[Cell]) -> str:
     criterion = plan.file.solved
     if criterion is None:
         return ""
-    judged = [cell for cell in cells if cell.measure == criterion.measure and cell.runs]
+    judged = [cell for cell in cells if cell.measure == criterion.measure and cell.judged]
     if not judged:
         return ""
-    count = sum(cell.runs for cell in judged)
+    count = sum(cell.judged for cell in judged)
     seconds = [duration for cell in judged for duration in cell.seconds]
     bound = f"at least {criterion.least:g}{' per cent' if plan.file.percent else ''}"
     solved = f"{len(seconds)} of {counted(count, 'run')} {_interval(len(seconds), count)}"
@@ -273,7 +274,7 @@ def solved_summary(plan: Plan, cells: Sequence[Cell]) -> str:
             has = "a machine" if of_machine else f"{name} {bound}"
             share = f"{also} of {among} {_interval(also, among)}"
             sentences.append(f"Of the solved runs, {share} have {has}")
-    missed = [_solved_of(cell) for cell in judged if len(cell.seconds) < cell.runs]
+    missed = [_solved_of(cell) for cell in judged if len(cell.seconds) < cell.judged]
     if missed:
         more = f" and {len(missed) - MAX_LISTED} more" if len(missed) > MAX_LISTED else ""
         sentences.append(f"Conditions with unsolved runs: {', '.join(missed[:MAX_LISTED])}{more}")
@@ -282,7 +283,7 @@ def solved_summary(plan: Plan, cells: Sequence[Cell]) -> str:
 
 def _solved_of(cell: Cell) -> str:
     name = f"{cell.condition} on {cell.task}" if cell.task else cell.condition
-    return f"{name} ({len(cell.seconds)} of {cell.runs} solved)"
+    return f"{name} ({len(cell.seconds)} of {cell.judged} solved)"
 
 
 def _interval(part: int, whole: int) -> str:

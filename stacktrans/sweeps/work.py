@@ -83,7 +83,8 @@ def _work_alone(job: Job) -> Record:
         with contextlib.suppress(OSError):  # of a directory that was removed
             text = traceback.format_exc().encode("utf-8", "backslashreplace")
             (job.directory / "error.txt").write_bytes(text)
-        return failure(job, str(error) or type(error).__name__)
+        # What was measured before stays known.
+        return {**(earlier or {}), **failure(job, str(error) or type(error).__name__)}
     finally:
         running.unlink(missing_ok=True)
 
@@ -155,10 +156,8 @@ class _Finished(_RunRecord):
 
 
 def is_complete(record: Record, measures: Mapping[str, Measure]) -> bool:
-    """Whether a run is finished, and all requested measures were taken."""
-    return "error" not in record and all(
-        value_of(record, name, measure) is not None for name, measure in measures.items()
-    )
+    """Whether all requested measures of a run were taken."""
+    return all(value_of(record, name, measure) is not None for name, measure in measures.items())
 
 
 def value_of(record: Record, name: str, measure: Measure) -> float | None:
