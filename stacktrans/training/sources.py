@@ -280,7 +280,8 @@ class Strings(Source):
         symbols = max(training.batch_symbols, min(self.layout.inputs, SYMBOLS_FOR_ALL))
         drawn = self.strings(Purpose.TRAINING, Moment(1, 0), lengths, FIRST_STRINGS)
         mean = sum(pair.length for pair in drawn) / len(drawn)
-        return max(1, round(symbols / mean / self._sequences))
+        # The mean is 0 if all of them are empty.
+        return max(1, round(symbols / max(mean, 1) / self._sequences))
 
     def unroll(self, model: Transducer, moment: Moment, noise: Noise) -> UnrolledBatch:
         batch = self.batch(moment)
