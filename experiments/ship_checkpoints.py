@@ -55,7 +55,7 @@ SHIPPED = [
     Model(
         "reversal-stack", "0110####", "--task reversal --memory stack --recipe feedforward", "13:24"
     ),
-    Model("xor-buffered", "1101", "--task xor --memory stack --recipe linear", "13:24"),
+    Model("xor-buffered", "1101", "--config checkpoints/xor-buffered/config.yaml", "13:24"),
     Model(
         "parenthesis-stack",
         "([()]",

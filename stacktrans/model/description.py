@@ -21,9 +21,9 @@ def model_line(config: RunConfig) -> str:
     if isinstance(shape, RecurrentConfig):
         layers = f"{shape.layers} layers of " if shape.layers > 1 else ""
         name = shape.name.upper() if shape.name in ABBREVIATED else shape.name
-        controller = f"{layers}{name} {shape.hidden_size}"
         if not shape.recurrent:
-            controller += " without recurrence"
+            name = f"feed-forward {'tanh' if shape.name == 'rnn' else name}"
+        controller = f"{layers}{name} {shape.hidden_size}"
     elif own := model.encoder_decoder:
         layers = f", {own.layers} layers" if own.layers > 1 else ""
         controller = f"{own.name} {own.hidden_size}{layers}"
