@@ -1,13 +1,14 @@
 """Labels of strings: files that have them, and recognizers that learn them."""
 
 import json
+import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import run
 from test_pair_training import OPTIONS
-from test_pairs import learned, write
+from test_pairs import learned, lines_of, write
 
 from stacktrans.common.errors import UsageError
 from stacktrans.tasks.layout import Layout, Pair
@@ -93,3 +94,17 @@ def test_a_race_for_labels_begins_with_a_strategy_of_its_own(tmp_path: Path) -> 
     name, *others = raced(labelled(("0", "1")))
     assert name == "predicting-feedforward"
     assert raced(labelled(("a b", "c d"))) == others
+
+
+def test_the_empty_string_may_be_the_only_one_to_begin_with(tmp_path: Path) -> None:
+    drawn = random.Random(1)
+    halves = ["".join(drawn.choices("abcdefgh", k=drawn.randint(1, 5))) for _ in range(250)]
+    others = ["".join(drawn.choices("abcdefgh", k=len(half))) for half in halves]
+    lines = [("", "yes"), *((half + half[::-1], "yes") for half in halves)]
+    pairs = zip(halves, others, strict=True)
+    lines += [(half + other, "no") for half, other in pairs if other != half[::-1]]
+    path = write(tmp_path / "a.tsv", lines_of(lines))
+    # Its letters are permuted, so that a single string is enough to begin with.
+    words = ("train", "--recipe", "predicting-feedforward", "--data", path, *OPTIONS)
+    done = run(*words, "--set", "curriculum.share=0.1", "--max-steps", "2", "--out", tmp_path / "b")
+    assert done.returncode == 0, done.err
