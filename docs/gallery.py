@@ -19,9 +19,9 @@ DOCS = Path(__file__).parent
 ROOT = DOCS.parent
 HEADING = """# Gallery
 
-This page shows each of the [trained models](models.md) that come with stacktrans at work on a short
-string. In each picture time goes from left to right. At the top are the memory contents after each
-step, as thick as their strength (for a [stack with
+This page shows each of the [trained models](index.md#use-a-trained-model) that come with stacktrans
+at work on a short string. In each picture time goes from left to right. At the top are the memory
+contents after each step, as thick as their strength (for a [stack with
 actions](models.md#stacks-and-lists-with-actions), as high as its cells are full). Below, in shades
 from white for 0 to black for 1, are the strengths of pushes and pops, the vectors pushed if they
 are short, the reads, the inputs and the outputs. Some pictures are followed by the rules of the

@@ -33,7 +33,9 @@ HEADING = """# The commands
 The `--help` of each command. Written by `python docs/generate.py`."""
 CONVENTIONS = """Data goes to stdout; progress, notes and errors go to stderr. The exit code is 0 on
 success, 1 if the work failed, a checkpoint could not be read or a line of data was wrong, 2 if the
-command or a file of settings or of a task was wrong, and 130 after Ctrl-C."""
+command or a file of settings or of a task was wrong, 130 after Ctrl-C and 143 after SIGTERM. A run
+that ends without having solved its task is a success: its `summary.json` says how it ended
+(`outcome`)."""
 
 
 def cli_page() -> str:

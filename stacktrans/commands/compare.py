@@ -61,15 +61,16 @@ def compare(
         data: Pairs of your own in a file, instead of a task.
         dev: With --data: pairs that decide when to stop. Default: a tenth of --data.
         test: With --data: pairs to measure on. Default: the longest tenth of --data.
-        recipe: The recipe of all models: default, paper, auto or a strategy. Default: default.
+        recipe: The recipe of all models: default, paper, lstm, auto or a strategy. Default:
+            default.
         set_: Change one setting of all models (see stacktrans list settings); may be repeated.
         equal_size: Choose the hidden sizes of the models after the first so that they have about
             as many parameters as the first.
         seeds: Number of runs of each model.
         max_steps: Stop each run after this many batches.
         time_limit: Stop each run after this much training: 90s, 5m, 1h30m.
-        lengths: Lengths of sources to measure on; may be repeated. Default: the training strings,
-            and strings of the task's test lengths.
+        lengths: Lengths of sources to measure on; may be repeated. Default: the task's training
+            lengths (of pairs, those trained on) and its test lengths.
         count: Number of strings of each range of lengths.
         workers: Number of parallel runs. Default: one per core.
         out: Directory of the comparison. Default: sweeps/compare-TASK.

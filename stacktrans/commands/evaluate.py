@@ -70,7 +70,7 @@ def eval(
 
     With --data, --predictions, --errors, --confusions, --beam or --n-best, or next to
     the baselines below, the model also answers each source without the target, as in
-    transduce, which takes longer if it is wrong. The error rate is then the symbol error
+    transduce, which takes longer for wrong answers. The error rate is then the symbol error
     rate: the fewest insertions, deletions and substitutions that turn the targets into
     the answers, divided by the number of target symbols. Pairs with symbols that the
     model does not know count as wrong; their number is reported on stderr and is
@@ -82,10 +82,11 @@ def eval(
     target of the nearest training source, and the most frequent training target
     would score, if the files are still there, and not large.
 
-    Several checkpoints are shown in one table; --json is then a list. Those of one task
-    are measured on the same strings with --lengths or --data, otherwise on strings of each
-    one's own lengths. The table also has the ablations of a model by --without, which show what
-    it uses its memory for. With --ensemble, checkpoints are measured as one model.
+    Several checkpoints are shown in one table; --json is then a list. Checkpoints of one
+    task are measured on the same strings if --lengths or --data is given; otherwise each
+    is measured on strings of its own lengths. The table also has the ablations of a model
+    by --without, which show what it uses its memory for. With --ensemble, checkpoints are
+    measured as one model.
 
         stacktrans eval checkpoints/copy-queue
         stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200:200

@@ -41,9 +41,9 @@ def extract(
     Its rules are learned from the steps of the model on strings of its task: what it
     pops, pushes and writes, and which state comes next, by the state, the input, and
     what is at the ends of its memories. Equivalent symbols share a rule. Then model
-    and machine answer strings that were not used for learning (of pairs in files, all
-    that there are); how often they agree is printed, and the shortest string at which
-    they do not.
+    and machine answer strings that were not used for learning (of pairs in files, some
+    of all); how often they agree is printed, and the shortest string at which they do
+    not.
 
     A machine that is saved is a checkpoint: transduce, eval and inspect take it. Of such
     a checkpoint, only the files of --dot, --svg, --python and --fst are written. The exit

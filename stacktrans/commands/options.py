@@ -37,7 +37,9 @@ CheckpointName = Annotated[
         autocompletion=completion.checkpoints,
     ),
 ]
-Device = Annotated[str, typer.Option(help="The device: auto, cpu, cuda, cuda:1, ...")]
+Device = Annotated[
+    str, typer.Option(help="The device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...")
+]
 Hard = Annotated[
     bool,
     typer.Option(

@@ -34,7 +34,7 @@ def sweep(
 ) -> None:
     """Train the runs of a sweep file, and compare them with published figures.
 
-    Writes a directory with a folder for each run, a record of all runs, and tables. The same
+    Writes a directory with a subdirectory for each run, a record of all runs, and tables. The same
     command continues a sweep that was interrupted or killed: finished runs are skipped, and
     failed ones are tried again.
 
@@ -47,7 +47,7 @@ def sweep(
         file: A sweep file, such as those in experiments/.
         profile: One of the file's profiles, such as small.
         only: Run only those whose name contains or matches a pattern such as 'LSTM*'.
-        workers: Number of parallel runs on this machine. Default: one per core.
+        workers: Number of parallel runs on this computer. Default: one per core.
         cluster: Run on a Dask scheduler, such as tcp://host:8786.
         out: Directory of the sweep. Default: sweeps/NAME.
         dry_run: List the runs without running them.

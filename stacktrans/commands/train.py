@@ -124,27 +124,28 @@ def train(
 
     Args:
         hidden: Units of the controller. Default: the recipe's.
-        as_large_as: As many units as give the model about the number of parameters of a trained
-            one.
+        as_large_as: Choose the number of units so that the model has about as many parameters as
+            this trained model.
         memory_size: Size of a pushed vector. Default: the recipe's.
         buffered: Read from an input buffer and write to an output buffer; not for streams and
             texts.
         no_buffered: Use no buffers, although the recipe would.
-        accept: discrete or soft: whether a solution counts that needs signals between 0 and 1
-            (soft), since such solutions seldom generalize to much longer strings. Default: discrete
-            in a race of strategies, which keeps a soft solution and goes on; soft with other
-            recipes.
+        accept: discrete or soft: with soft, a solution counts even if it needs signals between 0
+            and 1, although such solutions seldom generalize to much longer strings. Default:
+            discrete in a race of strategies, which keeps a soft solution and goes on; soft with
+            other recipes.
         recipe: auto (used if none is given): a race of strategies, which the first that has solved
             the task wins; or a strategy by its name. default: what they all begin from. paper: the
-            settings of the paper that the task comes from, or else of grefenstette2015.
+            settings of the paper that the task comes from, or else of grefenstette2015. lstm: a
+            large LSTM as a baseline.
         strategies: Race these strategies alone (see stacktrans list strategies).
         budget: Time for a race: 90s, 5m, 1h30m. Default: the --time-limit, or 5m. When it is over,
             the model that has come furthest is kept. Time before --resume is included.
         from_: Go on with a trained model: the run starts from its weights, and takes over its
             settings and its task unless others are given. Its symbols are kept, others added. No
             race.
-        text: Learn to predict a text: a folder with train.txt, valid.txt and test.txt, one sentence
-            per line.
+        text: Learn to predict a text: a directory with train.txt, valid.txt and test.txt, one
+            sentence per line.
         data: Learn your own pairs: a file with a source, a tab and its target on each line, or JSON
             lines, perhaps compressed (.gz); - for stdin.
         dev: With --data: pairs that decide when to stop and which weights to keep. Default: a tenth
@@ -160,16 +161,16 @@ def train(
         config: Settings from a YAML file, such as a run's config.yaml.
         set_: Change one setting (see stacktrans list settings); may be repeated.
         seed: Random seed. Default: 1.
-        workers: Number of processes. In a race, as many runs are trained at the same time (default:
-            one on each core). In a single run, the extra processes train the next attempts in
-            advance, in case the first fails. The result is the same.
+        workers: Number of processes. In a race, this many runs are trained at the same time
+            (default: one on each core). In a single run, the extra processes train the next
+            attempts in advance, in case the first fails. The result is the same.
         max_steps: Stop after this many batches; in a race, of each run. Default: the recipe's.
-        time_limit: Stop after this much training: 90s, 5m, 1h30m. Default: no limit. Time
-            before --resume is included.
-        out: Directory of the run. Default: checkpoints/TASK-MEMORY-SEED, in which the memory is
-            auto where several are raced.
-        log_to: csv or tensorboard: also write the run's metrics.jsonl as metrics.csv, or for
-            TensorBoard, in its directory. Of a race, those of the winner.
+        time_limit: Stop after this much training: 90s, 5m, 1h30m. Default: none for a single run;
+            a race has a --budget. Time before --resume is included.
+        out: Directory of the run, new or empty. Default: checkpoints/TASK-MEMORY-SEED, in which the
+            memory is auto where several are raced, followed by a number if it exists.
+        log_to: csv or tensorboard: also write the metrics of the run (of a race, of its winner) as
+            metrics.csv, or as events for TensorBoard, in the run's directory.
         resume: Continue an interrupted run, or a race that did not solve its task.
         dry_run: Print the configuration, in the form that --config reads, or the strategies that
             would be raced, and train nothing.

@@ -251,8 +251,9 @@ class TrainingConfig(Section):
     noise: NoiseConfig = NoiseConfig()
     """standard deviations of normal noise in training: `gates` is added to the inputs of the
     controller's gates. A gate that has to be right in spite of it is nearly 0 or 1, and so keeps a
-    count for any length. `signals` is added to those of strengths, such as push and pop, and drives
-    them to 0 and 1 in the same way (salakhutdinov2009); a memory with actions or cells has none."""
+    count for any length. `signals` is added to the inputs of strengths, such as push and pop, and
+    drives them to 0 and 1 in the same way (salakhutdinov2009); a memory with actions or cells has
+    none."""
     averaging: Fraction = 0.0
     """decay of the moving average of the weights, which is evaluated and kept; 0 for the weights
     themselves."""
@@ -264,16 +265,8 @@ class TrainingConfig(Section):
     """rule that ends the run; null if epochs or a budget end it."""
     rounding: RoundingName | None = None
     """fine-tuning, when a rule has ended the run, until the model uses its memory discretely, and
-    pruning of memories that it does not need; null for none. The result is kept if it is no
-    worse on validation strings of both ranges, with soft and hard signals; with a kind of rounding
-    that may lose accuracy, if the lower of the two accuracies is no lower. If the hard model does
-    not solve the task, also for the shortest strings and for those of ten times the training length
-    where they can be drawn, the run keeps it and begins another attempt, if it may; not with
-    lossless rounding, which accepts models that can't be made discrete without loss. With discrete
-    rounding, memories are also left out that the model soon learns to do without. The others
-    sharpen signals even if accuracy is lost: published, by 1.05 every 100 batches (joulin2015);
-    quick, by 1.2 every 20; slow, like published with a falling learning rate; thorough, like slow,
-    keeping the best round."""
+    pruning of memories that it does not need; null for none. docs/training.md compares the kinds
+    (joulin2015)."""
     max_steps: PositiveCount | None = None
     """largest number of batches; null for no limit."""
     time_limit: Positive | None = None
