@@ -38,7 +38,7 @@ from stacktrans.tasks.lengths import Lengths, NoSuchLength
 OBSERVED, TESTED = 200, 600
 """Random strings of the training lengths that are observed, and with which a hypothesis is tested;
 of the test lengths half."""
-COVERED, MOST_COVERED = 4, 100_000
+COVERED, MOST_COVERED = 40, 200_000
 """Symbols of the strings with which a hypothesis is tested that is right on these, for each
 combination of what its rules depend on, so that rare ones are among them; and the most symbols."""
 OBSERVED_PER_SYMBOL = 2
