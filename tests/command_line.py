@@ -39,9 +39,19 @@ class Ended(NamedTuple):
     stdout: bytes
     stderr: bytes
 
+    @property
+    def out(self) -> str:
+        """What it printed, as text."""
+        return self.stdout.decode()
+
+    @property
+    def err(self) -> str:
+        """What it printed on standard error, as text."""
+        return self.stderr.decode()
+
 
 def run(*arguments: str | Path, stdin: bytes = b"", cwd: Path | None = None) -> Ended:
-    """Run a command in this process, as in a terminal of 200 columns that is none."""
+    """Run a command in this process, with COLUMNS=200 but no terminal."""
     with _variable("COLUMNS", ENVIRONMENT["COLUMNS"]), contextlib.chdir(cwd or Path.cwd()):
         ended = invoke(*arguments, stdin=stdin)
     assert b"Traceback" not in ended.stderr, ended.stderr.decode()
@@ -82,22 +92,6 @@ def _variable(name: str, value: str) -> Iterator[None]:
     finally:
         os.environ.pop(name)
         os.environ.update({name: before} if before is not None else {})
-
-
-def run_process(
-    *arguments: str | Path, stdin: bytes | None = None, cwd: Path | None = None
-) -> subprocess.CompletedProcess[bytes]:
-    done = subprocess.run(
-        [*STACKTRANS, *map(str, arguments)],
-        input=b"" if stdin is None else stdin,
-        capture_output=True,
-        env=ENVIRONMENT,
-        cwd=cwd,
-        check=False,
-        timeout=240,
-    )
-    assert b"Traceback" not in done.stderr, done.stderr.decode()
-    return done
 
 
 def start(

@@ -338,9 +338,13 @@ def answers_of(machine: Machine, strings: Sequence[Sequence[int]]) -> Sequence[A
 def first_wrong(
     machine: Machine, task: Task, strings: Sequence[Sequence[int]]
 ) -> Sequence[int] | None:
-    """The first of some strings that a machine answers otherwise than its task."""
-    answers = zip(strings, answers_of(machine, strings), strict=True)
-    return next((each for each, answer in answers if not _is_right(answer, task, each)), None)
+    """The first of some strings, in order of length, that a machine answers wrongly."""
+    for _, equally_long in itertools.groupby(strings, key=len):
+        asked = [*equally_long]
+        for each, answer in zip(asked, answers_of(machine, asked), strict=True):
+            if not _is_right(answer, task, each):
+                return each
+    return None
 
 
 def _is_right(answer: Answer, task: Task, source: Sequence[int]) -> bool:

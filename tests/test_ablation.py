@@ -102,17 +102,19 @@ def no_state(model: Transducer) -> None:
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("controller", CONTROLLERS)
 def test_without_memory_nothing_is_read(controller: str, memory: str) -> None:
-    found = logits_of(ablate(random_model(controller, memory), "memory"))
-    assert_alike(found, logits_of(random_model(controller, memory), no_reads))
-    assert not torch.allclose(found, logits_of(random_model(controller, memory)))
+    model = random_model(controller, memory)
+    found, whole = logits_of(ablate(model, "memory")), logits_of(model)
+    assert not torch.allclose(found, whole)
+    assert_alike(found, logits_of(model, no_reads))  # which changes it for good
 
 
 @pytest.mark.parametrize("memory", ["stack", "deque", "queue+stack", "stack-rnn", "superposed"])
 @pytest.mark.parametrize(("part", "action"), [("pushes", "push"), ("pops", "pop")])
 def test_signals_are_blocked(memory: str, part: str, action: str) -> None:
-    found = logits_of(ablate(random_model("lstm", memory), part))
-    assert_alike(found, logits_of(random_model("lstm", memory), block(action)))
-    assert not torch.allclose(found, logits_of(random_model("lstm", memory)))
+    model = random_model("lstm", memory)
+    found, whole = logits_of(ablate(model, part)), logits_of(model)
+    assert not torch.allclose(found, whole)
+    assert_alike(found, logits_of(model, block(action)))
 
 
 @pytest.mark.parametrize("memory", ["stack", "stack-rnn", "list-rnn"])
@@ -137,10 +139,8 @@ def test_weights_that_were_changed_are_those_that_lose_a_part() -> None:
 @pytest.mark.parametrize("controller", ["lstm", "rnn", "second-order", "sigmoid"])
 @pytest.mark.parametrize("layers", [1, 2])
 def test_without_state_each_step_begins_from_zeros(controller: str, layers: int) -> None:
-    change = f"controller.layers={layers}"
-    found = logits_of(ablate(random_model(controller, "stack", change), "state"))
-    expected = logits_of(random_model(controller, "stack", change), no_state)
-    assert_alike(found, expected)
+    model = random_model(controller, "stack", f"controller.layers={layers}")
+    assert_alike(logits_of(ablate(model, "state")), logits_of(model, no_state))
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
@@ -153,9 +153,7 @@ def test_without_state_and_memory_an_output_is_of_its_symbol_alone(controller: s
 
 def test_a_model_without_biases_is_given_those_that_block() -> None:
     unbiased = random_model("rnn", "stack", "controller.biases=false")
-    found = logits_of(ablate(unbiased, "pops"))
-    expected = logits_of(random_model("rnn", "stack", "controller.biases=false"), block("pop"))
-    assert_alike(found, expected)
+    assert_alike(logits_of(ablate(unbiased, "pops")), logits_of(unbiased, block("pop")))
 
 
 def test_the_model_itself_stays_as_it_is() -> None:

@@ -106,11 +106,10 @@ def test_traces_are_those_of_the_command(tmp_path: Path) -> None:
     assert page.replace(path, '"copy-deque"') == (tmp_path / "b.html").read_text()
 
 
-def test_a_machine_is_that_of_the_command(tmp_path: Path) -> None:
+def test_a_machine_is_that_of_the_command(machine_of: Callable[[str], Path]) -> None:
     model = stacktrans.load("parenthesis-stack")
     machine = model.extract()
-    command("extract", "parenthesis-stack", "--out", tmp_path / "machine")
-    saved = stacktrans.load(tmp_path / "machine")
+    saved = stacktrans.load(machine_of("parenthesis-stack"))
     assert machine.machine
     assert saved.machine
     assert machine.machine.to_json() == saved.machine.to_json()
@@ -358,9 +357,9 @@ def test_signatures_have_plain_types() -> None:
 
 def test_notebooks_show_what_the_command_line_shows(tmp_path: Path) -> None:
     model = stacktrans.load("reverse-stack")
-    shown: list[Any] = [model, model.trace("a<b"[0]), model.evaluate(lengths=(3, 3), count=5)]
+    shown: list[Any] = [model, model.trace("a"), model.evaluate(lengths=(3, 3), count=5)]
     for each in shown:
         assert "<pre" in each._repr_html_()
-    assert "reverse: RNN 64" in shown[1]._repr_html_()
+    assert "reverse: feed-forward tanh 64" in shown[1]._repr_html_()
     assert "coarse" in shown[2]._repr_html_()
     assert "<b>" not in stacktrans.load("copy-queue").trace("<b>")._repr_html_()

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner
+from command_line import invoke
 
-from stacktrans.cli import app
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.reading import BYTES_AT_ONCE, LONGEST_LINE, Unreadable, line_groups
 from stacktrans.grammar import Grammar, GrammarError
@@ -271,9 +270,9 @@ def test_long_lines_of_pairs_are_refused_with_their_number(tmp_path: Path) -> No
 
 
 def test_generate_refuses_what_would_take_for_ever() -> None:
-    done = CliRunner().invoke(app, ["generate", "--task", "svo-sov", "--depth", "16"])
-    assert done.exit_code == 2
-    assert "expected lengths up to 512, or less depth" in done.output
+    done = invoke("generate", "--task", "svo-sov", "--depth", "16")
+    assert done.returncode == 2
+    assert "expected lengths up to 512, or less depth" in done.err
 
 
 def test_bytes_are_waited_for_whatever_the_pipe_does() -> None:
@@ -303,7 +302,7 @@ def test_a_directory_cannot_be_read_as_lines(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("given", [["--lengths", "9" * 5000], ["--lengths", f"1:{'9' * 12}"]])
 def test_immense_lengths_are_refused(given: list[str]) -> None:
-    done = CliRunner().invoke(app, ["generate", "--task", "copy", *given])
-    assert done.exit_code == 2
-    assert done.stderr.startswith("stacktrans: --lengths ")
-    assert len(done.stderr) < 300
+    done = invoke("generate", "--task", "copy", *given)
+    assert done.returncode == 2
+    assert done.err.startswith("stacktrans: --lengths ")
+    assert len(done.err) < 300

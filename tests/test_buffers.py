@@ -6,13 +6,12 @@ from typing import Any, Literal
 
 import pytest
 import torch
+from command_line import invoke
 from kernel_cases import compare
 from literal import LiteralBuffers
 from shapes import shaped
 from torch import Tensor
-from typer.testing import CliRunner
 
-from stacktrans.cli import app
 from stacktrans.common.errors import UsageError
 from stacktrans.memory.buffers import (
     buffer_penalty,
@@ -232,8 +231,8 @@ def test_a_checkpoint_of_such_a_model_is_refused(command: str, tmp_path: Path) -
     model = Transducer(config.model, layout.inputs, layout.outputs)
     checkpoint.save(tmp_path, config, model.state_dict())
     more = ["ab"] if command == "inspect" else []
-    done = CliRunner().invoke(app, [command, str(tmp_path), *more], input="ab\n")
-    assert done.exit_code == 2
+    done = invoke(command, str(tmp_path), *more, stdin=b"ab\n")
+    assert done.returncode == 2
     lines = (tmp_path / checkpoint.CONFIG).read_text().splitlines()
     line = 2 + lines.index("  buffers:")
-    assert f"config.yaml:{line}: task anbncn is not for a buffered model" in done.stderr
+    assert f"config.yaml:{line}: task anbncn is not for a buffered model" in done.err

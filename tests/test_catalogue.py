@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
+from command_line import Ended, invoke
 
-from stacktrans.cli import app
 from stacktrans.commands.catalogue import Entry
 from stacktrans.commands.listing import KINDS, lines
 from stacktrans.common.registry import CONTROLLERS, GENERATORS, MEMORIES
@@ -24,21 +23,21 @@ from stacktrans.tasks import make_task
 TASKS = sorted(path.stem for path in shipped("tasks").glob("*.yaml"))
 
 
-def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["list", *arguments])
+def listing(*arguments: str) -> Ended:
+    return invoke("list", *arguments)
 
 
 def listed(kind: str) -> dict[str, dict[str, object]]:
-    result = invoke(kind, "--json")
-    assert (result.exit_code, result.stderr) == (0, "")
-    return {entry["name"]: entry for entry in json.loads(result.stdout)}
+    result = listing(kind, "--json")
+    assert (result.returncode, result.err) == (0, "")
+    return {entry["name"]: entry for entry in json.loads(result.out)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_everything_listed_has_a_line_with_its_meaning(kind: str) -> None:
-    entries = json.loads(invoke(kind, "--json").stdout)
+    entries = json.loads(listing(kind, "--json").out)
     assert entries
-    shown = invoke(kind).stdout.splitlines()
+    shown = listing(kind).out.splitlines()
     for entry in entries:
         assert entry["meaning"].strip(), entry["name"]
         named = [line for line in shown if line.startswith(f"{entry['name']} ")]
@@ -47,16 +46,16 @@ def test_everything_listed_has_a_line_with_its_meaning(kind: str) -> None:
 
 
 def test_list_without_a_topic_prints_the_topics() -> None:
-    result = invoke()
-    assert result.exit_code == 0
-    assert [line.split()[0] for line in result.stdout.splitlines()] == ["name", *KINDS]
-    assert [entry["name"] for entry in json.loads(invoke("--json").stdout)] == [*KINDS]
+    result = listing()
+    assert result.returncode == 0
+    assert [line.split()[0] for line in result.out.splitlines()] == ["name", *KINDS]
+    assert [entry["name"] for entry in json.loads(listing("--json").out)] == [*KINDS]
 
 
 def test_an_unknown_kind_gets_the_nearest() -> None:
-    result = invoke("task")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "unknown kind 'task'; did you mean 'tasks'?" in result.stderr
+    result = listing("task")
+    assert (result.returncode, result.out) == (2, "")
+    assert "unknown kind 'task'; did you mean 'tasks'?" in result.err
 
 
 def test_tasks_have_their_files_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +68,7 @@ def test_tasks_have_their_files_data(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert (entry["generator"], entry["parameters"]) == (task.generator, task.parameters)
     assert found["copy"]["lengths"] == {"train": [8, 64], "test": [65, 128]}
     assert found["text"]["lengths"] is None
-    (line,) = [line for line in invoke("tasks").stdout.splitlines() if line.startswith("copy ")]
+    (line,) = [line for line in listing("tasks").out.splitlines() if line.startswith("copy ")]
     for part in ("8:64", "65:128", "abc -> abc", "generator copy: symbols=128"):
         assert part in line
 
@@ -89,7 +88,7 @@ def test_names_are_printed_as_a_shell_takes_them(
         ("checkpoints", [f"checkpoints/{name}" for name in NAMES]),
         ("tasks", NAMES),
     ):
-        shown = invoke(kind).stdout
+        shown = listing(kind).out
         assert all(character.isprintable() or character == "\n" for character in shown)
         assert listed(kind).keys() >= {*names}
         assert all(f"\n{shell_text([name])}  " in shown for name in names)
@@ -105,8 +104,8 @@ def test_descriptions_of_checkpoints_are_escaped(
     config["task"] |= {"name": hostile, "description": hostile}
     config["model"]["memory"]["name"] = hostile
     Path("checkpoints/mine/config.yaml").write_text(yaml.safe_dump(config))
-    assert hostile not in invoke("checkpoints").stdout
-    assert visible(hostile) in invoke("checkpoints").stdout
+    assert hostile not in listing("checkpoints").out
+    assert visible(hostile) in listing("checkpoints").out
     assert listed("checkpoints")["checkpoints/mine"]["task"] == hostile
 
 
@@ -131,15 +130,15 @@ def test_custom_tasks_are_listed_and_broken_ones_named(
     Path("tasks/copy.yaml").write_text(MINE.replace("letters", "other letters"))
     assert listed("tasks")["mine"]["file"] == "tasks/mine.yaml"
     assert str(listed("tasks")["copy"]["meaning"]).startswith("other")
-    (line,) = [line for line in invoke("tasks").stdout.splitlines() if line.startswith("mine ")]
+    (line,) = [line for line in listing("tasks").out.splitlines() if line.startswith("mine ")]
     assert "letters of mine, twice (generator copy: symbols=5; tasks/mine.yaml)" in line
     Path("tasks/wrong.yaml").write_text(MINE.replace("symbols: 5", "symbols: 0"))
     Path("tasks/unreadable.yaml").write_bytes(b"\xff")
-    result = invoke("tasks")
-    assert result.exit_code == 1
-    assert "tasks/wrong.yaml:7: task mine: parameters: symbols is 0" in result.stderr
-    assert "tasks/unreadable.yaml: " in result.stderr
-    assert len(result.stdout.splitlines()) == 1 + len(TASKS) + 1
+    result = listing("tasks")
+    assert result.returncode == 1
+    assert "tasks/wrong.yaml:7: task mine: parameters: symbols is 0" in result.err
+    assert "tasks/unreadable.yaml: " in result.err
+    assert len(result.out.splitlines()) == 1 + len(TASKS) + 1
 
 
 def test_generators_have_the_parameters_that_they_take() -> None:
@@ -160,7 +159,7 @@ def test_generators_have_the_parameters_that_they_take() -> None:
         assert task.parameters.keys() <= parameters(task.generator).keys()
     defaults = {name: part["default"] for name, part in parameters("text").items()}
     make_task("mine", "text", defaults)
-    shown = invoke("generators").stdout
+    shown = listing("generators").out
     assert "\n    symbols=128: how many different symbols" in shown
     assert "\n    pattern (required): runs of symbols" in shown
 
@@ -179,21 +178,21 @@ def test_memories_and_controllers_have_the_settings_that_concern_them() -> None:
         assert model[part] == {"name": entry["name"], **settings}
     assert memories["deque"]["signals"] == ["pop top", "push top", "pop bottom", "push bottom"]
     assert memories["deque"]["settings"] == {"size": 32, "values": "tanh"}
-    assert "    count=1: number of stacks, lists or tapes" in invoke("memories").stdout
-    assert "    hidden_size=64: units" in invoke("controllers").stdout
+    assert "    count=1: number of stacks, lists or tapes" in listing("memories").out
+    assert "    hidden_size=64: units" in listing("controllers").out
 
 
 def test_recipes_say_what_their_first_lines_do() -> None:
-    entries = json.loads(invoke("recipes", "--json").stdout)
+    entries = json.loads(listing("recipes", "--json").out)
     assert [entry["name"] for entry in entries] == ["auto", "default", "lstm", "paper"]
     papers = {entry["name"]: [*entry["papers"]] for entry in entries if entry["papers"]}
     assert papers == {name: ["hao2018", "joulin2015"] for name in ("default", "paper")}
     first = (Path(__file__).parent.parent / "stacktrans/settings/recipes/default.yaml").read_text()
     assert entries[1]["meaning"] == first.splitlines()[0].removeprefix("# ")
     assert entries[1]["settings"]["training"]["restart"] == {"after": 3000, "loss": 2}
-    starts = [line.split()[0] for line in invoke("recipes").stdout.splitlines() if line[0] != " "]
+    starts = [line.split()[0] for line in listing("recipes").out.splitlines() if line[0] != " "]
     assert starts == ["name", "auto", "default", "lstm", "paper"]
-    assert "\n    for tasks of hao2018: New strings in each batch" in invoke("recipes").stdout
+    assert "\n    for tasks of hao2018: New strings in each batch" in listing("recipes").out
 
 
 def test_checkpoints_shipped_and_of_one_s_own(
@@ -205,7 +204,7 @@ def test_checkpoints_shipped_and_of_one_s_own(
     Path("checkpoints/untrained").symlink_to(model)
     Path("checkpoints/notes").mkdir()
     found = listed("checkpoints")
-    shown = invoke("checkpoints").stdout
+    shown = listing("checkpoints").out
     assert found["reverse-stack"]["memory"] == "stack"
     (line,) = [line for line in shown.splitlines() if line.startswith("reverse-stack ")]
     assert "coarse 1.000 on 65:128" in line
@@ -244,12 +243,12 @@ def test_damaged_checkpoints_do_not_hide_the_others(
     (run / file).unlink(missing_ok=True)
     if content is not None:
         (run / file).write_text(content)
-    result = invoke("checkpoints")
-    assert result.exit_code == (1 if message else 0)
-    assert (message or "") in result.stderr
-    assert "reverse-stack" in result.stdout
-    assert ("checkpoints/run" in result.stdout) == (message is None)
-    names = [entry["name"] for entry in json.loads(invoke("checkpoints", "--json").stdout)]
+    result = listing("checkpoints")
+    assert result.returncode == (1 if message else 0)
+    assert (message or "") in result.err
+    assert "reverse-stack" in result.out
+    assert ("checkpoints/run" in result.out) == (message is None)
+    names = [entry["name"] for entry in json.loads(listing("checkpoints", "--json").out)]
     assert ("checkpoints/run" in names) == (message is None)
 
 
@@ -319,6 +318,6 @@ def test_lists_name_their_columns_where_these_do_not_fit() -> None:
 
 
 def test_meanings_refer_to_papers_and_not_to_functions() -> None:
-    assert "at the top (grefenstette2015, equations 1 to 3)" in invoke("memories").stdout
-    assert "`parse_" not in invoke("generators").stdout
-    assert "whether the number of ones so far is odd" in invoke("tasks").stdout
+    assert "at the top (grefenstette2015, equations 1 to 3)" in listing("memories").out
+    assert "`parse_" not in listing("generators").out
+    assert "whether the number of ones so far is odd" in listing("tasks").out

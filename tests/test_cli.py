@@ -1,10 +1,9 @@
-"""The command line: help, generate, eval and inspect, through real processes, pipes and signals."""
+"""The command line: generate, eval and inspect, and what all commands do with their streams."""
 
 import errno
 import json
 import os
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -103,32 +102,17 @@ def test_a_wrong_command_exits_with_2_when_stderr_is_full(wrong: str, tmp_path: 
     assert shell(f"stacktrans {wrong} 2>/dev/full", tmp_path).returncode == 2
 
 
-def test_help_that_is_read_no_further_is_no_failure(tmp_path: Path) -> None:
-    done = shell("stacktrans --help | true; exit ${PIPESTATUS[0]}", tmp_path)
+@pytest.mark.parametrize("reader", ["head -n 1", "true"])
+@pytest.mark.parametrize(
+    "command", ["--help", "generate --task copy --count 20000", "inspect {model} abc", "transduce"]
+)
+def test_a_closed_pipe_ends_quietly(model: Path, tmp_path: Path, command: str, reader: str) -> None:
+    (tmp_path / "lines").write_text("abc\n" * 2000)
+    if command == "transduce":
+        command = "transduce {model} lines"
+    words = f"stacktrans {command.format(model=model)} | {reader}; exit ${{PIPESTATUS[0]}}"
+    done = shell(words, tmp_path)
     assert (done.returncode, done.stderr) == (0, b"")
-
-
-@pytest.mark.parametrize("reader", [["head", "-n", "1"], ["true"]])
-def test_a_closed_pipe_ends_quietly(model: Path, reader: list[str]) -> None:
-    for arguments in (
-        ["generate", "--task", "copy", "--count", "20000"],
-        ["transduce", str(model), str(model / "config.yaml"), *[str(model / "config.yaml")] * 9],
-    ):
-        writer = subprocess.Popen(
-            [*STACKTRANS, *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env=ENVIRONMENT,
-        )
-        subprocess.run(reader, stdin=writer.stdout, stdout=subprocess.DEVNULL, check=True)
-        assert writer.stdout is not None
-        assert writer.stderr is not None
-        writer.stdout.close()
-        errors = writer.stderr.read().decode()
-        writer.stderr.close()
-        writer.wait(timeout=60)
-        assert "Broken pipe" not in errors
-        assert "Traceback" not in errors
 
 
 def test_eval_prints_tables_and_the_same_numbers_as_json(model: Path) -> None:
@@ -145,13 +129,6 @@ def test_eval_prints_tables_and_the_same_numbers_as_json(model: Path) -> None:
         assert low <= entry["fine"] <= high
         assert f"{entry['fine']:.3f} [{low:.3f}, {high:.3f}]" in tables
         assert sum(part["count"] for part in entry["by_length"]) == 40
-
-
-def test_eval_draws_strings_of_each_length(model: Path) -> None:
-    options = ("eval", model, "--each", "--lengths", "2:4", "--count", "3", "--json")
-    (result,) = json.loads(run(*options).stdout)["results"]
-    found = [(part["length"], part["count"]) for part in result["by_length"]]
-    assert found == [(2, 3), (3, 3), (4, 3)]
 
 
 def test_eval_refuses_each_length_of_data(model: Path) -> None:
@@ -213,7 +190,7 @@ def test_eval_names_a_missing_file_or_checkpoint(model: Path) -> None:
     done = run("eval", model, "--data", "absent.tsv")
     assert (done.returncode, b"absent.tsv: No such file" in done.stderr) == (2, True)
     done = run("eval", "checkpoints/absent")
-    assert (done.returncode, b"no such checkpoint" in done.stderr) == (1, True)
+    assert (done.returncode, b"no such checkpoint" in done.stderr) == (2, True)
 
 
 def test_inspect_shows_every_step(model: Path) -> None:
@@ -301,28 +278,6 @@ def test_an_error_of_the_system_is_not_blamed_on_the_output(
     assert (done.returncode, done.stderr) == (1, b"stacktrans: Too many open files\n")
 
 
-def test_inspect_names_an_unknown_symbol(model: Path) -> None:
-    done = run("inspect", model, "a b")
-    assert done.returncode == 1
-    assert "symbol 2 is ' '" in done.stderr.decode()
-
-
-def test_a_home_that_can_not_be_written_to_is_no_hindrance(model: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [*STACKTRANS, "transduce", str(model)],
-        input=b"abc\n",
-        capture_output=True,
-        env={
-            **{key: value for key, value in ENVIRONMENT.items() if key != "XDG_CACHE_HOME"},
-            "HOME": "/proc/nowhere",
-            "TMPDIR": str(tmp_path),
-        },
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr.decode()
-    assert done.stdout == run("transduce", model, stdin=b"abc\n").stdout
-
-
 def test_out_follows_links_and_keeps_modes(tmp_path: Path) -> None:
     (tmp_path / "real.tsv").write_text("old")
     (tmp_path / "real.tsv").chmod(0o600)
@@ -342,29 +297,20 @@ def test_out_writes_to_a_pipe_as_it_is(tmp_path: Path) -> None:
 
 def test_a_shipped_model_does_not_stand_in_for_one_of_one_s_own(tmp_path: Path) -> None:
     (tmp_path / "runs" / "copy-queue").mkdir(parents=True)
-    for name in ("runs/copy-queue", "elsewhere/copy-queue"):
+    for name, code in (("runs/copy-queue", 1), ("elsewhere/copy-queue", 2)):
         done = run("transduce", name, stdin=b"abc\n", cwd=tmp_path)
-        assert (done.returncode, done.stdout) == (1, b"")
+        assert (done.returncode, done.stdout) == (code, b"")
     assert run("transduce", "copy-queue", stdin=b"abc\n", cwd=tmp_path).stdout == b"abc\n"
 
 
-@pytest.mark.parametrize("name", [".", "/", ""])
-def test_odd_names_of_checkpoints(model: Path, name: str) -> None:
-    done = run("inspect", name, "abc", cwd=model)
-    assert done.returncode == (0 if name in {".", ""} else 1)
+@pytest.mark.parametrize(("name", "code"), [(".", 0), ("/", 1), ("", 2)])
+def test_the_working_directory_is_a_checkpoint_only_if_named(
+    model: Path, name: str, code: int
+) -> None:
+    assert run("inspect", name, "abc", cwd=model).returncode == code
 
 
 def test_everything_is_utf_8_in_every_locale(model: Path, tmp_path: Path) -> None:
     plain = run("inspect", model, "abÀ").stdout
     odd = shell(f"stacktrans inspect {model} abÀ", tmp_path, PYTHONIOENCODING="ascii")
     assert odd.stdout == plain
-
-
-def test_damaged_checkpoints_are_an_error(model: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "broken"
-    shutil.copytree(model, broken)
-    os.truncate(broken / "model.safetensors", 900)
-    for command in ("eval", "transduce", "inspect"):
-        done = run(command, broken)
-        assert done.returncode == 1, command
-        assert "model.safetensors: truncated" in done.stderr.decode()

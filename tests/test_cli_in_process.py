@@ -4,31 +4,23 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import TRAIN
+from command_line import TRAIN, Ended, invoke
 from pydantic import BaseModel, model_serializer
 from small_runs import SETTINGS
-from typer.testing import CliRunner, Result
 
-from stacktrans.cli import app
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 
 
-def invoke(*arguments: str | Path, stdin: bytes = b"") -> Result:
-    result = CliRunner().invoke(app, [*map(str, arguments)], input=stdin)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
-
-
-def scores(result: Result) -> object:
-    assert result.exit_code == 0, result.stderr
-    (found,) = json.loads(result.stdout)["results"]
+def scores(result: Ended) -> object:
+    assert result.returncode == 0, result.err
+    (found,) = json.loads(result.out)["results"]
     return found
 
 
 @pytest.mark.parametrize("form", ["tsv", "jsonl"])
 def test_eval_reads_pairs_from_stdin_as_from_a_file(model: Path, tmp_path: Path, form: str) -> None:
-    pairs = invoke("generate", "--task", "copy", "--lengths", "1:4", "--format", form).stdout
+    pairs = invoke("generate", "--task", "copy", "--lengths", "1:4", "--format", form).out
     # An empty line and a byte order mark are no pairs, and a symbol may look like JSON.
     content = b"\xef\xbb\xbf\n" + (b"{ab\t{ab\n" if form == "tsv" else b"") + pairs.encode()
     path = tmp_path / f"pairs.{form}"
@@ -51,28 +43,28 @@ def test_eval_reads_pairs_from_stdin_as_from_a_file(model: Path, tmp_path: Path,
 )
 def test_eval_names_what_is_wrong_with_stdin(model: Path, content: bytes, message: str) -> None:
     result = invoke("eval", model, "--data", "-", stdin=content)
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert message in result.stderr
+    assert (result.returncode, result.out) == (1, "")
+    assert message in result.err
 
 
 def test_eval_names_lengths_that_stdin_lacks(model: Path) -> None:
     result = invoke("eval", model, "--data", "-", "--lengths", "9:9", stdin=b"ab\tab\n")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert "lengths 9:9: standard input has no source of such a length" in result.stderr
+    assert (result.returncode, result.out) == (2, "")
+    assert "lengths 9:9: standard input has no source of such a length" in result.err
 
 
 def test_generate_changes_settings_of_the_task() -> None:
     options = ("generate", "--task", "copy", "--count", "30")
     changed = invoke(*options, "--set", "parameters.symbols=1000", "--set", "lengths.train=[2, 3]")
-    sources = [line.split("\t")[0].split(" ") for line in changed.stdout.splitlines()]
+    sources = [line.split("\t")[0].split(" ") for line in changed.out.splitlines()]
     assert {len(source) for source in sources} == {2, 3}
     assert max(int(symbol[1:]) for source in sources for symbol in source) > 500
     as_in_train = invoke(
         *options, "--set", "task.parameters={symbols: 1000}", "--set", "task.lengths.train=[2, 3]"
     )
-    assert as_in_train.stdout == changed.stdout
+    assert as_in_train.out == changed.out
     normal = ("--set", "length_law={mean: 3, deviation: 0.1}", "--set", "lengths.train=[1, 9]")
-    lines = invoke(*options, *normal).stdout.splitlines()
+    lines = invoke(*options, *normal).out.splitlines()
     assert {len(line.split("\t")[0]) for line in lines} <= {2, 3}
 
 
@@ -94,8 +86,8 @@ def test_generate_changes_settings_of_the_task() -> None:
 )
 def test_generate_refuses_changes(assignment: str, message: str) -> None:
     result = invoke("generate", "--task", "copy", "--set", assignment)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert message in result.stderr
+    assert (result.returncode, result.out) == (2, "")
+    assert message in result.err
 
 
 def text_folder(place: Path) -> Path:
@@ -122,13 +114,13 @@ def test_a_dry_run_prints_what_a_configuration_file_repeats(
     text_folder(Path("mytext"))
     before = sorted(tmp_path.rglob("*"))
     printed = invoke("train", *options, "--dry-run")
-    assert (printed.exit_code, printed.stderr) == (0, "")
-    as_json = json.loads(invoke("train", *options, "--dry-run", "--json").stdout)
+    assert (printed.returncode, printed.err) == (0, "")
+    as_json = json.loads(invoke("train", *options, "--dry-run", "--json").out)
     assert sorted(tmp_path.rglob("*")) == before
-    Path("mine.yaml").write_text(printed.stdout)
+    Path("mine.yaml").write_text(printed.out)
     assert resolve(config="mine.yaml") == RunConfig.model_validate(as_json)
-    assert resolve(config="mine.yaml").to_yaml() == printed.stdout
-    assert invoke("train", "--config", "mine.yaml", "--dry-run").stdout == printed.stdout
+    assert resolve(config="mine.yaml").to_yaml() == printed.out
+    assert invoke("train", "--config", "mine.yaml", "--dry-run").out == printed.out
 
 
 def test_a_dry_run_refuses_a_directory_that_can_not_be(tmp_path: Path) -> None:
@@ -137,20 +129,20 @@ def test_a_dry_run_refuses_a_directory_that_can_not_be(tmp_path: Path) -> None:
     options = ["--task", "copy", "--memory", "queue", "--out", str(file / "below" / "it")]
     for more in (["--dry-run"], []):
         done = invoke(*TRAIN, *options, *more)
-        assert (done.exit_code, done.stdout) == (2, "")
-        assert done.stderr.endswith(f"below/it: {file} is not a directory\n")
+        assert (done.returncode, done.out) == (2, "")
+        assert done.err.endswith(f"below/it: {file} is not a directory\n")
 
 
 def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> None:
     small = [word for setting in SETTINGS for word in ("--set", setting)]
     options = (*TRAIN, "--task", "copy", "--memory", "stack", "--max-steps", "1", *small)
     run = tmp_path / "run"
-    printed = invoke(*options, "--out", run, "--dry-run").stdout
+    printed = invoke(*options, "--out", run, "--dry-run").out
     assert not run.exists()
-    assert invoke(*options, "--out", run).exit_code == 0
+    assert invoke(*options, "--out", run).returncode == 0
     assert (run / "config.yaml").read_text() == printed
     # So has a run that would be gone on with.
-    further = invoke("train", "--resume", run, "--max-steps", "9", "--dry-run").stdout
+    further = invoke("train", "--resume", run, "--max-steps", "9", "--dry-run").out
     assert further == printed.replace("max_steps: 1\n", "max_steps: 9\n")
     assert (run / "config.yaml").read_text() == printed
 
@@ -160,15 +152,15 @@ def test_a_vocabulary_of_a_thousand_goes_through_every_command(tmp_path: Path) -
     small = [word for setting in SETTINGS[1:] for word in ("--set", setting)]
     many = ("--set", "task.parameters.symbols=1000", "--max-steps", "1")
     trained = invoke(*TRAIN, "--task", "copy", "--memory", "queue", *many, *small, "--out", run)
-    assert trained.exit_code == 0
+    assert trained.returncode == 0
     scores(invoke("eval", run, "--count", "5", "--lengths", "2:3", "--json"))
     sources.write_text("s1000 s7\ns7 s1001\n")
     answered = invoke("transduce", run, sources)
-    assert answered.exit_code == 1
-    assert f"{sources}:2: symbol 2 is 's1001'" in answered.stderr
-    answer_symbols = answered.stdout.splitlines()[0].split(" ")
+    assert answered.returncode == 1
+    assert f"{sources}:2: symbol 2 is 's1001'" in answered.err
+    answer_symbols = answered.out.splitlines()[0].split(" ")
     assert all(symbol[0] == "s" and 1 <= int(symbol[1:]) <= 1000 for symbol in answer_symbols)
-    followed = json.loads(invoke("inspect", run, "s1000 s7", "--json").stdout)
+    followed = json.loads(invoke("inspect", run, "s1000 s7", "--json").out)
     assert [step["input"] for step in followed["steps"][1:3]] == ["s1000", "s7"]
 
 
@@ -182,4 +174,4 @@ def test_an_interrupt_while_settings_are_written_ends_quietly(
 
     monkeypatch.setattr(RunConfig, "to_yaml", lambda self: Interrupted().model_dump())
     result = invoke(*TRAIN, "--task", "copy", "--memory", "queue", "--out", tmp_path / "run")
-    assert result.exit_code == 130
+    assert result.returncode == 130

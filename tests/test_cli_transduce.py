@@ -160,19 +160,6 @@ def test_transduce_reads_pipes_and_dashes(model: Path, tmp_path: Path) -> None:
     assert run("transduce", model, "-", stdin=b"abc\n").stdout == plain
 
 
-def test_compilation_is_announced_once(model: Path, tmp_path: Path) -> None:
-    # So many that it is worth to compile.
-    lines = b"abcdefghij\n" * 2500
-    (tmp_path / "lines").write_bytes(lines)
-    expected = run("transduce", model, stdin=lines).stdout
-    command = f"stacktrans transduce {model} lines"
-    first, second = (shell(command, tmp_path, NUMBA_CACHE_DIR=str(tmp_path)) for _ in range(2))
-    assert first.stdout == second.stdout == expected
-    assert first.returncode == second.returncode == 0
-    assert first.stderr.decode().count("compiling for this machine, once") == 1
-    assert "compiling" not in second.stderr.decode()
-
-
 def test_workers_change_nothing_but_the_time(model: Path, tmp_path: Path) -> None:
     letters = ["abc", "b", "zzyx", "#"] * 200
     lines = [each * (number % 5) for number, each in enumerate(letters)]

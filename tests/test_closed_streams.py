@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from command_line import ENVIRONMENT, SMALL, shell
+from command_line import shell
 
 from stacktrans.common.messages import print_message
-from stacktrans.training.race_state import read_race
 
 CLOSED = ("<&-", ">&-", "2>&-", "<&- >&-", "<&- 2>&-", ">&- 2>&-", "<&- >&- 2>&-")
 
@@ -39,21 +38,6 @@ def test_child_processes_inherit_a_stream_for_each_that_is_closed(
     found = json.loads((tmp_path / "found").read_text())
     for inode, closing in zip(found, ("<&-", ">&-", "2>&-"), strict=True):
         assert inode == null or closing not in closed.split()
-
-
-def test_a_script_that_races_needs_no_standard_streams(tmp_path: Path) -> None:
-    settings = dict(setting.split("=") for setting in (*SMALL[1::2], "kernel=torch"))
-    (tmp_path / "script.py").write_text(
-        "import stacktrans, yaml\n"
-        "if __name__ == '__main__':\n"
-        f"    settings = {{k: yaml.safe_load(v) for k, v in {settings!r}.items()}}\n"
-        "    stacktrans.train('copy', strategies=['patient', 'wide'], settings=settings, "
-        "workers=2, max_steps=5, out='raced')\n"
-    )
-    command = f"{shlex.join([sys.executable, 'script.py'])} {CLOSED[-1]}"
-    subprocess.run(["bash", "-c", command], cwd=tmp_path, env=ENVIRONMENT, check=True)
-    candidates = read_race(tmp_path / "raced").candidates
-    assert [each.failed for each in candidates.values()] == [None, None]
 
 
 def test_messages_without_a_stream_are_dropped(

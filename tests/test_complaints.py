@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from command_line import invoke
 
 from stacktrans.cli import app
 from stacktrans.common.errors import UsageError
@@ -37,8 +37,8 @@ def test_lengths_are_uniform_if_a_file_does_not_say(tmp_path: Path) -> None:
     assert task.length_law == "uniform"
     assert task == task_of(tmp_path, length_law="uniform")
     command = ["generate", "--task", str(tmp_path / "task.yaml"), "--count", "2"]
-    result = CliRunner().invoke(app, command)
-    assert (result.exit_code, len(result.output.splitlines())) == (0, 2)
+    result = invoke(*command)
+    assert (result.returncode, len(result.out.splitlines())) == (0, 2)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_each_example_of_the_help_has_a_line_of_its_own(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    lines = CliRunner().invoke(app, [name, "--help"]).output.splitlines()
+    lines = invoke(name, "--help").out.splitlines()
     example = re.compile(r"(echo .*)?stacktrans [a-z]+( |$)")
     (function,) = (each.callback for each in COMMANDS if each.callback.__name__ == name)  # type: ignore[union-attr]
     written = [line.strip() for line in (function.__doc__ or "").splitlines()]
@@ -129,5 +129,5 @@ def test_each_example_of_the_help_has_a_line_of_its_own(
 
 @pytest.mark.parametrize("command", [[], *([each.callback.__name__] for each in COMMANDS)])  # type: ignore[union-attr]
 def test_help_shows_no_types_of_python_and_no_doubled_brackets(command: list[str]) -> None:
-    text = CliRunner().invoke(app, [*command, "--help"]).output
+    text = invoke(*command, "--help").out
     assert not re.findall(r"<[\w\[\]]+>|[{}]|\[\[", text.replace("<unk>", ""))

@@ -145,7 +145,7 @@ def test_files_that_are_none_offer_nothing(place: Path, content: bytes) -> None:
     (place / "mine.yaml").write_bytes(content)
     assert offered("stacktrans generate --task mine.yaml --set ") == []
     assert offered("stacktrans sweep mine.yaml --profile ") == []
-    assert "training.seed=" not in offered("stacktrans train --task mine.yaml --set s")
+    assert offered("stacktrans train --task mine.yaml --set task.parameters.") == []
 
 
 def test_profiles_of_sweeps(place: Path) -> None:

@@ -1,7 +1,6 @@
 """Controllers against torch's own cells, and against the published parameter counts."""
 
 from dataclasses import dataclass, field
-from typing import Literal
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from torch import Tensor, nn
 from stacktrans.common.errors import UsageError
 from stacktrans.model import definition
 from stacktrans.model.controllers import Controller, Layer, LSTMLayer, Noise, RecurrentLayer
-from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.model_config import BuffersConfig, ModelConfig
 from stacktrans.settings.resolve import resolve
@@ -264,54 +262,12 @@ def test_a_sequence_in_pieces_is_the_sequence(memory: str) -> None:
     torch.testing.assert_close(torch.cat([first.signals, second.signals], dim=1), whole.signals)
 
 
-KERNELS: list[Literal["fused", "torch"]] = ["fused", "torch"]
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
-@pytest.mark.parametrize("controller", sorted(RECURRENT))
-def test_kernels_agree_with_the_definition(
-    kernel: Literal["fused", "torch"], memory: str, controller: str
-) -> None:
-    torch.manual_seed(4)
-    model = Transducer(small(controller, memory, layers=2), inputs=9, outputs=7).double()
-    model.kernel = kernel
-    inputs = torch.randint(9, (3, 40))
-    defined, _ = definition.unroll(model, inputs)
-    torch.testing.assert_close(model.unroll(inputs), defined, rtol=0, atol=1e-12)
-    with torch.no_grad():
-        torch.testing.assert_close(model.unroll(inputs), defined, rtol=0, atol=1e-12)
-    predictor = predictor_of(model)
-    state = predictor.start(3)
-    with torch.no_grad():
-        logits = model.read_out(defined.hidden)
-    for found, expected in zip(
-        inputs.split([1, 17, 22], dim=1), logits.split([1, 17, 22], dim=1), strict=True
-    ):
-        own = predictor.advance(state, found.numpy())
-        np.testing.assert_allclose(own, expected.flatten(0, 1), atol=1e-12)
-
-
 def test_a_requested_kernel_that_does_not_exist_is_refused() -> None:
     model = Transducer(small("lstm", "stack"), inputs=9, outputs=7).to(torch.bfloat16)
     assert model.architecture() is None
     model.kernel = "fused"
     with pytest.raises(UsageError, match=r"bfloat16 on cpu with memory stack"):
         model.unroll(torch.zeros(1, 2, dtype=torch.int64))
-
-
-@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "none"])
-def test_a_padded_batch_equals_its_items(memory: str) -> None:
-    torch.manual_seed(2)
-    model = Transducer(small("lstm", memory), inputs=9, outputs=7).double()
-    lengths = [3, 9, 6]
-    inputs = torch.zeros(3, 9, dtype=torch.int64)
-    for row, length in enumerate(lengths):
-        inputs[row, :length] = torch.randint(1, 9, (length,))
-    together = model(inputs)
-    for row, length in enumerate(lengths):
-        alone = model(inputs[row : row + 1, :length])
-        torch.testing.assert_close(together[row : row + 1, :length], alone, rtol=0, atol=1e-12)
 
 
 def test_reads_reach_the_output_one_step_later() -> None:

@@ -43,13 +43,15 @@ def assert_readable(directory: Path, config: RunConfig) -> None:
     taken_up(directory, config)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize(("optimizer", "rate"), [("rmsprop", 1e38), ("adam", 1e38), ("sgd", 3e38)])
+@pytest.mark.parametrize(
+    ("kind", "optimizer"),
+    [*((kind, "rmsprop") for kind in KINDS), ("strings", "adam"), ("strings", "sgd")],
+)
 @pytest.mark.parametrize("restarts", ["restart.after=1000", "restart=null"])
 def test_files_of_a_diverged_run_can_be_read(
-    tmp_path: Path, kind: str, rate: float, optimizer: str, restarts: str
+    tmp_path: Path, kind: str, optimizer: str, restarts: str
 ) -> None:
-    config = KINDS[kind](*FAST, f"learning_rate={rate}", f"optimizer={optimizer}", restarts)
+    config = KINDS[kind](*FAST, "learning_rate=3e38", f"optimizer={optimizer}", restarts)
     trainer = trainer_in(tmp_path / "run", config)
     with suppress(TrainingError):
         trainer.run(ignore)

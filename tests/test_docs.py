@@ -3,7 +3,6 @@
 import contextlib
 import itertools
 import json
-import os
 import re
 import runpy
 import shlex
@@ -21,7 +20,6 @@ import pytest
 import yaml
 from command_line import Ended
 
-from stacktrans.common import registry
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import read_plan
@@ -34,9 +32,10 @@ TRAINED = "tutorial"
 """The page whose models are trained until they have learned something."""
 MADE_BY = {
     "pairs.tsv": "stacktrans generate --task reverse --count 20 --out pairs.tsv",
+    "checkpoints/copy-queue-1": "stacktrans train --task copy --memory queue",
     "checkpoints/text-stack-rnn-1": "stacktrans train --text mytext --memory stack-rnn",
 }
-"""What examples read that other pages, or longer runs, make."""
+"""What examples read that other pages, or runs without --out, make."""
 FENCE = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 
 
@@ -116,6 +115,8 @@ def run_console(text: str, folder: Path, whole: bool) -> None:
         for path, maker in MADE_BY.items():
             if path in command and "--out" not in command and not (folder / path).exists():
                 assert run(shortened(maker), folder).returncode == 0
+        if " train " in command and not (printed or "--out" in command):
+            command += " --dry-run"  # no example reads the run
         done = run(command if whole else shortened(command), folder)
         # A model that was trained for a moment need not end its answers.
         unended = not whole and b"cut off" in done.stderr
@@ -192,10 +193,8 @@ def check_shell(text: str) -> None:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where a page's examples run, in order, with the checkpoints beside them and no plugins."""
-    monkeypatch.setenv(registry.PLUGINS, "")
-    monkeypatch.setattr(registry, "_plugins", {})
+def folder(tmp_path: Path) -> Path:
+    """Where a page's examples run, in order, with the checkpoints beside them."""
     shutil.copytree(ROOT / "checkpoints", tmp_path / "checkpoints")
     shutil.copytree(DOCS / "data", tmp_path / "docs" / "data")
     (tmp_path / "experiments").mkdir()
@@ -205,8 +204,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "mytext").mkdir()
     for part in ("train", "valid", "test"):
         (tmp_path / "mytext" / f"{part}.txt").write_text("the old man sees the sea .\n" * 9)
-    yield tmp_path
-    os.environ.pop(registry.PLUGINS)
+    return tmp_path
 
 
 @pytest.fixture

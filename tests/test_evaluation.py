@@ -86,46 +86,6 @@ def test_scores_equal_greedy_decoding(memory: str) -> None:
     assert scores.lengths.tolist() == [len(source) for source in sources]
 
 
-def test_a_greedy_answer_is_the_most_probable_symbol_at_every_step() -> None:
-    model = tiny("queue", seed=3)
-    source = np.array([0, 2, 1, 3, 3])
-    (answer,) = decode(predictor_of(model), LAYOUT, [source], limit=8)
-    assert LAYOUT.first_target is not None
-    read = [*LAYOUT.prompt(source)]
-    total = 0.0
-    for index in [*answer.target, *([LAYOUT.end] if answer.ended else [])]:
-        with torch.no_grad():
-            logits = model(torch.tensor([read]))[0, -1]
-        assert int(logits.argmax()) == index
-        total += float(torch.log_softmax(logits, dim=-1)[index])
-        read.append(LAYOUT.first_target + index)
-    assert answer.log_probability == pytest.approx(total, abs=1e-4)
-
-
-def test_answers_do_not_depend_on_company() -> None:
-    model = tiny("deque", seed=4)
-    sources = [pair.source for pair in random_pairs(25, seed=2)]
-    together = decode(predictor_of(model), LAYOUT, sources, limit=9)
-    for source, answer in zip(sources, together, strict=True):
-        (alone,) = decode(predictor_of(model), LAYOUT, [source], limit=9)
-        assert (alone.target, alone.ended) == (answer.target, answer.ended)
-        assert alone.log_probability == pytest.approx(answer.log_probability, abs=1e-4)
-        assert len(answer.target) <= 9
-
-
-def test_an_answer_that_does_not_end_is_cut_off() -> None:
-    model = tiny()
-    with torch.no_grad():
-        model.classifier.bias[LAYOUT.end] = -100
-    (answer,) = decode(predictor_of(model), LAYOUT, [np.array([1, 2])], limit=5)
-    assert len(answer.target) == 5
-    assert not answer.ended
-    with torch.no_grad():
-        model.classifier.bias[LAYOUT.end] = 100
-    (answer,) = decode(predictor_of(model), LAYOUT, [np.array([1, 2])], limit=5)
-    assert (answer.target, answer.ended) == ([], True)
-
-
 @given(st.lists(st.integers(1, 30), max_size=40), st.integers(10, 60))
 def test_groups_hold_everything_once_and_stay_small(sizes: list[int], most: int) -> None:
     groups = list(batches_of(sizes, most))

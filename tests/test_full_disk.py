@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import SMALL, TRAIN
+from command_line import SMALL, TRAIN, invoke
 from test_checkpoint import tiny_config, tiny_model
-from typer.testing import CliRunner
 
-from stacktrans.cli import app
 from stacktrans.common import files
 from stacktrans.common.files import write_flushed
 from stacktrans.model import checkpoint
@@ -88,23 +86,23 @@ def test_a_run_that_fills_the_disk_exits_with_1_and_can_be_resumed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(files, "write_flushed", full_at("training.pt", after=1))
-    full = CliRunner().invoke(app, [*COMMAND, "--max-steps", "10", "--out", "run"])
-    assert full.exit_code == 1
+    full = invoke(*COMMAND, "--max-steps", "10", "--out", "run")
+    assert full.returncode == 1
     where = tmp_path / "run" / "last" / "training.pt"
-    assert full.stderr.endswith(
+    assert full.err.endswith(
         f"stacktrans: {where}: can't write the checkpoint: No space left on device\n"
     )
     monkeypatch.undo()
-    resumed = CliRunner().invoke(app, ["train", "--resume", str(tmp_path / "run")])
-    assert resumed.exit_code == 0, resumed.stderr
+    resumed = invoke("train", "--resume", str(tmp_path / "run"))
+    assert resumed.returncode == 0, resumed.err
 
 
 def test_metrics_that_can_not_be_written_are_named(tmp_path: Path) -> None:
     # A checkpoint is smaller than what is recorded of so many batches.
     options = ["--set", "loss_every=1", "--set", "accuracy_every=1000", "--max-steps", "300"]
     with files_up_to(25_000):
-        full = CliRunner().invoke(app, [*COMMAND, *options, "--out", str(tmp_path / "run")])
-    assert full.exit_code == 1
-    assert full.stderr.endswith(f"{tmp_path / 'run' / 'metrics.jsonl'}: File too large\n")
+        full = invoke(*COMMAND, *options, "--out", str(tmp_path / "run"))
+    assert full.returncode == 1
+    assert full.err.endswith(f"{tmp_path / 'run' / 'metrics.jsonl'}: File too large\n")
     metrics = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert json.loads(metrics[0])["step"] == 1

@@ -17,7 +17,7 @@ from stacktrans.settings.layers import Settings, SettingsLayer, nested
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 
-CASES = 40
+CASES = 12
 """Of each kind."""
 
 
@@ -37,13 +37,12 @@ def test_every_fuzzed_command_ends_properly(models: Path, kind: str) -> None:
 @contextlib.contextmanager
 def refusals() -> Iterator[None]:
     """Whatever is refused, the reason is given; nothing else may be raised."""
+    reason = "none"
     try:
         yield
     except StacktransError as error:
-        message = str(error)
-    else:
-        message = "taken"
-    assert message
+        reason = str(error)
+    assert reason
 
 
 SCALARS = (

@@ -69,9 +69,9 @@ def test_layers(controller: str, memory: str) -> None:
     check(Case.drawn(controller, memory, Shape(4, 9, 11, 6), torch.float64, layers=3))
 
 
-@pytest.mark.parametrize(("controller", "memory"), PAIRS)
-def test_long(controller: str, memory: str) -> None:
-    case = Case.drawn(controller, memory, Shape(2, 300, 24, 8), torch.float32)
+@pytest.mark.parametrize("memory", WITH_NONE)
+def test_long_strings(memory: str) -> None:
+    case = Case.drawn("gru", memory, Shape(2, 150, 24, 8), torch.float32)
     # The less of what is read comes back, the less rounding errors grow.
     check(case.changed(below0=0.5 * case.tensors["below0"]))
 
@@ -257,15 +257,6 @@ def check_memory(memory: str, signals: Tensor, values: Tensor, *dtypes: torch.dt
 def test_memory_alone(memory: str, kind: str) -> None:
     for shape in [Shape(1, 1, 0, 1), Shape(3, 2, 0, 2), Shape(20, 40, 0, 3), Shape(2, 150, 0, 5)]:
         check_memory(memory, *program(memory, kind, shape), *TOLERANCE)
-
-
-@pytest.mark.parametrize(
-    ("memory", "expected"), [("stack", [0.8, 1.5, 2.8]), ("queue", [0.8, 1.3, 2.7])]
-)
-def test_worked_example(memory: str, expected: list[float]) -> None:
-    signals = torch.tensor([[[0, 0.8], [0.1, 0.5], [0.9, 0.9]]])
-    values = torch.tensor([[[1.0], [2.0], [3.0]]])
-    assert fused_alone(memory, signals, values).flatten().tolist() == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])

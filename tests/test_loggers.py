@@ -2,6 +2,7 @@
 
 import csv
 import importlib.util
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from stacktrans.common.reading import json_lines
 from stacktrans.training.loggers import row_of
 
-FEW = (*TRAIN, "--task", "copy", "--memory", "queue", *SMALL)
+MORE = ("--max-steps", "22", "--log-to")
+"""Two batches more than the run had before its records were logged."""
 
 
 def csv_rows(directory: Path) -> list[dict[str, str]]:
@@ -24,11 +26,11 @@ def records(directory: Path) -> list[dict[str, Any]]:
     return [*json_lines(directory / "metrics.jsonl")]
 
 
-def test_a_csv_file_has_all_records_also_those_before_a_run_was_resumed(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    assert run(*FEW, "--max-steps", "10", "--out", out).returncode == 0
-    resumed = "train", "--resume", out, "--max-steps", "20", "--log-to", "csv"
-    assert run(*resumed).returncode == 0
+def test_a_csv_file_has_all_records_also_those_before_a_run_was_resumed(
+    trained: Path, tmp_path: Path
+) -> None:
+    out = shutil.copytree(trained, tmp_path / "run")
+    assert run("train", "--resume", out, *MORE, "csv").returncode == 0
     rows, lines = csv_rows(out), records(out)
     assert [row["step"] for row in rows] == [str(line["step"]) for line in lines]
     for row, line in zip(rows, lines, strict=True):
@@ -37,12 +39,9 @@ def test_a_csv_file_has_all_records_also_those_before_a_run_was_resumed(tmp_path
         assert [int(row[f"lengths/{end}"]) for end in ("shortest", "longest")] == line["lengths"]
 
 
-def test_events_are_those_of_the_records(tmp_path: Path) -> None:
-    out = tmp_path / "run"
-    for steps in ("10", "20"):
-        start: list[str | Path] = ["--resume", out] if out.exists() else [*FEW[1:], "--out", out]
-        done = run("train", *start, "--max-steps", steps, "--log-to", "tensorboard")
-        assert done.returncode == 0
+def test_events_are_those_of_the_records(trained: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(trained, tmp_path / "run")
+    assert run("train", "--resume", out, *MORE, "tensorboard").returncode == 0
     events = EventAccumulator(str(out / "tensorboard"))
     events.Reload()
     lines = records(out)
@@ -74,7 +73,8 @@ def test_a_package_that_is_missing_is_named_before_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    done = run(*FEW, "--out", tmp_path / "run", "--log-to", "tensorboard")
+    words = ("--task", "copy", "--memory", "queue", "--log-to", "tensorboard")
+    done = run(*TRAIN, *words, "--out", tmp_path / "run")
     assert done.returncode == 2
     assert b"pip install tensorboard" in done.stderr
     assert not (tmp_path / "run").exists()

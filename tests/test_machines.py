@@ -365,16 +365,6 @@ def test_a_quantized_network_has_fewer_vectors_and_the_same_answers(tmp_path: Pa
     assert len(coarse.pushed[-1]) <= 2 * LETTERS < len(exact.pushed[-1])
 
 
-@pytest.mark.parametrize("name", ["parenthesis-stack", "xor-buffered"])
-def test_shipped_models_are_machines_that_are_right(name: str) -> None:
-    model = checkpoint.load(name, hard=True)
-    found = Learner(model).learn()
-    assert found.counterexample is None
-    assert isinstance(prove(found.machine, model.task), Bisimulation)
-    assert found.machine.states.size == 1
-    assert len(found.machine.rules) <= 8
-
-
 def test_extraction_reports_undecided_signals(tmp_path: Path) -> None:
     done = run("extract", reversing(tmp_path, push=0.5))
     assert done.returncode == 0

@@ -8,37 +8,23 @@ import pytest
 import safetensors
 import small_runs
 import torch
-from command_line import SMALL, TRAIN
 from test_checkpoint import tiny_config, tiny_model
-from typer.testing import CliRunner
 
-from stacktrans.cli import app
 from stacktrans.model import checkpoint
 from stacktrans.training.model_card import model_card
 
 CPU = torch.device("cpu")
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of a few batches, in the directory `run` of where it was trained."""
-    folder = tmp_path_factory.mktemp("runs")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        command = [*TRAIN, "--task", "copy", "--memory", "queue", "--max-steps", "5", *SMALL]
-        assert CliRunner().invoke(app, [*command, "--out", "run"]).exit_code == 0
-    return folder / "run"
-
-
-def test_a_model_card_describes_a_finished_run(run: Path) -> None:
-    card = (run / "best" / "README.md").read_text()
-    summary = json.loads((run / "summary.json").read_text())
+def test_a_model_card_describes_a_finished_run(trained: Path) -> None:
+    card = (trained / "best" / "README.md").read_text()
+    summary = json.loads((trained / "summary.json").read_text())
     assert "copy: LSTM 8, memory queue of 4, embeddings 4; 754 parameters" in card
-    assert "| stacktrans transduce run\n" in card
+    assert f"| stacktrans transduce {trained}\n" in card
     assert "Lengths of sources: 1:5" in card
     assert "lengths 6:8 | 20 |" in card
     assert "Licence" not in card
-    with safetensors.safe_open(run / "best" / "model.safetensors", "pt") as file:
+    with safetensors.safe_open(trained / "best" / "model.safetensors", "pt") as file:
         accuracies = json.loads(file.metadata()["accuracy"])
     assert accuracies == {part: summary[part] for part in ("train", "test")}
 

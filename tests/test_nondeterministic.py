@@ -7,7 +7,6 @@ import pytest
 import torch
 from command_line import SMALL, TRAIN, run
 from literal import Run, literal_read, literal_runs
-from small_sweeps import sweep_file
 from torch import Tensor
 
 from stacktrans.memory import NondeterministicStack
@@ -165,8 +164,7 @@ def test_snapshots_are_the_shares_of_each_step() -> None:
 SHORT = (*SMALL, "--max-steps", "4", "--set", "memory.states=1")
 
 
-@pytest.mark.usefixtures("sweeps_here")
-def test_every_command_knows_it(tmp_path: Path) -> None:
+def test_every_command_knows_nondeterministic_stacks(tmp_path: Path) -> None:
     out = tmp_path / "run"
     done = run(*TRAIN, "--task", "reverse", "--memory", "nondeterministic", *SHORT, "--out", out)
     assert done.returncode == 0, done.stderr.decode()
@@ -183,9 +181,6 @@ def test_every_command_knows_it(tmp_path: Path) -> None:
     refused = run("extract", out, "--out", tmp_path / "machine")
     assert refused.returncode == 1
     assert b"no machine can be extracted from this model" in refused.stderr
-    changes = {"conditions": {"Nondeterministic": {"model": {"memory": "nondeterministic"}}}}
-    path = sweep_file(tmp_path, **changes, grid={"seed": [1]})
-    assert run("sweep", path, "--workers", "1", "--out", tmp_path / "sweep").returncode == 0
 
 
 def test_streams_need_a_window(tmp_path: Path) -> None:

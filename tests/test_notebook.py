@@ -42,7 +42,7 @@ def test_a_session_in_a_notebook(tmp_path: Path) -> None:
         result, notebook.cells[:-1]
     )
     assert answers["text/plain"] == "['olleh', 'kcats']"
-    assert "reverse: RNN 64" in trace["text/html"]
+    assert "reverse: feed-forward tanh 64" in trace["text/html"]
     assert "answer: cba" in trace["text/html"]
     assert strengths["text/plain"] == "[0.0, 1.0]"
     assert "read top" in picture["image/svg+xml"]

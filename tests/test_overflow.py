@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
+from command_line import invoke
 
-from stacktrans.cli import app
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.scores import score
 from stacktrans.inference.transduction import AnsweredLine, AnswerOptions, transduce_lines
@@ -35,8 +34,8 @@ def immense(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def test_overflow_is_an_error(immense: Path, tmp_path: Path) -> None:
     source = SOURCES[immense.name]
-    done = CliRunner().invoke(app, ["inspect", str(immense), source, "--json"])
-    assert (done.exit_code, "numbers overflow" in done.output) == (1, True)
+    done = invoke("inspect", str(immense), source, "--json")
+    assert (done.returncode, "numbers overflow" in done.err) == (1, True)
     model = load(immense, torch.device("cpu"))
     (tmp_path / "line").write_text(source + "\n")
     for as_json in (False, True):

@@ -7,10 +7,8 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from command_line import STACKTRANS, TRAIN
-from typer.testing import CliRunner, Result
+from command_line import STACKTRANS, TRAIN, invoke
 
-from stacktrans.cli import app
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import MEMORIES, PLUGINS, Registry, plugin_files, use_plugins
 
@@ -27,18 +25,14 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def invoke(*arguments: str) -> Result:
-    return CliRunner().invoke(app, arguments)
-
-
 def refused(code: str) -> str:
     """The error on a plugin file with some code."""
     Path("mine.py").write_text(code)
     result = invoke("list", "memories", "--plugin", "mine.py")
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr.startswith("stacktrans: plugin mine.py")
-    assert "Traceback" not in result.stderr
-    (line,) = result.stderr.splitlines()
+    assert (result.returncode, result.out) == (2, "")
+    assert result.err.startswith("stacktrans: plugin mine.py")
+    assert "Traceback" not in result.err
+    (line,) = result.err.splitlines()
     return line
 
 
@@ -68,8 +62,8 @@ def test_a_file_that_is_no_plugin_is_refused(code: str, message: str) -> None:
 def test_a_plugin_must_be_a_python_file(file: str, message: str) -> None:
     Path("a.txt").touch()
     result = invoke("list", "--plugin", file)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert message in result.stderr
+    assert (result.returncode, result.out) == (2, "")
+    assert message in result.err
 
 
 def test_files_that_a_plugin_writes_are_flushed() -> None:
@@ -84,8 +78,8 @@ def test_two_plugins_with_one_name_are_refused() -> None:
     for file in ("a.py", "b.py"):
         Path(file).write_text(f"{COPY}class Mine(Copy):\n    name = 'mine'\n")
     result = invoke("list", "--plugin", "a.py", "--plugin", "b.py")
-    assert result.exit_code == 2
-    assert "plugin b.py:2: generator mine: plugin a.py has one of this name" in result.stderr
+    assert result.returncode == 2
+    assert "plugin b.py:2: generator mine: plugin a.py has one of this name" in result.err
 
 
 def test_a_plugin_named_twice_is_one() -> None:
@@ -104,9 +98,9 @@ def test_the_environment_names_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_unknown_name_without_a_near_one_points_to_plugins() -> None:
     for name, hint in (("registers", True), ("quue", False)):
         result = invoke(*TRAIN, "--task", "copy", "--memory", name)
-        assert result.exit_code == 2
-        assert f"unknown memory '{name}'" in result.stderr
-        assert ("one of your own needs its plugin file" in result.stderr) == hint
+        assert result.returncode == 2
+        assert f"unknown memory '{name}'" in result.err
+        assert ("one of your own needs its plugin file" in result.err) == hint
 
 
 def test_an_error_in_a_plugin_is_reported_with_its_line() -> None:
@@ -115,18 +109,18 @@ def test_an_error_in_a_plugin_is_reported_with_its_line() -> None:
     line = 1 + code[: code.index("write, read, _ = ")].count("\n")
     arguments = ["--task", "copy", "--memory", "registers", "--max-steps", "1", "--out", "run"]
     result = invoke(*TRAIN, "--plugin", "mine.py", *arguments)
-    assert result.exit_code == 1
+    assert result.returncode == 1
     complaint = f"mine.py:{line}: ValueError: not enough values to unpack"
-    assert complaint in result.stderr
-    assert "Traceback" not in result.stderr
+    assert complaint in result.err
+    assert "Traceback" not in result.err
 
 
 def test_reads_of_other_sizes_are_refused() -> None:
     Path("mine.py").write_text(REGISTERS.read_text().replace("    reads = 1", "    reads = 2"))
     arguments = ["--task", "copy", "--memory", "registers", "--max-steps", "1", "--out", "run"]
     result = invoke(*TRAIN, "--plugin", "mine.py", *arguments)
-    assert result.exit_code == 1
-    assert "memory registers: read (10, 1, 32); expected (10, 2, 32)" in result.stderr
+    assert result.returncode == 1
+    assert "memory registers: read (10, 1, 32); expected (10, 2, 32)" in result.err
 
 
 @pytest.fixture
@@ -187,7 +181,7 @@ def test_installed_packages_cannot_take_the_names_of_others(
 def test_parameters_of_a_memory_s_constructor_are_its_settings() -> None:
     options = ("--plugin", str(REGISTERS), "--task", "copy", "--memory", "registers", "--dry-run")
     for change, complaint in (("memory.registers=5", "registers: 5"), ("seed=1", "registers: 4")):
-        assert complaint in invoke(*TRAIN, *options, "--set", change).stdout
+        assert complaint in invoke(*TRAIN, *options, "--set", change).out
     wrong = invoke(*TRAIN, *options, "--set", "memory.registers=many")
-    assert wrong.exit_code == 2
-    assert "model.memory.registers: " in wrong.stderr
+    assert wrong.returncode == 2
+    assert "model.memory.registers: " in wrong.err

@@ -7,14 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from command_line import run, start
+from command_line import invoke, run, start
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from shapes import shaped
 from shipped_tasks import task_of, written
-from typer.testing import CliRunner
 
-from stacktrans.cli import app
 from stacktrans.common.errors import UsageError
 from stacktrans.decoding.decoder import decode
 from stacktrans.inference.scores import score
@@ -315,9 +313,9 @@ def test_pairs_of_unlike_lengths_are_refused(models: dict[str, Path], tmp_path: 
 def test_pairs_without_a_source_are_refused(name: str, tmp_path: Path) -> None:
     data = tmp_path / "pairs.jsonl"
     data.write_text('{"source": "", "target": ""}\n')
-    done = CliRunner().invoke(app, ["eval", name, "--data", str(data)])
-    assert done.exit_code == 1
-    assert "pairs.jsonl:1: the source is empty" in done.stderr
+    done = invoke("eval", name, "--data", str(data))
+    assert done.returncode == 1
+    assert "pairs.jsonl:1: the source is empty" in done.err
 
 
 def test_empty_sources_have_empty_answers(models: dict[str, Path]) -> None:

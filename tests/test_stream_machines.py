@@ -23,7 +23,7 @@ from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
 from stacktrans.decoding.decoder import predict
 from stacktrans.extraction import limits
-from stacktrans.extraction.learner import Extraction, Learner, extract
+from stacktrans.extraction.learner import extract
 from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.extraction.network import Network
 from stacktrans.extraction.quantization import QuantizedNetwork, QuantizedRunner
@@ -87,15 +87,10 @@ def test_a_memory_that_forgets_is_refused(
         extract(untrained(tmp_path, memory, capacity=capacity))
 
 
-@pytest.fixture(scope="module")
-def counted() -> Extraction:
-    return Learner(checkpoint.load("anbncn", hard=True)).learn()
-
-
-def test_a_stream_is_a_machine(counted: Extraction) -> None:
-    assert counted.counterexample is None
-    assert counted.machine.states.size == 1
-    sentences = [sentence(counted.machine, rule) for rule in counted.machine.rules]
+def test_a_stream_is_a_machine(machine_of: Callable[[str], Path]) -> None:
+    machine = read_machine(machine_of("anbncn") / MACHINE)
+    assert machine.states.size == 1
+    sentences = [sentence(machine, rule) for rule in machine.rules]
     assert len(sentences) <= 6
     assert any(each.startswith("reading a: push it on") for each in sentences)
 
@@ -113,12 +108,12 @@ def test_a_machine_of_a_stream_is_a_checkpoint(machine_of: Callable[[str], Path]
 
 def test_a_machine_is_compared_with_the_requested_number_of_strings() -> None:
     more = ("--strings", "20", "--lengths", "100:200", "--workers", "2")
-    done = run("extract", "anbncn", *more, "--json")
+    done = run("extract", "xor-buffered", *more, "--json")
     found = json.loads(done.stdout)["agreement"][-1]
     assert found == {"what": "random of length 100:200, uniformly", "strings": 20, "agreeing": 20}
 
 
-@pytest.mark.parametrize("seconds", [0, 30, 150, 600, 2000])
+@pytest.mark.parametrize("seconds", [0, 150, 2000])
 def test_extraction_ends_in_time(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = itertools.count()  # the time, which goes on whenever it is asked for
     monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: next(asked)))

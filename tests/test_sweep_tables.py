@@ -134,10 +134,10 @@ def test_shipped_sweeps_can_be_planned_and_their_records_are_on_the_page_of_resu
     for plan in plans:
         identities = {run.identity for run in plan.runs}
         assert len(identities) == len(plan.runs)
-        path = Path("experiments/results") / plan.name / "results.jsonl"
-        if path.exists():
-            recorded = {json.loads(line)["identity"] for line in path.read_text().splitlines()}
-            assert recorded <= identities, path
+        if plan.name in ("joulin2015-small", "grefenstette2015-small"):  # all of them were run
+            path = Path("experiments/results") / plan.name / "results.jsonl"
+            records = path.read_text().splitlines()
+            assert {json.loads(line)["identity"] for line in records} == identities
 
 
 def test_the_sweep_of_flare2025_reads_its_directories(

@@ -14,11 +14,9 @@ import pytest
 import torch
 import yaml
 from changed_checkpoints import reseal
-from command_line import run
+from command_line import invoke, run
 from small_runs import assert_resumes_exactly, assert_same_run, ignore, records_of
-from typer.testing import CliRunner, Result
 
-from stacktrans.cli import app
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.perplexity import Perplexity, next_symbol_predictions, perplexity
 from stacktrans.model import checkpoint, definition
@@ -37,11 +35,6 @@ SUBJECTS = ("the owl", "a grey owl", "the moon", "no boat")
 VERBS = ("sees", "follows", "leaves")
 ENDS = ("the sea .", "a lighthouse", "nothing at all .", "the shore , and waits .")
 SMALL = ("hidden_size=8", "memory.count=2", "batch_size=3", "data.stream.steps=7")
-
-
-def invoke(*arguments: str | Path) -> Result:
-    """Run a command in this process."""
-    return CliRunner().invoke(app, [*map(str, arguments)])
 
 
 def sentences(count: int, seed: int) -> list[str]:
@@ -118,8 +111,8 @@ def test_the_files_are_needed_for_nothing_but_training(
     config.write_text(config.read_text().replace(str(folder), "nowhere"))
     reseal(moved)
     lost = invoke("eval", moved)
-    assert lost.exit_code == 2
-    assert "nowhere/valid.txt: No such file" in lost.stderr
+    assert lost.returncode == 2
+    assert "nowhere/valid.txt: No such file" in lost.err
     text = tmp_path / "more.txt"
     text.write_bytes(b"\xef\xbb\xbfthe owl sees the sea .\r\n\r\n  \nno boat leaves an iceberg .")
     done = run("eval", moved, "--text", text, "--json")
@@ -134,18 +127,18 @@ def test_several_models_are_compared(trained: Path, tmp_path: Path) -> None:
     text = tmp_path / "more.txt"
     text.write_text("the owl sees the sea .\n", encoding="utf-8")
     both = [trained, trained / "last"]
-    alone = [json.loads(invoke("eval", each, "--text", text, "--json").stdout) for each in both]
-    assert json.loads(invoke("eval", *both, "--text", text, "--json").stdout) == alone
-    rows = [*csv.DictReader(invoke("eval", *both, "--text", text, "--csv").stdout.splitlines())]
+    alone = [json.loads(invoke("eval", each, "--text", text, "--json").out) for each in both]
+    assert json.loads(invoke("eval", *both, "--text", text, "--json").out) == alone
+    rows = [*csv.DictReader(invoke("eval", *both, "--text", text, "--csv").out.splitlines())]
     assert [row["checkpoint"] for row in rows] == [str(each) for each in both]
     for row, each in zip(rows, alone, strict=True):
         (result,) = each["results"]
         assert float(row["perplexity"]) == result["perplexity"]
-    latex = invoke("eval", *both, "--text", text, "--latex").stdout
+    latex = invoke("eval", *both, "--text", text, "--latex").out
     assert "checkpoint & text & symbols & unknown & perplexity & nats/symbol" in latex
     mixed = invoke("eval", trained, "reverse-stack", "--text", text)
-    assert (mixed.exit_code, mixed.stdout) == (2, "")
-    assert "not a language model: its task is reverse" in mixed.stderr
+    assert (mixed.returncode, mixed.out) == (2, "")
+    assert "not a language model: its task is reverse" in mixed.err
 
 
 def literal_perplexity(directory: Path, text: str) -> float:
@@ -194,7 +187,7 @@ def test_transduce_tells_what_is_expected_after_each_word(trained: Path) -> None
 
 
 def test_inspect_follows_a_sentence(trained: Path) -> None:
-    steps = json.loads(invoke("inspect", trained, "the owl sees", "--json").stdout)["steps"]
+    steps = json.loads(invoke("inspect", trained, "the owl sees", "--json").out)["steps"]
     assert [step["input"] for step in steps[:4]] == ["</s>", "the", "owl", "sees"]
     assert len(steps[0]["tops"]) == 2
 
@@ -222,8 +215,8 @@ def test_contradictory_options_are_refused(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     done = invoke(*(part.format(run=trained, folder=folder) for part in command))
-    assert done.exit_code == 2
-    assert message in done.stderr
+    assert done.returncode == 2
+    assert message in done.err
     assert not (tmp_path / "new").exists()
 
 
@@ -256,8 +249,8 @@ def test_characters(folder: Path, tmp_path: Path) -> None:
     expected = next_symbol_predictions(loaded.predictor, loaded.task.vocabulary, "a ö")
     assert [one.next for one in expected] == ["a", " ", "<unk>", "</s>"]
     done = invoke("eval", tmp_path / "run")
-    assert done.exit_code == 0
-    assert str(sum(len(line) + 1 for line in sentences(12, 2))) in done.stdout
+    assert done.returncode == 0
+    assert str(sum(len(line) + 1 for line in sentences(12, 2))) in done.out
 
 
 def test_the_penn_treebank_s_files_are_found_by_their_names(tmp_path: Path) -> None:
@@ -378,8 +371,8 @@ def test_an_interrupt_within_an_epoch_resumes_from_its_start(
     place = tmp_path / "config.yaml"
     place.write_text(small_run(folder).to_yaml())
     done = invoke("train", "--config", place, "--out", out)
-    assert done.exit_code == 128 + signal.SIGINT
-    assert "saved as it was when this epoch began; resume with" in done.output
+    assert done.returncode == 128 + signal.SIGINT
+    assert "saved as it was when this epoch began; resume with" in done.err
     assert Trainer.resume(out, [], CPU).state.step == 0
 
 
@@ -423,7 +416,7 @@ def test_a_sweep_of_texts_has_their_perplexities(folder: Path, tmp_path: Path) -
     with path.open("a") as file:
         file.write("choose: {by: validation perplexity, among: [seed]}\n")
     options = ("--workers", "1", "--out", tmp_path / "out", "--json")
-    found = json.loads(invoke("sweep", path, *options).stdout)
+    found = json.loads(invoke("sweep", path, *options).out)
     summaries = (tmp_path / "out" / "runs").glob("*/summary.json")
     texts = [json.loads(summary.read_text())["texts"] for summary in summaries]
     best = min(texts, key=lambda text: text["valid"]["perplexity"])
@@ -435,6 +428,6 @@ def test_a_sweep_of_texts_has_their_perplexities(folder: Path, tmp_path: Path) -
 def test_sweep_measures_that_texts_do_not_have_are_refused(folder: Path, tmp_path: Path) -> None:
     path = sweep_of_texts(folder, tmp_path, right={"of": "coarse", "strings": "test"})
     done = invoke("sweep", path, "--workers", "1", "--out", tmp_path / "out")
-    assert done.exit_code == 2
-    assert "right: of: coarse is not for texts" in done.stderr
+    assert done.returncode == 2
+    assert "right: of: coarse is not for texts" in done.err
     assert not (tmp_path / "out").exists()
