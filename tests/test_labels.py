@@ -105,6 +105,7 @@ def test_the_empty_string_may_be_the_only_one_to_begin_with(tmp_path: Path) -> N
     lines += [(half + other, "no") for half, other in pairs if other != half[::-1]]
     path = write(tmp_path / "a.tsv", lines_of(lines))
     # Its letters are permuted, so that a single string is enough to begin with.
-    words = ("train", "--recipe", "predicting-feedforward", "--data", path, *OPTIONS)
-    done = run(*words, "--set", "curriculum.share=0.1", "--max-steps", "2", "--out", tmp_path / "b")
+    words = ("train", "--recipe", "predicting-feedforward", "--max-steps", "2", *OPTIONS)
+    more = ("--set", "curriculum.share=0.1", "--out", tmp_path / "run")
+    done = run(*words, "--data", path, *more)
     assert done.returncode == 0, done.err
