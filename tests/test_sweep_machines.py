@@ -78,6 +78,9 @@ def test_a_measure_that_fails_leaves_those_that_were_taken(
     near, kept = cells_of(later.plan, {run.identity: record})
     assert (near.values, near.failed) == ([1.0], 0)
     assert (kept.values, kept.failed) == ([], 1)
+    # Without the measure, the run is what it was.
+    without = SweepStore(tmp_path / "out", plan_of_brackets(tmp_path, "near"))
+    assert done(without)["measured"] == {"near": record["measured"]["near"]}
 
 
 def test_a_run_that_has_learned_nothing_has_no_machine(tmp_path: Path) -> None:

@@ -291,7 +291,7 @@ def locate(name: str | Path) -> Path:
     """
     given = Path(name)
     if not str(name):  # an unset variable of a shell
-        raise NoSuchCheckpoint("an empty name of a checkpoint")
+        raise NoSuchCheckpoint("the name of a checkpoint is empty")
     try:
         os.stat(given)
     except FileNotFoundError:

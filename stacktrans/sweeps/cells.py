@@ -9,7 +9,7 @@ from typing import Any
 from stacktrans.showing.scores import bootstrap_interval, confidence_interval
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.sweep_file import Choice, Claim, ClaimPart, SweepFile
-from stacktrans.sweeps.work import Record, is_complete
+from stacktrans.sweeps.work import Record, is_measured
 from stacktrans.training.records import BUDGET_OUTCOMES
 
 Records = Mapping[str, Record]
@@ -80,7 +80,7 @@ def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Re
     recorded = [(run, records[run.identity]) for run in runs if run.identity in records]
     needed = {measure, *([criterion.measure] if criterion else [])}
     measures = {name: file.measures[name] for name in needed}
-    finished = [(run, record) for run, record in recorded if is_complete(record, measures)]
+    finished = [(run, record) for run, record in recorded if is_measured(record, measures)]
     chosen = _winners(file, finished)
     values = [_value(record, measure) for record in chosen]
     figure = median(values) if values else None
@@ -95,7 +95,7 @@ def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Re
 
     solved = meeting_bound(chosen, criterion.measure) if criterion else []
     seconds = [record["seconds"] for record in solved]
-    unmeasured = [record for _, record in recorded if not is_complete(record, measures)]
+    unmeasured = [record for _, record in recorded if not is_measured(record, measures)]
     count, failed = len(values), sum("error" in record for record in unmeasured)
     judged = count if file.choose else count + failed
     is_judged = bool(judged and criterion)

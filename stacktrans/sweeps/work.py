@@ -156,7 +156,12 @@ class _Finished(_RunRecord):
 
 
 def is_complete(record: Record, measures: Mapping[str, Measure]) -> bool:
-    """Whether all requested measures of a run were taken."""
+    """Whether a run is finished, and all requested measures were taken."""
+    return "error" not in record and is_measured(record, measures)
+
+
+def is_measured(record: Record, measures: Mapping[str, Measure]) -> bool:
+    """Whether all requested measures of a run were taken, even if another one failed."""
     return all(value_of(record, name, measure) is not None for name, measure in measures.items())
 
 

@@ -128,9 +128,8 @@ class Rounding(StatefulPart):
             attempt.replace_model(copy.deepcopy(best))
             self._fine_tune(attempt, check_stop)
             after = self._measured(attempt.model, attempt)
-            better = is_as_good(after, before)
-            if not lossless:
-                better = (min(after), sum(after)) >= (min(before), sum(before))
+            # Of accuracies that may be lost, the lower counts first.
+            better = is_as_good(after, before) if lossless else sorted(after) >= sorted(before)
             if better and attempt.is_finite():
                 best, before = attempt.model, after
         if may_fail and required and not self._solves(best, before, attempt):
