@@ -13,7 +13,7 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.lines import TRAIN as TRAINING
 from stacktrans.tasks.pairs import Pairs
-from stacktrans.training.permutation import MOST_PAIRS, SymbolClass, interchangeable
+from stacktrans.tasks.permutation import MOST_PAIRS, SymbolClass, interchangeable
 from stacktrans.training.sources import LEAST_PAIRS, Files, Moment
 
 LETTERS = "abcdefghijklmnopqrst"

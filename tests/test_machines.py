@@ -35,6 +35,7 @@ from stacktrans.extraction.quantization import (
     coarsest_quantization,
 )
 from stacktrans.extraction.queries import Query, answers_of, random_queries, same_answers
+from stacktrans.extraction.symmetry import REPRESENTATIVES, symmetry_of
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
@@ -308,6 +309,29 @@ def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:
     assert found.machine.run([0, 3, 5]).target == [5, 4, 0]
     model = checkpoint.load(tmp_path / "model")
     assert prove(found.machine, model.task) == Counterexample((3,))
+
+
+def test_a_few_of_many_interchangeable_symbols_are_enough(tmp_path: Path) -> None:
+    found, lines = checkpoint.load(reversing(tmp_path, symbols=60, wrong=3), hard=True), list[str]()
+    extraction = Learner(found, log=lines.append).learn()
+    assert lines[0] == '!, ", # and & stand for 58 interchangeable symbols'
+    assert extraction.counterexample is None
+    assert extraction.machine.run([7, 3, 59, 0]).target == [0, 59, 4, 7]
+    assert len(extraction.machine.rules) <= 5
+
+
+def test_only_equally_treated_symbols_stand_for_one_another(tmp_path: Path) -> None:
+    found = checkpoint.load(reversing(tmp_path, symbols=20, wrong=3), hard=True)
+    symmetry = symmetry_of(found, found.predictor.discretized())
+    (symbols,) = symmetry.classes
+    assert {3, 4}.isdisjoint(symbols.tolist())
+    assert len(symbols) == 18
+    queries = [Query(np.array(each), None) for each in ([3, 4, 0], [19, 3], [3, 19])]
+    reduced = [query.ids.tolist() for query in symmetry.reduced(queries)]
+    assert {*reduced[0], *reduced[1]} <= {3, 4, *symbols[:REPRESENTATIVES].tolist()}
+    assert reduced[0] == [3, 4, 0]
+    assert symmetry.completed(symbols[:REPRESENTATIVES].tolist()) == symbols.tolist()
+    assert symmetry.completed([3, 0]) == [0, 3]
 
 
 def test_a_rare_combination_of_symbols_is_found(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from stacktrans.extraction.limits import GRACE
 from stacktrans.extraction.naming import entry_families, entry_symbols, name_classes
 from stacktrans.extraction.network import NOTHING
 from stacktrans.extraction.partition import Partition, numbered
-from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.extraction.symmetry import Symmetry
 from stacktrans.tasks.alphabets import Ids, Mask
 
 ANYTHING = None
@@ -31,13 +31,13 @@ FEW_RULES = 30
 """The most rules for which another order of generalization is tried."""
 
 
-def build_hypothesis(checkpoint: Checkpoint, partition: Partition) -> Machine:
+def build_hypothesis(symmetry: Symmetry, partition: Partition) -> Machine:
     """The machine of a consistent partition; raises `OutOfTime` if there is no time for its rules.
 
     Its states and stack symbols are the classes of states and pushed vectors. Those that nothing
     distinguishes any more are merged first.
     """
-    machine = name_classes(checkpoint, partition)
+    machine = name_classes(symmetry, partition)
     return replace(machine, rules=tuple(_RuleLearner(partition, machine).learn()))
 
 

@@ -8,9 +8,10 @@ without memory (Omlin & Giles 1996).
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -19,9 +20,9 @@ from stacktrans.common.ends import Ends
 from stacktrans.common.visible import counted
 from stacktrans.decoding.model import Model
 from stacktrans.extraction.hypothesis import build_hypothesis
-from stacktrans.extraction.limits import GRACE, CannotExtract, Deadline
+from stacktrans.extraction.limits import GRACE, CannotExtract, Deadline, OutOfTime
 from stacktrans.extraction.network import Network
-from stacktrans.extraction.quantization import coarsest_quantization
+from stacktrans.extraction.quantization import QuantizedNetwork, coarsest_quantization
 from stacktrans.extraction.queries import (
     Query,
     counterexamples,
@@ -30,6 +31,7 @@ from stacktrans.extraction.queries import (
     short_queries,
 )
 from stacktrans.extraction.refinement import Refinement
+from stacktrans.extraction.symmetry import Symmetry, symmetry_of
 from stacktrans.model.ablation import ablate_signals
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import LARGE_ALPHABET
@@ -47,6 +49,8 @@ TIME_LIMIT = 60
 """The seconds that learning may take."""
 ROUND = 1 / 4
 """The share of it that a round may take, and in which right machines are simplified."""
+SYMMETRIC = 1 / 2
+"""The share of it that learning with some symbols for all may take."""
 PATIENCE = 8
 """The rounds without an improvement after which learning ends."""
 SIMPLER = 2
@@ -197,83 +201,118 @@ class Learner:
         self._checkpoint, self._log = checkpoint, log
         self._deadline = Deadline(time_limit)
         self._hard = checkpoint.predictor.discretized()
-        ends = Network(checkpoint, self._deadline).ends
+        self._ends = Network(checkpoint, self._deadline).ends
         self._short = short_queries(checkpoint)
         ranges = checkpoint.config.task.ranges
         self._ranges = (ranges.train, ranges.test)
-        random = [*itertools.chain(*self._random((OBSERVED, OBSERVED // 2), seed=1))]
-        instructive = self._as_trained([*random[::5], *random, *self._short.queries[::-1]])
-        passes = same_answers(checkpoint, instructive)
-        simpler = without_needless_memories(checkpoint, ends, passes)
-        self._quantized = coarsest_quantization(Network(simpler, self._deadline), passes)
+        self._best: Machine | None = None
+        self._wrong, self._differing = list[Query](), math.inf  # its counterexamples, their share
+        self._problem, self._rounds = CannotExtract("no machine found"), 0
 
     def learn(self) -> Extraction:
-        """Learn hypotheses until one is right, there is no progress, or no time left.
+        """Learn a machine from strings of a few of its interchangeable symbols, or else of all.
 
         Raises:
             CannotExtract: no machine was found; the message gives the reason.
             StacktransError: numbers of the network overflow.
         """
-        self._observe_first()
-        best, problem = None, CannotExtract("no machine found")
-        least, worse, soon = math.inf, 0, self._deadline.part(ROUND)
-        for number in itertools.count(1):
-            worse += 1
-            try:
-                hypothesis = self._hypothesis(number)
-            except CannotExtract as error:
-                problem = error
-            else:
-                rules = len(hypothesis.rules)
-                if best is None or least > 0 or rules < len(best.rules):
-                    tested, wrong = self._test_equivalence(hypothesis, number)
-                    self._log(
-                        f"round {number}: {rules} rules, {len(wrong)} of {tested} strings differ"
-                    )
-                    if len(wrong) < least * tested or not wrong:
-                        best, least, worse = hypothesis, len(wrong) / max(tested, 1), 0
-                    elif not least:  # a simpler one, which counterexamples may put right
-                        worse = 0
-                    self._quantized.record(wrong)
-            enough = worse == PATIENCE if least else worse == SIMPLER or soon.over()
-            if enough or self._deadline.over():
+        symmetry = symmetry_of(self._checkpoint, self._hard)
+        attempts = [(Symmetry(self._checkpoint), self._deadline)]
+        if symmetry.classes:
+            self._log(symmetry.description)
+            attempts.insert(0, (symmetry, self._deadline.part(SYMMETRIC)))
+        for attempt in attempts:
+            with contextlib.suppress(OutOfTime):
+                self._learn(*attempt)
+            if not self._differing:
                 break
-        if best is None:
+        if self._best is None:
             self._deadline.check()
-            raise problem
-        return self._evaluated(best, number)
+            raise self._problem
+        return self._evaluated(self._best)
 
-    def _observe_first(self) -> None:
-        """Observe all short strings and random ones; raises `OutOfTime`."""
+    def _learn(self, symmetry: Symmetry, deadline: Deadline) -> None:
+        """Learn hypotheses until one is right, there is no progress, or no time left.
+
+        Raises:
+            OutOfTime: there was no time for any.
+            StacktransError: numbers of the network overflow.
+        """
+        self._quantized = self._quantize(symmetry, deadline)
+        self._observe_first(symmetry)
+        deadline.check()
+        worse, soon = 0, deadline.part(ROUND)
+        while not deadline.over():
+            self._rounds, worse = self._rounds + 1, worse + 1
+            try:
+                hypothesis = self._hypothesis(symmetry, deadline)
+            except CannotExtract as error:
+                self._problem = error
+            else:
+                wrong, improves = self._test(hypothesis)
+                worse = 0 if improves else worse
+                recorded = symmetry.reduced(wrong)
+                self._quantized.record(recorded)
+                if wrong and not counterexamples(self._hard, hypothesis, recorded):
+                    break  # the network does not treat the symbols equally
+            if worse == PATIENCE if self._differing else worse == SIMPLER or soon.over():
+                break
+
+    def _quantize(self, symmetry: Symmetry, deadline: Deadline) -> QuantizedNetwork:
+        """The coarsest quantization with the network's answers; raises `OutOfTime`."""
+        random = symmetry.reduced(self._random((OBSERVED, OBSERVED // 2), seed=1))
+        instructive = self._as_trained([*random[::5], *random, *self._short.queries[::-1]])
+        passes = same_answers(self._checkpoint, instructive)
+        simpler = without_needless_memories(self._checkpoint, self._ends, passes)
+        return coarsest_quantization(Network(simpler, deadline), passes)
+
+    def _observe_first(self, symmetry: Symmetry) -> None:
+        """Observe all short strings and random ones."""
         if self._ranges[0].shortest <= self._short.longest:
             self._quantized.record(self._as_trained(self._short.queries))
         symbols = len(self._checkpoint.task.source)
         more = OBSERVED_PER_SYMBOL * symbols if symbols > LARGE_ALPHABET else 0
-        for queries in self._random((OBSERVED + more, OBSERVED // 2), seed=1):
-            self._quantized.record(queries)
-        self._deadline.check()
+        random = self._random((OBSERVED + more, OBSERVED // 2), seed=1)
+        self._quantized.record(symmetry.reduced(random))
 
-    def _hypothesis(self, number: int) -> Machine:
-        """The hypothesis of a number, whose experiments depend on it; raises `CannotExtract`."""
-        deadline = self._deadline.part(ROUND)
-        partition = Refinement(self._quantized, deadline, number).until_consistent()
-        return build_hypothesis(self._checkpoint, partition)
+    def _hypothesis(self, symmetry: Symmetry, deadline: Deadline) -> Machine:
+        """A hypothesis, whose experiments depend on the round; raises `CannotExtract`."""
+        refinement = Refinement(self._quantized, deadline.part(ROUND), self._rounds)
+        return build_hypothesis(symmetry, refinement.until_consistent())
 
-    def _test_equivalence(self, hypothesis: Machine, number: int) -> tuple[int, list[Query]]:
-        """Test a hypothesis of some number with random strings, an approximate equivalence query.
+    def _test(self, hypothesis: Machine) -> tuple[list[Query], bool]:
+        """Test a hypothesis, unless a simpler one is right, and keep it if it is the best so far.
+
+        Returns:
+            its counterexamples, and whether there is progress: it is the best, or would be if
+            these put it right.
+        """
+        rules = len(hypothesis.rules)
+        if self._best and not self._differing and rules >= len(self._best.rules):
+            return [], False
+        tested, wrong = self._test_equivalence(hypothesis)
+        self._log(f"round {self._rounds}: {rules} rules, {len(wrong)} of {tested} strings differ")
+        improves = not self._differing
+        if len(wrong) < self._differing * tested or not wrong:
+            self._best, self._wrong, improves = hypothesis, wrong, True
+            self._differing = len(wrong) / max(tested, 1)
+        return wrong, improves
+
+    def _test_equivalence(self, hypothesis: Machine) -> tuple[int, list[Query]]:
+        """Test a hypothesis with random strings of this round, an approximate equivalence query.
 
         Returns:
             the number of strings that were tested before time ran out or there were enough
             counterexamples, and the counterexamples.
         """
-        random = self._random((TESTED, TESTED // 2), seed=number + 1)
-        queries = self._as_trained([*self._short.queries, *itertools.chain(*random)])
+        random = self._random((TESTED, TESTED // 2), seed=self._rounds + 1)
+        queries = self._as_trained([*self._short.queries, *random])
         tested, wrong = self._compare(hypothesis, queries, GRACE, ENOUGH)
         count = self._covering_count(hypothesis)
         if wrong or not count or self._deadline.over(GRACE):
             return tested, wrong
-        random = self._random((count, count // 2), seed=number + COVERING_SEED)
-        queries = self._as_trained([*itertools.chain(*random)])
+        random = self._random((count, count // 2), seed=self._rounds + COVERING_SEED)
+        queries = self._as_trained(random)
         more, wrong = self._compare(hypothesis, queries, GRACE, ENOUGH)
         return tested + more, wrong
 
@@ -310,21 +349,23 @@ class Learner:
         shortest = min(self._ranges[0].shortest, self._short.longest - 1)
         return [query for query in queries if len(query.ids) >= shortest]
 
-    def _random(self, counts: tuple[int, int], seed: int) -> Iterator[list[Query]]:
+    def _random(self, counts: tuple[int, int], seed: int) -> list[Query]:
         """Random strings of the training lengths, and of the test lengths."""
-        for lengths, count in zip(self._ranges, counts, strict=True):
-            yield random_queries(self._checkpoint, lengths, count, seed)
+        ranges = zip(self._ranges, counts, strict=True)
+        drawn = (random_queries(self._checkpoint, *each, seed) for each in ranges)
+        return [*itertools.chain(*drawn)]
 
-    def _evaluated(self, machine: Machine, rounds: int) -> Extraction:
-        """The machine with its agreement on new strings; raises `CannotExtract`."""
+    def _evaluated(self, machine: Machine) -> Extraction:
+        """The best machine with its agreement on new strings; raises `CannotExtract`."""
         short, files = self._short, self._checkpoint.task.file_parameters
         few = short.symbols < len(self._checkpoint.task.source)
         of_few = f"over {short.symbols} symbols " if few else ""
-        drawn = self._random((OBSERVED, OBSERVED // 2), seed=0)
+        counts = zip(self._ranges, (OBSERVED, OBSERVED // 2), strict=True)
+        drawn = (random_queries(self._checkpoint, *each, seed=0) for each in counts)
         sets = [(f"all {of_few}up to length {short.longest}", short.queries)]
         which = "those in the files" if files else "random"
         sets += zip((f"{which} of length {each}" for each in self._ranges), drawn, strict=True)
-        agreement, wrong = [], list[Query]()
+        agreement, wrong = [], [*self._wrong]
         for what, queries in sets:
             tested, differing = self._compare(machine, queries, 2 * GRACE)
             wrong += differing
@@ -335,13 +376,15 @@ class Learner:
         tested = sum(each.strings for each in agreement)
         overall = sum(each.agreeing for each in agreement) / max(tested, 1)
         if overall < LEAST_AGREEMENT:
-            states = counted(machine.states.size, "state")
+            states, rules = counted(machine.states.size, "state"), len(machine.rules)
             raise CannotExtract(
-                f"no machine found: after {counted(rounds, 'round')} the best, of {states} and "
-                f"{counted(len(machine.rules), 'rule')}, gives the hard model's answer to only "
+                f"no machine found: after {counted(self._rounds, 'round')} the best, of {states} "
+                f"and {counted(rules, 'rule')}, gives the hard model's answer to only "
                 f"{overall:.0%} of strings; {undecided:.1%} of the signals are undecided"
                 + ("; there was no time for more" if self._deadline.over() else "")
             )
         shortest = _shortest(self._checkpoint, wrong, known=None)
         observed, taken = self._quantized.strings, self._deadline.taken
-        return Extraction(machine, tuple(agreement), shortest, observed, rounds, undecided, taken)
+        return Extraction(
+            machine, tuple(agreement), shortest, observed, self._rounds, undecided, taken
+        )

@@ -3,7 +3,8 @@
 Inputs, outputs and stack symbols are named after symbols of the task, so that one rule can cover
 all of them. An input has the symbol that it is written as, whether it is read of a source or of an
 answer, and so has an output. A stack symbol has the symbol of the inputs at which it is pushed, or
-else of the outputs that are written when it is read.
+else of the outputs that are written when it is read; or the other way round, if then more symbols
+have a stack symbol.
 """
 
 from __future__ import annotations
@@ -17,22 +18,23 @@ from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import EMPTY, Family, SymbolTable
 from stacktrans.extraction.network import NOTHING
 from stacktrans.extraction.partition import Partition
-from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.extraction.symmetry import Symmetry
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.layout import SOURCE, TARGET
 
 MOST_COMPARED = 12
 """The most states or stack symbols that are compared with one another."""
 MOSTLY = 2
-"""A stack symbol is named after a symbol that occurs this many times as often as any other."""
+"""A stack symbol is named after one that occurs at least this many times as often as any other."""
 
 
-def name_classes(checkpoint: Checkpoint, partition: Partition) -> Machine:
+def name_classes(symmetry: Symmetry, partition: Partition) -> Machine:
     """The machine of a partition, without rules.
 
     Classes that nothing distinguishes are merged. Then those of pushed vectors and of states are
     renumbered as the stack symbols and states of the machine.
     """
+    checkpoint = symmetry.checkpoint
     task, layout = checkpoint.task, checkpoint.layout
     symbols = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
     index = {symbol: number for number, symbol in enumerate(symbols)}
@@ -46,7 +48,10 @@ def name_classes(checkpoint: Checkpoint, partition: Partition) -> Machine:
     if 1 < len(labels := partition.states.labels) <= MOST_COMPARED:
         partition.merge(partition.states, itertools.combinations(labels, 2))
     alphabets = partition.ends.alphabets
-    named = {of: _stack_symbols(partition, of, inputs, outputs) for of in dict.fromkeys(alphabets)}
+    named = {
+        of: _stack_symbols(symmetry, partition, of, inputs, outputs)
+        for of in dict.fromkeys(alphabets)
+    }
     first = int(partition.states.of[0])
     order = [first, *(label for label in partition.states.labels if label != first)]
     partition.states.renumber(order)
@@ -72,11 +77,11 @@ def entry_families(table: SymbolTable) -> Ids:
 
 
 def _stack_symbols(
-    partition: Partition, memory: int, inputs: SymbolTable, outputs: SymbolTable
+    symmetry: Symmetry, partition: Partition, memory: int, inputs: SymbolTable, outputs: SymbolTable
 ) -> SymbolTable:
     """The stack symbols of a memory, as which its classes are renumbered after some merges."""
     classes = partition.stack_symbols[memory]
-    families, order = [Family("empty")], [EMPTY]
+    families, order = [Family("empty")], list[int | None]([EMPTY])
     if not partition.memory_relevant(memory):
         classes.renumber(order)
         return SymbolTable(tuple(families))
@@ -87,8 +92,8 @@ def _stack_symbols(
     for index in range(max(map(len, by_symbol.values()), default=0)):
         members = {of: labels[index] for of, labels in by_symbol.items() if index < len(labels)}
         name = f"symbol {index + 1}" if index else "symbol"
-        families.append(Family(name, tuple(sorted(members))))
-        order += (members[symbol] for symbol in sorted(members))
+        families.append(Family(name, tuple(symmetry.completed(members))))
+        order += map(members.get, symmetry.completed(members))
     families += [Family(f"mark {number}") for number in range(1, len(marks) + 1)]
     classes.renumber([*order, *marks])
     return SymbolTable(tuple(families))
@@ -107,29 +112,32 @@ def _classes_by_symbol(
 ) -> dict[int, list[int]]:
     """The classes of the vectors in a memory, the largest first, by their symbols, or `NOTHING`.
 
-    The symbol of a class is that of the inputs at which it is pushed, or else of the outputs at
-    which it is read.
+    See above for the symbol of a class.
     """
     steps, alphabets = partition.steps, partition.ends.alphabets
+    symbols_of_inputs = entry_symbols(inputs)[steps.observations[:, 0]]
+    symbols_of_outputs = np.append(entry_symbols(outputs), NOTHING)[steps.outputs]
     classes = partition.stack_symbols[memory]
     pushes = zip(partition.push_memories, steps.pushed.T, strict=True)
     pushed = [classes.of_known(numbers) for of, numbers in pushes if alphabets[of] == memory]
     reads = zip(partition.read_memories, steps.observations.T[1:-1], strict=True)
     read = [
-        np.where(steps.outputs == NOTHING, NOTHING, classes.of[numbers])
+        np.where(symbols_of_outputs == NOTHING, NOTHING, classes.of[numbers])
         for component, (of, numbers) in enumerate(reads, start=1)
         if partition.relevant[component] and alphabets[of] == memory
     ]
-    symbols_of_inputs = entry_symbols(inputs)[steps.observations[:, 0]]
-    symbols_of_outputs = entry_symbols(outputs)[steps.outputs]
-    by_symbol: dict[int, list[int]] = {NOTHING: []}
     sizes = np.bincount(classes.of)
-    for label in sorted({*classes.labels} - {EMPTY}, key=lambda label: (-sizes[label], label)):
-        symbol = _usual_symbol(pushed, symbols_of_inputs, label)
-        if symbol == NOTHING:
-            symbol = _usual_symbol(read, symbols_of_outputs, label)
-        by_symbol.setdefault(symbol, []).append(label)
-    return by_symbol
+    labels = sorted({*classes.labels} - {EMPTY}, key=lambda label: (-sizes[label], label))
+    of_pushes = [_usual_symbol(pushed, symbols_of_inputs, label) for label in labels]
+    of_reads = [_usual_symbol(read, symbols_of_outputs, label) for label in labels]
+    candidates = []
+    for first, second in ((of_pushes, of_reads), (of_reads, of_pushes)):
+        by_symbol: dict[int, list[int]] = {NOTHING: []}
+        for label, *symbols in zip(labels, first, second, strict=True):
+            symbol = next((symbol for symbol in symbols if symbol != NOTHING), NOTHING)
+            by_symbol.setdefault(symbol, []).append(label)
+        candidates.append(by_symbol)
+    return max(candidates, key=len)
 
 
 def _usual_symbol(columns: Sequence[Ids], symbols: Ids, label: int) -> int:
@@ -138,5 +146,5 @@ def _usual_symbol(columns: Sequence[Ids], symbols: Ids, label: int) -> int:
     for column in columns:
         counts += np.bincount(1 + symbols[column == label], minlength=len(counts))
     usual = int(counts.argmax())
-    is_usual = counts[usual] > MOSTLY * np.delete(counts, usual).max(initial=0)
+    is_usual = counts[usual] >= MOSTLY * np.delete(counts, usual).max(initial=0)
     return usual - 1 if is_usual else NOTHING

@@ -96,10 +96,15 @@ class Classes:
         if final:
             self._final_splits.append({part: part for part in parts.tolist()})
 
-    def renumber(self, order: Sequence[int]) -> None:
-        """Number classes in some order; those that it lacks become the first."""
+    def renumber(self, order: Sequence[int | None]) -> None:
+        """Number classes in some order; those that it lacks become the first.
+
+        None leaves a number out.
+        """
         numbers = np.zeros(self.count, np.int64)
-        numbers[[*order]] = np.arange(len(order))
+        for number, label in enumerate(order):
+            if label is not None:
+                numbers[label] = number
         self.of = numbers[self.of]
 
     def inherit_splits(self, one: int, other: int) -> None:

@@ -30,8 +30,8 @@ from stacktrans.tasks.layout import Batch, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.lines import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
+from stacktrans.tasks.permutation import SymbolClass, interchangeable
 from stacktrans.tasks.sets import PairSet, unknown_probabilities
-from stacktrans.training.permutation import SymbolClass, interchangeable
 from stacktrans.training.records import Accuracy, Record, Summary
 from stacktrans.training.stateful import StatefulPart
 

@@ -1,0 +1,103 @@
+"""Interchangeable symbols, a few of which stand for all while a machine is learned.
+
+A rule is about families of symbols. Where permuting the symbols of a source permutes those of its
+answer, the rules for strings of a few symbols are those for all strings, and there are far fewer
+combinations of inputs and stack symbols to observe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from stacktrans.common.ragged import Ragged
+from stacktrans.common.visible import listed
+from stacktrans.decoding.model import Model
+from stacktrans.extraction.queries import Query, answers_of, query_of, random_queries
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.tasks.alphabets import LARGE_ALPHABET, Ids
+from stacktrans.tasks.permutation import SymbolClass, interchangeable
+from stacktrans.tasks.sets import PairSet
+
+REPRESENTATIVES = 4
+"""The symbols of a class that stand for all of them."""
+EXAMPLES = 1000
+"""The answers from which classes are inferred."""
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """Classes of interchangeable symbols, the first of which stand for all.
+
+    Attributes:
+        checkpoint: of the model.
+        classes: of each class, the ids of its symbols in sources; none if no symbols are
+            interchangeable.
+    """
+
+    checkpoint: Checkpoint
+    classes: Sequence[Ids] = ()
+
+    @property
+    def description(self) -> str:
+        """Which symbols stand for how many, in words."""
+        decode = self.checkpoint.task.source.decode
+        parts = (
+            f"{listed(decode(ids[:REPRESENTATIVES]))} stand for {len(ids)} interchangeable symbols"
+            for ids in self.classes
+        )
+        return "; ".join(parts)
+
+    def reduced(self, queries: Sequence[Query]) -> list[Query]:
+        """Queries in which representatives stand for all symbols, without repetition.
+
+        Those that the task has no answer for are left out.
+        """
+        if not self.classes:
+            return [*queries]
+        task, images = self.checkpoint.task, np.arange(len(self.checkpoint.task.source))
+        for ids in self.classes:
+            images[ids] = ids[np.arange(len(ids)) % REPRESENTATIVES]
+        reduced = (images[query.ids] for query in queries)
+        distinct = {ids.tobytes(): ids for ids in reduced}.values()
+        if task.file_parameters:  # which give no answers to other sources
+            return [Query(ids, None) for ids in distinct]
+        pairs = (task.labelled(task.source.decode(ids)) for ids in distinct)
+        return [query_of(self.checkpoint, [pair]) for pair in pairs if pair]
+
+    def completed(self, symbols: Iterable[int]) -> list[int]:
+        """Symbols in order, with all of those whose representatives are among them."""
+        completed = {*symbols}
+        for ids in self.classes:
+            if completed.issuperset(ids[:REPRESENTATIVES].tolist()):
+                completed.update(ids.tolist())
+        return sorted(completed)
+
+
+def symmetry_of(checkpoint: Checkpoint, hard: Model) -> Symmetry:
+    """The symmetry of a model, inferred from the answers of the hard model to random strings."""
+    layout, alphabet = checkpoint.layout, checkpoint.task.source
+    lengths = checkpoint.config.task.ranges.train
+    queries = random_queries(checkpoint, lengths, EXAMPLES, seed=1)
+    answers = answers_of(layout, hard, queries)
+    answered = [
+        (query.ids, answer) for query, answer in zip(queries, answers, strict=True) if answer
+    ]
+    sources = Ragged.of([ids for ids, _ in answered])
+    targets = Ragged.of([np.array(answer[:-1], np.int64) for _, answer in answered])
+    if layout.consecutive or not min(len(sources.values), len(targets.values)):
+        return Symmetry(checkpoint)
+    pairs = PairSet(sources, sources.lengths, targets, np.zeros((len(sources), 2), np.int64))
+    known = len(alphabet) if alphabet.unknown is None else alphabet.unknown
+    classes = interchangeable(pairs, known)
+    large = (each for each in classes if len(each.sources) > LARGE_ALPHABET)
+    return Symmetry(checkpoint, [each.sources for each in large if _are_written(checkpoint, each)])
+
+
+def _are_written(checkpoint: Checkpoint, symbols: SymbolClass) -> bool:
+    """Whether each symbol of a class is written as itself, or not at all."""
+    task = checkpoint.task
+    sources = task.source.decode(symbols.sources)
+    return all(task.target.decode(targets) == sources for targets in symbols.targets.T)
