@@ -51,6 +51,8 @@ ROUND = 1 / 4
 """The share of it that a round may take, and in which right machines are simplified."""
 SYMMETRIC = 1 / 2
 """The share of it that learning with some symbols for all may take."""
+RARE = 0.01
+"""The share of counterexamples below which they may show that symbols are not interchangeable."""
 PATIENCE = 8
 """The rounds without an improvement after which learning ends."""
 SIMPLER = 2
@@ -253,8 +255,9 @@ class Learner:
                 worse = 0 if improves else worse
                 recorded = symmetry.reduced(wrong)
                 self._quantized.record(recorded)
-                if wrong and not counterexamples(self._hard, hypothesis, recorded):
-                    break  # the network does not treat the symbols equally
+                few = 0 < self._differing < RARE
+                if improves and few and not counterexamples(self._hard, hypothesis, recorded):
+                    break  # the network does not quite treat the symbols equally
             if worse == PATIENCE if self._differing else worse == SIMPLER or soon.over():
                 break
 
