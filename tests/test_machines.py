@@ -25,7 +25,7 @@ from stacktrans.common.ends import Ends
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import MACHINE, SUMS, checksum_lines
 from stacktrans.decoding.decoder import decode
-from stacktrans.extraction import refinement
+from stacktrans.extraction import learner, refinement
 from stacktrans.extraction.learner import Extraction, Learner, extract, without_needless_memories
 from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.extraction.network import Network
@@ -341,6 +341,17 @@ def test_a_rare_combination_of_symbols_is_found(tmp_path: Path) -> None:
     found = Learner(checkpoint.load(path, hard=True)).learn()
     assert found.machine.run([7, 40, 30, 9]).target == [9, 40, 7]
     assert found.machine.run([7, 30, 40, 9]).target == [9, 40, 30, 7]
+
+
+def test_a_machine_can_be_right_where_its_model_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(learner, "TESTED", 50)
+    monkeypatch.setattr(learner, "COVERED", 0)  # so that the rare combination is not found at once
+    lengths = "{train: [1, 8], test: [9, 16]}"
+    path = reversing(tmp_path, symbols=50, skipped=(40, 30), lengths=lengths)
+    done = run("extract", path, "--strings", "3000", "--lengths", "10:20")
+    assert done.stdout.endswith(b" (the machine is right)\n")
 
 
 def test_symbols_that_decide_only_together_are_distinguished(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ WORTH_SAYING = 0.05
 if TYPE_CHECKING:
     from stacktrans.automata.machine import Machine
     from stacktrans.extraction.learner import Extraction
+    from stacktrans.tasks.base import Task
 
 
 def extract(
@@ -104,7 +105,7 @@ def extract(
 
             print_json({**_facts(extraction), "machine": json.loads(extraction.machine.to_json())})
         else:
-            _print(extraction)
+            _print(extraction, loaded.task)
         if out:
             print_message(f"saved in {out}")
 
@@ -142,7 +143,7 @@ def _facts(extraction: "Extraction") -> dict[str, Any]:
     }
 
 
-def _print(extraction: "Extraction") -> None:
+def _print(extraction: "Extraction", task: "Task") -> None:
     from stacktrans.model.description import machine_line
     from stacktrans.showing.machines import agreement_table, rules_table
 
@@ -159,4 +160,14 @@ def _print(extraction: "Extraction") -> None:
     if extraction.counterexample is not None:
         print_out(
             f"the shortest string at which model and machine differ: {extraction.counterexample}"
+            + _who_is_right(extraction.machine, task, extraction.counterexample)
         )
+
+
+def _who_is_right(machine: "Machine", task: "Task", counterexample: str) -> str:
+    """Whether the machine gives the task's answer to a string; nothing if that is not known."""
+    pair = None if machine.layout.consecutive else task.labelled(task.source.split(counterexample))
+    if pair is None or pair.scored is not None:
+        return ""
+    right = machine.run(pair.source.tolist()).target == pair.target.tolist()
+    return f" (the machine is {'right' if right else 'wrong'})"
