@@ -1,7 +1,9 @@
 """Training on few pairs: symbols that are interchangeable, and the beginning of a curriculum."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ from command_line import TRAIN, run
 from test_pairs import config_of, learned, lines_of, reversals, write
 
 from stacktrans.common.randomness import Purpose
+from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.lines import TRAIN as TRAINING
 from stacktrans.tasks.pairs import Pairs
@@ -126,6 +130,26 @@ def test_every_third_attempt_and_the_development_set_have_the_pairs_as_given(
     assert max(share_given(1), share_given(2)) < 0.2
     assert share_given(3) > 0.9  # the others have an unknown symbol
     assert {pair.source.tobytes() for pair in source.development} <= given
+
+
+def test_right_pairs_have_to_stay_right_with_other_symbols(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(write(tmp_path / "pairs.tsv", pairs_of(lambda source: source[::-1])))
+    task = config.make_task()
+    assert isinstance(task, Pairs)
+    source, wrong = Files(config, task), set[int]()
+
+    def score(_: Files, __: object, pairs: Sequence[Pair]) -> SimpleNamespace:
+        fine = np.array([float(wrong.isdisjoint(pair.source[:1].tolist())) for pair in pairs])
+        return SimpleNamespace(fine=fine, coarse_accuracy=fine.mean())
+
+    monkeypatch.setattr(Files, "score", score)
+    model = cast(Transducer, None)
+    assert source.generalizes(model, Moment(1, 1))
+    wrong.add(task.source.symbols.index("t"))  # at the beginning
+    assert not source.generalizes(model, Moment(1, 1))
+    assert source.generalizes(model, Moment(3, 1))  # an attempt whose symbols are not permuted
 
 
 def test_permutation_is_announced_and_can_be_prevented(tmp_path: Path) -> None:

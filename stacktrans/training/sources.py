@@ -1,6 +1,7 @@
 """What a run trains on, and how it measures its model: drawn strings, fixed sets, or files."""
 
 import functools
+import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -43,6 +44,8 @@ COUNTED_BATCHES = 100
 """Largest number of batches that these symbols are taken from."""
 LEAST_PAIRS = 80
 """Pairs that a curriculum begins with if no symbols are permuted: fewer would be memorized."""
+PERMUTED_STRINGS = 300
+"""The fewest development pairs with permuted symbols that a model also has to get right."""
 UNPERMUTED = 3
 """One attempt in so many has no symbols permuted, in case that they are not interchangeable."""
 SYMBOLS_FOR_ALL = 2000
@@ -406,7 +409,10 @@ class Files(Strings):
     def strings(
         self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *key: int
     ) -> list[Pair]:
-        pairs = super().strings(purpose, moment, lengths, count, *key)
+        return self._permute(super().strings(purpose, moment, lengths, count, *key), moment)
+
+    def _permute(self, pairs: list[Pair], moment: Moment) -> list[Pair]:
+        """Pairs with interchangeable symbols permuted at random, unless this attempt has none."""
         rng = generator(self.config.seed, Purpose.PERMUTATION, moment.attempt, moment.step)
         for each in self._permuted(moment.attempt):
             pairs = [each.permute(rng, pair) for pair in pairs]
@@ -455,7 +461,15 @@ class Files(Strings):
         return self.development
 
     def generalizes(self, model: Transducer, moment: Moment) -> bool:
-        return True  # there are no other pairs
+        """Whether development pairs that a model gets right stay right with symbols permuted."""
+        if not self._permuted(moment.attempt):
+            return True  # there are no other pairs
+        is_right = self.score(model, self.development).fine == 1
+        right = [*itertools.compress(self.development, is_right)]
+        if not right:
+            return False
+        permuted = self._permute(right * math.ceil(PERMUTED_STRINGS / len(right)), moment)
+        return self.score(model, permuted).coarse_accuracy >= self.config.training.solved.accuracy
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
         summary.train = self._accuracy_on(model, self._measured(self._train, 1))
