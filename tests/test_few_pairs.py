@@ -17,8 +17,8 @@ from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.lines import TRAIN as TRAINING
 from stacktrans.tasks.pairs import Pairs
-from stacktrans.tasks.permutation import MOST_PAIRS, SymbolClass, interchangeable
-from stacktrans.training.sources import LEAST_PAIRS, Files, Moment
+from stacktrans.tasks.permutation import SymbolClass, interchangeable
+from stacktrans.training.sources import LEAST_PAIRS, MOST_PERMUTED, Files, Moment
 
 LETTERS = "abcdefghijklmnopqrst"
 FIRST, SECOND = LETTERS[:10], LETTERS[10:]
@@ -88,20 +88,19 @@ def test_interchangeable_symbols_make_right_pairs_of_others(
 
 
 @pytest.mark.parametrize(
-    ("answer", "alphabet", "count"),
+    ("answer", "alphabet"),
     [
-        (lambda source: "".join(sorted(source)), LETTERS, 300),
-        (differences, LETTERS, 300),
-        (lambda source: max(source) + source, LETTERS, 300),
-        (lambda source: f"{int(source, 2) + 1:b}", "01", 300),
-        (lambda source: str(int(source) + 1), "0123456789", 300),
-        (lambda source: source, LETTERS, 2 * MOST_PAIRS),
+        (lambda source: "".join(sorted(source)), LETTERS),
+        (differences, LETTERS),
+        (lambda source: max(source) + source, LETTERS),
+        (lambda source: f"{int(source, 2) + 1:b}", "01"),
+        (lambda source: str(int(source) + 1), "0123456789"),
     ],
 )
-def test_symbols_are_not_interchangeable_where_pairs_differ_or_are_many(
-    tmp_path: Path, answer: Function, alphabet: str, count: int
+def test_symbols_are_not_interchangeable_where_pairs_differ(
+    tmp_path: Path, answer: Function, alphabet: str
 ) -> None:
-    text = pairs_of(answer, count, alphabet)
+    text = pairs_of(answer, alphabet=alphabet)
     assert not classes_of(learned(write(tmp_path / "pairs.tsv", text)))
 
 
@@ -132,10 +131,12 @@ def test_every_third_attempt_and_the_development_set_have_the_pairs_as_given(
     assert {pair.source.tobytes() for pair in source.development} <= given
 
 
+@pytest.mark.parametrize("count", [300, 2 * MOST_PERMUTED])
 def test_right_pairs_have_to_stay_right_with_other_symbols(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    config = config_of(write(tmp_path / "pairs.tsv", pairs_of(lambda source: source[::-1])))
+    text = pairs_of(lambda source: source[::-1], count)
+    config = config_of(write(tmp_path / "pairs.tsv", text))
     task = config.make_task()
     assert isinstance(task, Pairs)
     source, wrong = Files(config, task), set[int]()
@@ -157,6 +158,9 @@ def test_permutation_is_announced_and_can_be_prevented(tmp_path: Path) -> None:
     command: list[str | Path] = [*TRAIN, "--data", path, "--memory", "stack", "--dry-run"]
     note = f"20 symbols seem interchangeable and are permuted in training ('{LETTERS}')"
     assert note in run(*command).stderr.decode()
+    many = pairs_of(lambda source: source[::-1], 2 * MOST_PERMUTED)
+    from_many = [*TRAIN, "--data", write(tmp_path / "many.tsv", many), *command[-3:]]
+    assert b"interchangeable" not in run(*from_many).stderr
     setting = "task.parameters.interchangeable"
     assert b"interchangeable" not in run(*command, "--set", f"{setting}=false").stderr
     refused = run(*command, "--set", f"{setting}=maybe")

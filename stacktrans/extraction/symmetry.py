@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stacktrans.common.ragged import Ragged
 from stacktrans.common.visible import listed
 from stacktrans.decoding.model import Model
 from stacktrans.extraction.queries import Query, answers_of, query_of, random_queries
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import LARGE_ALPHABET, Ids
+from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.permutation import SymbolClass, interchangeable
-from stacktrans.tasks.sets import PairSet
 
 REPRESENTATIVES = 4
 """The symbols of a class that stand for all of them."""
@@ -79,17 +78,16 @@ class Symmetry:
 def symmetry_of(checkpoint: Checkpoint, hard: Model) -> Symmetry:
     """The symmetry of a model, inferred from the answers of the hard model to random strings."""
     layout, alphabet = checkpoint.layout, checkpoint.task.source
+    if layout.consecutive:
+        return Symmetry(checkpoint)
     lengths = checkpoint.config.task.ranges.train
     queries = random_queries(checkpoint, lengths, EXAMPLES, seed=1)
     answers = answers_of(layout, hard, queries)
-    answered = [
-        (query.ids, answer) for query, answer in zip(queries, answers, strict=True) if answer
+    pairs = [
+        Pair(query.ids, np.array(answer[:-1], np.int64))
+        for query, answer in zip(queries, answers, strict=True)
+        if answer
     ]
-    sources = Ragged.of([ids for ids, _ in answered])
-    targets = Ragged.of([np.array(answer[:-1], np.int64) for _, answer in answered])
-    if layout.consecutive or not min(len(sources.values), len(targets.values)):
-        return Symmetry(checkpoint)
-    pairs = PairSet(sources, sources.lengths, targets, np.zeros((len(sources), 2), np.int64))
     known = len(alphabet) if alphabet.unknown is None else alphabet.unknown
     classes = interchangeable(pairs, known)
     large = (each for each in classes if len(each.sources) > LARGE_ALPHABET)

@@ -8,7 +8,7 @@ Equivariant Models for Compositional Generalization in Language (ICLR); and AkyÃ
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,10 +18,7 @@ import torch
 from stacktrans.common.ragged import Ragged
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.layout import Pair
-from stacktrans.tasks.sets import PairSet
 
-MOST_PAIRS = 3000
-"""Training pairs up to which symbols are permuted; from more, a model learns every symbol."""
 MOST_SYMBOLS = 1000
 """Symbols of an alphabet up to which classes are searched for."""
 LEAST_SYMBOLS = 5
@@ -62,9 +59,8 @@ class SymbolClass(NamedTuple):
         return pair._replace(source=strings[0], target=strings[1])
 
 
-@lru_cache(maxsize=1)
-def interchangeable(pairs: PairSet, known: int) -> Sequence[SymbolClass]:
-    """The classes of symbols that seem interchangeable; none if there are many pairs or symbols.
+def interchangeable(pairs: Sequence[Pair], known: int) -> Sequence[SymbolClass]:
+    """The classes of symbols that seem interchangeable; none if there are too many symbols.
 
     A symbol of targets stands for a symbol of sources if it only occurs where the other does. Sets
     of symbols for which as many stand are split, by partition refinement, until they do not differ
@@ -73,13 +69,16 @@ def interchangeable(pairs: PairSet, known: int) -> Sequence[SymbolClass]:
     targets are equal in the same way.
 
     Args:
-        pairs: the training set.
+        pairs: the pairs.
         known: the number of symbols of sources; ids from there on are features.
     """
-    sizes = [1 + int(each.values.max()) for each in (pairs.sources, pairs.targets)]
-    if len(pairs) > MOST_PAIRS or max(sizes) > MOST_SYMBOLS:
+    strings = Ragged.of([pair.source for pair in pairs]), Ragged.of([pair.target for pair in pairs])
+    if not min(len(each.values) for each in strings):
         return []
-    counts = _counts(pairs.sources, sizes[0])[:, :known], _counts(pairs.targets, sizes[1])
+    sizes = [1 + int(each.values.max()) for each in strings]
+    if max(sizes) > MOST_SYMBOLS:
+        return []
+    counts = _counts(strings[0], sizes[0])[:, :known], _counts(strings[1], sizes[1])
     neighbors = _neighbors(pairs, *sizes)
     classes, number = _candidates(*counts), 0
     while number < len(classes):
@@ -95,7 +94,7 @@ def _counts(strings: Ragged, size: int) -> Counts:
     return np.bincount(cells, minlength=len(strings) * size).reshape(-1, size).astype(np.float64)
 
 
-def _neighbors(pairs: PairSet, sources: int, answers: int) -> Counts:
+def _neighbors(pairs: Sequence[Pair], sources: int, answers: int) -> Counts:
     """[m, m] the number of pairs where a symbol follows another.
 
     Those of sources are counted from 0, those of targets from -2 backwards; -1 is the boundary.
@@ -184,7 +183,7 @@ def _n_log_n(counts: Any) -> float:
     return float((counts * np.log(np.maximum(np.abs(counts), 1))).sum())
 
 
-def _is_supported(pairs: PairSet, classes: Sequence[SymbolClass]) -> bool:
+def _is_supported(pairs: Sequence[Pair], classes: Sequence[SymbolClass]) -> bool:
     """Whether pairs whose sources are equal up to permutations have such targets, too."""
     members: tuple[_Members, _Members] = ({}, {})
     for number, each in enumerate(classes):
