@@ -142,8 +142,10 @@ def test_right_pairs_have_to_stay_right_with_other_symbols(
     source, wrong = Files(config, task), set[int]()
 
     def score(_: Files, __: object, pairs: Sequence[Pair]) -> SimpleNamespace:
-        fine = np.array([float(wrong.isdisjoint(pair.source[:1].tolist())) for pair in pairs])
-        return SimpleNamespace(fine=fine, coarse_accuracy=fine.mean())
+        sizes = np.array([len(pair.source) for pair in pairs])
+        firsts = np.array([pair.source[0] for pair in pairs])
+        fine = 1.0 - ((sizes == 9) & np.isin(firsts, [*wrong]))
+        return SimpleNamespace(fine=fine, coarse_accuracy=fine.mean(), lengths=sizes)
 
     monkeypatch.setattr(Files, "score", score)
     model = cast(Transducer, None)
@@ -151,6 +153,25 @@ def test_right_pairs_have_to_stay_right_with_other_symbols(
     wrong.add(task.source.symbols.index("t"))  # at the beginning
     assert not source.generalizes(model, Moment(1, 1))
     assert source.generalizes(model, Moment(3, 1))  # an attempt whose symbols are not permuted
+
+
+@pytest.mark.parametrize(("place", "solved"), [(0.0, False), (0.5, True), (1.0, False)])
+def test_errors_on_the_shortest_or_the_longest_pairs_are_no_exceptions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: float, solved: bool
+) -> None:
+    config = config_of(write(tmp_path / "pairs.tsv", pairs_of(differences, 1000)))
+    task = config.make_task()
+    assert isinstance(task, Pairs)
+    shortest, longest = task.data.sets[TRAINING].lengths
+    length = round(shortest + place * (longest - shortest))
+
+    def score(_: Files, __: object, pairs: Sequence[Pair]) -> SimpleNamespace:
+        sizes = np.array([len(pair.source) for pair in pairs])
+        return SimpleNamespace(fine=1.0 * (abs(sizes - length) > 1), lengths=sizes)
+
+    monkeypatch.setattr(Files, "score", score)
+    model = cast(Transducer, None)
+    assert Files(config, task).generalizes(model, Moment(1, 1)) == solved
 
 
 def test_permutation_is_announced_and_can_be_prevented(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from stacktrans.tasks.lines import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.permutation import SymbolClass, interchangeable
 from stacktrans.tasks.sets import PairSet, unknown_probabilities
-from stacktrans.training.records import Accuracy, Record, Summary
+from stacktrans.training.records import EXCEPTIONS, Accuracy, Record, Summary
 from stacktrans.training.stateful import StatefulPart
 
 FIRST_STRINGS = 100
@@ -47,6 +47,8 @@ LEAST_PAIRS = 80
 MOST_PERMUTED = 3000
 """Training pairs up to which symbols are permuted in training, and from which is inferred which
 are interchangeable: from more, a model learns every symbol."""
+MOST_SCORED = 3000
+"""Training pairs whose answers are tested before a discrete model counts as a solution."""
 PERMUTED_STRINGS = 300
 """The fewest development pairs with permuted symbols that a model also has to get right."""
 UNPERMUTED = 3
@@ -472,9 +474,24 @@ class Files(Strings):
         return self.development
 
     def generalizes(self, model: Transducer, moment: Moment) -> bool:
+        """Whether training pairs of all lengths are right, and pairs with symbols permuted."""
+        return self._errs_on_few(model) and self._stays_right(model, moment)
+
+    def _errs_on_few(self, model: Transducer) -> bool:
+        """Whether few of the shortest training pairs and few of the longest are wrong.
+
+        A development set has few of these, whose errors may be taken for exceptions.
+        """
+        scores = self.score(model, some_of(self._train, MOST_SCORED, self.config.seed))
+        wrong = (scores.fine < 1)[np.argsort(scores.lengths, kind="stable")]
+        count = math.ceil(SHORTEST_SHARE * len(wrong))
+        most = max(wrong[:count].sum(), wrong[-count:].sum())
+        return bool(most <= max(1, EXCEPTIONS * count))
+
+    def _stays_right(self, model: Transducer, moment: Moment) -> bool:
         """Whether development pairs that a model gets right stay right with symbols permuted."""
         if not moment.attempt % UNPERMUTED or not self._classes:
-            return True  # there are no other pairs
+            return True
         is_right = self.score(model, self.development).fine == 1
         right = [*itertools.compress(self.development, is_right)]
         if not right:
