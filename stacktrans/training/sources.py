@@ -45,8 +45,7 @@ COUNTED_BATCHES = 100
 LEAST_PAIRS = 80
 """Pairs that a curriculum begins with if no symbols are permuted: fewer would be memorized."""
 MOST_PERMUTED = 3000
-"""Training pairs up to which symbols are permuted in training, and from which is inferred which
-are interchangeable: from more, a model learns every symbol."""
+"""Training pairs up to which symbols are permuted; from more, a model learns every symbol."""
 MOST_SCORED = 3000
 """Training pairs whose answers are tested before a discrete model counts as a solution."""
 PERMUTED_STRINGS = 300
@@ -383,9 +382,9 @@ class Files(Strings):
         self._train, development, self._test = (data.sets[part] for part in (TRAIN, DEV, TEST))
         self._unknown_chance = unknown_probabilities(self._train, len(task.source))
         self._unknown = task.source.unknowns()
-        self._permutes = len(self._train) <= MOST_PERMUTED
-        notes = map(self._permutation_note, self._classes if self._permutes else ())
-        self.notes = [*data.notes, *notes]
+        permutes = task.interchangeable and len(self._train) <= MOST_PERMUTED
+        self._classes = _classes_of(self._train, task.source.unknown) if permutes else ()
+        self.notes = [*data.notes, *map(self._permutation_note, self._classes)]
         self.development = self._measured(development, 0)
 
     def _permutation_note(self, each: SymbolClass) -> str:
@@ -403,31 +402,23 @@ class Files(Strings):
     def check(self) -> None:
         self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
 
-    @cached_property
-    def _classes(self) -> Sequence[SymbolClass]:
-        """The classes of symbols that are interchangeable, unless the task prevents this."""
-        task = self.task
-        assert isinstance(task, Pairs)
-        return _classes_of(self._train, task.source.unknown) if task.interchangeable else ()
-
-    def _trains_permuted(self, attempt: int) -> bool:
-        """Whether symbols are permuted in training in an attempt."""
-        return self._permutes and bool(attempt % UNPERMUTED and self._classes)
+    def _permuted(self, attempt: int) -> Sequence[SymbolClass]:
+        """The classes of symbols that are permuted in an attempt."""
+        return self._classes if attempt % UNPERMUTED else ()
 
     def _has_enough(self, lengths: Lengths, attempt: int) -> bool:
-        least = 1 if self._trains_permuted(attempt) else min(LEAST_PAIRS, len(self._train))
+        least = 1 if self._permuted(attempt) else min(LEAST_PAIRS, len(self._train))
         return len(self._train.of_lengths(lengths)) >= least
 
     def strings(
         self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *key: int
     ) -> list[Pair]:
-        pairs = super().strings(purpose, moment, lengths, count, *key)
-        return self._permute(pairs, moment) if self._trains_permuted(moment.attempt) else pairs
+        return self._permute(super().strings(purpose, moment, lengths, count, *key), moment)
 
     def _permute(self, pairs: list[Pair], moment: Moment) -> list[Pair]:
-        """Pairs with interchangeable symbols permuted at random."""
+        """Pairs with interchangeable symbols permuted at random, unless this attempt has none."""
         rng = generator(self.config.seed, Purpose.PERMUTATION, moment.attempt, moment.step)
-        for each in self._classes:
+        for each in self._permuted(moment.attempt):
             pairs = [each.permute(rng, pair) for pair in pairs]
         return pairs
 
@@ -490,7 +481,7 @@ class Files(Strings):
 
     def _stays_right(self, model: Transducer, moment: Moment) -> bool:
         """Whether development pairs that a model gets right stay right with symbols permuted."""
-        if not moment.attempt % UNPERMUTED or not self._classes:
+        if not self._permuted(moment.attempt):
             return True
         is_right = self.score(model, self.development).fine == 1
         right = [*itertools.compress(self.development, is_right)]
@@ -525,7 +516,7 @@ class Files(Strings):
 @functools.lru_cache(maxsize=1)
 def _classes_of(pairs: PairSet, known: int) -> Sequence[SymbolClass]:
     """The classes of interchangeable symbols of a training set, for all candidates of a race."""
-    return interchangeable(some_of(pairs, MOST_PERMUTED, seed=0), known)
+    return interchangeable(pairs, known)
 
 
 def _accuracy(scores: Scores, chosen: Mask) -> Accuracy | None:
