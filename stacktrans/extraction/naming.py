@@ -86,7 +86,7 @@ def _stack_symbols(
         classes.renumber(order)
         return SymbolTable(tuple(families))
     by_symbol = _classes_by_symbol(partition, memory, inputs, outputs)
-    partition.merge(classes, _candidate_pairs(by_symbol))
+    partition.merge(classes, _candidate_pairs(by_symbol, across=not symmetry.classes))
     by_symbol = _classes_by_symbol(partition, memory, inputs, outputs)
     marks = sorted(by_symbol.pop(NOTHING))
     for index in range(max(map(len, by_symbol.values()), default=0)):
@@ -99,9 +99,15 @@ def _stack_symbols(
     return SymbolTable(tuple(families))
 
 
-def _candidate_pairs(by_symbol: dict[int, list[int]]) -> Iterator[tuple[int, int]]:
-    """Pairs of classes to merge: those of the same symbol, and all, or those of none, if few."""
-    groups = [sorted(by_symbol[NOTHING]), sorted(itertools.chain(*by_symbol.values()))]
+def _candidate_pairs(by_symbol: dict[int, list[int]], across: bool) -> Iterator[tuple[int, int]]:
+    """Pairs of classes to merge: those of the same symbol, and those of none, if few.
+
+    If `across`, also those of different symbols, unless they are many. Representatives would no
+    longer be interchangeable then.
+    """
+    groups = [sorted(by_symbol[NOTHING])]
+    if across:
+        groups.append(sorted(itertools.chain(*by_symbol.values())))
     few = [group for group in groups if len(group) <= MOST_COMPARED]
     for group in (*(labels for of, labels in by_symbol.items() if of != NOTHING), *few):
         yield from itertools.combinations(group, 2)
@@ -122,7 +128,7 @@ def _classes_by_symbol(
     pushed = [classes.of_known(numbers) for of, numbers in pushes if alphabets[of] == memory]
     reads = zip(partition.read_memories, steps.observations.T[1:-1], strict=True)
     read = [
-        np.where(symbols_of_outputs == NOTHING, NOTHING, classes.of[numbers])
+        np.where(steps.outputs == NOTHING, NOTHING, classes.of[numbers])
         for component, (of, numbers) in enumerate(reads, start=1)
         if partition.relevant[component] and alphabets[of] == memory
     ]
@@ -130,8 +136,11 @@ def _classes_by_symbol(
     labels = sorted({*classes.labels} - {EMPTY}, key=lambda label: (-sizes[label], label))
     of_pushes = [_usual_symbol(pushed, symbols_of_inputs, label) for label in labels]
     of_reads = [_usual_symbol(read, symbols_of_outputs, label) for label in labels]
+    is_symbol = symbols_of_outputs != NOTHING
+    only_symbols = [np.where(is_symbol, column, NOTHING) for column in read]
+    of_symbols = [_usual_symbol(only_symbols, symbols_of_outputs, label) for label in labels]
     candidates = []
-    for first, second in ((of_pushes, of_reads), (of_reads, of_pushes)):
+    for first, second in ((of_pushes, of_reads), (of_symbols, of_pushes)):
         by_symbol: dict[int, list[int]] = {NOTHING: []}
         for label, *symbols in zip(labels, first, second, strict=True):
             symbol = next((symbol for symbol in symbols if symbol != NOTHING), NOTHING)
