@@ -3,8 +3,8 @@
 Inputs, outputs and stack symbols are named after symbols of the task, so that one rule can cover
 all of them. An input has the symbol that it is written as, whether it is read of a source or of an
 answer, and so has an output. A stack symbol has the symbol of the inputs at which it is pushed, or
-else of the outputs that are written when it is read; or the other way round, if then more symbols
-have a stack symbol.
+else of the outputs that are written when it is read; or, if this names more of the symbols that
+stand for all interchangeable ones, the other way round.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def _stack_symbols(
     if not partition.memory_relevant(memory):
         classes.renumber(order)
         return SymbolTable(tuple(families))
-    by_symbol = _classes_by_symbol(partition, memory, inputs, outputs)
+    by_symbol = _classes_by_symbol(symmetry, partition, memory, inputs, outputs)
     partition.merge(classes, _candidate_pairs(by_symbol, across=not symmetry.classes))
-    by_symbol = _classes_by_symbol(partition, memory, inputs, outputs)
+    by_symbol = _classes_by_symbol(symmetry, partition, memory, inputs, outputs)
     marks = sorted(by_symbol.pop(NOTHING))
     for index in range(max(map(len, by_symbol.values()), default=0)):
         members = {of: labels[index] for of, labels in by_symbol.items() if index < len(labels)}
@@ -114,7 +114,7 @@ def _candidate_pairs(by_symbol: dict[int, list[int]], across: bool) -> Iterator[
 
 
 def _classes_by_symbol(
-    partition: Partition, memory: int, inputs: SymbolTable, outputs: SymbolTable
+    symmetry: Symmetry, partition: Partition, memory: int, inputs: SymbolTable, outputs: SymbolTable
 ) -> dict[int, list[int]]:
     """The classes of the vectors in a memory, the largest first, by their symbols, or `NOTHING`.
 
@@ -134,19 +134,31 @@ def _classes_by_symbol(
     ]
     sizes = np.bincount(classes.of)
     labels = sorted({*classes.labels} - {EMPTY}, key=lambda label: (-sizes[label], label))
-    of_pushes = [_usual_symbol(pushed, symbols_of_inputs, label) for label in labels]
-    of_reads = [_usual_symbol(read, symbols_of_outputs, label) for label in labels]
+    of_pushes, of_reads = (pushed, symbols_of_inputs), (read, symbols_of_outputs)
+    by_symbol = _named(labels, (of_pushes, of_reads))
+    if not symmetry.classes:
+        return by_symbol
     is_symbol = symbols_of_outputs != NOTHING
-    only_symbols = [np.where(is_symbol, column, NOTHING) for column in read]
-    of_symbols = [_usual_symbol(only_symbols, symbols_of_outputs, label) for label in labels]
-    candidates = []
-    for first, second in ((of_pushes, of_reads), (of_symbols, of_pushes)):
-        by_symbol: dict[int, list[int]] = {NOTHING: []}
-        for label, *symbols in zip(labels, first, second, strict=True):
-            symbol = next((symbol for symbol in symbols if symbol != NOTHING), NOTHING)
-            by_symbol.setdefault(symbol, []).append(label)
-        candidates.append(by_symbol)
-    return max(candidates, key=len)
+    written = [np.where(is_symbol, column, NOTHING) for column in read]
+    others = _named(labels, ((written, symbols_of_outputs), of_pushes))
+    return max(by_symbol, others, key=len)
+
+
+def _named(
+    labels: Sequence[int], evidence: Sequence[tuple[Sequence[Ids], Ids]]
+) -> dict[int, list[int]]:
+    """Labels by the symbol that the first evidence that is clear shows them to have.
+
+    Args:
+        labels: of classes.
+        evidence: columns [N] of labels, and [N] the symbols of their steps.
+    """
+    by_symbol: dict[int, list[int]] = {NOTHING: []}
+    for label in labels:
+        symbols = (_usual_symbol(*each, label) for each in evidence)
+        symbol = next((symbol for symbol in symbols if symbol != NOTHING), NOTHING)
+        by_symbol.setdefault(symbol, []).append(label)
+    return by_symbol
 
 
 def _usual_symbol(columns: Sequence[Ids], symbols: Ids, label: int) -> int:
