@@ -6,7 +6,7 @@ import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,7 +43,8 @@ from stacktrans.proofs.proof import Bisimulation, Counterexample, prove
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.machines import svg
-from stacktrans.tasks.layout import Layout
+from stacktrans.tasks.base import Task
+from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import Lengths
 
 LETTERS = 8
@@ -332,6 +333,20 @@ def test_only_equally_treated_symbols_stand_for_one_another(tmp_path: Path) -> N
     assert reduced[0] == [3, 4, 0]
     assert symmetry.completed(symbols[:REPRESENTATIVES].tolist()) == symbols.tolist()
     assert symmetry.completed([3, 0]) == [0, 3]
+
+
+def test_strings_of_few_symbols_that_are_no_sources_are_not_learned_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if only strings of distinct symbols had an answer."""
+    found = checkpoint.load(reversing(tmp_path, symbols=20), hard=True)
+    answer = type(found.task).labelled
+
+    def distinct(task: Task, source: Sequence[str]) -> Pair | None:
+        return answer(task, source) if len({*source}) == len(source) else None
+
+    monkeypatch.setattr(type(found.task), "labelled", distinct)
+    assert Learner(found).learn().counterexample is None
 
 
 def test_a_rare_combination_of_symbols_is_found(tmp_path: Path) -> None:

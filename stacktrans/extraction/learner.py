@@ -52,7 +52,7 @@ ROUND = 1 / 4
 SYMMETRIC = 1 / 2
 """The share of it that learning with some symbols for all may take."""
 RARE = 0.01
-"""The share of counterexamples below which they may show that symbols are not interchangeable."""
+"""The share of counterexamples below which these may show that symbols are not interchangeable."""
 PATIENCE = 8
 """The rounds without an improvement after which learning ends."""
 SIMPLER = 2
@@ -212,7 +212,7 @@ class Learner:
         self._problem, self._rounds = CannotExtract("no machine found"), 0
 
     def learn(self) -> Extraction:
-        """Learn a machine from strings of a few of its interchangeable symbols, or else of all.
+        """Learn a machine from strings of a few of the interchangeable symbols, or else of all.
 
         Raises:
             CannotExtract: no machine was found; the message gives the reason.
@@ -226,7 +226,7 @@ class Learner:
         for attempt in attempts:
             with contextlib.suppress(OutOfTime):
                 self._learn(*attempt)
-            if not self._differing:
+            if not self._differing or self._deadline.over():
                 break
         if self._best is None:
             self._deadline.check()
@@ -244,7 +244,7 @@ class Learner:
         self._observe_first(symmetry)
         deadline.check()
         worse, soon = 0, deadline.part(ROUND)
-        while not deadline.over():
+        while self._quantized.strings and not deadline.over():
             self._rounds, worse = self._rounds + 1, worse + 1
             try:
                 hypothesis = self._hypothesis(symmetry, deadline)
@@ -270,13 +270,13 @@ class Learner:
         return coarsest_quantization(Network(simpler, deadline), passes)
 
     def _observe_first(self, symmetry: Symmetry) -> None:
-        """Observe all short strings and random ones."""
+        """Observe all short strings, random ones, and counterexamples of an earlier attempt."""
         if self._ranges[0].shortest <= self._short.longest:
             self._quantized.record(self._as_trained(self._short.queries))
         symbols = len(self._checkpoint.task.source)
         more = OBSERVED_PER_SYMBOL * symbols if symbols > LARGE_ALPHABET else 0
         random = self._random((OBSERVED + more, OBSERVED // 2), seed=1)
-        self._quantized.record(symmetry.reduced(random))
+        self._quantized.record(symmetry.reduced([*random, *self._wrong]))
 
     def _hypothesis(self, symmetry: Symmetry, deadline: Deadline) -> Machine:
         """A hypothesis, whose experiments depend on the round; raises `CannotExtract`."""
@@ -297,8 +297,8 @@ class Learner:
         self._log(f"round {self._rounds}: {rules} rules, {len(wrong)} of {tested} strings differ")
         improves = not self._differing
         if len(wrong) < self._differing * tested or not wrong:
-            self._best, self._wrong, improves = hypothesis, wrong, True
-            self._differing = len(wrong) / max(tested, 1)
+            self._best, self._learned_from, improves = hypothesis, self._quantized, True
+            self._wrong, self._differing = wrong, len(wrong) / max(tested, 1)
         return wrong, improves
 
     def _test_equivalence(self, hypothesis: Machine) -> tuple[int, list[Query]]:
@@ -309,7 +309,7 @@ class Learner:
             counterexamples, and the counterexamples.
         """
         random = self._random((TESTED, TESTED // 2), seed=self._rounds + 1)
-        queries = self._as_trained([*self._short.queries, *random])
+        queries = self._as_trained([*self._wrong, *self._short.queries, *random])
         tested, wrong = self._compare(hypothesis, queries, GRACE, ENOUGH)
         count = self._covering_count(hypothesis)
         if wrong or not count or self._deadline.over(GRACE):
@@ -375,7 +375,8 @@ class Learner:
             some = "some of " if tested < len(queries) else ""
             if queries:  # files may have none of some lengths
                 agreement.append(Agreement(f"{some}{what}", tested, tested - len(differing)))
-        undecided = self._quantized.undecided / max(self._quantized.signals, 1)
+        observed = self._learned_from.strings
+        undecided = self._learned_from.undecided / max(self._learned_from.signals, 1)
         tested = sum(each.strings for each in agreement)
         overall = sum(each.agreeing for each in agreement) / max(tested, 1)
         if overall < LEAST_AGREEMENT:
@@ -387,7 +388,7 @@ class Learner:
                 + ("; there was no time for more" if self._deadline.over() else "")
             )
         shortest = _shortest(self._checkpoint, wrong, known=None)
-        observed, taken = self._quantized.strings, self._deadline.taken
+        taken = self._deadline.taken
         return Extraction(
             machine, tuple(agreement), shortest, observed, self._rounds, undecided, taken
         )

@@ -3,8 +3,8 @@
 Inputs, outputs and stack symbols are named after symbols of the task, so that one rule can cover
 all of them. An input has the symbol that it is written as, whether it is read of a source or of an
 answer, and so has an output. A stack symbol has the symbol of the inputs at which it is pushed, or
-else of the outputs that are written when it is read; or, if this names more of the symbols that
-stand for all interchangeable ones, the other way round.
+else of the outputs that are written when it is read. Where some symbols stand for others, it is the
+other way round if this gives more symbols a stack symbol.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stacktrans.tasks.layout import SOURCE, TARGET
 MOST_COMPARED = 12
 """The most states or stack symbols that are compared with one another."""
 MOSTLY = 2
-"""A stack symbol is named after one that occurs at least this many times as often as any other."""
+"""A stack symbol is named after a symbol that occurs this many times as often as any other."""
 
 
 def name_classes(symmetry: Symmetry, partition: Partition) -> Machine:
@@ -118,7 +118,7 @@ def _classes_by_symbol(
 ) -> dict[int, list[int]]:
     """The classes of the vectors in a memory, the largest first, by their symbols, or `NOTHING`.
 
-    See above for the symbol of a class.
+    The docstring of this module says which symbol a class has.
     """
     steps, alphabets = partition.steps, partition.ends.alphabets
     symbols_of_inputs = entry_symbols(inputs)[steps.observations[:, 0]]

@@ -50,9 +50,9 @@ class Symmetry:
         return "; ".join(parts)
 
     def reduced(self, queries: Sequence[Query]) -> list[Query]:
-        """Queries in which representatives stand for all symbols, without repetition.
+        """Queries in which representatives stand for all symbols; all as given without classes.
 
-        Those that the task has no answer for are left out.
+        Each is there once, unless the task does not define an answer to it.
         """
         if not self.classes:
             return [*queries]
@@ -78,7 +78,7 @@ class Symmetry:
 def symmetry_of(checkpoint: Checkpoint, hard: Model) -> Symmetry:
     """The symmetry of a model, inferred from the answers of the hard model to random strings."""
     layout, alphabet = checkpoint.layout, checkpoint.task.source
-    if layout.consecutive:
+    if layout.consecutive or len(alphabet) <= LARGE_ALPHABET:
         return Symmetry(checkpoint)
     lengths = checkpoint.config.task.ranges.train
     queries = random_queries(checkpoint, lengths, EXAMPLES, seed=1)

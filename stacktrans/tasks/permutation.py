@@ -73,7 +73,7 @@ def interchangeable(pairs: Sequence[Pair], known: int) -> Sequence[SymbolClass]:
         known: the number of symbols of sources; ids from there on are features.
     """
     strings = Ragged.of([pair.source for pair in pairs]), Ragged.of([pair.target for pair in pairs])
-    if not min(len(each.values) for each in strings):
+    if not known or not min(len(each.values) for each in strings):
         return []
     sizes = [1 + int(each.values.max()) for each in strings]
     if max(sizes) > MOST_SYMBOLS:

@@ -33,7 +33,7 @@ OUTCOMES = {
 SOLUTIONS = {"solved", "exceptions"}
 """Outcomes after which a task counts as solved."""
 EXCEPTIONS = 0.05
-"""The greatest share of development pairs that may contradict a model that has solved its task."""
+"""The greatest share of pairs that may contradict a model that has solved its task."""
 
 
 @dataclass
