@@ -24,8 +24,9 @@ from stacktrans.tasks.layout import SOURCE, TARGET
 
 MOST_COMPARED = 12
 """The most states or stack symbols that are compared with one another."""
-MOSTLY = 2
-"""A stack symbol is named after a symbol that occurs this many times as often as any other."""
+MOSTLY, MOSTLY_WRITTEN = 2, 1.5
+"""A stack symbol is named after a symbol that occurs more than this many times as often as any
+other; the second number is for what is written if some symbols stand for others."""
 
 
 def name_classes(symmetry: Symmetry, partition: Partition) -> Machine:
@@ -135,37 +136,38 @@ def _classes_by_symbol(
     sizes = np.bincount(classes.of)
     labels = sorted({*classes.labels} - {EMPTY}, key=lambda label: (-sizes[label], label))
     of_pushes, of_reads = (pushed, symbols_of_inputs), (read, symbols_of_outputs)
-    by_symbol = _named(labels, (of_pushes, of_reads))
+    by_symbol = _named(labels, (of_pushes, of_reads), MOSTLY)
     if not symmetry.classes:
         return by_symbol
     is_symbol = symbols_of_outputs != NOTHING
     written = [np.where(is_symbol, column, NOTHING) for column in read]
-    others = _named(labels, ((written, symbols_of_outputs), of_pushes))
+    others = _named(labels, ((written, symbols_of_outputs), of_pushes), MOSTLY_WRITTEN)
     return max(by_symbol, others, key=len)
 
 
 def _named(
-    labels: Sequence[int], evidence: Sequence[tuple[Sequence[Ids], Ids]]
+    labels: Sequence[int], evidence: Sequence[tuple[Sequence[Ids], Ids]], mostly: float
 ) -> dict[int, list[int]]:
     """Labels by the symbol that the first evidence that is clear shows them to have.
 
     Args:
         labels: of classes.
         evidence: columns [N] of labels, and [N] the symbols of their steps.
+        mostly: see `MOSTLY`.
     """
     by_symbol: dict[int, list[int]] = {NOTHING: []}
     for label in labels:
-        symbols = (_usual_symbol(*each, label) for each in evidence)
+        symbols = (_usual_symbol(*each, label, mostly) for each in evidence)
         symbol = next((symbol for symbol in symbols if symbol != NOTHING), NOTHING)
         by_symbol.setdefault(symbol, []).append(label)
     return by_symbol
 
 
-def _usual_symbol(columns: Sequence[Ids], symbols: Ids, label: int) -> int:
+def _usual_symbol(columns: Sequence[Ids], symbols: Ids, label: int, mostly: float) -> int:
     """The symbol of the steps in which columns have a label; `NOTHING` if none is usual there."""
     counts = np.zeros(2 + symbols.max(), np.int64)
     for column in columns:
         counts += np.bincount(1 + symbols[column == label], minlength=len(counts))
     usual = int(counts.argmax())
-    is_usual = counts[usual] >= MOSTLY * np.delete(counts, usual).max(initial=0)
+    is_usual = counts[usual] > mostly * np.delete(counts, usual).max(initial=0)
     return usual - 1 if is_usual else NOTHING
