@@ -19,7 +19,8 @@ from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.lines import TRAIN as TRAINING
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.permutation import SymbolClass, interchangeable
-from stacktrans.training.sources import LEAST_PAIRS, MOST_PERMUTED, Files, Moment, Source
+from stacktrans.training.files import LEAST_PAIRS, MOST_PERMUTED, Files
+from stacktrans.training.sources import Moment, Source
 
 LETTERS = "abcdefghijklmnopqrst"
 FIRST, SECOND = LETTERS[:10], LETTERS[10:]

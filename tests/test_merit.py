@@ -15,11 +15,12 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.candidates import candidate_configs
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.training import race_view
+from stacktrans.training.files import Files
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate
 from stacktrans.training.records import Accuracy, Record, merit
 from stacktrans.training.requests import begin_race
-from stacktrans.training.sources import Files, Moment
+from stacktrans.training.sources import Moment
 
 SMALL = (
     "hidden_size=8", "embedding_size=4", "output_size=8", "measure.strings=20", "loss_every=10",

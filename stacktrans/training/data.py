@@ -14,7 +14,8 @@ from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import load_sets
-from stacktrans.training.sources import Examples, Files, Source, Strings
+from stacktrans.training.files import Files
+from stacktrans.training.sources import Examples, Source, Strings
 from stacktrans.training.streams import Streams, Texts
 
 _BYTES = 4

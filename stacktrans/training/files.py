@@ -1,0 +1,203 @@
+"""Training on pairs in files, and on pairs with their interchangeable symbols permuted."""
+
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from stacktrans.common.errors import shown
+from stacktrans.common.ragged import Ragged
+from stacktrans.common.randomness import Purpose, generator
+from stacktrans.inference.baselines import baseline_scores
+from stacktrans.inference.scores import Scores, best_references, predictions, score
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import RunConfig
+from stacktrans.tasks.alphabets import Ids, Mask
+from stacktrans.tasks.base import some_of
+from stacktrans.tasks.layout import Pair
+from stacktrans.tasks.lengths import LengthDistribution, Lengths
+from stacktrans.tasks.lines import DEV, TEST, TRAIN
+from stacktrans.tasks.pairs import Pairs
+from stacktrans.tasks.permutation import SymbolClass, interchangeable
+from stacktrans.tasks.sets import PairSet, unknown_probabilities
+from stacktrans.training.records import EXCEPTIONS, Accuracy, Record, Summary
+from stacktrans.training.sources import SHORTEST_SHARE, Moment, Strings
+
+LEAST_PAIRS = 80
+"""Pairs that a curriculum begins with if no symbols are permuted: fewer would be memorized."""
+MOST_PERMUTED = 3000
+"""Training pairs up to which symbols are permuted; from more, a model learns every symbol."""
+MOST_SCORED = 3000
+"""Training pairs whose answers are tested before a discrete model counts as a solution."""
+PERMUTED_STRINGS = 300
+"""The fewest development pairs with permuted symbols that a model also has to get right."""
+UNPERMUTED = 3
+"""One attempt in so many has no symbols permuted, in case that they are not interchangeable."""
+LONGEST_SHARE = 0.1
+"""Share of the development set, its longest sources, that is measured separately."""
+
+
+class Files(Strings):
+    """A source of pairs in files: batches from the training set, measured on the other sets.
+
+    Symbols that are rare in the training set are sometimes replaced by an unknown one, so that the
+    model learns to do without them. The test set is used for the summary alone.
+
+    Raises:
+        UsageError: a file can't be read, or has changed since the run began.
+        StacktransError: a line is not a pair.
+    """
+
+    def __init__(self, config: RunConfig, task: Pairs) -> None:
+        super().__init__(config, task)
+        data = task.data
+        self._data = data
+        self._train, development, self._test = (data.sets[part] for part in (TRAIN, DEV, TEST))
+        self._unknown_chance = unknown_probabilities(self._train, len(task.source))
+        self._unknown = task.source.unknowns()
+        permutes = task.interchangeable and len(self._train) <= MOST_PERMUTED
+        self._classes = _classes_of(self._train, task.source.unknown) if permutes else ()
+        self.notes = [*data.notes, *map(self._permutation_note, self._classes)]
+        self.development = self._measured(development, 0)
+
+    def _permutation_note(self, each: SymbolClass) -> str:
+        """A note on symbols that are permuted."""
+        symbols = self.task.source.join(self.task.source.decode(each.sources))
+        return (
+            f"{len(each.sources)} symbols seem interchangeable and are permuted in training "
+            f"({shown(symbols)}); task.parameters.interchangeable=false prevents this"
+        )
+
+    def _measured(self, pairs: PairSet, key: int) -> list[Pair]:
+        """The pairs that are measured: all, or some that are always the same."""
+        return some_of(pairs, self.config.training.measure.strings, self.config.seed, key)
+
+    def check(self) -> None:
+        self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
+
+    def _permuted(self, attempt: int) -> Sequence[SymbolClass]:
+        """The classes of symbols that are permuted in an attempt."""
+        return self._classes if attempt % UNPERMUTED else ()
+
+    def _has_enough(self, lengths: Lengths, attempt: int) -> bool:
+        least = 1 if self._permuted(attempt) else min(LEAST_PAIRS, len(self._train))
+        return len(self._train.of_lengths(lengths)) >= least
+
+    def strings(
+        self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *key: int
+    ) -> list[Pair]:
+        return self._permute(super().strings(purpose, moment, lengths, count, *key), moment)
+
+    def _permute(self, pairs: list[Pair], moment: Moment) -> list[Pair]:
+        """Pairs with interchangeable symbols permuted at random, unless this attempt has none."""
+        rng = generator(self.config.seed, Purpose.PERMUTATION, moment.attempt, moment.step)
+        for each in self._permuted(moment.attempt):
+            pairs = [each.permute(rng, pair) for pair in pairs]
+        return pairs
+
+    def _sample(
+        self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthDistribution
+    ) -> list[Pair]:
+        """Draw training pairs, with some rare symbols of sources unknown."""
+        pairs = self._train.draw(rng, lengths, count, law)
+        sources = Ragged.of([pair.source for pair in pairs])
+        ids = sources.values
+        unknown = rng.random(len(ids)) < self._unknown_chance[ids]
+        sources = Ragged(np.where(unknown, self._unknown[ids], ids), sources.starts)
+        return [pair._replace(source=source) for pair, source in zip(pairs, sources, strict=True)]
+
+    def score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
+        return best_references(super().score(model, pairs), self.task, pairs)
+
+    def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
+        scores = self.score(model, self.development)
+        record.development = Accuracy.of(scores)
+        longer = self._longer(scores.lengths, moment.share)
+        record.train, record.test = _accuracy(scores, ~longer), _accuracy(scores, longer)
+        record.longest = _accuracy(scores, self._longer(scores.lengths, 1.0))
+
+    def accuracies(
+        self, model: Transducer, purpose: Purpose, moment: Moment
+    ) -> tuple[Accuracy, Accuracy]:
+        """Accuracy on the shorter and the longer development strings, or on all of them."""
+        scores = self.score(model, self.development)
+        longer, whole = self._longer(scores.lengths, moment.share), Accuracy.of(scores)
+        return _accuracy(scores, ~longer) or whole, _accuracy(scores, longer) or whole
+
+    def _longer(self, sizes: Ids, share: float) -> Mask:
+        """[n] which sources [n] are longer than those trained on, or the longest of all."""
+        if share < 1:
+            longer: Mask = sizes > self._shortest(share).longest
+        else:
+            longest = np.argsort(sizes, kind="stable")[-math.ceil(LONGEST_SHARE * len(sizes)) :]
+            # If all are equally long, none is longer than others.
+            longer = np.isin(np.arange(len(sizes)), longest) & (sizes > sizes.min())
+        return longer
+
+    def validation(self, moment: Moment) -> list[Pair]:
+        return self.development
+
+    def generalizes(self, model: Transducer, moment: Moment) -> bool:
+        """Whether a model is right on short and long training pairs, and with symbols permuted."""
+        return self._errs_on_few(model) and self._stays_right(model, moment)
+
+    def _errs_on_few(self, model: Transducer) -> bool:
+        """Whether few of the shortest training pairs and few of the longest are wrong.
+
+        A development set has few of these, whose errors may be taken for exceptions. By chance, as
+        many more may be wrong as two standard deviations.
+        """
+        scores = self.score(model, some_of(self._train, MOST_SCORED, self.config.seed))
+        wrong = (scores.fine < 1)[np.argsort(scores.lengths, kind="stable")]
+        count = math.ceil(SHORTEST_SHARE * len(wrong))
+        most = max(wrong[:count].sum(), wrong[-count:].sum())
+        expected = EXCEPTIONS * count
+        return bool(most <= expected + 2 * math.sqrt(expected))
+
+    def _stays_right(self, model: Transducer, moment: Moment) -> bool:
+        """Whether development pairs that a model gets right stay right with symbols permuted."""
+        if not self._permuted(moment.attempt):
+            return True
+        # Where a source has several targets, an answer is right for one of its pairs.
+        is_right = super().score(model, self.development).fine == 1
+        right = [*itertools.compress(self.development, is_right)]
+        if not right:
+            return False
+        permuted = self._permute(right * math.ceil(PERMUTED_STRINGS / len(right)), moment)
+        return self.score(model, permuted).coarse_accuracy >= self.config.training.solved.accuracy
+
+    def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
+        summary.train = self._accuracy_on(model, self._measured(self._train, 1))
+        summary.development = self._accuracy_on(model, self.development)
+        summary.test = self.tested(model, moment)
+        baselines = baseline_scores(self.task, self._train, self._test).items()
+        summary.baselines = {name: Accuracy.of(scores) for name, scores in baselines}
+
+    def contradictions(self, checkpoint: Checkpoint) -> list[dict[str, str]]:
+        by_origin = dict[tuple[int, ...], dict[str, str]]()
+        for pairs in self._data.sets:
+            scores = score(checkpoint.predictor, self.layout, [*pairs])
+            wrong = np.flatnonzero(scores.fine < 1)
+            answers = predictions(checkpoint, pairs.take(wrong))
+            for index, each in zip(wrong.tolist(), answers, strict=True):
+                entry = {"source": each.source, "target": each.target, "answer": each.answer}
+                line = self._data.location(pairs, index)
+                by_origin[tuple(pairs.origins[index].tolist())] = {"line": line, **entry}
+        return [by_origin[origin] for origin in sorted(by_origin)]
+
+    def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
+        return self._accuracy_on(model, some_of(self._test, most, self.config.seed, 2))
+
+
+@functools.lru_cache(maxsize=1)
+def _classes_of(pairs: PairSet, known: int) -> Sequence[SymbolClass]:
+    """The classes of interchangeable symbols of a training set, for all candidates of a race."""
+    return interchangeable(pairs, known)
+
+
+def _accuracy(scores: Scores, chosen: Mask) -> Accuracy | None:
+    """Accuracy on the chosen strings, if there are any."""
+    return Accuracy.of(scores.of(chosen)) if chosen.any() else None
