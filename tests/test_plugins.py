@@ -167,6 +167,16 @@ def test_installed_packages_that_are_broken_are_named(
         registry.load(name)
 
 
+def test_a_plugin_in_the_environment_cannot_take_the_name_of_an_installed_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    point = EntryPoint("registers", "installed_registers:Registers", MEMORIES.group)
+    monkeypatch.setattr(MEMORIES, "_entry_points", {"registers": point})
+    monkeypatch.setenv(PLUGINS, str(REGISTERS))
+    with pytest.raises(UsageError, match="memory registers: installed_registers:Registers has one"):
+        MEMORIES.names()
+
+
 def test_installed_packages_cannot_take_the_names_of_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -183,7 +183,8 @@ class Registry:
         if name in others:
             return self._taken(name, f"plugin {file}")
         if name in self.installed() or name in self._plugin_classes():
-            return self._taken(name, self.origin(name) or "stacktrans")
+            # The origin of combined memories, too, would load the plugin that is being loaded.
+            return self._taken(name, Registry.origin(self, name) or "stacktrans")
         return self._missing_methods(plugin)
 
     def _missing_methods(self, plugin: type) -> str | None:
