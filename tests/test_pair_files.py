@@ -399,3 +399,17 @@ def test_a_file_to_measure_on_may_have_its_columns_in_another_order(
     assert all(pair.known for pair in others)
     assert [pair.source.tolist() for pair in pairs] == [pair.source.tolist() for pair in others]
     assert "b.tsv: the columns seem to be source,features,target" in capsys.readouterr().err
+
+
+def test_given_columns_and_separators_are_those_of_files_to_measure_on(tmp_path: Path) -> None:
+    # By their values alone, the classes would be the features.
+    rows = [(f"word{n}", f"gloss{n}", "VN"[n % 2]) for n in range(20)]
+    path = write(tmp_path / "a.tsv", lines_of(rows))
+    task = whole(path, columns="source,features,target", symbols="characters")
+    assert {pair.written for pair in read_pairs(path, task)} == {*rows}
+
+    rows = [(f"lemma{n}", f"form{n}", f"V+{n}") for n in range(20)]
+    path = write(tmp_path / "b.tsv", lines_of(rows))
+    turned = write(tmp_path / "c.tsv", lines_of([(a, c, b) for a, b, c in rows]))
+    task = whole(path, separator="+")
+    assert {pair.written for pair in read_pairs(turned, task)} == {*rows}

@@ -129,10 +129,12 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
         StacktransError: a line is not a pair.
     """
     lines = RawLines.of(path, read_pair_content(path))
-    known = PairLines((*task.columns,))
-    there = lines.header or _detect_columns(lines, PairFiles(str(path)), known)
-    for note in [lines.header_note] if lines.header else known.notes:
-        print_message(note)
+    request = getattr(task, "request", PairFiles(str(path)))
+    there = lines.header or _detect_columns(lines, request, task.columns)
+    if lines.header:
+        print_message(lines.header_note)
+    elif there != task.columns:
+        print_message(lines.order_note(there))
     rows = lines.fields(task.columns, there)
     return [pair for _, pair in read_numbered(f"{lines.name}:", rows, partial(_pair, task))]
 
@@ -189,6 +191,11 @@ class RawLines(NamedTuple):
     def header_note(self) -> str:
         """The report of a header."""
         return f"{self.name}: the first line names the columns: {','.join(self.header or ())}"
+
+    def order_note(self, columns: Sequence[str]) -> str:
+        """The report of columns that are detected in another order than that of a task."""
+        seem = f"the columns seem to be {','.join(columns)}"
+        return f"{self.name}: {seem}; a first line with their names decides"
 
     def fields(
         self, columns: Sequence[str], without_header: Sequence[str] = ()
@@ -391,7 +398,11 @@ def read_files(request: PairFiles) -> PairLines:
             lines.notes.append(raw.header_note + as_pair)
         if not request.header:
             raw = raw._replace(header=None)
-        there = raw.header or _detect_columns(raw, request, lines)
+        there = raw.header or _detect_columns(raw, request, lines.columns)
+        if not (raw.header or raw.as_json or lines.columns) and len(there) == 3:
+            lines.found = ", as it seems (see --columns)"
+        elif not raw.header and lines.columns and there != lines.columns:
+            lines.notes.append(raw.order_note(there))
         lines.columns = lines.columns or there
         lines.names[part] = raw.name
         numbers.append(_append_fields(lines, raw.fields(lines.columns, there), request.normalize))
@@ -401,13 +412,12 @@ def read_files(request: PairFiles) -> PairLines:
     return lines
 
 
-def _detect_columns(raw: RawLines, request: PairFiles, lines: PairLines) -> tuple[str, ...]:
-    """The columns of a file without a header; by default those of the files before."""
-    default = lines.columns
-    if raw.as_json:
-        return default or (COLUMNS if any(map(_has_features, raw.lines)) else COLUMNS[:2])
-    if len(default) == 2 or (default and not request.header):
+def _detect_columns(raw: RawLines, request: PairFiles, default: tuple[str, ...]) -> tuple[str, ...]:
+    """The columns of a file without a header; by default those of the task, if it has some."""
+    if default and (raw.as_json or len(default) == 2 or not request.header):
         return default
+    if raw.as_json:
+        return COLUMNS if any(map(_has_features, raw.lines)) else COLUMNS[:2]
     rows: list[list[str]] = []
     for number, text in islice(raw.decoded(), MAX_INSPECTED):
         fields = text.split("\t")
@@ -423,13 +433,7 @@ def _detect_columns(raw: RawLines, request: PairFiles, lines: PairLines) -> tupl
         rows.append(fields)
     if not rows:
         return default or COLUMNS[:2]
-    columns = detect_columns(raw.name, rows, request.separator, default)
-    if not default:
-        lines.found = ", as it seems (see --columns)"
-    elif columns != default:
-        seem = f"the columns seem to be {','.join(columns)}; a first line with their names decides"
-        lines.notes.append(f"{raw.name}: {seem}")
-    return columns
+    return detect_columns(raw.name, rows, request.separator, default)
 
 
 def _has_features(line: bytes) -> bool:
