@@ -9,6 +9,7 @@ from literal_grammar import Parameters, alternative, parameters_of, rules
 
 from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.grammar.rules import read_rules
+from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.grammatical import GrammarTask
 
 
@@ -156,8 +157,6 @@ def replacing(line: str) -> Parameters:
         (changed(lambda p: p["rules"].update({"a b": []})), "'a b' is not a name of a nonterminal"),
         (changed(lambda p: p.update(rules={})), "rules: {}; expected nonterminals"),
         (changed(lambda p: p.update(root="X")), "root: unknown nonterminal 'X'"),
-        (changed(lambda p: p.pop("root")), "a grammar has no 'root'; expected root, rules"),
-        (changed(lambda p: p.update(start="S")), "unknown key of a grammar 'start'"),
         (
             rules(S=["1/2: T:1", "1/2: s"], T=["1/2: U:1", "1/2: t"], U=["1/2: S:1", "1/2: u"]),
             "-> T -> U ->",
@@ -168,6 +167,16 @@ def test_rules_that_are_no_grammar(parameters: Parameters, message: str) -> None
     with pytest.raises(GrammarError) as raised:
         GrammarTask(**parameters)
     assert message in str(raised.value)
+
+
+@pytest.mark.parametrize("generator", ["grammar", "same-length-grammar", "membership"])
+def test_parameters_that_are_missing_or_unknown(generator: str) -> None:
+    parameters = parameters_of("svo-sov")
+    with pytest.raises(TaskError, match=f"generator {generator} needs root"):
+        make_task("mine", generator, {"rules": parameters["rules"]})
+    expected = "unknown parameter 'charactes'; did you mean 'characters'?"
+    with pytest.raises(TaskError, match=re.escape(expected)):
+        make_task("mine", generator, {**parameters, "charactes": True})
 
 
 def test_words_are_characters_or_not() -> None:

@@ -11,6 +11,7 @@ from command_line import STACKTRANS, TRAIN, invoke
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import MEMORIES, PLUGINS, Registry, plugin_files, use_plugins
+from stacktrans.tasks import TaskError, make_task
 
 REGISTERS = Path(__file__).parent.parent / "examples/registers/stacktrans_registers.py"
 HOLLOW = "from stacktrans.memory.base import Memory\nclass Hollow(Memory):\n    name = 'hollow'\n"
@@ -80,6 +81,15 @@ def test_two_plugins_with_one_name_are_refused() -> None:
     result = invoke("list", "--plugin", "a.py", "--plugin", "b.py")
     assert result.returncode == 2
     assert "plugin b.py:2: generator mine: plugin a.py has one of this name" in result.err
+
+
+def test_a_generator_passes_parameters_on_to_its_base() -> None:
+    init = "def __init__(self, turns=1, **options):\n        super().__init__(**options)"
+    Path("mine.py").write_text(f"{COPY}class Mine(Copy):\n    name = 'mine'\n    {init}\n")
+    use_plugins("mine.py")
+    assert len(make_task("mine", "mine", {"turns": 2, "symbols": 5}).source) == 5
+    with pytest.raises(TaskError, match="unknown parameter 'symbol'; did you mean 'symbols'"):
+        make_task("mine", "mine", {"symbol": 5})
 
 
 def test_a_plugin_named_twice_is_one() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -18,7 +19,6 @@ from stacktrans.common.files import CONFIG, MACHINE
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
 from stacktrans.common.registry import GENERATORS, MEMORIES, Registry
 from stacktrans.common.visible import one_line, shell_text
-from stacktrans.grammar import Grammar
 from stacktrans.settings import locations
 from stacktrans.settings.config import RunConfig, TaskConfig
 from stacktrans.settings.layers import Settings, read_layer
@@ -35,11 +35,9 @@ from stacktrans.settings.schema import (
 from stacktrans.settings.task_files import load_task
 from stacktrans.settings.training_config import DataConfig, TrainingConfig
 from stacktrans.settings.values import PartConfig
-from stacktrans.tasks.grammatical import GrammarTask
+from stacktrans.tasks import parameters_of
 from stacktrans.tasks.lengths import Lengths
 
-FURTHER: Mapping[type, type] = {GrammarTask: Grammar}
-"""Classes whose `**parameters` are those of another class that is not their base."""
 RACE = "A race of strategies, which the first that has solved the task wins; used if none is given."
 """The meaning of the recipe `AUTO`, which has no file."""
 UNLISTED = {
@@ -190,21 +188,12 @@ def _registered(registry: Registry, entry: Callable[[str, Any], Entry]) -> Listi
     return _listing(registry.names(), with_origin)
 
 
-def _parameters(generator: Any) -> Iterator[dict[str, Any]]:
-    """The name, meaning and default, if any, of each parameter of a class.
-
-    Its `**parameters` are those of its base, or of the class in `FURTHER`.
-    """
-    definer, *bases = (base for base in generator.__mro__ if "__init__" in vars(base))
-    if definer is object:
-        return
-    texts = items(definer)
-    for name, parameter in inspect.signature(definer).parameters.items():
-        if parameter.kind is parameter.VAR_KEYWORD:
-            yield from _parameters(FURTHER.get(definer, bases[0]))
-            continue
+def _parameters(generator: type) -> Iterator[dict[str, Any]]:
+    """The name, meaning and default, if any, of each parameter of a generator."""
+    meanings = ChainMap(*map(items, generator.__mro__))
+    for name, parameter in parameters_of(generator).items():
         default = {} if parameter.default is parameter.empty else {"default": parameter.default}
-        yield {"name": name, "meaning": texts.get(name, ""), **default}
+        yield {"name": name, "meaning": meanings.get(name, ""), **default}
 
 
 def recipes() -> Listing:

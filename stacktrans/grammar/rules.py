@@ -138,7 +138,7 @@ def _read_alternative(
         raise GrammarError(
             f"{shown(written)}; expected {{probability: ..., source: ..., target: ...}}"
         )
-    check_keys(
+    _check_keys(
         "an alternative", written, required=("source",), optional=("target", "probability", "each")
     )
     if written.get("probability") is not None:
@@ -260,7 +260,7 @@ def _references(tokens: Sequence[str], names: set[str]) -> list[str]:
     return references
 
 
-def check_keys(
+def _check_keys(
     what: str, settings: Mapping[str, object], required: Sequence[str], optional: Sequence[str] = ()
 ) -> None:
     """Raise `GrammarError` for an unknown or missing key."""

@@ -29,6 +29,18 @@ def default_parameters(generator: str) -> dict[str, Any]:
     return {each.name: each.default for each in parameters if each.default is not each.empty}
 
 
+def parameters_of(generator: type) -> dict[str, inspect.Parameter]:
+    """The parameters of a generator by name, with those that `**` passes on to its base classes."""
+    found: dict[str, inspect.Parameter] = {}
+    for definer in (base for base in generator.__mro__ if "__init__" in vars(base)):
+        own = inspect.signature(definer).parameters.values()
+        named = {each.name: each for each in own if each.kind is not each.VAR_KEYWORD}
+        found = {**found, **named, **found}  # those of subclasses come first, and prevail
+        if len(named) == len(own):
+            break
+    return found
+
+
 def make_task(name: str, generator: str, parameters: dict[str, Any]) -> Task:
     """Make a task with a generator; raises `TaskError` for an unknown name or a wrong value."""
     try:
@@ -36,14 +48,13 @@ def make_task(name: str, generator: str, parameters: dict[str, Any]) -> Task:
     except ValueError as error:
         raise TaskError(f"task {name}: {error}", "generator") from None
     task_class = GENERATORS.load(generator)
-    known = inspect.signature(task_class).parameters
+    known = parameters_of(task_class)
     for parameter in parameters:
-        if "parameters" not in known and parameter not in known:
+        if parameter not in known:
             message = unknown_name("parameter", parameter, known)
             raise TaskError(f"task {name}: {message}", "parameters", parameter)
     for parameter, wanted in known.items():
-        is_required = wanted.default is wanted.empty and wanted.kind is not wanted.VAR_KEYWORD
-        if is_required and parameter not in parameters:
+        if wanted.default is wanted.empty and parameter not in parameters:
             message = f"parameters: generator {generator} needs {parameter}"
             raise TaskError(f"task {name}: {message}", "parameters")
     try:

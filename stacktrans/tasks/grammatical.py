@@ -3,7 +3,6 @@
 Translation is as in grefenstette2015, section 4.2, and prediction as in hao2018, section 4.
 """
 
-import inspect
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +14,6 @@ from numpy.random import Generator
 from stacktrans.common.errors import check_parameter
 from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.grammar.inside import Floats
-from stacktrans.grammar.rules import check_keys
 from stacktrans.tasks.alphabets import Alphabet, Ids
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.layout import Pair
@@ -44,14 +42,13 @@ class GrammarTask(Task):
 
     Args:
         characters: whether strings are written as characters, and not as words with spaces.
-        parameters: the arguments of `Grammar`.
+        root: the start symbol.
+        rules: the alternatives of each nonterminal.
     """
 
-    def __init__(self, *, characters: bool = False, **parameters: Any) -> None:
+    def __init__(self, *, characters: bool = False, root: object, rules: object) -> None:
         check_parameter(isinstance(characters, bool), "characters", characters, "true or false")
-        own = inspect.getfullargspec(type(self).__init__).kwonlyargs
-        check_keys("a grammar", parameters, required=("root", "rules"), optional=own)
-        self.grammar = Grammar(**parameters)
+        self.grammar = Grammar(root, rules)
         self.source = _alphabet(self.grammar.source_words, characters)
         self.target = _alphabet(self.grammar.target_words, characters)
 
@@ -125,7 +122,7 @@ class NextSymbolTask(GrammarTask):
 
     Args:
         predict: the symbols that are scored.
-        parameters: the arguments of `Grammar`, of which only the source side is used.
+        parameters: the arguments of `GrammarTask`, of which only the source side is used.
     """
 
     same_length = True
