@@ -80,9 +80,10 @@ def test_the_known_answers_are_those_of_the_files(tmp_path: Path) -> None:
         "b\tF": "y",  # one of several targets
     }
     assert task.known_answer(task.source.split("b\tF"), ["z"]) == ["x"]
-    gone = Pairs("gone.tsv", columns="source,features,target", known=task.known)
-    with pytest.raises(NotASource, match="not there, or large"):
-        gone.known_answer(["b"], [])
+    for file in ("gone.tsv", str(tmp_path)):  # a directory without main.tok
+        gone = Pairs(file, columns="source,features,target", known=task.known)
+        with pytest.raises(NotASource, match="not there, or large"):
+            gone.known_answer(["b"], [])
 
 
 def test_columns_that_are_given_make_a_pair_of_every_line(tmp_path: Path) -> None:

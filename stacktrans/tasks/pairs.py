@@ -189,8 +189,8 @@ class Pairs(Task):
 
     def training_pairs(self) -> PairSet | None:
         """The training pairs; None if a file is large, a pipe, missing or changed."""
-        paths = [path for _, path in self.request.paths()]
         with suppress(OSError, StacktransError):
+            paths = [path for _, path in self.request.paths()]
             sizes = [path.stat().st_size for path in paths if path.is_file()]
             if len(sizes) == len(paths) and sum(sizes) <= AT_HAND:
                 return self.data.sets[TRAIN]
