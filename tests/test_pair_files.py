@@ -216,6 +216,7 @@ def test_mixed_unicode_forms_are_reported(tmp_path: Path) -> None:
         notes_of(whole(mixed))
     )
     assert len(whole(mixed, normalize="none").source) == 4
+    assert whole(mixed, normalize="none").source.tokenizer == whole(mixed).source.tokenizer
     for form in ("none", "nfc"):
         assert "NFD" not in notes_of(whole(mixed, normalize=form))
     for text in (COMPOSED, DECOMPOSED):

@@ -150,8 +150,7 @@ class Tokenizer(NamedTuple):
         target: the unit of targets.
         features: whether sources have features.
         separator: the separator of features.
-        form: the Unicode normalization form of all strings, one of
-            `NORMALIZATION_FORMS`; None as "none".
+        form: the Unicode normalization form of all strings; None for none.
     """
 
     source: str
@@ -171,7 +170,7 @@ class Tokenizer(NamedTuple):
                 first.
             features: as the attribute.
             separator: as the attribute; None for the first of `SEPARATORS`.
-            form: as the attribute.
+            form: one of `NORMALIZATION_FORMS`, or None.
         """
         units = UNITS[0] if units is None else units
         separator = SEPARATORS[0] if separator is None else separator
@@ -182,6 +181,7 @@ class Tokenizer(NamedTuple):
         check_parameter(bool(within_field), "separator", separator, "a separator of features")
         known = form is None or str(form).lower() in NORMALIZATION_FORMS
         check_parameter(known, "normalize", form, ", ".join(NORMALIZATION_FORMS))
+        form = None if form is None or form.lower() == "none" else form
         return cls(given[0], given[-1], features, separator, form)
 
     @property
