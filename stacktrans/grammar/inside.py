@@ -41,12 +41,10 @@ class Production:
     Attributes:
         log_probability: the natural logarithm of its probability.
         target: the template of its target; None if it continues a longer rule with a template.
-        arity: the number of phrases in the template.
     """
 
     log_probability: float
     target: Template | None
-    arity: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +105,6 @@ class NormalForm:
             raise GrammarError("unit productions one after another have a probability of nearly 0")
         log_probability = math.log(alternative.probability)
         target: Template | None = alternative.target
-        arity = alternative.arity
         suffixes = [-1]
         for part in reversed(parts):
             suffixes.append(self._suffix(part, suffixes[-1]))
@@ -115,22 +112,22 @@ class NormalForm:
         for index, first in enumerate(parts, start=1):
             if index == len(parts):
                 # A single part is a word, since there are no unit productions.
-                self.lexical[symbol].append(Lexical(log_probability, target, arity, str(first)))
+                self.lexical[symbol].append(Lexical(log_probability, target, str(first)))
                 return
             left, known = self._single(first), suffixes[index] in self._symbols
             right = self._symbols[suffixes[index]] if known else self._new_symbol(suffixes[index])
-            self.binary[symbol].append(Binary(log_probability, target, arity, left, right))
+            self.binary[symbol].append(Binary(log_probability, target, left, right))
             if known:
                 return
             # The suffix has probability 1, and no template.
-            symbol, log_probability, target, arity = right, 0.0, None, 0
+            symbol, log_probability, target = right, 0.0, None
 
     def _single(self, part: Part) -> int:
         """The symbol of a single part."""
         suffix = self._suffix(part)
         if suffix not in self._symbols:
             symbol = self._new_symbol(suffix)
-            self.lexical[symbol].append(Lexical(0.0, None, 0, str(part)))
+            self.lexical[symbol].append(Lexical(0.0, None, str(part)))
         return self._symbols[suffix]
 
 
@@ -171,7 +168,7 @@ def target_of(derivation: Sequence[Production | Alternative]) -> list[str]:
     for rule in reversed(derivation):
         if rule.target is None:
             continue
-        children = [phrases.pop() for _ in range(rule.arity)]
+        children = [phrases.pop() for item in rule.target if isinstance(item, int)]
         phrase: list[str] = []
         for item in rule.target:
             phrase += children[item] if isinstance(item, int) else [item]
