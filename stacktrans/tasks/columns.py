@@ -240,13 +240,6 @@ def detect_unit(strings: Iterable[str]) -> tuple[str | None, list[int]]:
     return "characters", spaced if short or len(spaced) > UNCERTAIN_SHARE * len(longer) else []
 
 
-def are_labels(sources: Sequence[str], targets: Sequence[str]) -> bool:
-    """Whether the targets of pairs are one of two words for many different sources."""
-    distinct = {*map(str.strip, targets)}
-    two_words = len(distinct) == 2 and all(len(split_words(each)) == 1 for each in distinct)
-    return two_words and len({*sources}) >= MIN_VALUE_RATIO * len(distinct)
-
-
 def positive_label(labels: Sequence[str]) -> int:
     """The index of the label of strings in a language: a usual one, or else the last."""
     usual = [n for n, label in enumerate(labels) if label.lower() in POSITIVE]

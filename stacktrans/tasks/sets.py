@@ -19,11 +19,11 @@ from stacktrans.common.reading import file_version, name_of, split_words
 from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import MAX_SYMBOLS, Ids
 from stacktrans.tasks.columns import (
+    MIN_VALUE_RATIO,
     UNITS,
     SourceAlphabet,
     TargetAlphabet,
     Tokenizer,
-    are_labels,
     detect_separator,
     detect_unit,
 )
@@ -399,11 +399,12 @@ def _detect_labels(lines: PairLines, request: PairFiles) -> tuple[bool, list[str
     """Whether targets are labels, as requested or detected, and a note on labels."""
     rows = np.flatnonzero(lines.parts == TRAIN).tolist()
     sources, targets = ([lines.strings[name][row] for row in rows] for name in UNIT_COLUMNS)
+    counts = sorted(Counter(map(str.strip, targets)).items())
+    two_words = len(counts) == 2 and all(len(split_words(each)) == 1 for each, _ in counts)
     labels = request.labels
     if labels is None:
-        labels = are_labels(sources, targets)
-    counts = sorted(Counter(map(str.strip, targets)).items())
-    if labels and not (len(counts) == 2 and all(len(split_words(each)) == 1 for each, _ in counts)):
+        labels = two_words and len({*sources}) >= MIN_VALUE_RATIO * len(counts)
+    if labels and not two_words:
         many = f"{len(counts)} different targets"
         raise StacktransError(f"{lines.names[TRAIN]}: labels: {many}; expected two words")
     listed = ", ".join(f"{shown(label)} ({count:,})" for label, count in counts)
