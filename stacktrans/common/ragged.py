@@ -107,14 +107,6 @@ class Ragged(Sequence[npt.NDArray[Any]]):
         last = np.append(self.values, missing)[self.starts[1:] - 1]
         return np.where(self.lengths > 0, last, missing)
 
-    def indices_of(
-        self, mask: npt.NDArray[np.bool_]
-    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The rows of the values that a mask [M] selects, and their indices within these rows."""
-        indices = np.flatnonzero(mask)
-        rows = np.searchsorted(self.starts, indices, side="right") - 1
-        return rows, indices - self.starts[rows]
-
     def padded_to(self, lengths: npt.NDArray[np.int64], first: int = 0, filler: Any = 0) -> Ragged:
         """Rows of the given lengths, [n], each with one of these from index `first` on.
 

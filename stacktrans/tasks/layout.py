@@ -361,9 +361,8 @@ class Layout:
         if self.last:
             ended = (kept == lengths) & np.isin(outputs.last(-1), self.last)
         if self.end is not None:
-            rows, positions = outputs.indices_of(outputs.values == self.end)
-            first = lengths.copy()
-            np.minimum.at(first, rows, positions)
+            ends, first = outputs.values == self.end, lengths.copy()
+            np.minimum.at(first, outputs.row_indices[ends], outputs.positions[ends])
             kept, ended = np.minimum(kept, first), ended | (first < lengths)
         answers = outputs.truncate(kept)
         return answers.reversed() if self.backwards else answers, ended
