@@ -198,18 +198,17 @@ class RawLines(NamedTuple):
         return f"{self.name}: {seem}; a first line with their names decides"
 
     def fields(
-        self, columns: Sequence[str], without_header: Sequence[str] = ()
+        self, columns: Sequence[str], there: Sequence[str]
     ) -> Iterator[tuple[int, list[str]]]:
         """The number, from 1, and the fields of each line that is not blank, without the header.
 
         Args:
             columns: the columns of the fields that are given.
-            without_header: the columns of a file without a header; by default these.
+            there: the columns of the file.
 
         Raises:
             StacktransError: a line does not have these columns, or all lines are blank.
         """
-        there = self.header or without_header or columns
         if not {*columns} <= {*there}:
             expected = f"expected {', '.join(columns)}"
             raise StacktransError(f"{self.name}: has columns {', '.join(there)}; {expected}")
