@@ -242,23 +242,19 @@ class Addition(StreamTask):
         )
         return [*f"{first:b}+{second:b}="], _sum(first, second)
 
-    def _numbers(self, source: Sequence[str]) -> Sequence[str]:
-        """The digits of both summands; raises `NotASource` for other strings."""
+    def answer(self, source: Sequence[str]) -> list[str | None]:
+        self.source.encode(source)
         match = _PROBLEM.fullmatch("".join(source))
         if not match:
             raise NotASource("expected two binary numbers like 101+1=, without zeros before them")
-        return match.groups()
-
-    def answer(self, source: Sequence[str]) -> list[str | None]:
-        self.source.encode(source)
-        first, second = (int(number, 2) for number in self._numbers(source))
+        first, second = (int(number, 2) for number in match.groups())
         return [*_sum(first, second)]
 
     def size_of(self, prompt: Sequence[str]) -> int:
-        try:
-            return sum(len(number) for number in self._numbers(prompt) if number != "0")
-        except NotASource:
+        match = _PROBLEM.fullmatch("".join(prompt))
+        if not match:
             return len(prompt)
+        return sum(len(number) for number in match.groups() if number != "0")
 
 
 def _sum(first: int, second: int) -> list[str]:
