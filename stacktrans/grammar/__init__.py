@@ -18,7 +18,7 @@ from numpy.random import Generator
 
 from stacktrans.common.errors import abridged
 from stacktrans.grammar.depth import DepthTable
-from stacktrans.grammar.inside import Booleans, Chart, Floats, InsideTable, NormalForm
+from stacktrans.grammar.inside import Chart, Floats, InsideTable, NormalForm
 from stacktrans.grammar.rules import (
     GrammarError,
     Nonterminal,
@@ -73,10 +73,6 @@ class Grammar:
         """
         return self._inside.of_lengths(longest)
 
-    def has_lengths(self, longest: int) -> Booleans:
-        """[longest + 1] whether any source has n words; raises `GrammarError` beyond the limit."""
-        return np.isfinite(self.log_length_probabilities(longest))
-
     def sample(self, rng: Generator, length: int) -> Sentence:
         """Draw a derivation with a source of a given length; returns source and target.
 
@@ -85,7 +81,7 @@ class Grammar:
         Raises:
             GrammarError: no source has this length.
         """
-        if length < 1 or not self.has_lengths(length)[length]:
+        if length < 1 or not np.isfinite(self.log_length_probabilities(length)[length]):
             raise GrammarError(f"no sentence of the grammar has {length} source words")
         return self._inside.draw(rng, length)
 

@@ -24,7 +24,6 @@ from stacktrans.grammar.rules import (
 )
 
 Floats = NDArray[np.float64]
-Booleans = NDArray[np.bool_]
 LONGEST_KEPT = 256
 """The longest span whose cumulative probabilities are cached; longer ones are rare and large."""
 MAX_CELLS, MAX_SUMS = 500_000, 1_000_000_000

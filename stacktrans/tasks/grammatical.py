@@ -83,10 +83,9 @@ class GrammarTask(Task):
         if isinstance(law, NormalLengths):
             raise NoSuchLaw("length_law: expected uniform, task or a depth for a grammar")
         try:
-            if law == "uniform":
-                return np.where(self.grammar.has_lengths(longest), 0.0, -np.inf)
-            if law == "task":
-                return self.grammar.log_length_probabilities(longest)
+            if not isinstance(law, DepthLimit):
+                logs = self.grammar.log_length_probabilities(longest)
+                return logs if law == "task" else np.where(np.isfinite(logs), 0.0, -np.inf)
             counts = self.grammar.depths.counts(law.depth, longest)
         except GrammarError as error:
             raise NoSuchLaw(str(error)) from error
