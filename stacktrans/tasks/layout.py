@@ -85,12 +85,6 @@ class Batch:
     mask: Mask
     lengths: list[int]
 
-    @classmethod
-    def of(cls, examples: Examples) -> Self:
-        """A batch of examples."""
-        inputs, targets, mask = (rows.padded() for rows in examples)
-        return cls(inputs, targets * mask, mask, examples.inputs.lengths.tolist())
-
 
 class OutputBound(NamedTuple):
     """A bound on the number of outputs for a source of k symbols: `each` * k + `further`."""
@@ -405,7 +399,9 @@ class Layout:
 
     def batch(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
         """Encode several sequences of pairs as a batch."""
-        return Batch.of(self.examples(rows, everything))
+        examples = self.examples(rows, everything)
+        inputs, targets, mask = (each.padded() for each in examples)
+        return Batch(inputs, targets * mask, mask, examples.inputs.lengths.tolist())
 
 
 def _targets_after_prompts(layout: Layout, pairs: Sequence[Pair]) -> Examples:
