@@ -189,6 +189,6 @@ def _by_range(pairs: Sequence[Pair], request: EvalRequest) -> list[tuple[Lengths
         return [(Lengths(min(lengths), max(lengths)), chosen)]
     parts = []
     for range_ in request.bounds:
-        within = [pair for pair in pairs if range_.shortest <= pair.length <= range_.longest]
+        within = [pair for pair in pairs if range_.includes(pair.length)]
         parts.append((range_, some_of(within, request.count, request.seed)))
     return parts

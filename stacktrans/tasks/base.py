@@ -197,7 +197,7 @@ def held_out_pairs(task: Task, lengths: Lengths) -> list[Pair]:
     Raises `NoSuchLength` if there is none.
     """
     *_, test_set = task.held_out().values()
-    pairs = [pair for pair in test_set if lengths.shortest <= pair.length <= lengths.longest]
+    pairs = [pair for pair in test_set if lengths.includes(pair.length)]
     if not pairs:
         raise NoSuchLength(f"no pair of the test set has a length in {lengths}")
     return pairs

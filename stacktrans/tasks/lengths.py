@@ -52,6 +52,10 @@ class Lengths(NamedTuple):
     def __str__(self) -> str:
         return f"{self.shortest}:{self.longest}"
 
+    def includes(self, length: int) -> bool:
+        """Whether a length is in the range."""
+        return self.shortest <= length <= self.longest
+
 
 def checked_lengths(shortest: int, longest: int, argument: str) -> Lengths:
     """A requested range; raises `UsageError`, whose message begins with the argument's name."""

@@ -83,7 +83,7 @@ class Membership(GrammarTask):
             else:
                 length = rng.integers(lengths.shortest, lengths.longest, endpoint=True)
                 ids = rng.integers(len(self.source), size=length)
-            has_length = lengths.shortest <= len(ids) <= lengths.longest
+            has_length = lengths.includes(len(ids))
             try:
                 if has_length and not self.grammar.derives(self.source.decode(ids)):
                     return ids
