@@ -178,6 +178,7 @@ def test_alphabets_write_characters_side_by_side_and_words_apart() -> None:
     with pytest.raises(UnknownSymbol) as caught:
         words.encode(["ab", "x"])
     assert (caught.value.symbol, caught.value.position) == ("x", 2)
+    assert words.decode(words.encode_leniently(["ab", "x"])) == ["ab", "<unk>"]
 
 
 @settings(max_examples=50, deadline=None)

@@ -11,7 +11,7 @@ from stacktrans.automata.rules import CONSTANT, Rule, Signature, SymbolTable, Te
 from stacktrans.automata.wording import component_names, sentence
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.visible import visible
-from stacktrans.tasks.columns import UNKNOWN_SYMBOL
+from stacktrans.tasks.alphabets import UNKNOWN_SYMBOL
 from stacktrans.tasks.layout import LONGEST_PRODUCT, Layout
 
 if TYPE_CHECKING:

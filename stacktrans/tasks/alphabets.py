@@ -24,6 +24,8 @@ LARGE_ALPHABET = 6
 """The most symbols of an alphabet that is not large."""
 FEW_SYMBOLS = 3
 """The first symbols of a large alphabet, over which all short strings are tested."""
+UNKNOWN_SYMBOL = "<unk>"
+"""Shown instead of a symbol outside the alphabet."""
 UNSCORED_MARK = "·"
 """Shown instead of an output that is undetermined and therefore not scored."""
 NO_OUTPUT = -1
@@ -33,6 +35,7 @@ OUT_OF_VOCABULARY = -2
 FAILED = -3
 """The id for a step at which a model fails, and for those after it: numbers overflow, or a machine
 has no rule."""
+_MARKS = {NO_OUTPUT: UNSCORED_MARK, OUT_OF_VOCABULARY: UNKNOWN_SYMBOL, FAILED: UNSCORED_MARK}
 
 
 class UnknownSymbol(StacktransError):
@@ -107,8 +110,8 @@ class Alphabet:
         return np.array([self._ids.get(symbol, unknown) for symbol in symbols], dtype=np.int64)
 
     def decode(self, ids: Sequence[int] | Ids) -> list[str]:
-        """Symbols of ids; `UNSCORED_MARK` for ids that stand for no symbol."""
-        return [UNSCORED_MARK if index < 0 else self.symbols[index] for index in ids]
+        """Symbols of ids; `UNKNOWN_SYMBOL` and `UNSCORED_MARK` for ids that stand for none."""
+        return [self.symbols[index] if index >= 0 else _MARKS[index] for index in ids]
 
 
 class Characters:

@@ -12,10 +12,9 @@ from stacktrans.common.reading import split_words
 from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import (
     FEATURE,
-    NO_OUTPUT,
     OUT_OF_VOCABULARY,
     SYMBOL,
-    UNSCORED_MARK,
+    UNKNOWN_SYMBOL,
     Alphabet,
     Ids,
     Role,
@@ -33,8 +32,6 @@ SEPARATORS = (";", "|")
 MIN_VALUE_RATIO = 4
 """A column may hold features if every other has at least so many times as many distinct values."""
 
-UNKNOWN_SYMBOL = "<unk>"
-"""The notation of a symbol outside the training set."""
 UNITS = ("characters", "words")
 NORMALIZATION_FORMS = ("nfc", "nfd", "nfkc", "none")
 """The Unicode normalization forms of strings; "none" leaves them unchanged."""
@@ -349,10 +346,6 @@ class TargetAlphabet(Alphabet):
 
     def split(self, line: str) -> list[str]:
         return super().split(normalized(line, self.tokenizer.form))
-
-    def decode(self, ids: Sequence[int] | Ids) -> list[str]:
-        marks = {OUT_OF_VOCABULARY: UNKNOWN_SYMBOL, NO_OUTPUT: UNSCORED_MARK}
-        return [marks[index] if index in marks else self.symbols[index] for index in ids]
 
     def ids_of(self, column: str) -> tuple[Mapping[str, int], int]:
         """The ids of the symbols, and that of unknown ones."""
