@@ -164,7 +164,7 @@ def test_eval_reads_data(model: Path, tmp_path: Path) -> None:
         (b"abc\tabc\nabc\n", "pairs.tsv:2: expected source, a tab, target; found 'abc'"),
         ("abc\tabc\na€c\tabc\ta\n".encode(), "pairs.tsv:2: expected source, a tab, target;"),
         (b"abc\tabc\n\xff\xfe\tabc\n", "pairs.tsv:2: byte 1 is 0xff"),
-        (b"\n", "pairs.tsv: holds no pairs"),
+        (b"\n", "pairs.tsv: contains no pairs"),
     ],
 )
 def test_eval_names_what_is_wrong_with_data(

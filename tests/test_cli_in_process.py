@@ -38,7 +38,7 @@ def test_eval_reads_pairs_from_stdin_as_from_a_file(model: Path, tmp_path: Path,
     [
         (b"abc\tabc\nabc\n", "standard input:2: expected source, a tab, target; found 'abc'"),
         (b'{"source": "a", "target": "b"}\na\tb\n', "standard input:2: expected a JSON object"),
-        (b"", "standard input: holds no pairs"),
+        (b"", "standard input: contains no pairs"),
     ],
 )
 def test_eval_names_what_is_wrong_with_stdin(model: Path, content: bytes, message: str) -> None:

@@ -108,7 +108,7 @@ def replacing(line: str) -> Parameters:
         (replacing("1: is NP2"), "'NP2' looks like the nonterminal NP without its index"),
         (replacing("1: is NP:a"), "'NP:a' looks like the nonterminal NP without its index"),
         (replacing("1: is / NP"), "expected 'NP:1', or another word"),
-        (replacing("1: VP:1"), "nonterminal 'VP': its unit productions lead back to it (VP -> VP)"),
+        (replacing("1: VP:1"), "nonterminal 'VP': a cycle of unit productions (VP -> VP)"),
         (replacing("1: VP:1 NP:2"), "no derivation from S, VP ever ends"),
         (replacing("0.9: is"), "nonterminal 'VP': the probabilities sum to 0.9; expected 1"),
         (replacing("0: is"), "alternative 1: the probability is '0'; expected a number"),

@@ -82,7 +82,7 @@ def test_the_known_answers_are_those_of_the_files(tmp_path: Path) -> None:
     assert task.known_answer(task.source.split("b\tF"), ["z"]) == ["x"]
     for file in ("gone.tsv", str(tmp_path)):  # a directory without main.tok
         gone = Pairs(file, columns="source,features,target", known=task.known)
-        with pytest.raises(NotASource, match="not there, or large"):
+        with pytest.raises(NotASource, match="are missing, have changed"):
             gone.known_answer(["b"], [])
 
 

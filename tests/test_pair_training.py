@@ -130,7 +130,7 @@ def test_pairs_come_through_a_pipe(tmp_path: Path, train: Path) -> None:
     assert run(*again, stdin=text).returncode == 0
     other = run(*again, stdin=text + b"a\ta\n")
     assert other.stderr.decode() == (
-        "stacktrans: standard input: not the training pairs that this model began with\n"
+        "stacktrans: standard input: the training pairs have changed since training began\n"
     )
 
 
@@ -185,7 +185,7 @@ def test_processes_of_a_race_share_pairs_that_were_read_once(tmp_path: Path, tra
     with race.opened():
         race.run(lambda: None)
     assert not any(each.failed for each in race.state.candidates.values())
-    for changed, message in ((None, "No such file"), (content + b"a\ta\n", "not the training")):
+    for changed, message in ((None, "No such file"), (content + b"a\ta\n", "have changed")):
         if changed:
             train.write_bytes(changed)
         again = run("train", "--resume", out)
@@ -228,7 +228,7 @@ def test_a_killed_run_resumes_only_with_the_same_files(tmp_path: Path, train: Pa
         cut.run(ignore)
     text = train.read_text()
     write(train, text + "abc\tcba\n")
-    with pytest.raises(UsageError, match=r"train\.tsv: not the training pairs that this model"):
+    with pytest.raises(UsageError, match=r"train\.tsv: the training pairs have changed"):
         Trainer.resume(tmp_path / "cut", [], CPU)
     train.unlink()
     with pytest.raises(UsageError, match=r"train\.tsv: No such file"):

@@ -193,8 +193,8 @@ def test_only_ordinary_spaces_separate_words(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "holds no pairs"),
-        (b"\n \n", "holds no pairs"),
+        (b"", "contains no pairs"),
+        (b"\n \n", "contains no pairs"),
         (b"ab\n", ":1: expected source, a tab, target, and perhaps a tab and features; found 'ab'"),
         (b"a\tb\nc\n", ":2: expected source, a tab, target; found 'c'"),
         (b"a\tb\nc\td\te\n", r":2: expected source, a tab, target; found 3 columns: 'c\\td\\te'"),
@@ -268,10 +268,10 @@ def test_steps_are_the_fewest_and_rather_for_longer_sources(seed: int) -> None:
 def test_files_that_are_not_compressed_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.gz").write_bytes(content)
     if not content:  # an empty file is packed nothing
-        with pytest.raises(StacktransError, match=r"a\.gz: holds no pairs"):
+        with pytest.raises(StacktransError, match=r"a\.gz: contains no pairs"):
             learned(tmp_path / "a.gz")
         return
-    with pytest.raises(UsageError, match=r"a\.gz: not a whole file of gzip"):
+    with pytest.raises(UsageError, match=r"a\.gz: not a complete gzip file"):
         learned(tmp_path / "a.gz")
 
 
@@ -327,7 +327,7 @@ def test_a_configuration_needs_no_files_but_knows_them(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"a\.tsv: No such file"):
         made.held_out()
     write(path, text + "x\ty\n")
-    with pytest.raises(UsageError, match=r"a\.tsv: not the training pairs that this model began"):
+    with pytest.raises(UsageError, match=r"a\.tsv: the training pairs have changed"):
         again.make_task().held_out()
 
 

@@ -49,7 +49,10 @@ def refused(code: str) -> str:
         (HOLLOW, "mine.py:2: memory Hollow lacks initial, push_names, reads, signal_names, step"),
         (f"{COPY}class Mine(Copy):\n    pass\n", NOTHING),
         (f"{COPY}class Mine(Copy):\n    name = 3\n", "mine.py:2: the name of Mine is 3"),
-        (f"{COPY}class Mine(Copy):\n    name = 'copy'\n", "generator copy: stacktrans has one"),
+        (
+            f"{COPY}class Mine(Copy):\n    name = 'copy'\n",
+            "generator copy: the name is taken by stacktrans",
+        ),
         (f"{COPY}class A(Copy):\n    name = 'a'\nclass B(Copy):\n    name = 'a'\n", "mine.py:4: "),
     ],
 )
@@ -80,7 +83,7 @@ def test_two_plugins_with_one_name_are_refused() -> None:
         Path(file).write_text(f"{COPY}class Mine(Copy):\n    name = 'mine'\n")
     result = invoke("list", "--plugin", "a.py", "--plugin", "b.py")
     assert result.returncode == 2
-    assert "plugin b.py:2: generator mine: plugin a.py has one of this name" in result.err
+    assert "plugin b.py:2: generator mine: the name is taken by plugin a.py" in result.err
 
 
 def test_a_generator_passes_parameters_on_to_its_base() -> None:
@@ -110,7 +113,7 @@ def test_an_unknown_name_without_a_near_one_points_to_plugins() -> None:
         result = invoke(*TRAIN, "--task", "copy", "--memory", name)
         assert result.returncode == 2
         assert f"unknown memory '{name}'" in result.err
-        assert ("one of your own needs its plugin file" in result.err) == hint
+        assert ("to use your own, load its plugin file" in result.err) == hint
 
 
 def test_an_error_in_a_plugin_is_reported_with_its_line() -> None:
@@ -183,7 +186,7 @@ def test_a_plugin_in_the_environment_cannot_take_the_name_of_an_installed_memory
     point = EntryPoint("registers", "installed_registers:Registers", MEMORIES.group)
     monkeypatch.setattr(MEMORIES, "_entry_points", {"registers": point})
     monkeypatch.setenv(PLUGINS, str(REGISTERS))
-    with pytest.raises(UsageError, match="memory registers: installed_registers:Registers has one"):
+    with pytest.raises(UsageError, match="memory registers: the name is taken by installed_reg"):
         MEMORIES.names()
 
 
@@ -193,7 +196,9 @@ def test_installed_packages_cannot_take_the_names_of_others(
     point = EntryPoint("stack", "mine:Stack", "of.others")
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: [point])
     registry = Registry("memory", "of.others", MEMORIES.base, MEMORIES.builtin)
-    with pytest.raises(UsageError, match="mine:Stack: memory stack: stacktrans has one"):
+    with pytest.raises(
+        UsageError, match="mine:Stack: memory stack: the name is taken by stacktrans"
+    ):
         registry.installed()
     assert registry.load("stack").name == "stack"
 

@@ -157,12 +157,12 @@ def test_lengths_that_a_pattern_has_no_sequence_of_are_refused() -> None:
         ("", "expected one like"),
         ("a^n bb", "can't read 'bb'"),
         ("a^n a^n", "'a' has two runs"),
-        ("a^2n b^n", "stands alone"),
-        ("a^n b^(n+m)", "stands alone"),
-        ("a^nm b^n", "stands alone"),
+        ("a^2n b^n", "must stand alone"),
+        ("a^n b^(n+m)", "must stand alone"),
+        ("a^nm b^n", "must stand alone"),
         ("a^n b^(n+)", r"can't read 'b\^\(n\+\)'"),
-        ("a b", "nothing to count"),
-        ("a b^n", "nothing of it can be known"),
+        ("a b", "no run has a count"),
+        ("a b^n", "nothing is predictable"),
     ],
 )
 def test_patterns_that_can_not_be_read_are_named(pattern: object, why: str) -> None:

@@ -279,7 +279,7 @@ def test_files_that_are_no_texts_are_named_with_the_line(folder: Path, tmp_path:
     with pytest.raises(StacktransError, match=r"wrong\.txt:3: byte 2 is 0xff, which is not UTF-8"):
         read_sentences(wrong, alphabet)
     wrong.write_bytes(b" \n\r\n")
-    with pytest.raises(StacktransError, match=r"wrong\.txt: holds no sentences"):
+    with pytest.raises(StacktransError, match=r"wrong\.txt: contains no sentences"):
         read_sentences(wrong, alphabet)
     with pytest.raises(UsageError, match=r"absent\.txt: No such file"):
         read_sentences(tmp_path / "absent.txt", alphabet)

@@ -182,7 +182,7 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
         try:
             content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_CONTENT + 1)
         except (OSError, EOFError, zlib.error) as error:
-            raise UsageError(f"{name}: not a whole file of gzip ({error})") from error
+            raise UsageError(f"{name}: not a complete gzip file ({error})") from error
         check_size(name, content, MOST_CONTENT)
     return content.removeprefix(BYTE_ORDER_MARK)
 
@@ -203,7 +203,7 @@ def _stream_content(path: Path) -> bytes:
     """The content of a stream, which is kept, since a stream can be read only once."""
     stream = file_version(path)
     if stream is None and path == STDIN:
-        raise UsageError(f"{name_of(path)}: closed; expected pairs or lines from there")
+        raise UsageError(f"{name_of(path)} is closed; expected pairs or lines")
     if (path, stream) not in _stream_contents:
         for other in [other for other in _stream_contents if other[0] == path]:
             del _stream_contents[other]

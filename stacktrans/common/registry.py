@@ -97,7 +97,7 @@ class Registry:
         """Raise `UnknownName` if a name is unknown."""
         if not Registry.__contains__(self, name):
             message = unknown_name(self.kind, name, self.names())
-            hint = "" if "did you mean" in message else "; one of your own needs its plugin file"
+            hint = "" if "did you mean" in message else "; to use your own, load its plugin file"
             raise UnknownName(f"{message}{hint}")
 
     def load(self, name: str) -> Any:
@@ -193,7 +193,7 @@ class Registry:
         return f"{self.kind} {plugin.__name__} lacks {missing}" if missing else None
 
     def _taken(self, name: str, other: str) -> str:
-        return f"{self.kind} {name}: {other} has one of this name"
+        return f"{self.kind} {name}: the name is taken by {other}"
 
 
 class Memories(Registry):

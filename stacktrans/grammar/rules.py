@@ -287,8 +287,8 @@ def check_rules(root: str, rules: Rules) -> None:
         circle = " -> ".join(abridged([*reversed(error.args[1])]))
         raise GrammarError.of(
             error.args[1][0],
-            f"its unit productions lead back to it ({circle}); expected none that do, since a "
-            "derivation could go round for ever",
+            f"a cycle of unit productions ({circle}); expected none, since derivations could be "
+            "infinite",
         ) from None
     productive = _productive(rules)
     endless = [name for name in rules if name not in productive]

@@ -142,7 +142,7 @@ def read_sentences(path: str | Path, alphabet: Alphabet) -> list[Symbols]:
     texts = read_numbered(f"{name}:", lines, decode_line)
     sentences = [alphabet.split(text) for _, text in texts if text.strip()]
     if not sentences:
-        raise StacktransError(f"{name}: holds no sentences")
+        raise StacktransError(f"{name}: contains no sentences")
     return sentences
 
 

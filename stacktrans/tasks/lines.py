@@ -218,7 +218,7 @@ class RawLines(NamedTuple):
         for number, fields in read_numbered(f"{self.name}:", lines, read):
             yield number, [fields[index] for index in order]
         if not number:
-            raise StacktransError(f"{self.name}: holds no pairs")
+            raise StacktransError(f"{self.name}: contains no pairs")
 
     def decoded(self) -> Iterator[tuple[int, str]]:
         """The numbers and texts of lines that are not blank; raises `StacktransError`."""

@@ -145,7 +145,7 @@ class Pairs(Task):
         if self.known != data.known:
             raise UsageError(
                 "task.parameters.known: the files no longer have the symbols that this model was "
-                "trained with; restore them, or go on with train --from"
+                "trained with; restore them, or continue with train --from"
             )
         return data
 
@@ -155,7 +155,7 @@ class Pairs(Task):
             if self.known and self.known["digests"].get(part) != digest:
                 file = name_of(Path(getattr(self.request, part) or ""))
                 name = SET_NAMES[SPLITS.index(part)]
-                raise UsageError(f"{file}: not the {name} pairs that this model began with")
+                raise UsageError(f"{file}: the {name} pairs have changed since training began")
 
     def check_files(self) -> None:
         """Raise `UsageError` if a file, other than a pipe, has changed or is missing."""
@@ -201,7 +201,7 @@ class Pairs(Task):
 
     def known_answer(self, source: Sequence[str], answer: Sequence[str]) -> list[str | None]:
         if self.training_pairs() is None:
-            raise NotASource("the files are not there, or large")
+            raise NotASource("the files are missing, have changed, or are too large to search")
         ids = self.source.encode(source)
         targets = [
             tuple(pairs.targets[row].tolist())

@@ -66,7 +66,7 @@ def parse_pattern(pattern: str) -> list[SymbolRun]:
         runs.append(run)
         known |= {run.introduces} if run.introduces else set()
     if not known:
-        raise ValueError(f"pattern '{pattern}': there is nothing to count")
+        raise ValueError(f"pattern '{pattern}': no run has a count, as in a^n")
     return runs
 
 
@@ -89,8 +89,8 @@ def _parse_run(pattern: str, written: str, known: set[str]) -> SymbolRun:
     new = {factor for term in terms for factor in term if isinstance(factor, str)} - known
     if new and (len(new) > 1 or terms != ((*new,),)):
         raise ValueError(
-            f"pattern '{pattern}': '{written}' counts {', '.join(sorted(new))} for the first time; "
-            "such a count stands alone"
+            f"pattern '{pattern}': '{written}' introduces {' and '.join(sorted(new))}; "
+            "a new count must stand alone"
         )
     return SymbolRun(symbol, terms, next(iter(new), None))
 
@@ -148,7 +148,9 @@ class Counting(StreamTask):
         self._counts = [run.introduces for run in self.runs if run.introduces]
         last = max(index for index, run in enumerate(self.runs) if run.introduces)
         if last + 1 == len(self.runs):
-            raise ValueError(f"pattern '{pattern}': nothing of it can be known beforehand")
+            raise ValueError(
+                f"pattern '{pattern}': its last run introduces a count, so nothing is predictable"
+            )
         self._before, self._turning_symbol = self.runs[: last + 1], self.runs[last + 1].symbol
         groups = [f"({re.escape(run.symbol)}+)" for run in self._before]
         self._prompt = re.compile("".join(groups) + re.escape(self._turning_symbol))
