@@ -340,12 +340,12 @@ def test_strings_of_few_symbols_that_are_no_sources_are_not_learned_from(
 ) -> None:
     """As if only strings of distinct symbols had an answer."""
     found = checkpoint.load(reversing(tmp_path, symbols=20), hard=True)
-    answer = type(found.task).labelled
+    answer = type(found.task).exact_pair
 
     def distinct(task: Task, source: Sequence[str]) -> Pair | None:
         return answer(task, source) if len({*source}) == len(source) else None
 
-    monkeypatch.setattr(type(found.task), "labelled", distinct)
+    monkeypatch.setattr(type(found.task), "exact_pair", distinct)
     assert Learner(found).learn().counterexample is None
 
 

@@ -166,7 +166,8 @@ def _print(extraction: "Extraction", task: "Task") -> None:
 
 def _who_is_right(machine: "Machine", task: "Task", counterexample: str) -> str:
     """Whether the machine gives the task's answer to a string; nothing if that is not known."""
-    pair = None if machine.layout.consecutive else task.labelled(task.source.split(counterexample))
+    source = task.source.split(counterexample)
+    pair = None if machine.layout.consecutive else task.exact_pair(source)
     if pair is None or pair.scored is not None:
         return ""
     right = machine.run(pair.source.tolist()).target == pair.target.tolist()

@@ -74,7 +74,7 @@ def short_queries(checkpoint: Checkpoint) -> ShortQueries:
         if candidates > most or length > checkpoint.config.task.ranges.test.longest:
             break
         sources = itertools.product(task.source.symbols[:symbols], repeat=length)
-        pairs = (task.labelled(source) for source in sources)
+        pairs = (task.exact_pair(source) for source in sources)
         of_length = [query_of(checkpoint, [pair]) for pair in pairs if pair]
         if len(queries) + len(of_length) > MOST_SHORT:
             break

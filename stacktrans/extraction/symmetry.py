@@ -63,7 +63,7 @@ class Symmetry:
         distinct = {ids.tobytes(): ids for ids in reduced}.values()
         if task.file_parameters:  # which give no answers to other sources
             return [Query(ids, None) for ids in distinct]
-        pairs = (task.labelled(task.source.decode(ids)) for ids in distinct)
+        pairs = (task.exact_pair(task.source.decode(ids)) for ids in distinct)
         return [query_of(self.checkpoint, [pair]) for pair in pairs if pair]
 
     def completed(self, symbols: Iterable[int]) -> list[int]:

@@ -188,7 +188,7 @@ def _prove(models: Sequence[Checkpoint], result: Verification) -> None:
     if not isinstance(verdict, Counterexample) or verdict.in_stream:
         result.verdict = None if known else verdict
     elif known is None or len(verdict.source) < len(known.pair.source):
-        pair = task.labelled(task.source.decode(verdict.source))
+        pair = task.exact_pair(task.source.decode(verdict.source))
         for wrong in _wrong_answers(models, [pair] if pair else []):
             result.counterexample, length = wrong, wrong.pair.length
             result.stages.append(Stage(REFUTED, Lengths(length, length), 1, 1))
@@ -222,7 +222,7 @@ def _all_pairs(task: Task, most: int, symbols: Sequence[str]) -> Iterator[Pair]:
         if left < 0 or length > most:
             return
         for source in itertools.product(symbols, repeat=length):
-            if pair := task.labelled(source):
+            if pair := task.exact_pair(source):
                 yield pair
 
 
@@ -311,7 +311,7 @@ def _wrong_without_part(
     task = models[0].task
     source = task.source.decode(wrong.pair.source)
     rests = (source[:start] + source[start + size :] for start in range(0, len(source), size))
-    pairs = (pair for rest in rests if rest and (pair := task.labelled(rest)))
+    pairs = (pair for rest in rests if rest and (pair := task.exact_pair(rest)))
     while block := [*itertools.islice(pairs, BLOCK)]:
         if answers := _wrong_answers(models, block):
             return answers[0]

@@ -229,7 +229,7 @@ def _bisimilar(
 
 def _is_different(one: Machine, other: Machine, task: Task, source: Sequence[int]) -> bool:
     """Whether the decoder's answers to a source of the task differ where they are scored."""
-    pair = task.labelled([one.source[symbol] for symbol in source])
+    pair = task.exact_pair([one.source[symbol] for symbol in source])
     if pair is None:
         return False
     limit, scored = int(task.layout.limit(len(source))), pair.scored

@@ -149,7 +149,7 @@ class Task(ABC):
         """The range of source lengths of derivations up to a depth; raises `NoSuchLaw`."""
         raise NoSuchLaw("depth: only for tasks with a grammar")
 
-    def labelled(self, source: Sequence[str]) -> Pair | None:
+    def exact_pair(self, source: Sequence[str]) -> Pair | None:
         """The pair of a source and its exact answer; None if the task defines none."""
         try:
             answer = self.answer(source)
