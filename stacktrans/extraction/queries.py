@@ -20,7 +20,7 @@ from stacktrans.decoding.decoder import Observer, decode, predict
 from stacktrans.decoding.model import Model
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import FEW_SYMBOLS, LARGE_ALPHABET, Ids, Mask
-from stacktrans.tasks.base import held_out_pairs, some_of
+from stacktrans.tasks.base import held_out_pairs, random_subset
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength
 
@@ -115,7 +115,7 @@ def random_queries(
         pairs = task.sample(rng, lengths, sum(rows), law)
     if task.file_parameters:
         with contextlib.suppress(NoSuchLength):
-            pairs += some_of(held_out_pairs(task, lengths), count, seed)
+            pairs += random_subset(held_out_pairs(task, lengths), count, seed)
         distinct = {pair.source.tobytes(): pair for pair in pairs}
         return [query_of(checkpoint, [pair]) for pair in distinct.values()]
     remaining = iter(pairs)

@@ -15,7 +15,7 @@ from stacktrans.inference.baselines import baseline_scores
 from stacktrans.inference.scores import Scores, checkpoint_scores
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.settings.config import TaskConfig
-from stacktrans.tasks.base import Task, held_out_pairs, some_of
+from stacktrans.tasks.base import Task, held_out_pairs, random_subset
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import DepthLimit, LengthDistribution, Lengths, NoSuchLength
 from stacktrans.tasks.lines import pairs_of_strings, read_pairs
@@ -114,7 +114,7 @@ def scores_of_range(
     """
     if checkpoint.task.file_parameters:
         held_out = held_out_pairs(checkpoint.task, lengths)
-        pairs = some_of(held_out, request.count, request.seed)
+        pairs = random_subset(held_out, request.count, request.seed)
         return checkpoint_scores(checkpoint, pairs, request.beam, n_best=request.n_best)
     each, count = request.each, request.count or (100 if request.each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
@@ -184,11 +184,11 @@ def _scores_of(
 def _by_range(pairs: Sequence[Pair], request: EvalRequest) -> list[tuple[Lengths, list[Pair]]]:
     """Ranges of lengths, each with pairs in it, or some of them; one of all without bounds."""
     if not request.bounds:
-        chosen = some_of(pairs, request.count, request.seed)
+        chosen = random_subset(pairs, request.count, request.seed)
         lengths = [pair.length for pair in chosen]
         return [(Lengths(min(lengths), max(lengths)), chosen)]
     parts = []
     for range_ in request.bounds:
         within = [pair for pair in pairs if range_.includes(pair.length)]
-        parts.append((range_, some_of(within, request.count, request.seed)))
+        parts.append((range_, random_subset(within, request.count, request.seed)))
     return parts

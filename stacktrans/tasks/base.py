@@ -203,7 +203,7 @@ def held_out_pairs(task: Task, lengths: Lengths) -> list[Pair]:
     return pairs
 
 
-def some_of(pairs: Sequence[Pair], most: int | None, seed: int, key: int = 0) -> list[Pair]:
+def random_subset(pairs: Sequence[Pair], most: int | None, seed: int, key: int = 0) -> list[Pair]:
     """All pairs, or some of them: a random choice that is always the same, in their order.
 
     Args:

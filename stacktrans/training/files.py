@@ -16,7 +16,7 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.tasks.alphabets import Ids, Mask
-from stacktrans.tasks.base import some_of
+from stacktrans.tasks.base import random_subset
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths
 from stacktrans.tasks.lines import DEV, TEST, TRAIN
@@ -73,7 +73,7 @@ class Files(Strings):
 
     def _measured(self, pairs: PairSet, key: int) -> list[Pair]:
         """The pairs that are measured: all, or some that are always the same."""
-        return some_of(pairs, self.config.training.measure.strings, self.config.seed, key)
+        return random_subset(pairs, self.config.training.measure.strings, self.config.seed, key)
 
     def check(self) -> None:
         self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
@@ -150,7 +150,7 @@ class Files(Strings):
         A development set has few of these, whose errors may be taken for exceptions. By chance, as
         many more may be wrong as two standard deviations.
         """
-        scores = self.score(model, some_of(self._train, MOST_SCORED, self.config.seed))
+        scores = self.score(model, random_subset(self._train, MOST_SCORED, self.config.seed))
         wrong = (scores.fine < 1)[np.argsort(scores.lengths, kind="stable")]
         count = math.ceil(SHORTEST_SHARE * len(wrong))
         most = max(wrong[:count].sum(), wrong[-count:].sum())
@@ -189,7 +189,7 @@ class Files(Strings):
         return [by_origin[origin] for origin in sorted(by_origin)]
 
     def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
-        return self._accuracy_on(model, some_of(self._test, most, self.config.seed, 2))
+        return self._accuracy_on(model, random_subset(self._test, most, self.config.seed, 2))
 
 
 @functools.lru_cache(maxsize=1)
