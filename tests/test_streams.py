@@ -208,7 +208,7 @@ def test_scored_is_what_can_be_known_and_the_symbol_that_follows() -> None:
     layout = task.layout
     streams = [pairs_of(task, "aab", "ab"), pairs_of(task, "ab")]
     assert shown(layout, task, layout.batch(streams)) == [("aabbab", "..ba.a"), ("ab", ".a")]
-    assert shown(layout, task, layout.batch(streams, everything=True)) == [
+    assert shown(layout, task, layout.batch(streams, score_all=True)) == [
         ("aabbab", "abbaba"),
         ("ab", "ba"),
     ]
@@ -219,7 +219,7 @@ def test_unpredictable_symbols_of_a_stream_are_not_scored() -> None:
     layout = task.layout
     streams = [pairs_of(task, "12=", "2=")]
     assert shown(layout, task, layout.batch(streams)) == [("12=212=2", "..21..2.")]
-    assert shown(layout, task, layout.batch(streams, everything=True)) == [("12=212=2", "2=212=2.")]
+    assert shown(layout, task, layout.batch(streams, score_all=True)) == [("12=212=2", "2=212=2.")]
 
 
 def model_of(name: str, memory: str = "stack-rnn", **settings: Any) -> Transducer:

@@ -36,7 +36,7 @@ def cross_entropy(model: Predictor, layout: Layout, pairs: Sequence[Pair]) -> fl
     sizes = [sum(map(layout.steps, row)) for row in rows]
     total, count = 0.0, 0
     for group in batches_of(sizes, STEPS_AT_ONCE):
-        batch = layout.batch([rows[index] for index in group], everything=True)
+        batch = layout.batch([rows[index] for index in group], score_all=True)
         state = model.start(len(batch.inputs))
         for columns, logits in advance_in_chunks(model, state, batch.inputs, batch.mask):
             targets = batch.targets[:, columns][batch.mask[:, columns]]

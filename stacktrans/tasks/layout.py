@@ -376,12 +376,12 @@ class Layout:
         padded: int = max(self.padding.of(source), source, len(pair.target) + 1)
         return padded
 
-    def examples(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Examples:
+    def examples(self, rows: Sequence[Sequence[Pair]], score_all: bool = False) -> Examples:
         """Encode sequences of pairs, each a single pair, or consecutive ones.
 
         Args:
             rows: the sequences.
-            everything: whether all symbols of a stream are scored, and not only predictable ones.
+            score_all: whether all symbols of a stream are scored, and not only predictable ones.
         """
         pairs = [pair for row in rows for pair in row]
         encoded = (_targets_after_prompts if self.feeds_back else _synchronous)(self, pairs)
@@ -392,14 +392,14 @@ class Layout:
             # The last output of a pair is the first input of the pair after it in its row.
             inner = np.delete(ends[:-1], first[:-1][np.diff(first) > 0])
             targets.values[inner - 1] = inputs.values[inner]
-            if everything:
+            if score_all:
                 scored.values[:] = True
                 scored.values[scored.starts[1:] - 1] = self.end is not None
         return Examples(inputs, targets, scored)
 
-    def batch(self, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Batch:
+    def batch(self, rows: Sequence[Sequence[Pair]], score_all: bool = False) -> Batch:
         """Encode several sequences of pairs as a batch."""
-        examples = self.examples(rows, everything)
+        examples = self.examples(rows, score_all)
         inputs, targets, mask = (each.padded() for each in examples)
         return Batch(inputs, targets * mask, mask, examples.inputs.lengths.tolist())
 

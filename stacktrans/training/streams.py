@@ -127,7 +127,7 @@ class Streams(PieceSource):
         pieces = list[StreamPiece]()
         for first in range(0, max(map(len, streams)), every):
             parts = [stream[first : first + every] for stream in streams]
-            pieces += cut(self.layout.batch(parts, everything=True), self._steps)
+            pieces += cut(self.layout.batch(parts, score_all=True), self._steps)
         return pieces
 
     def lengths_of(self, epoch: int) -> Lengths:
