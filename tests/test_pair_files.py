@@ -398,7 +398,7 @@ def test_a_file_to_measure_on_may_have_its_columns_in_another_order(
     task = learned(path, dev=path, test=path)
     assert task.columns == ("source", "target", "features")
     pairs, others = read_pairs(path, task), read_pairs(turned, task)
-    assert all(pair.known for pair in others)
+    assert all(pair.in_vocabulary for pair in others)
     assert [pair.source.tolist() for pair in pairs] == [pair.source.tolist() for pair in others]
     assert "b.tsv: the columns seem to be source,features,target" in capsys.readouterr().err
 

@@ -236,7 +236,8 @@ def score(
         raise ValueError("a buffered model needs a synchronous layout")
     # Each row of pairs is one sequence; pairs that the model cannot read are wrong, and left out.
     known = (
-        [index for index in row if pairs[index].known] for row in measured_sequences(layout, pairs)
+        [index for index in row if pairs[index].in_vocabulary]
+        for row in measured_sequences(layout, pairs)
     )
     rows = [row for row in known if row]
     examples = layout.examples([[pairs[index] for index in row] for row in rows])
@@ -264,7 +265,7 @@ def score(
         sums = np.bincount(owners, predicted.log_probs.values, minlength=len(pairs))
         likelihood[in_order] = sums[in_order]
     for index, pair in enumerate(pairs):
-        if not pair.known:
+        if not pair.in_vocabulary:
             scored[index] = layout.examples([[pair]]).scored.values.sum()
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
     return Scores(lengths, fine, right, scored, differing, log_probs=likelihood)
@@ -295,7 +296,7 @@ def checkpoint_scores(
         scores = replace(scores, positive=np.array(in_language, np.bool_))
     if kinds := [pair.kind for pair in pairs if pair.kind]:
         scores = replace(scores, kinds=np.array(kinds, np.object_))
-    unknown = [not pair.known or OUT_OF_VOCABULARY in pair.target for pair in pairs]
+    unknown = [not pair.in_vocabulary or OUT_OF_VOCABULARY in pair.target for pair in pairs]
     scores = replace(scores, unknown=np.array(unknown, np.bool_), name=name)
     if beam is None:
         return best_references(scores, checkpoint.task, pairs)
@@ -329,7 +330,7 @@ def best_references(scores: Scores, task: Task, pairs: Sequence[Pair]) -> Scores
     by_source: dict[bytes, list[int]] = {}
     for index, pair in enumerate(pairs):
         # Sources that differ in unknown symbols have the same ids.
-        if pair.known and task.source.unknown_ids.isdisjoint(pair.source.tolist()):
+        if pair.in_vocabulary and task.source.unknown_ids.isdisjoint(pair.source.tolist()):
             by_source.setdefault(pair.source.tobytes(), []).append(index)
     counted = np.ones(len(pairs), np.bool_)
     for indices in by_source.values():
@@ -363,7 +364,7 @@ def predictions(
     for index, pair in enumerate(pairs):
         if known is not None and not np.isnan(known[index]):
             answers[index] = [Answer(pair.target.tolist(), float(known[index]), True)]
-        elif not pair.known:
+        elif not pair.in_vocabulary:
             answers[index] = [Answer([], math.nan, False)]
         else:
             needed = len(pair.target)

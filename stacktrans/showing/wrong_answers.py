@@ -34,7 +34,7 @@ def confusions_json(results: Results, task: Task) -> dict[str, Any]:
     """
     edits, by_feature = list[Edit](), defaultdict[str, list[Prediction]](list)
     for prediction in predictions_of(results):
-        if prediction.pair.known and prediction.ended is not None:
+        if prediction.pair.in_vocabulary and prediction.ended is not None:
             edits += prediction.alignment
             for symbol in {*task.source.decode(prediction.pair.source)}:
                 if isinstance(symbol, Feature):

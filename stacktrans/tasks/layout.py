@@ -36,8 +36,8 @@ class Pair(NamedTuple):
         scored: [l] mask of the scored symbols of the target; None for all.
         size: its length as the task defines it; None for that of the source.
         written: its fields in a file; None if it comes from none.
-        known: whether a model can read it; if not, `OUT_OF_VOCABULARY` stands for the symbols that
-            the task's alphabets lack, no answer is computed, and it counts as wrong.
+        in_vocabulary: whether a model can read it; if not, `OUT_OF_VOCABULARY` stands for the
+            symbols that the task's alphabets lack, no answer is computed, and it counts as wrong.
         kind: how a labelled string was made; empty if that is not known.
     """
 
@@ -46,7 +46,7 @@ class Pair(NamedTuple):
     scored: Mask | None = None
     size: int | None = None
     written: tuple[str, ...] | None = None
-    known: bool = True
+    in_vocabulary: bool = True
     kind: str = ""
 
     @property

@@ -262,7 +262,7 @@ def _pair(task: Task, fields: Sequence[str] | Mapping[str, str]) -> Pair:
         pair = task.pair(task.encode_source(source), task.target.encode(target))
     except UnknownSymbol:
         ids = task.source.encode_leniently(source), task.target.encode_leniently(target)
-        pair = task.pair(*ids)._replace(known=False)
+        pair = task.pair(*ids)._replace(in_vocabulary=False)
     return pair._replace(written=tuple(fields))
 
 
