@@ -312,7 +312,8 @@ class PairFiles(NamedTuple):
             unchanged, with a warning if forms are mixed.
         header: whether a first line that names the columns is not a pair.
         labels: whether each target is one of two labels; None to detect it.
-        kept: symbols of the alphabets besides those of the files, as pairs of column and symbol.
+        extra_symbols: symbols of the alphabets besides those of the files, as pairs of column and
+            symbol.
     """
 
     train: str | None
@@ -325,7 +326,7 @@ class PairFiles(NamedTuple):
     normalize: str | None = None
     header: bool = True
     labels: bool | None = None
-    kept: frozenset[tuple[str, str]] = frozenset()
+    extra_symbols: frozenset[tuple[str, str]] = frozenset()
 
     def paths(self) -> Iterator[tuple[int, Path]]:
         """The index of each set that has a file, and the file's path."""

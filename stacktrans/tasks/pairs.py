@@ -110,7 +110,7 @@ class Pairs(Task):
         self._split, self.interchangeable = split, interchangeable
         self.known, self.sampled = known, known is not None
         tokenizer = Tokenizer.of(symbols, "features" in self.columns, separator, normalize)
-        read = _known_symbols(known, tokenizer)
+        read = _read_known(known, tokenizer)
         self.source = SourceAlphabet(read["source"], read.get("features"), self.columns, tokenizer)
         self.target = TargetAlphabet(read["target"], tokenizer)
         if known is not None and labels:
@@ -124,7 +124,7 @@ class Pairs(Task):
             return {}
         data = self._read(seed if self._split is None else self._split, before or self)
         parameters = {**data.request._asdict(), "known": dict(data.known)}
-        del parameters["kept"]  # which `known` has
+        del parameters["extra_symbols"]  # which `known` has
         if not parameters["labels"]:
             del parameters["labels"]
         if not self.interchangeable:
@@ -174,7 +174,7 @@ class Pairs(Task):
     def _read(self, split: int, before: Task) -> PairSets:
         if self.request.train is None:
             raise UsageError("task.parameters.train: no file given; expected a file of pairs")
-        return read_sets(self.request._replace(split=split, kept=before.known_symbols()))
+        return read_sets(self.request._replace(split=split, extra_symbols=before.known_symbols()))
 
     def pair(self, source: Ids, target: Ids) -> Pair:
         return Pair(source, target, None, int((source <= self.source.unknown).sum()))
@@ -265,7 +265,7 @@ def _is_in_names(character: str) -> bool:
     return category[0] in "LM" or category in ("Nd", "Pc") or character in "+-"
 
 
-def _known_symbols(known: Any, tokenizer: Tokenizer) -> dict[str, Sequence[str]]:
+def _read_known(known: Any, tokenizer: Tokenizer) -> dict[str, Sequence[str]]:
     """The symbols of each column in the parameter `known`; raises `ValueError`."""
     if known is None:
         return {column: [] for column in tokenizer.columns}

@@ -311,7 +311,8 @@ def _read_sets(request: PairFiles) -> PairSets:
     notes += [*hold_out(lines, keys, sizes, request), *pair_warnings(lines, keys)]
     training = lines.parts == TRAIN
     symbols = {
-        name: _known_symbols(column.select(training), request) for name, column in columns.items()
+        name: _training_symbols(column.select(training), request)
+        for name, column in columns.items()
     }
     _check_symbols(symbols, lines.names[TRAIN])
     sets, unknown_notes = _encode(lines, columns, symbols, tokenizer)
@@ -320,9 +321,9 @@ def _read_sets(request: PairFiles) -> PairSets:
         **sets[TRAIN].target_lengths,
         "digests": lines.digests,
     }
-    # A model that knows these symbols requests the files with all of them kept.
-    kept = frozenset((name, symbol) for name, known in symbols.items() for symbol in known)
-    return PairSets(request._replace(kept=kept), known, [*notes, *unknown_notes], sets)
+    # A model that knows these symbols requests the files with all of them.
+    extra = frozenset((name, symbol) for name, known in symbols.items() for symbol in known)
+    return PairSets(request._replace(extra_symbols=extra), known, [*notes, *unknown_notes], sets)
 
 
 def _detect_format(lines: PairLines, request: PairFiles) -> tuple[Tokenizer, PairFiles, list[str]]:
@@ -411,11 +412,11 @@ def _detect_labels(lines: PairLines, request: PairFiles) -> tuple[bool, list[str
     return labels, [f"{lines.names[TRAIN]}: two labels: {listed}"] if labels else []
 
 
-def _known_symbols(column: SymbolColumn, request: PairFiles) -> list[str]:
+def _training_symbols(column: SymbolColumn, request: PairFiles) -> list[str]:
     """The symbols of a column of the training set, and those kept from another model, sorted."""
     split = column.tokenizer.splitter(column.name)
     # A kept symbol must still be one symbol: a word is none where strings are characters.
-    kept = {symbol for name, symbol in request.kept if name == column.name}
+    kept = {symbol for name, symbol in request.extra_symbols if name == column.name}
     return sorted({symbol for symbol in kept if len(split(symbol)) == 1}.union(column.used()))
 
 
