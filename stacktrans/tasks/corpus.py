@@ -22,7 +22,7 @@ from stacktrans.tasks.lines import check_file, read_numbered
 
 END = "</s>"
 """The symbol that ends every sentence, and is predicted as any other."""
-SPLITS = ("train", "valid", "test")
+PARTS = ("train", "valid", "test")
 Symbols = list[str]
 
 
@@ -118,7 +118,7 @@ def find_texts(directory: Path) -> dict[str, str]:
     if not directory.is_dir():
         raise UsageError(f"{directory}: expected a directory with train.txt, valid.txt, test.txt")
     paths = {}
-    for part in SPLITS:
+    for part in PARTS:
         exact = directory / f"{part}.txt"
         files = [exact] if exact.is_file() else sorted(directory.glob(f"*.{part}.txt"))
         if not files:

@@ -19,7 +19,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import StreamConfig
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.corpus import SPLITS, Corpus, encode_sentences, read_sentences, vocabulary_of
+from stacktrans.tasks.corpus import PARTS, Corpus, encode_sentences, read_sentences, vocabulary_of
 from stacktrans.tasks.layout import Batch
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.records import Record, Summary
@@ -180,7 +180,7 @@ class Texts(PieceSource):
             raise UsageError("training.data.stream: null is not for a text; expected settings")
         if training.rounding:
             raise UsageError("training.rounding: not for a text, which has no right answers")
-        sentences = {part: read_sentences(corpus.file(part), corpus.vocabulary) for part in SPLITS}
+        sentences = {part: read_sentences(corpus.file(part), corpus.vocabulary) for part in PARTS}
         parameters = dict(config.task.parameters)
         if not corpus.known:
             inherited: Sequence[str] = ()
