@@ -131,11 +131,11 @@ def _split(
     whole: SymbolClass, counts: tuple[Counts, Counts], neighbors: Counts
 ) -> Iterator[SymbolClass]:
     """Split a class into parts whose symbols do not differ."""
-    tables = _features(whole, *counts, neighbors)
+    tables = _contingency_tables(whole, *counts, neighbors)
 
     def fits(symbol: int, part: list[int]) -> bool:
         both = (np.stack([table[part].sum(axis=0), table[symbol]]) for table in tables)
-        return all(_probability(table) > SIGNIFICANCE for table in both)
+        return all(_g_test(table) > SIGNIFICANCE for table in both)
 
     members = range(len(whole.sources))
     parts: list[list[int]] = []
@@ -151,7 +151,7 @@ def _split(
     return (SymbolClass(*(ids[part] for ids in whole)) for part in parts)
 
 
-def _features(
+def _contingency_tables(
     whole: SymbolClass, sources: Counts, targets: Counts, neighbors: Counts
 ) -> list[Counts]:
     """Tables of counts, [k, ...], whose rows do not differ if symbols are interchangeable."""
@@ -169,8 +169,8 @@ def _features(
     return tables
 
 
-def _probability(table: Counts) -> float:
-    """The probability that rows of counts differ as much by chance: a G-test of homogeneity."""
+def _g_test(table: Counts) -> float:
+    """The p-value of a G-test of homogeneity of rows of counts."""
     rows, columns = table.sum(axis=1), table.sum(axis=0)
     statistic = 2 * sum(map(_n_log_n, (table, -rows, -columns, table.sum())))
     freedom = (np.count_nonzero(rows) - 1) * (np.count_nonzero(columns) - 1)
