@@ -22,7 +22,7 @@ _PRECEDENCE = {"(": 0, ")": 1, "+": 1, "-": 1, "*": 2, "~": 3}
 """A sign is the operator ~, which multiplies -1 by its operand."""
 
 
-def numbered(count: int) -> Alphabet:
+def number_alphabet(count: int) -> Alphabet:
     """An alphabet of the numbers from 0: characters if all are digits, words otherwise."""
     return Alphabet([*map(str, range(count))], words=count > 10)
 
@@ -67,7 +67,7 @@ class EvenPairs(Transformation):
     """0100 -> 0: whether the number of neighbors that differ is odd"""
 
     def __init__(self) -> None:
-        self.source = self.target = numbered(2)
+        self.source = self.target = number_alphabet(2)
 
     def transform(self, source: Ids) -> Ids:
         differ: Ids = (source[:1] != source[-1:]).astype(np.int64)
@@ -80,7 +80,7 @@ class CycleNavigation(Transformation):
     first_step, steps, positions = -1, 3, 5
 
     def __init__(self) -> None:
-        self.source, self.target = numbered(self.steps), numbered(self.positions)
+        self.source, self.target = number_alphabet(self.steps), number_alphabet(self.positions)
 
     def transform(self, source: Ids) -> Ids:
         position: Ids = (source + self.first_step).sum(keepdims=True) % self.positions
@@ -97,7 +97,7 @@ class MissingDuplicateString(Computed):
     """0120113 -> 1: the symbol at 2 in a string and its copy; a 3 fills up odd lengths"""
 
     def __init__(self) -> None:
-        self.source, self.target = numbered(4), numbered(2)
+        self.source, self.target = number_alphabet(4), number_alphabet(2)
 
     def draw(self, rng: Generator, length: int) -> Symbols:
         if length == 1:
@@ -122,7 +122,7 @@ class StackManipulation(Computed):
     """0110422 -> 1102: a stack, popped by 2 and pushed to by 3 and 4, at the end from its top"""
 
     def __init__(self) -> None:
-        self.source, self.target = numbered(5), numbered(3)
+        self.source, self.target = number_alphabet(5), number_alphabet(3)
 
     def draw(self, rng: Generator, length: int) -> Symbols:
         height = int(rng.integers(1, max(length, 2)))
@@ -150,7 +150,7 @@ class BinaryAddition(Computed):
     """11201 -> 1012: the sum of binary numbers with a 2 between them, least digits first"""
 
     def __init__(self) -> None:
-        self.source = self.target = numbered(3)
+        self.source = self.target = number_alphabet(3)
 
     def draw(self, rng: Generator, length: int) -> Symbols:
         if length < 3:
@@ -181,7 +181,7 @@ class ComputeSqrt(Computed):
     """100101 -> 110: the integer square root of a binary number, greatest digits first"""
 
     def __init__(self) -> None:
-        self.source = self.target = numbered(2)
+        self.source = self.target = number_alphabet(2)
 
     def draw(self, rng: Generator, length: int) -> Symbols:
         return drawn_number(rng, length)
@@ -239,7 +239,7 @@ class ModularArithmetic(Computed):
     notation = "01234+-*"
 
     def __init__(self) -> None:
-        self.source, self.target = numbered(len(self.notation)), numbered(MODULUS)
+        self.source, self.target = number_alphabet(len(self.notation)), number_alphabet(MODULUS)
 
     def has_length(self, length: int) -> bool:
         return length % 2 == 1
