@@ -127,7 +127,7 @@ class ThisProcess:
 
 
 class Pool:
-    """A pool of processes, each of which does one piece of work at a time.
+    """A pool of processes, each of which does one job at a time.
 
     Work with a name is given to the process that has worked under that name before, if it is free,
     since the process may have cached something. Work of a process that was killed is repeated.
@@ -135,13 +135,13 @@ class Pool:
     Args:
         count: number of processes.
         cancelled: whether all work is cancelled; work can call it, too.
-        here: whether this process does the work.
+        in_process: whether this process does the work.
     """
 
-    def __init__(self, count: int, cancelled: Callable[[], bool], here: bool = False) -> None:
+    def __init__(self, count: int, cancelled: Callable[[], bool], in_process: bool = False) -> None:
         self._cancelled = cancelled
         self._new: Callable[[], Process | ThisProcess]
-        self._new = partial(ThisProcess, cancelled) if here else partial(Process, count)
+        self._new = partial(ThisProcess, cancelled) if in_process else partial(Process, count)
         self._free = [self._new() for _ in range(count)]
         self._running: dict[Future[Any], tuple[str, Process | ThisProcess, Work]] = {}
         self._last_process: dict[str, Process | ThisProcess] = {}
@@ -164,19 +164,19 @@ class Pool:
         """The names of running work."""
         return [name for name, *_ in self._running.values()]
 
-    def submit(self, works: Mapping[str, Work]) -> None:
-        """Have a free process do one of several pieces of work, given by name."""
-        last = {name: self._last_process[name] for name in works if name in self._last_process}
+    def submit(self, jobs: Mapping[str, Work]) -> None:
+        """Submit one of several jobs, given by name, to a free process."""
+        last = {name: self._last_process[name] for name in jobs if name in self._last_process}
         cached = ((name, process) for name, process in last.items() if process in self._free)
-        first = next((name for name in works if name not in last), next(iter(works)))
+        first = next((name for name in jobs if name not in last), next(iter(jobs)))
         name, process = next(cached, (first, self._free[-1]))
         self._free.remove(process)
         try:
-            future = process.submit(works[name])
+            future = process.submit(jobs[name])
         except BrokenProcessPool:  # it was killed while it was free
             process = self._new()
-            future = process.submit(works[name])
-        self._running[future], self._last_process[name] = (name, process, works[name]), process
+            future = process.submit(jobs[name])
+        self._running[future], self._last_process[name] = (name, process, jobs[name]), process
 
     def finished(self, waiting: Callable[[], None] = lambda: None) -> Iterator[tuple[str, Any]]:
         """Wait until some work is finished, and yield its names and results.

@@ -251,7 +251,7 @@ class Race:
         self.at_work = next_round(state.candidates, WIDTH, self._batch_symbols)[:count]
         show()
         try:
-            with Pool(count, self._is_over, here=count == 1) as pool:
+            with Pool(count, self._is_over, in_process=count == 1) as pool:
                 while state.can_continue and (self._must_begin or not self._is_over()):
                     self._carry_out(pool, show)
                 while pool.at_work:  # on time slices that are cut short
