@@ -7,7 +7,7 @@ OVERFLOW = "the model's numbers overflow: its weights are too large"
 LONGEST_SHOWN = 100
 """The maximum length of a value in a message, in characters."""
 MOST_LISTED, MOST_COMPARED = 12, 1000
-"""The most known names that are listed, and that are compared with an unknown one."""
+"""The maximum numbers of known names that are listed, and compared with an unknown one."""
 LISTS = {
     "task": "tasks",
     "generator": "generators",

@@ -23,7 +23,7 @@ MACHINE = "machine.json"
 RACE = "race.json"
 """The file in the directory of a run with the state of the race that the run won."""
 CANDIDATES = "race"
-"""The folder in it with the runs of the candidates, until the race is over."""
+"""The folder, in the directory of a race, with the runs of the candidates until it is over."""
 
 END_SECONDS = 5.0
 """Worker processes end within this many seconds after their parent."""

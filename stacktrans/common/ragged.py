@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 STEPS_AT_ONCE = 2**17
-"""The most steps of all strings of a batch, unless a single string takes more."""
+"""The maximum number of steps of all strings of a batch, unless a single string takes more."""
 
 
 def row_starts(lengths: npt.NDArray[np.int64] | Sequence[int]) -> npt.NDArray[np.int64]:

@@ -203,7 +203,7 @@ class Memories(Registry):
     """
 
     MOST = 16
-    """The most memories of a combination."""
+    """The maximum number of memories of a combination."""
     ALONE = ("stack-rnn", "list-rnn", "superposed", "tape", "nondeterministic", "none")
     """Memories that can't be combined: they have their own settings, or nothing to push to."""
 

@@ -28,9 +28,9 @@ Shapes = Mapping[str, Mapping[Shape, int]]
 """The number of a nonterminal's alternatives of each shape, which are often hundreds."""
 
 MAX_PRODUCTS = 5_000_000
-"""The most products of counts for a table, which take seconds."""
+"""The maximum number of products of counts for a table, which take seconds."""
 MAX_RULES = 1_000_000
-"""The most pairs of a rule and a depth for a table."""
+"""The maximum number of pairs of a rule and a depth for a table."""
 MAX_WORDS = 1_000_000
 """The bound on source lengths above which they count as equal."""
 

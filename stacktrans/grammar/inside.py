@@ -30,7 +30,7 @@ MAX_CELLS, MAX_SUMS = 500_000, 1_000_000_000
 """The most entries of the inside table, and the most terms of its sums; either takes seconds."""
 
 MAX_CHART_CELLS = 1 << 25
-"""The most entries of a chart, which take half a gigabyte."""
+"""The maximum number of entries of a chart, which take half a gigabyte."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from stacktrans.common.errors import abridged, shown, unknown_name
 REFERENCE = re.compile(r"[^\s:{}]+:[0-9]+")
 PROBABILITY_TOLERANCE = 1e-9
 MAX_VALUES = 100_000
-"""The most values of a placeholder."""
+"""The maximum number of values of a placeholder."""
 MAX_PARTS = 500_000
-"""The most words and nonterminals on all right-hand sides of a grammar."""
+"""The maximum number of words and nonterminals on all right-hand sides of a grammar."""
 SHORT_NUMBER = re.compile(r"[-+\d._/\s]{,100}([eE][-+]?\d{,3}\s*)?")
 """A number or fraction that is short enough to convert."""
 

@@ -21,7 +21,7 @@ LETTERS = string.ascii_letters + "".join(filter(str.isalpha, map(chr, range(0xC0
 """Letters alone, so that digits and signs remain free for marks, for generators of one's own."""
 MAX_SYMBOLS = 65_536
 LARGE_ALPHABET = 6
-"""The most symbols of an alphabet that is not large."""
+"""The maximum number of symbols of an alphabet that is not large."""
 FEW_SYMBOLS = 3
 """The first symbols of a large alphabet, over which all short strings are tested."""
 UNKNOWN_SYMBOL = "<unk>"

@@ -39,7 +39,7 @@ WORDS_SHARE, UNCERTAIN_SHARE = 0.9, 0.75
 """Strings consist of words if this share of those with several characters, or of the distinct ones,
 contains a space or is a word of another string; with the lower share that is uncertain."""
 MAX_INSPECTED = 100_000
-"""The most lines of which columns and symbols are detected."""
+"""The maximum number of lines of which columns and symbols are detected."""
 POSITIVE = frozenset(["1", "+", "yes", "true", "accept", "in", "positive", "valid", "correct"])
 """Usual labels of strings that are in a language."""
 SHORT_WORD = 2.5

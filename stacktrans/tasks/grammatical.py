@@ -27,7 +27,7 @@ from stacktrans.tasks.lengths import (
 )
 
 MAX_FOLLOWED = 1000
-"""The most symbols of a sentence whose possible successors are computed, in quadratic time."""
+"""The maximum length of sentences whose possible next symbols are computed, in quadratic time."""
 
 
 def _alphabet(words: Sequence[str], characters: bool) -> Alphabet:

@@ -46,7 +46,7 @@ TRAIN, DEV, TEST = range(3)
 SET_NAMES = ("training", "development", "test")
 """The name of each set in messages."""
 MAX_LISTED = 3
-"""The most lines that a message lists."""
+"""The maximum number of lines that a message lists."""
 
 TOKENS, STRINGS, LABELS = ".tok", "main.tok", "labels.txt"
 """The names of files of strings and of their labels, a line each (flare2025)."""

@@ -18,7 +18,7 @@ from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoS
 MEMBER, EDITED, RANDOM = "member", "edited", "random"
 """The kinds of strings: in the language; outside, made from one inside; outside, random."""
 MOST_DRAWN = 1000
-"""The most strings that are drawn until one lies outside the language."""
+"""The maximum number of strings that are drawn until one lies outside the language."""
 
 
 class Membership(GrammarTask):

@@ -15,7 +15,7 @@ from stacktrans.tasks.lines import DEV, MAX_LISTED, SET_NAMES, TEST, TRAIN, Pair
 from stacktrans.tasks.symbol_columns import Keys, SymbolColumn
 
 ALMOST_NONE = 0.25
-"""A first line of whose symbols so small a share occurs again is suspicious."""
+"""A first line is suspicious if no more than this share of its symbols occurs again."""
 
 
 def check_sizes(lines: PairLines, column: str, sizes: Ids, labels: bool) -> None:

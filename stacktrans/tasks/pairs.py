@@ -41,7 +41,7 @@ from stacktrans.tasks.lines import (
 from stacktrans.tasks.sets import PairSet, PairSets, read_sets
 
 AT_HAND = 10_000_000
-"""The most bytes of files that are read for baselines, in about a second."""
+"""The maximum size of the files that are read for baselines, in bytes; reading takes a second."""
 
 
 class Pairs(Task):

@@ -53,7 +53,7 @@ from stacktrans.tasks.symbol_columns import Keys, SymbolColumn, hashes_of
 UNIT_COLUMNS = ("source", "target")
 """The columns that have units."""
 HELD_OUT = 10
-"""One pair in so many is held out for a set without a file."""
+"""One in this many pairs is held out for a set without a file."""
 REPLACED = 0.25
 """The a in a / (a + n), the probability that a symbol with n occurrences in the training set is
 replaced by the unknown symbol (Kiperwasser and Goldberg 2016, section 4.2)."""

@@ -23,7 +23,7 @@ from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength, 
 
 _RUN = re.compile(r"(\S)(?:\^(?:([a-z0-9]+)|\(([a-z0-9]+(?:\+[a-z0-9]+)*)\)))?")
 MAX_RUN_NOTATION = 100
-"""The most characters of the notation of a run."""
+"""The maximum length of the notation of a run, in characters."""
 
 _PROBLEM = re.compile(r"(0|1[01]*)\+(0|1[01]*)=")
 
