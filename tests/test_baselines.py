@@ -9,9 +9,10 @@ from command_line import run
 
 from stacktrans.inference import baselines
 from stacktrans.inference.baselines import baseline_scores
-from stacktrans.tasks.lines import PairFiles, pairs_of_strings
+from stacktrans.tasks.pair_files import PairFiles
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import read_sets
+from stacktrans.tasks.written_pairs import pairs_of_strings
 
 TRAINING = "abab\tba\ncc\tcc\nabcc\tab\naaaa\tba\n"
 # The sources abab and abcc are equally near to abac: the first counts.

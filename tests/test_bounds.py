@@ -22,7 +22,7 @@ from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.lengths import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
-from stacktrans.tasks.lines import read_pairs
+from stacktrans.tasks.written_pairs import read_pairs
 
 Rule = dict[str, Any]
 

@@ -16,7 +16,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths
-from stacktrans.tasks.lines import TRAIN as TRAINING
+from stacktrans.tasks.pair_files import TRAIN as TRAINING
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.permutation import SymbolClass, interchangeable
 from stacktrans.training.files import LEAST_PAIRS, MOST_PERMUTED, Files

@@ -12,7 +12,7 @@ from test_pairs import learned, lines_of, write
 
 from stacktrans.common.errors import UsageError
 from stacktrans.tasks.layout import Layout, Pair
-from stacktrans.tasks.lines import TRAIN
+from stacktrans.tasks.pair_files import TRAIN
 
 JOINT = ("train", "--recipe", "joint")
 STRINGS = [format(number, "b") for number in range(1, 30)]

@@ -14,8 +14,9 @@ from test_pairs import as_written, learned, lines_of, reversals, write
 from stacktrans.common import reading
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.tasks.base import NotASource
-from stacktrans.tasks.lines import DEV, TEST, TRAIN, read_pairs
+from stacktrans.tasks.pair_files import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
+from stacktrans.tasks.written_pairs import read_pairs
 
 TAGS = ("V;PST", "V;PRS;3;SG", "V;V.PTCP;PRS", "N;PL")
 VERBS = [(f"verb{'x' * size}", tag, f"verb{'x' * size}ed") for size in range(5) for tag in TAGS]

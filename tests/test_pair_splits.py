@@ -9,7 +9,7 @@ from command_line import ENVIRONMENT
 from test_pairs import all_of, learned, lines_of, reversals, write
 
 from stacktrans.common.errors import UsageError
-from stacktrans.tasks.lines import DEV, TEST, TRAIN
+from stacktrans.tasks.pair_files import DEV, TEST, TRAIN
 
 
 def test_the_longest_tenth_and_a_random_tenth_are_kept_apart(tmp_path: Path) -> None:

@@ -22,10 +22,11 @@ from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.columns import Tokenizer, detect_unit
 from stacktrans.tasks.layout import OutputBound
 from stacktrans.tasks.lengths import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
-from stacktrans.tasks.lines import DEV, TEST, TRAIN, pairs_of_strings, read_pairs
+from stacktrans.tasks.pair_files import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs, task_from_files
 from stacktrans.tasks.sets import PairSet, PairSets, unknown_probabilities
 from stacktrans.tasks.symbol_columns import SymbolColumn
+from stacktrans.tasks.written_pairs import pairs_of_strings, read_pairs
 
 CHARACTERS = Tokenizer.of("characters", False, ";", None)
 TINY = "ab\tba\nabc\tcba\nabcd\tdcba\n"

@@ -14,7 +14,7 @@ from stacktrans.inference.evaluation import EvalRequest, scores_of_pairs
 from stacktrans.inference.scores import Prediction, checkpoint_scores, predictions
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.tasks.layout import Pair
-from stacktrans.tasks.lines import pairs_of_strings
+from stacktrans.tasks.written_pairs import pairs_of_strings
 
 CPU = torch.device("cpu")
 

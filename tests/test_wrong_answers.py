@@ -13,8 +13,8 @@ from stacktrans.inference.scores import Scores, compared
 from stacktrans.showing.wrong_answers import confusions_json
 from stacktrans.tasks.alphabets import Alphabet
 from stacktrans.tasks.lengths import Lengths
-from stacktrans.tasks.lines import pairs_of_strings
 from stacktrans.tasks.pairs import Pairs
+from stacktrans.tasks.written_pairs import pairs_of_strings
 
 # The model reverses: the targets are wrong, and the second and the fourth in the same way, and
 # the last source has a space, which the model does not know, so that it has no answer.

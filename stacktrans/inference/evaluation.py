@@ -18,8 +18,8 @@ from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.base import Task, held_out_pairs, random_subset
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import DepthLimit, LengthDistribution, Lengths, NoSuchLength
-from stacktrans.tasks.lines import pairs_of_strings, read_pairs
 from stacktrans.tasks.pairs import Pairs
+from stacktrans.tasks.written_pairs import pairs_of_strings, read_pairs
 
 BLOCK = 250
 """Strings that are drawn and scored at a time, which bounds the memory needed."""

@@ -11,7 +11,7 @@ from stacktrans.settings.layers import COMPONENTS, Settings, SettingsLayer, merg
 from stacktrans.settings.locations import AUTO
 from stacktrans.settings.resolve import without_unfit_settings
 from stacktrans.settings.task_files import defines_task, split_task
-from stacktrans.tasks.lines import READING
+from stacktrans.tasks.pair_files import READING
 
 OPTIONS = {
     "workers": "workers",

@@ -11,7 +11,15 @@ from stacktrans.common.reading import LONGEST
 from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY, Ids
 from stacktrans.tasks.columns import Tokenizer
-from stacktrans.tasks.lines import DEV, MAX_LISTED, SET_NAMES, TEST, TRAIN, PairFiles, PairLines
+from stacktrans.tasks.pair_files import (
+    DEV,
+    MAX_LISTED,
+    SET_NAMES,
+    TEST,
+    TRAIN,
+    PairFiles,
+    PairLines,
+)
 from stacktrans.tasks.symbol_columns import Keys, SymbolColumn
 
 ALMOST_NONE = 0.25

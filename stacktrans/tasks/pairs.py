@@ -26,18 +26,8 @@ from stacktrans.tasks.columns import (
 )
 from stacktrans.tasks.layout import OutputBound, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths
-from stacktrans.tasks.lines import (
-    DEV,
-    SET_NAMES,
-    SPLITS,
-    STRINGS,
-    TEST,
-    TRAIN,
-    PairFiles,
-    check_file,
-    labelled_file,
-    read_pair_content,
-)
+from stacktrans.tasks.lines import STRINGS, check_file, labelled_file, read_pair_content
+from stacktrans.tasks.pair_files import DEV, SET_NAMES, SPLITS, TEST, TRAIN, PairFiles
 from stacktrans.tasks.sets import PairSet, PairSets, read_sets
 
 AT_HAND = 10_000_000

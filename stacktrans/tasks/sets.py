@@ -29,17 +29,7 @@ from stacktrans.tasks.columns import (
 )
 from stacktrans.tasks.layout import OutputBound, Pair, is_fixed
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
-from stacktrans.tasks.lines import (
-    DEV,
-    SET_NAMES,
-    SPLITS,
-    TEST,
-    TRAIN,
-    PairFiles,
-    PairLines,
-    files_of,
-    read_files,
-)
+from stacktrans.tasks.lines import files_of
 from stacktrans.tasks.pair_checks import (
     check_sizes,
     header_warnings,
@@ -47,6 +37,16 @@ from stacktrans.tasks.pair_checks import (
     pair_warnings,
     space_warnings,
     unknown_target_warnings,
+)
+from stacktrans.tasks.pair_files import (
+    DEV,
+    SET_NAMES,
+    SPLITS,
+    TEST,
+    TRAIN,
+    PairFiles,
+    PairLines,
+    read_files,
 )
 from stacktrans.tasks.symbol_columns import Keys, SymbolColumn, hashes_of
 

@@ -19,7 +19,7 @@ from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.base import random_subset
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths
-from stacktrans.tasks.lines import DEV, TEST, TRAIN
+from stacktrans.tasks.pair_files import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.permutation import SymbolClass, interchangeable
 from stacktrans.tasks.sets import PairSet, unknown_probabilities

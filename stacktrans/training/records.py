@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 from stacktrans.common.reading import name_of
 from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.tasks.lengths import Lengths
-from stacktrans.tasks.lines import SET_NAMES, SPLITS
+from stacktrans.tasks.pair_files import SET_NAMES, SPLITS
 
 if TYPE_CHECKING:
     from stacktrans.inference.perplexity import Perplexity
