@@ -11,8 +11,8 @@ from stacktrans.decoding.decoder import Answer
 from stacktrans.inference.scores import Scores, best_references, compared
 from stacktrans.tasks.alphabets import NO_OUTPUT, Ids
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.columns import Feature
 from stacktrans.tasks.layout import Pair
+from stacktrans.tasks.pair_alphabets import Feature
 from stacktrans.tasks.sets import PairSet
 
 NAMES = "copied source", "nearest source", "most frequent target"

@@ -14,7 +14,7 @@ from stacktrans.showing.scores import ACCURACIES, Results, prediction_json, pred
 from stacktrans.showing.tables import GAP, Column, Table, remark, table_of
 from stacktrans.tasks.alphabets import Alphabet
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.columns import Feature
+from stacktrans.tasks.pair_alphabets import Feature
 
 AROUND = 20
 """Symbols of a long string that are shown before and after the first wrong one."""

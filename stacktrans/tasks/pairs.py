@@ -17,16 +17,11 @@ from stacktrans.common.errors import StacktransError, UsageError, check_paramete
 from stacktrans.common.reading import LONGEST, PACKED, STDIN, is_stream, name_of
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import NotASource, Task
-from stacktrans.tasks.columns import (
-    SourceAlphabet,
-    TargetAlphabet,
-    Tokenizer,
-    parse_columns,
-    positive_label,
-)
+from stacktrans.tasks.columns import Tokenizer, parse_columns, positive_label
 from stacktrans.tasks.layout import OutputBound, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths
 from stacktrans.tasks.lines import STRINGS, check_file, labelled_file, read_pair_content
+from stacktrans.tasks.pair_alphabets import SourceAlphabet, TargetAlphabet
 from stacktrans.tasks.pair_files import DEV, SET_NAMES, SPLITS, TEST, TRAIN, PairFiles
 from stacktrans.tasks.sets import PairSet, PairSets, read_sets
 

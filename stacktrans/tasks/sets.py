@@ -21,8 +21,6 @@ from stacktrans.tasks.alphabets import MAX_SYMBOLS, Ids
 from stacktrans.tasks.columns import (
     MIN_VALUE_RATIO,
     UNITS,
-    SourceAlphabet,
-    TargetAlphabet,
     Tokenizer,
     detect_separator,
     detect_unit,
@@ -30,6 +28,7 @@ from stacktrans.tasks.columns import (
 from stacktrans.tasks.layout import OutputBound, Pair, is_fixed
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.lines import files_of
+from stacktrans.tasks.pair_alphabets import SourceAlphabet, TargetAlphabet
 from stacktrans.tasks.pair_checks import (
     check_sizes,
     header_warnings,

@@ -24,7 +24,7 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.showing.contents import Block, order_of, parts_of, symbol_text, symbols_read
 from stacktrans.showing.traces import actions_of, verdict
 from stacktrans.tasks.alphabets import FEATURE
-from stacktrans.tasks.columns import SourceAlphabet
+from stacktrans.tasks.pair_alphabets import SourceAlphabet
 
 SUFFIXES = (".html", ".htm")
 DIGITS = 4
