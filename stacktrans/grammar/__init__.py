@@ -18,15 +18,9 @@ from numpy.random import Generator
 
 from stacktrans.common.errors import abridged
 from stacktrans.grammar.depth import DepthTable
+from stacktrans.grammar.earley import next_words
 from stacktrans.grammar.inside import Chart, Floats, InsideTable, NormalForm
-from stacktrans.grammar.rules import (
-    GrammarError,
-    Nonterminal,
-    Sentence,
-    check_rules,
-    next_words,
-    read_rules,
-)
+from stacktrans.grammar.rules import GrammarError, Nonterminal, Sentence, check_rules, read_rules
 
 __all__ = ["Grammar", "GrammarError"]
 
