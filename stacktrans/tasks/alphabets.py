@@ -35,6 +35,7 @@ OUT_OF_VOCABULARY = -2
 FAILED = -3
 """The id for a step at which a model fails, and for those after it: numbers overflow, or a machine
 has no rule."""
+_NEWLINE = ord("\n")
 _MARKS = {NO_OUTPUT: UNSCORED_MARK, OUT_OF_VOCABULARY: UNKNOWN_SYMBOL, FAILED: UNSCORED_MARK}
 
 
@@ -148,9 +149,6 @@ class Characters:
         points = np.full(len(lines.values) + len(lines), _NEWLINE, np.uint32)
         points[np.arange(len(lines.values)) + lines.row_indices] = self._points[lines.values]
         return points.tobytes().decode("utf-32-le")
-
-
-_NEWLINE = ord("\n")
 
 
 def meaningless_symbols(count: int, characters: str, marks: Sequence[str] = ()) -> Alphabet:

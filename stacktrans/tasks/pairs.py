@@ -220,7 +220,8 @@ def task_from_files(
         if value is not None
     }
     if data is None:
-        for name, value in further.items():
+        if further:
+            name, value = next(iter(further.items()))
             raise UsageError(f"{prefix}{name} {value}: needs {prefix}data")
         return None
     if other is not None:
