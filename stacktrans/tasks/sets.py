@@ -86,14 +86,7 @@ def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> li
         if file is not None:
             continue
         rows = np.flatnonzero(lines.parts == TRAIN)
-        group = _numbered_by_first_appearance(keys.source[rows])
-        if part == TEST:
-            order = np.lexsort((group, -sizes[rows]))
-        else:
-            rng = generator(request.split, Purpose.SPLIT)
-            order = np.argsort(rng.permutation(group.max() + 1)[group], kind="stable")
-        ordered = group[order]
-        ends = np.flatnonzero(np.diff(ordered, append=-1)) + 1
+        order, ends = _order_to_hold_out(part, keys.source[rows], sizes[rows], request.split)
         kept = 2 if part == TEST and request.dev is None else 1  # sources for the other sets
         last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1 - kept)
         if last < 0:
@@ -113,6 +106,24 @@ def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> li
             f"{SET_NAMES[part]} set ({content})"
         )
     return notes
+
+
+def _order_to_hold_out(part: int, sources: Ids, sizes: Ids, seed: int) -> tuple[Ids, Ids]:
+    """The order in which a set takes lines, [n], and the number of lines up to each source, [m].
+
+    Args:
+        part: the set; for `TEST`, the longest sources come first, otherwise the order is random.
+        sources: [n] the hash of each source.
+        sizes: [n] the length of each source.
+        seed: the random seed.
+    """
+    group = _numbered_by_first_appearance(sources)
+    if part == TEST:
+        order = np.lexsort((group, -sizes))
+    else:
+        rng = generator(seed, Purpose.SPLIT)
+        order = np.argsort(rng.permutation(group.max() + 1)[group], kind="stable")
+    return order, np.flatnonzero(np.diff(group[order], append=-1)) + 1
 
 
 def _numbered_by_first_appearance(keys: Ids) -> Ids:
