@@ -12,6 +12,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -274,7 +275,8 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[LinePiece
     """
     is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
     group: list[LinePiece] = []
-    rest, begins, first = bytearray(), True, True
+    rest, begins = bytearray(), True
+    chunks = _chunks(descriptor)
     while True:
         waiting = not (is_file or select.select([descriptor], [], [], 0)[0])
         if parts and waiting and rest:
@@ -286,16 +288,9 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[LinePiece
             yield group[:LINES_AT_ONCE]
             del group[:LINES_AT_ONCE]
             continue
-        chunk = _next_bytes(descriptor)
-        if not chunk:
+        chunk = next(chunks, None)
+        if chunk is None:
             break
-        if first:
-            while chunk != BYTE_ORDER_MARK and BYTE_ORDER_MARK.startswith(chunk):
-                more = _next_bytes(descriptor)  # the mark may arrive in parts, too
-                chunk += more
-                if not more:
-                    break
-            chunk, first = chunk.removeprefix(BYTE_ORDER_MARK), False
         beginning, *lines = chunk.split(b"\n")
         if len(rest) <= LONGEST_LINE:
             rest += beginning
@@ -307,6 +302,18 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[LinePiece
         group.append(LinePiece(bytes(rest), begins))
     for start in range(0, len(group), LINES_AT_ONCE):
         yield group[start : start + LINES_AT_ONCE]
+
+
+def _chunks(descriptor: int) -> Iterator[bytes]:
+    """The bytes of a file as they arrive, without a byte order mark; raises `Unreadable`."""
+    chunks = iter(partial(_next_bytes, descriptor), b"")
+    start = b""
+    for chunk in chunks:
+        start += chunk  # the mark may arrive in parts, too
+        if start == BYTE_ORDER_MARK or not BYTE_ORDER_MARK.startswith(start):
+            break
+    yield start.removeprefix(BYTE_ORDER_MARK)
+    yield from chunks
 
 
 def _next_bytes(descriptor: int) -> bytes:
