@@ -10,6 +10,7 @@ from stacktrans.common.registry import MEMORIES
 from stacktrans.memory import Memory
 from stacktrans.model.controllers import Controller, Operation
 from stacktrans.model.definition import TransducerState, step
+from stacktrans.settings.layers import validated
 from stacktrans.settings.model_config import ModelConfig
 
 __all__ = ["StackLSTM"]
@@ -40,7 +41,7 @@ class StackLSTM(nn.Module):
         signal_names: the names of its signals.
 
     Raises:
-        UsageError: the memory is unknown, or a size is under 1.
+        UsageError: the memory is unknown, or a size is out of range.
     """
 
     def __init__(
@@ -63,12 +64,14 @@ class StackLSTM(nn.Module):
         self.memory = _memory_of(memory)
         self.signal_names = tuple(self.memory.signal_names)
         self.memory_size, self.batch_first = memory_size, batch_first
-        config = ModelConfig.model_validate(
+        config = validated(
+            ModelConfig,
             {
                 "memory": {"name": "stack", "size": memory_size},  # of which the size alone is used
                 "controller": {"name": "lstm", "hidden_size": hidden_size, "layers": num_layers},
                 "initialization": {"signal_bias": {"pop": _POP_BIAS}},
-            }
+            },
+            [],
         )
         read_size = self.memory.reads * memory_size
         self.controller = Controller(config, input_size, read_size)

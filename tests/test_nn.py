@@ -147,6 +147,8 @@ def test_unknown_names_are_refused() -> None:
             StackLSTM(2, 3, memory=nothing)
     with pytest.raises(UsageError, match="memory_size 0"):
         StackLSTM(2, 3, memory_size=0)
+    with pytest.raises(UsageError, match=r"controller.layers: expected .* to 64 \(given: 65\)"):
+        StackLSTM(2, 3, num_layers=65)
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

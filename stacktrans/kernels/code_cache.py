@@ -103,7 +103,8 @@ def _sums(directory: Path) -> list[str]:
     """Checksums of the files with code; raises `OSError` for anything but files and folders."""
     checksums = []
     for path in sorted(directory.rglob("*")):
-        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+        # Meanwhile another process may have given a file its final name.
+        if path.is_symlink() or (path.exists() and not (path.is_file() or path.is_dir())):
             raise OSError(f"{path} is not a file")
         if path.suffix == ".nbc":
             checksum = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -193,11 +194,11 @@ def _remove_old(root: Path, current: Path) -> None:
 @functools.cache
 def announce() -> None:
     """Print a message that code is compiled, once."""
-    print_message("compiling for this machine, once (some seconds)")
+    print_message("compiling for this machine, once (10 to 15 seconds)")
 
 
 def is_empty() -> bool:
-    """Whether no code was compiled yet."""
+    """Whether no code has been compiled yet."""
     directory = cache_directory()
     return directory is None or not any(directory.iterdir())
 
