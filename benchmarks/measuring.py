@@ -186,11 +186,11 @@ def training_piece(which: str, kernel: str, job: Measurement) -> Callable[[], No
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     state = None
     for _ in range(PIECES_BEFORE):
-        _, state = model.unroll_piece(ids[:, :-1], state)
+        _, state = model.unroll_segment(ids[:, :-1], state)
 
     def run() -> None:
         # From the same state each time, so that all calls take as long.
-        unrolled, _ = model.unroll_piece(ids[:, :-1], state)
+        unrolled, _ = model.unroll_segment(ids[:, :-1], state)
         logits = model.logits(unrolled, everything)
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(logits, ids[:, 1:].flatten()).backward()
@@ -244,7 +244,7 @@ def alone(memory: str, job: Measurement) -> Callable[[], None]:
     from stacktrans.common.registry import MEMORIES as REGISTERED
 
     store = REGISTERED.load(memory)()
-    kernel = store.compiled()
+    kernel = store.own_kernel()
     generator = torch.Generator().manual_seed(2)
     signals = torch.rand(BATCH, job.steps, len(store.signal_names), generator=generator)
     shape = (BATCH, job.steps, store.pushes * job.memory_size)

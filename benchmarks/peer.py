@@ -149,7 +149,7 @@ def ours(job: Job, streams: int, symbols: int) -> Speed:
 
     def train_on(ids: "Tensor") -> None:
         nonlocal state
-        unrolled, state = model.unroll_piece(ids[:, :-1], state)
+        unrolled, state = model.unroll_segment(ids[:, :-1], state)
         logits = model.logits(unrolled, torch.ones(ids[:, 1:].shape, dtype=torch.bool))
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(logits, ids[:, 1:].flatten()).backward()

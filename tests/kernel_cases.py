@@ -266,7 +266,7 @@ def memory_of(memory: str | Memory[Any]) -> Memory[Any]:
 
 def kernel_of(memory: str | Memory[Any]) -> Kernel:
     """Its compiled code."""
-    kernel = memory_of(memory).compiled()
+    kernel = memory_of(memory).own_kernel()
     assert kernel is not None
     return kernel
 

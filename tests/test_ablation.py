@@ -50,7 +50,7 @@ def logits_of(checkpoint: Checkpoint, change: Callable[[Transducer], None] | Non
     """What a model says at each step; in torch, step by step, if it is changed."""
     model = checkpoint.model
     if change:
-        model.kernel = "torch"
+        model.config = model.config.model_copy(update={"kernel": "torch"})
         change(model)
     with torch.no_grad():
         found: Tensor = model(torch.tensor(STRINGS))
@@ -140,6 +140,12 @@ def test_weights_that_were_changed_are_those_that_lose_a_part() -> None:
 @pytest.mark.parametrize("layers", [1, 2])
 def test_without_state_each_step_begins_from_zeros(controller: str, layers: int) -> None:
     model = random_model(controller, "stack", f"controller.layers={layers}")
+    assert_alike(logits_of(ablate(model, "state")), logits_of(model, no_state))
+
+
+def test_cells_are_a_state_without_recurrent_weights() -> None:
+    model = random_model("lstm", "stack", "controller.recurrent=false")
+    assert ablatable_parts(model) == ["memory", "pushes", "pops", "state"]
     assert_alike(logits_of(ablate(model, "state")), logits_of(model, no_state))
 
 

@@ -77,7 +77,7 @@ def transducer(memory: str, controller: str = "lstm", **more: Any) -> Transducer
 def by_definition(model: Transducer) -> Transducer:
     """The same model, run in torch."""
     other = copy.deepcopy(model)
-    other.kernel = "torch"
+    other.config = other.config.model_copy(update={"kernel": "torch"})
     return other
 
 
@@ -137,7 +137,7 @@ def test_carried_pieces_are_the_whole(controller: str, memory: str) -> None:
     for sizes in ([7, 7, 7], [1] * 21, [20, 1]):
         state, pieces = None, []
         for piece in INPUTS.split(sizes, dim=1):
-            done, state = model.unroll_piece(piece, state)
+            done, state = model.unroll_segment(piece, state)
             pieces.append(done)
         for name, expected in (("hidden", whole.hidden), ("signals", whole.signals)):
             together = torch.cat([getattr(piece, name) for piece in pieces], dim=1)
@@ -151,8 +151,8 @@ def test_gradients_of_carried_pieces(controller: str, memory: str) -> None:
     defined = by_definition(model)
     state, exact = None, None
     for piece in INPUTS.split([6, 9, 1, 5], dim=1):
-        found, state = model.unroll_piece(piece, state)
-        expected, exact = defined.unroll_piece(piece, exact)
+        found, state = model.unroll_segment(piece, state)
+        expected, exact = defined.unroll_segment(piece, exact)
         compare_with_gradients(
             {"hidden": found.hidden, "signals": found.signals},
             dict(model.named_parameters()),
@@ -165,8 +165,8 @@ def test_gradients_of_carried_pieces(controller: str, memory: str) -> None:
 @pytest.mark.parametrize("kernel", ["fused", "torch"])
 def test_a_state_that_is_carried_on_stays_as_it_is(kernel: str, memory: str) -> None:
     model = transducer(memory, kernel=kernel)
-    _, state = model.unroll_piece(INPUTS[:, :10])
-    once, again = (model.unroll_piece(INPUTS[:, 10:], state)[0] for _ in range(2))
+    _, state = model.unroll_segment(INPUTS[:, :10])
+    once, again = (model.unroll_segment(INPUTS[:, 10:], state)[0] for _ in range(2))
     assert torch.equal(once.hidden, again.hidden)
 
 
@@ -179,7 +179,7 @@ def test_no_fresh_memory_is_read_in_carried_pieces(
     def run() -> Named:
         state, out = None, Named()
         for number, piece in enumerate(INPUTS.split(4, dim=1)):
-            done, state = model.unroll_piece(piece, state)
+            done, state = model.unroll_segment(piece, state)
             out |= {f"hidden {number}": done.hidden}
         return out | gradients(out, dict(model.named_parameters()))
 
@@ -194,5 +194,5 @@ def test_memories_that_cannot_be_run_piece_by_piece_are_refused(
     kernel: str, more: dict[str, Any]
 ) -> None:
     more = more | ({"count": 1, "capacity": None} if more["memory"] in NAMES else {})
-    with pytest.raises(UsageError, match="piece by piece"):
-        transducer(kernel=kernel, **more).unroll_piece(INPUTS)
+    with pytest.raises(UsageError, match=r"segments? of a stream"):
+        transducer(kernel=kernel, **more).unroll_segment(INPUTS)

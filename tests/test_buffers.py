@@ -138,7 +138,7 @@ def test_compiled_code_agrees_with_less_gradient_through_the_state(
 def outputs_and_gradients(
     model: Transducer, kernel: Literal["fused", "torch"], ids: Tensor, lengths: list[int]
 ) -> dict[str, Tensor]:
-    model.kernel = kernel
+    model.config = model.config.model_copy(update={"kernel": kernel})
     model.zero_grad()
     unrolled = model.unroll(ids, lengths)
     logits = model.logits(unrolled, torch.arange(ids.shape[1]) < torch.tensor(lengths).unsqueeze(1))
@@ -160,7 +160,7 @@ def outputs_and_gradients(
 @pytest.mark.parametrize("kernel", ["fused", "torch"])
 def test_a_batch_equals_its_items(kernel: Literal["fused", "torch"]) -> None:
     model = model_of(controller="lstm")
-    model.kernel = kernel
+    model.config = model.config.model_copy(update={"kernel": kernel})
     ids, lengths = torch.randint(SYMBOLS, (3, 8)), [3, 8, 5]
     everything = torch.ones_like(ids, dtype=torch.bool)
     together = model.logits(model.unroll(ids, lengths), everything).view(3, 8, SYMBOLS)

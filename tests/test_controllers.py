@@ -71,11 +71,8 @@ def test_second_order_units_follow_their_equation() -> None:
 class ConstantNoise(Noise):
     """What is added is not drawn, but the deviation itself."""
 
-    def on_gates(self, sums: Tensor) -> Tensor:
-        return sums + self.gates
-
-    def on_signals(self, sums: Tensor) -> Tensor:
-        return sums + self.signals
+    def _noisy(self, sums: Tensor, deviation: float) -> Tensor:
+        return sums + deviation
 
 
 @dataclass(frozen=True)
@@ -112,6 +109,16 @@ def test_each_step_has_its_own_noise(memory: str, buffers: BuffersConfig | None)
         alone = defined.unroll(ids[item : item + 1, :length], [length], noise)
         torch.testing.assert_close(together.signals[item, :count], alone.signals[0])
         torch.testing.assert_close(together.hidden[item, :count], alone.hidden[0])
+
+
+def test_noise_on_gates_is_not_added_to_recurrent_weights() -> None:
+    layer = Controller(small("second-order", "none"), EMBEDDING, READ).all_layers[0]
+    projected = layer.project(torch.randn(4, EMBEDDING))
+    noisy = Noise(gates=1.0).on_gates(layer, projected)
+    sums, weights = layer.recurrence(projected)
+    noisy_sums, noisy_weights = layer.recurrence(noisy)
+    assert torch.equal(noisy_weights, weights)
+    assert not torch.isclose(noisy_sums, sums).any()
 
 
 @pytest.mark.parametrize("embedding_size", [3, "one-hot"])
@@ -265,8 +272,8 @@ def test_a_sequence_in_pieces_is_the_sequence(memory: str) -> None:
 def test_a_requested_kernel_that_does_not_exist_is_refused() -> None:
     model = Transducer(small("lstm", "stack"), inputs=9, outputs=7).to(torch.bfloat16)
     assert model.architecture() is None
-    model.kernel = "fused"
-    with pytest.raises(UsageError, match=r"bfloat16 on cpu with memory stack"):
+    model.config = model.config.model_copy(update={"kernel": "fused"})
+    with pytest.raises(UsageError, match=r"memory stack with controller lstm in bfloat16 on cpu"):
         model.unroll(torch.zeros(1, 2, dtype=torch.int64))
 
 

@@ -78,9 +78,9 @@ def test_what_an_ensemble_lacks_is_refused(models: list[Model]) -> None:
         together.trace("!#")
     with pytest.raises(CheckpointError, match="an ensemble has several networks"):
         _ = together.network
-    with pytest.raises(UsageError, match="an ensemble can't be tested without its parts"):
+    with pytest.raises(UsageError, match="an ensemble has no parts that can be left out"):
         together.without("memory")
-    with pytest.raises(UsageError, match="an ensemble of no models"):
+    with pytest.raises(UsageError, match="an ensemble needs at least one model"):
         stacktrans.ensemble([])
 
 

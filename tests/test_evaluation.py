@@ -54,7 +54,7 @@ def test_many_and_long_strings_are_scored_in_parts(
     memory: str, kernel: Literal["auto", "torch"], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, pairs = tiny(memory, seed=2), random_pairs(30, seed=4, longest=40)
-    model.kernel = kernel
+    model.config = model.config.model_copy(update={"kernel": kernel})
     whole = score(predictor_of(model), LAYOUT, pairs).fine
     assert 0 < whole.mean() < 1
     monkeypatch.setattr(decoder, "STEPS_AT_ONCE", most)

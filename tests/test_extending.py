@@ -14,6 +14,7 @@ from command_line import SMALL, TRAIN, run, shell
 from torch.autograd import gradcheck
 
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, use_plugins
+from stacktrans.kernels.units import UNITS
 from stacktrans.memory import Stack
 from stacktrans.model.controllers import LSTMLayer
 from stacktrans.model.transducer import Transducer
@@ -124,14 +125,14 @@ def test_subclasses_do_not_inherit_compiled_code() -> None:
     class Peephole(LSTMLayer):
         name = "peephole"
 
-    assert Stack().compiled() is not None
-    assert Forgetful().compiled() is None
+    assert Stack().own_kernel() is not None
+    assert Forgetful().own_kernel() is None
     settings = {"model": {"memory": "stack"}}
     model = Transducer(resolve(task="copy", settings=settings).model, 9, 9)
     assert model.architecture() is not None
     model.memory = Forgetful()
     assert model.architecture() is None
-    assert "compiled_unit" not in vars(Peephole)
+    assert "peephole" not in UNITS
 
 
 def test_the_tutorial_s_controller_and_generator() -> None:

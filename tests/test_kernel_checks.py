@@ -66,17 +66,17 @@ def test_lengths_that_are_not_the_inputs(kernel: str, buffered: bool, lengths: l
 def test_contents_of_another_batch_are_refused() -> None:
     model = transducer("stack-rnn", **ACTIONS)
     ids = torch.zeros(3, 4, dtype=torch.int64)
-    _, carried = model.unroll_piece(ids[:1])
+    _, carried = model.unroll_segment(ids[:1])
     with pytest.raises(ValueError, match="expected the shape"):
-        model.unroll_piece(ids, carried)
+        model.unroll_segment(ids, carried)
 
 
 def test_contents_of_another_memory_are_refused() -> None:
     ids = torch.zeros(3, 4, dtype=torch.int64)
-    _, carried = transducer("stack-rnn", **ACTIONS).unroll_piece(ids)
+    _, carried = transducer("stack-rnn", **ACTIONS).unroll_segment(ids)
     for other in (transducer("list-rnn", **ACTIONS), transducer("none")):
         with pytest.raises(ValueError, match=r"expected the shape|another memory"):
-            other.unroll_piece(ids, carried)
+            other.unroll_segment(ids, carried)
 
 
 SHAPE = Shape(3, 4, 5, 2)

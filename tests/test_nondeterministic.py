@@ -188,6 +188,6 @@ def test_streams_need_a_window(tmp_path: Path) -> None:
     small = ("--max-steps", "2", "--set", "hidden_size=5", "--set", "measure.strings=5")
     refused = run(*stream, *small, "--out", tmp_path / "run")
     assert refused.returncode == 2
-    assert b"can't be run piece by piece without a limit; expected memory.window" in refused.stderr
+    assert b"one segment of a stream to the next; expected memory.window" in refused.stderr
     done = run(*stream, *small, "--set", "memory.window=6", "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr.decode()

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from latch import Latch
 from shapes import shaped
 
 from stacktrans.decoding import decoder
@@ -311,18 +310,6 @@ def filled(cells: CellContents) -> list[list[float]]:
     """What is in the cells that are not empty, and then in the head."""
     values = [cell for cell in cells.values.tolist() if any(abs(x + 1) > 1e-4 for x in cell)]
     return [*values, [] if cells.head is None else cells.values[cells.head].tolist()]
-
-
-def test_a_memory_that_arrays_cannot_show_is_shown_by_torch() -> None:
-    class Shown(Latch):
-        def snapshot(self, state: Any) -> MemorySnapshot:
-            return MemorySnapshot(total_strength=float(state.content.sum()))
-
-    model = to_numpy(drawn("stack", "lstm", LAYOUTS["joint"]))
-    assert model.shows_memory
-    for memory, visible in ((Latch(), True), (Shown(), False)):
-        object.__setattr__(model, "memory", memory)
-        assert model.shows_memory is visible
 
 
 @pytest.mark.parametrize("buffered", [False, True])

@@ -182,7 +182,7 @@ def test_two_processes_do_not_race_in_one_directory(
 def test_a_race_that_has_no_model_yet_is_named_with_how_to_resume_it(tmp_path: Path) -> None:
     out = tmp_path / "a race"
     begun(out)
-    complaint = f"{out}: a race of strategies that is not over; resume it with: "
+    complaint = f"{out}: an unfinished race of strategies; resume it with: "
     message = f"stacktrans: {complaint}stacktrans train --resume '{out}'\n"
     for command in ("eval", "transduce", "inspect", "verify", "extract", "train --from"):
         done = run(*command.split(), out)

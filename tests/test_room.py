@@ -28,7 +28,7 @@ def rehearse(*assignments: str) -> None:
                 "memory.depth=65536",
                 "hidden_size=65536",
             ),
-            "model: its sizes multiply to more than any computer can store",
+            "model: too large: no computer could store its weights",
         ),
         (
             ("batch_size=65536", "lengths.train=[60000,65536]", "curriculum=null"),

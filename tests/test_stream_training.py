@@ -175,7 +175,7 @@ def test_an_interrupted_run_resumes_from_its_last_epoch_bit_for_bit(
     ("task", "memory", "why"),
     [
         ("copy", "stack-rnn", "copy is not a stream"),
-        ("anbn", "stack", "memory stack can't be run piece by piece"),
+        ("anbn", "stack", "memory stack: its state can't be carried from one segment"),
     ],
 )
 def test_tasks_and_memories_without_streams_are_refused(

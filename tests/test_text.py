@@ -298,7 +298,7 @@ def test_files_that_are_no_texts_are_named_with_the_line(folder: Path, tmp_path:
         ("task.parameters.vocabulary=2", "vocabulary is 2; expected a number of at least 3"),
         ("task.parameters.unknown=a b", "unknown is 'a b'; expected a word"),
         ("task.lengths={train: [1, 2], test: [3, 4]}", "lengths cannot be used"),
-        ("model.memory=stack", "memory stack can't be run piece by piece"),
+        ("model.memory=stack", "memory stack: its state can't be carried from one segment"),
     ],
 )
 def test_settings_that_do_not_fit_a_text_are_named(
@@ -340,7 +340,7 @@ def test_pieces_carry_on_what_one_sequence_does(folder: Path, tmp_path: Path, me
     source, model = texts_of(trainer), trainer.state.attempt.model
     text, total, state = source.texts["valid"], 0.0, None
     for piece in pieces_of(text, 1, 5):
-        unrolled, state = model.unroll_piece(torch.from_numpy(piece.batch.inputs), state)
+        unrolled, state = model.unroll_segment(torch.from_numpy(piece.batch.inputs), state)
         mask, targets = (torch.from_numpy(part) for part in (piece.batch.mask, piece.batch.targets))
         logits = model.logits(unrolled, mask)
         total += float(torch.nn.functional.cross_entropy(logits, targets[mask], reduction="sum"))

@@ -25,7 +25,7 @@ from stacktrans.common.files import locked
 from stacktrans.common.randomness import Purpose
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
-from stacktrans.model.controllers import Noise
+from stacktrans.model.controllers import Layer, Noise
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import resolve
@@ -291,8 +291,8 @@ class Watched(Noise):
 
     added: tuple[list[torch.Tensor], list[torch.Tensor]] = field(default_factory=lambda: ([], []))
 
-    def on_gates(self, sums: torch.Tensor) -> torch.Tensor:
-        noisy = super().on_gates(sums)
+    def on_gates(self, layer: Layer, sums: torch.Tensor) -> torch.Tensor:
+        noisy = super().on_gates(layer, sums)
         self.added[0].append(noisy - sums)
         return noisy
 

@@ -16,7 +16,7 @@ from stacktrans.tasks.alphabets import Ids, Mask
 class Ensemble:
     """Models of one layout, without buffers, as one model, whose state is the list of theirs."""
 
-    failure: ClassVar[str] = f"{OVERFLOW}; or no machine has a rule here"
+    failure: ClassVar[str] = f"{OVERFLOW}; or a machine has no rule here"
     certain: ClassVar[bool] = False
     buffers = None
 

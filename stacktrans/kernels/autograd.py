@@ -57,7 +57,7 @@ class SequenceOutput(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Carried:
-    """The state that B strings carry over to the next piece, as constants.
+    """The state that B strings carry over to the next segment, as constants.
 
     Attributes:
         units: [L, states, B, H] the state of the controller.

@@ -59,7 +59,7 @@ class Store(Protocol):
 
     @property
     def contents(self) -> Self | None:
-        """What the memory holds; None for one that is not carried from piece to piece."""
+        """What the memory holds; None for one that is not carried from segment to segment."""
 
 
 class StoreSizes(NamedTuple):

@@ -1,7 +1,7 @@
 """Compiled steps of LSTM, GRU and simple recurrent layers on a batch, forward and backward.
 
-A type of unit is an entry in `UNITS` and a branch in each of `unit_step` and `unit_backward`. A
-controller names the entry that runs it (`Units.compiled_unit`).
+A type of unit is an entry in `UNITS`, by the name of its controller, and a branch in each of
+`unit_step` and `unit_backward`.
 
 The pre-activations of the gates come in two parts, since the GRU needs both: `outer` from the input
 and the layer below, `inner` from the hidden state. `saved` keeps what the backward pass needs of a

@@ -91,7 +91,7 @@ class Memory(ABC, Generic[State]):
         name: its name in settings.
         takes_actions: whether signals are probabilities of actions, which add up to 1 for each of
             `push_names`.
-        carries: whether its state can be `carried` from piece to piece of a long sequence.
+        carries: whether its state can be `carried` from segment to segment of a long sequence.
         empty: the number in empty cells, and in the vectors read of the empty memory.
         count: the number of stacks or lists side by side, all with the same signals and reads.
         capacity: the most cells of a row; None for no limit.
@@ -170,13 +170,16 @@ class Memory(ABC, Generic[State]):
         return like.new_full((batch_size, self.reads, value_size), self.empty)
 
     def check_carries(self) -> None:
-        """Raise `UsageError` unless the state can be carried from piece to piece."""
+        """Raise `UsageError` unless the state can be carried from segment to segment."""
         if not self.carries:
-            raise UsageError(f"memory {self.name} can't be run piece by piece")
+            raise UsageError(
+                f"memory {self.name}: its state can't be carried from one segment of a stream to "
+                "the next"
+            )
 
     def carried(self, state: State) -> State:
-        """A state as constants from which the next piece of a sequence continues."""
-        raise NotImplementedError
+        """The state from which the next segment of a sequence continues; by default, all of it."""
+        return state
 
     @abstractmethod
     def step(self, state: State, signals: Tensor, values: Tensor) -> tuple[State, Tensor]:
@@ -214,7 +217,7 @@ class Memory(ABC, Generic[State]):
         """The compiled steps of the memory; None if torch runs them."""
         return None
 
-    def compiled(self) -> Kernel | None:
+    def own_kernel(self) -> Kernel | None:
         """The `kernel` of the class, if not inherited: a subclass may compute something else."""
         kernel: Callable[[Any], Kernel] | None = vars(type(self)).get("kernel")
         return kernel(self) if kernel else None

@@ -150,12 +150,10 @@ class NondeterministicStack(Memory[Spans]):
 
     def check_carries(self) -> None:
         if self.window is None:
-            what = f"memory {self.name} can't be run piece by piece"
-            raise UsageError(f"{what} without a limit; expected memory.window")
-
-    def carried(self, state: Spans) -> Spans:
-        below = tuple(block.detach() for block in state.below)
-        return Spans(state.spans.detach(), below, state.values.detach(), state.steps)
+            raise UsageError(
+                f"memory {self.name}: without a limit its state can't be carried from one segment "
+                "of a stream to the next; expected memory.window"
+            )
 
     def step(self, state: Spans, signals: Tensor, values: Tensor) -> tuple[Spans, Tensor]:
         states, symbols, spans, dtype = self.states, self.symbols, state.spans, values.dtype

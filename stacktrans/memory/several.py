@@ -134,9 +134,9 @@ class Several(Memory[States]):
     def snapshot_of(self, store: Rows, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
         return store.snapshot(steps, self.read_names, self.labels if contents else ())
 
-    def compiled(self) -> Kernel | None:
+    def own_kernel(self) -> Kernel | None:
         """One kernel for all memories, if each is compiled and has rows with strengths."""
-        if any(type(part.compiled()) is not StrengthKernel for part in self.parts):
+        if any(type(part.own_kernel()) is not StrengthKernel for part in self.parts):
             return None
         return StrengthKernel.of(self.ends) if self.ends else None
 

@@ -5,7 +5,7 @@ a blocked signal has a bias far below 0, and an input that is cut off has weight
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -36,7 +36,8 @@ def ablatable_parts(checkpoint: Checkpoint) -> list[str]:
         memory.reads > 0,
         bool(memory.ends and memory.ends.pushes),
         bool(memory.ends and memory.ends.pops),
-        "controller.layers.0.hidden_weight" in checkpoint.weights,
+        "controller.layers.0.hidden_weight" in checkpoint.weights
+        or checkpoint.config.model.controller.name in KEEP_GATES,
     )
     return [*itertools.compress(PARTS, present)]
 
@@ -58,7 +59,7 @@ def ablate(checkpoint: Checkpoint, part: str) -> Checkpoint:
     if part not in parts:
         if checkpoint.machine or checkpoint.members:
             what = "a machine" if checkpoint.machine else "an ensemble"
-            raise UsageError(f"{checkpoint.path}: {what} can't be tested without its parts")
+            raise UsageError(f"{checkpoint.path}: {what} has no parts that can be left out")
         has = f"it has {', '.join(parts)}" if parts else "none of its parts can be left out"
         raise UsageError(f"{checkpoint.path}: the model has no {part}; {has}")
     ends = checkpoint.memory.ends
@@ -120,16 +121,11 @@ def _cut_state(checkpoint: Checkpoint, weights: Weights) -> None:
     gates, size = units.gates, model.units.hidden_size
     for layer in range(model.units.layers):
         prefix = f"controller.layers.{layer}."
-        weights[f"{prefix}hidden_weight"][:] = 0
+        if f"{prefix}hidden_weight" in weights:
+            weights[f"{prefix}hidden_weight"][:] = 0
         if keep_gate := KEEP_GATES.get(model.controller.name):
             first = gates.index(keep_gate) * size
             rows = slice(first, first + size)
             weights[f"{prefix}bias"][rows] = BLOCKED
             for name in ("input_weight", "below_weight"):
                 weights[f"{prefix}{name}"][rows] = 0
-
-
-def ablations(checkpoint: Checkpoint) -> Iterator[tuple[str, Checkpoint]]:
-    """The ablations of all parts of a model, with the names of the parts."""
-    for part in ablatable_parts(checkpoint):
-        yield part, ablate(checkpoint, part)

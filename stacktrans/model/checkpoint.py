@@ -267,16 +267,7 @@ class Checkpoint:
         """
         if self.members:
             raise UsageError("an ensemble has no trace; its models have one each")
-        predictor = self._predictor
-        if self.machine:
-            return predictor
-        from stacktrans.model.numpy_backend import NumpyModel  # not needed by all commands
-
-        if isinstance(predictor, NumpyModel) and not predictor.shows_memory:
-            from stacktrans.model.torch_backend import TorchModel  # imports torch
-
-            return TorchModel(self.model, self.hard)
-        return predictor
+        return self._predictor
 
 
 def locate(name: str | Path) -> Path:
@@ -296,8 +287,10 @@ def locate(name: str | Path) -> Path:
         os.stat(given)
     except FileNotFoundError:
         pass
-    except (OSError, ValueError) as error:  # a name too long or with a NUL
+    except ValueError as error:  # a name with a NUL
         raise NoSuchCheckpoint(f"{shown(str(name))}: not the name of a checkpoint") from error
+    except OSError as error:
+        raise NoSuchCheckpoint(f"{shown(str(name))}: {error.strerror}") from error
     paths = [given]
     if not given.exists() and given in {Path(given.name), Path("checkpoints") / given.name}:
         paths.append(shipped("checkpoints") / given.name)
@@ -318,9 +311,7 @@ def locate(name: str | Path) -> Path:
         from stacktrans.settings.command import resume_command
 
         resume = shell_text(resume_command(given))
-        raise CheckpointError(
-            f"{name}: a race of strategies that is not over; resume it with: {resume}"
-        )
+        raise CheckpointError(f"{name}: an unfinished race of strategies; resume it with: {resume}")
     raise CheckpointError(
         f"{name}: not a stacktrans checkpoint; expected a directory with {CONFIG} and {WEIGHTS}"
     )
@@ -354,7 +345,7 @@ def ensemble_of(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
         UsageError: there are none, one has buffers, or their alphabets or layouts differ.
     """
     if not checkpoints:
-        raise UsageError("an ensemble of no models")
+        raise UsageError("an ensemble needs at least one model")
     first = checkpoints[0]
     for each in checkpoints:
         check_alphabets(first.task, each.task, str(each.path))
@@ -371,7 +362,7 @@ def _load_machine(path: Path, threads: int) -> Checkpoint:
     from stacktrans.automata.machine import read_machine  # rarely needed
 
     machine = read_machine(path / MACHINE)
-    _check_whole(path)
+    _check_complete(path)
     config = resolve(config=str(path / CONFIG))
     task = config.make_task()
     checkpoint = Checkpoint(
@@ -415,7 +406,7 @@ def read_config(directory: Path) -> RunConfig:
 
 
 def _read(directory: Path) -> tuple[RunConfig, Task, Shapes]:
-    _check_whole(directory)
+    _check_complete(directory)
     path = directory / WEIGHTS
     if (directory / MACHINE).is_file():
         raise CheckpointError(f"{directory}: {_NO_WEIGHTS}")
@@ -441,11 +432,11 @@ def _shapes(config: ModelConfig, layout: Layout) -> Shapes:
     return shapes_of(meta_transducer(config, layout.inputs, layout.outputs))
 
 
-def _check_whole(directory: Path) -> None:
+def _check_complete(directory: Path) -> None:
     """Raise `CheckpointError` unless there is an undamaged configuration of this format."""
     path = directory / CONFIG
     if not path.is_file():
-        raise CheckpointError(f"{path}: missing; this is not a whole checkpoint")
+        raise CheckpointError(f"{path}: missing; the checkpoint is incomplete")
     try:
         format_number = read_layer(path).settings.get("format")
     except UsageError:
@@ -458,7 +449,7 @@ def _check_whole(directory: Path) -> None:
         message = f"format {format_number}; this stacktrans reads format {FORMAT}"
         raise CheckpointError(f"{path}: {message}")
     if not (directory / SUMS).is_file():
-        raise CheckpointError(f"{directory / SUMS}: missing; this is not a whole checkpoint")
+        raise CheckpointError(f"{directory / SUMS}: missing; the checkpoint is incomplete")
     verify_checksum(path)
 
 
@@ -467,7 +458,7 @@ def load_training(directory: Path) -> dict[str, Any]:
     path = directory / TRAINING
     if not path.is_file():
         raise CheckpointError(f"{path}: missing; this run can't be resumed")
-    _check_whole(directory)
+    _check_complete(directory)
     try:
         with zipfile.ZipFile(path) as archive:
             if sum(part.file_size for part in archive.infolist()) > path.stat().st_size:

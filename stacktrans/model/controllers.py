@@ -28,9 +28,9 @@ class Noise:
     """Normal noise in a batch of training.
 
     Attributes:
-        gates: standard deviation of what is added to the part of the gates' pre-activations that
+        gates: standard deviation of the noise added to the part of the gates' pre-activations that
             depends on x alone.
-        signals: standard deviation of what is added to the pre-activations of signals.
+        signals: standard deviation of the noise added to the pre-activations of signals.
         generator: of random numbers on the CPU; None for that of torch.
     """
 
@@ -38,9 +38,12 @@ class Noise:
     signals: float = 0.0
     generator: torch.Generator | None = None
 
-    def on_gates(self, sums: Tensor) -> Tensor:
-        """Pre-activations of gates with noise."""
-        return self._noisy(sums, self.gates)
+    def on_gates(self, layer: "Layer", sums: Tensor) -> Tensor:
+        """`Layer.project` with noise on the pre-activations of gates."""
+        gates = len(layer.gates) * layer.hidden_size
+        noisy = self._noisy(sums[..., :gates], self.gates)
+        # A second-order layer also has weights in it, on its state.
+        return noisy if gates == sums.shape[-1] else torch.cat([noisy, sums[..., gates:]], dim=-1)
 
     def on_signals(self, sums: Tensor) -> Tensor:
         """Pre-activations of signals with noise."""
@@ -314,7 +317,7 @@ class Controller(nn.Module):
 
         `sums` gives those of a layer over all steps, [B, T, gates * H].
         """
-        layers = [noise.on_gates(sums(layer)).unbind(dim=1) for layer in self.all_layers]
+        layers = [noise.on_gates(layer, sums(layer)).unbind(dim=1) for layer in self.all_layers]
         return list(zip(*layers, strict=True))
 
     def step(

@@ -43,14 +43,13 @@ def architecture_of(
     config: ModelConfig, memory: Memory[Any], hard: bool = False
 ) -> Architecture | None:
     """The architecture of a model for compiled code; None if there is no such code for it."""
-    # A subclass may compute something else, so it does not inherit compiled code.
-    units = vars(CONTROLLERS.load(config.controller.name)).get("compiled_unit")
-    kernel = memory.compiled() if units else None
-    if not kernel or (config.buffers and UNITS[units].second_order):
+    units = UNITS.get(config.controller.name)
+    kernel = memory.own_kernel() if units else None
+    if not units or not kernel or (config.buffers and units.second_order):
         return None
     tanh = config.value_nonlinearity == "tanh"
     gradient = config.units.state_gradient
-    return Architecture(UNITS[units], kernel, config.buffers is not None, tanh, gradient, hard)
+    return Architecture(units, kernel, config.buffers is not None, tanh, gradient, hard)
 
 
 @dataclass(eq=False)
@@ -226,12 +225,6 @@ class NumpyModel:
     def buffers(self) -> BuffersConfig | None:
         """See `Model.buffers`."""
         return self.config.buffers
-
-    @property
-    def shows_memory(self) -> bool:
-        """Whether the arrays of compiled code give all that the memory's definition would show."""
-        memory = type(self.memory)
-        return memory.snapshot_of is not Memory.snapshot_of or memory.snapshot is Memory.snapshot
 
     def discretized(self, hard: bool = True) -> NumpyModel:
         """See `Predictor.discretized`."""

@@ -61,7 +61,6 @@ class Transducer(nn.Module):
         super().__init__()
         initial = config.initialization
         self.config, self.inputs = config, inputs
-        self.kernel = config.kernel
         self.hard, self.sharpness = False, 1.0
         maps, biases = linear_sizes(config, inputs, outputs), config.controller.biases
         output_sizes, embedding_sizes = maps.get("output.0"), maps.get("embedding")
@@ -153,28 +152,29 @@ class Transducer(nn.Module):
             return Unrolled(hidden, hidden[..., :0])
         return definition.unroll(self, inputs, noise=noise)[0]
 
-    def unroll_piece(
+    def unroll_segment(
         self, inputs: Tensor, state: Carried | None = None, noise: Noise = NO_NOISE
     ) -> tuple[Unrolled, Carried]:
-        """Run over a piece of long sequences (truncated backpropagation through time).
+        """Run over a segment of long sequences (truncated backpropagation through time).
 
-        Gradients stop at the beginning of the piece: carried states are constants.
+        Gradients stop at the beginning of the segment: carried states are constants.
 
         Args:
             inputs: [B, T] ids.
-            state: carried from the piece before; None for the first.
+            state: carried from the segment before; None for the first.
             noise: added to the pre-activations of gates and signals.
 
         Raises:
             UsageError: the model has buffers, or a memory whose state can't be carried.
         """
         if self.config.buffers:
-            raise UsageError("a buffered model can't be run piece by piece")
+            raise UsageError("a buffered model can't be trained on segments of a stream")
         self.memory.check_carries()
         if not (architecture := self.architecture()):
             assert not isinstance(state, CarriedCompiled)
             unrolled, after = definition.unroll(self, inputs, state, noise)
-            return unrolled, replace(after.detach(), memory=self.memory.carried(after.memory))
+            after = after.detach()
+            return unrolled, replace(after, memory=self.memory.carried(after.memory))
         assert not isinstance(state, TransducerState)
         count, steps = inputs.shape
         return _unroll_compiled(self, architecture, inputs, [steps] * count, noise, state)
@@ -194,7 +194,7 @@ class Transducer(nn.Module):
     def architecture(self) -> Architecture | None:
         """The architecture for compiled code, as in `compiled_architecture`."""
         weight = self.classifier.weight
-        return compiled_architecture(self.config, self.memory, weight, self.kernel, self.hard)
+        return compiled_architecture(self.config, self.memory, weight, self.hard)
 
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
         """Logits [n, outputs] of the n target symbols selected by a mask [B, T]."""
@@ -289,7 +289,8 @@ def _projected(model: Transducer, ids: Tensor, noise: Noise) -> tuple[list[Tenso
         return projected, steps if by_step else ids
     if not by_step:
         projected = [functional.embedding(ids, sums) for sums in projected]
-    return [noise.on_gates(sums) for sums in projected], steps
+    layers = zip(model.controller.all_layers, projected, strict=True)
+    return [noise.on_gates(layer, sums) for layer, sums in layers], steps
 
 
 def _weights(
@@ -328,23 +329,23 @@ def _step_indices(rows: Sequence[int], lengths: Sequence[int], longest: int) -> 
 
 
 def compiled_architecture(
-    config: ModelConfig, memory: Memory[Any], weight: Tensor, kernel: str, hard: bool = False
+    config: ModelConfig, memory: Memory[Any], weight: Tensor, hard: bool = False
 ) -> Architecture | None:
     """The architecture of a model for compiled code; None if torch has to run it.
 
     `weight` is any of its weights, for their type and device.
 
     Raises:
-        UsageError: `kernel` requires compiled code and there is none.
+        UsageError: the configuration requires compiled code and there is none.
     """
-    if kernel == "torch":
+    if config.kernel == "torch":
         return None
     architecture = architecture_of(config, memory, hard) if can_run(weight) else None
-    if architecture is None and kernel == "fused":
+    if architecture is None and config.kernel == "fused":
         raise UsageError(
-            f"kernel: no fused one for {weight.dtype} on {weight.device.type} "
-            f"with memory {config.memory.name} and controller {config.controller.name}; "
-            "expected auto or torch"
+            f"model.kernel fused: there is no compiled code for memory {config.memory.name} with "
+            f"controller {config.controller.name} in {str(weight.dtype).removeprefix('torch.')} on "
+            f"{weight.device.type}; expected auto or torch"
         )
     return architecture
 
@@ -370,4 +371,4 @@ def meta_transducer(config: ModelConfig, inputs: int, outputs: int) -> Transduce
         with torch.device("meta"), _WithoutDrawing():
             return Transducer(config, inputs, outputs)
     except RuntimeError as error:  # torch counts bytes in 64 bits
-        raise UsageError("model: its sizes multiply to more than any computer can store") from error
+        raise UsageError("model: too large: no computer could store its weights") from error

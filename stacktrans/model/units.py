@@ -18,15 +18,12 @@ class Units:
     Attributes:
         gates: names of the blocks of H rows in the weights.
         states: how many vectors [H] the state is made of; the first is the output.
-        compiled_unit: the entry of `UNITS` in `stacktrans.kernels.units` that runs them; None for
-            none. It is not inherited.
         has_units: whether a layer has units of its own; one without passes its input on.
     """
 
     gates: ClassVar[tuple[str, ...]]
     states: ClassVar[int]
     has_units: ClassVar[bool] = True
-    compiled_unit: ClassVar[str | None] = None
 
     @classmethod
     def torch_layer(cls) -> Any:
@@ -61,7 +58,6 @@ class LSTM(Units):
     """Long short-term memory."""
 
     gates = ("input", "forget", "output", "candidate")
-    compiled_unit = "lstm"
     states = 2
 
 
@@ -69,7 +65,6 @@ class GRU(Units):
     """Gated recurrent unit, whose update gate is the share of the state that is kept."""
 
     gates = ("reset", "update", "candidate")
-    compiled_unit = "gru"
     states = 1
 
 
@@ -77,7 +72,6 @@ class RNN(Units):
     """Simple recurrent units with tanh."""
 
     gates = ("candidate",)
-    compiled_unit = "rnn"
     states = 1
 
 
@@ -90,7 +84,6 @@ class SecondOrder(Units):
     """
 
     gates = ("candidate",)
-    compiled_unit = "second-order"
     states = 1
 
     @classmethod
@@ -107,7 +100,6 @@ class Sigmoid(Units):
     """Simple recurrent units with a sigmoid (joulin2015, section 2)."""
 
     gates = ("candidate",)
-    compiled_unit = "sigmoid"
     states = 1
 
 
@@ -118,7 +110,6 @@ class Linear(Units):
     """
 
     gates = ("sum",)
-    compiled_unit = "linear"
     states = 1
     has_units = False
 

@@ -183,7 +183,7 @@ def metadata_of(path: Path) -> Mapping[str, str]:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     if not path.is_file():
-        raise CheckpointError(f"{path}: missing; this is not a whole checkpoint")
+        raise CheckpointError(f"{path}: missing; the checkpoint is incomplete")
     try:
         with safetensors.safe_open(path, "np") as file:
             yield file

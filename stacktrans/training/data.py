@@ -52,7 +52,7 @@ def make_source(config: RunConfig, device: torch.device, data: Path | None = Non
     else:
         source = Examples(config, task, examples) if examples else Strings(config, task)
     model, weight = config.model, torch.empty(0, device=device)
-    compiled_architecture(model, make_memory(model), weight, model.kernel)
+    compiled_architecture(model, make_memory(model), weight)
     check_room(config, source.layout)
     source.check()
     return source

@@ -93,7 +93,7 @@ class PieceSource(Source):
         carried = None if piece.begins or model is not self._carrier else self._carried
         self._carrier = model
         inputs = torch.from_numpy(piece.batch.inputs).to(model.classifier.weight.device)
-        unrolled, self._carried = model.unroll_piece(inputs, carried, noise)
+        unrolled, self._carried = model.unroll_segment(inputs, carried, noise)
         if not self._left:
             self._begin_epoch(self.epoch + 1)
         return piece.batch, unrolled

@@ -19,7 +19,7 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.messages import print_message
 from stacktrans.common.processes import Process
 from stacktrans.model import checkpoint
-from stacktrans.model.ablation import ablations
+from stacktrans.model.ablation import ablatable_parts, ablate
 from stacktrans.model.devices import computing_with
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer, merge_layers, validated
@@ -283,8 +283,8 @@ class Trainer:
                     summary.hard = self.source.tested(best.model, moment)
             if self.config.task.lengths is not None:
                 summary.without = {
-                    part: self.source.tested(ablated.model, moment, ABLATION_STRINGS)
-                    for part, ablated in ablations(best)
+                    part: self.source.tested(ablate(best, part).model, moment, ABLATION_STRINGS)
+                    for part in ablatable_parts(best)
                 }
         summary.model = best.description
         card = model_card(best, asdict(summary), self.directory)

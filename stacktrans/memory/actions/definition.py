@@ -182,6 +182,13 @@ class StackCells(MemoryState):
     cells: Tensor
 
 
+def _kernel(memory: ActionMemory[Any]) -> Kernel:
+    """The compiled steps of a memory, which every class names itself; see `Memory.own_kernel`."""
+    from stacktrans.memory.actions.steps import ActionKernel  # not needed by all commands
+
+    return ActionKernel.of(memory)
+
+
 class ActionStack(ActionMemory[StackCells]):
     """Stacks that are pushed and popped by probabilities of actions (joulin2015, section 3.1)."""
 
@@ -193,7 +200,7 @@ class ActionStack(ActionMemory[StackCells]):
         return StackCells(like.new_empty(batch_size, self.count, 0, value_size))
 
     def carried(self, state: StackCells) -> StackCells:
-        return StackCells(self._trimmed(state.cells.detach()))
+        return StackCells(self._trimmed(state.cells))
 
     def nearest_cells(self, state: StackCells) -> Tensor:
         return state.cells
@@ -215,10 +222,7 @@ class ActionStack(ActionMemory[StackCells]):
             depths=tuple(range(self.depth)),
         )
 
-    def kernel(self) -> Kernel:
-        from stacktrans.memory.actions.steps import ActionKernel  # not needed by all commands
-
-        return ActionKernel.of(self, lists=False)
+    kernel = _kernel
 
 
 class SuperposedStack(ActionStack):
@@ -235,7 +239,7 @@ class SuperposedStack(ActionStack):
     ) -> None:
         super().__init__(count, depth, no_op, capacity)
 
-    kernel = ActionStack.kernel
+    kernel = _kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +274,7 @@ class ActionList(ActionMemory[ListCells]):
         return ListCells(self._padded(nothing, 1), nothing, nothing)
 
     def carried(self, state: ListCells) -> ListCells:
-        left, right = (self._trimmed(side.detach()) for side in (state.left, state.right))
-        return ListCells(state.head.detach(), left, right)
+        return replace(state, left=self._trimmed(state.left), right=self._trimmed(state.right))
 
     def nearest_cells(self, state: ListCells) -> Tensor:
         beside = self.depth // 2
@@ -309,10 +312,7 @@ class ActionList(ActionMemory[ListCells]):
             moves=((1, left, right), (2, right, left)),
         )
 
-    def kernel(self) -> Kernel:
-        from stacktrans.memory.actions.steps import ActionKernel  # not needed by all commands
-
-        return ActionKernel.of(self, lists=True)
+    kernel = _kernel
 
 
 class Tape(ActionList):
@@ -346,4 +346,4 @@ class Tape(ActionList):
         moves = functional.pad(self._by_copy(signals)[:, :, 1:], (1, 0)).flatten(1)
         return super().update(replace(state, head=head), moves, values)  # without insertions
 
-    kernel = ActionList.kernel
+    kernel = _kernel

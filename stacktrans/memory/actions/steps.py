@@ -37,8 +37,9 @@ class ActionKernel(Kernel):
     spec: ActionSpec
 
     @classmethod
-    def of(cls, memory: "ActionMemory[Any]", lists: bool) -> Self:
-        """The kernel of a memory of stacks, or of lists."""
+    def of(cls, memory: "ActionMemory[Any]") -> Self:
+        """The kernel of a memory of stacks or lists."""
+        lists = memory.structure != "stack"
         count, actions, capacity = memory.count, len(memory.actions), memory.capacity or UNLIMITED
         sizes = int(lists), count, memory.depth, actions, int(memory.no_op), capacity
         spec = ActionSpec(*sizes, memory.empty, memory.writes)

@@ -78,7 +78,7 @@ class StrengthMemory(Memory[Strengths]):
 
     def step(self, state: Strengths, signals: Tensor, values: Tensor) -> tuple[Strengths, Tensor]:
         state = self.update(state, signals, values)
-        return state, read(self.read_weights(state), state.values)
+        return state, torch.bmm(self.read_weights(state), state.values)
 
     def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
         """Pop and push, without reading; shapes as in `step`."""
@@ -129,22 +129,6 @@ def _pushed(end: int, rows: Tensor, new: Tensor) -> Tensor:
     return torch.cat([rows, new] if end == TOP else [new, rows], dim=1)
 
 
-def read(weights: Tensor, values: Tensor) -> Tensor:
-    """Weighted sums of rows: weights [B, ends, rows], values [B, rows, m] -> [B, ends, m]."""
-    if torch.is_grad_enabled() or weights.is_cuda:
-        return torch.bmm(weights, values)
-    # Without gradients, the rows out of reach of both ends are left out of the product.
-    return torch.cat([_read_within_reach(end, values) for end in weights.split(1, dim=1)], dim=1)
-
-
-def _read_within_reach(weights: Tensor, values: Tensor) -> Tensor:
-    touched = weights.any(dim=0).any(dim=0).nonzero()
-    if not len(touched):
-        return values.new_zeros(values.shape[0], 1, values.shape[2])
-    reach = slice(int(touched[0]), int(touched[-1]) + 1)
-    return torch.bmm(weights[:, :, reach], values[:, reach])
-
-
 def _sums(strengths: Tensor) -> tuple[Tensor, Tensor]:
     """Cumulative strengths before and through each row, [B, rows] each."""
     through = strengths.cumsum(1)
@@ -180,7 +164,7 @@ def read_weights_of(strengths: Tensor) -> Tensor:
 
 
 def _kernel(memory: Stack | Queue | Deque | Nothing) -> Kernel:
-    """The compiled steps of a memory, which every class names itself; see `Memory.compiled`."""
+    """The compiled steps of a memory, which every class names itself; see `Memory.own_kernel`."""
     return StrengthKernel.of(memory.ends)
 
 
@@ -249,9 +233,6 @@ class Nothing(Memory[MemoryState]):
 
     def initial(self, batch_size: int, value_size: int, like: Tensor) -> MemoryState:
         return MemoryState()
-
-    def carried(self, state: MemoryState) -> MemoryState:
-        return state
 
     def step(
         self, state: MemoryState, signals: Tensor, values: Tensor
