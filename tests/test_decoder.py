@@ -15,8 +15,9 @@ from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.common.ragged import Ragged
 from stacktrans.decoding import decoder
-from stacktrans.decoding.decoder import NONE, Answer, DecodingStep, decode, predict
+from stacktrans.decoding.decoder import Answer, DecodingStep, decode, predict
 from stacktrans.decoding.model import Predictor
+from stacktrans.decoding.output_buffers import NO_POSITION
 from stacktrans.model.torch_backend import TorchModel
 from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.alphabets import NO_OUTPUT, Ids
@@ -201,7 +202,7 @@ def test_every_step_is_observed_once(name: str, make: Making) -> None:
         last = bool(layout.last) and answer.ended  # after which nothing is read
         whole = [*prompt, *written[: len(written) - last]]
         assert seen.read[item] == whole
-        parts = [NONE] * (len(prompt) - 1) + [*range(len(whole) - len(prompt) + 1)]
+        parts = [NO_POSITION] * (len(prompt) - 1) + [*range(len(whole) - len(prompt) + 1)]
         assert seen.answers[item] == parts
         assert seen.outputs[item][len(prompt) - 1 :][: len(written)] == answer.target
 
@@ -216,7 +217,7 @@ def test_every_step_of_buffers_is_observed_once(make: Making) -> None:
     for item, string in enumerate(strings):
         assert len(seen.read[item]) == model.config.steps_over(len(string))
         assert seen.read[item][0] == string[0]
-        parts = [part for part in seen.answers[item] if part != NONE]
+        parts = [part for part in seen.answers[item] if part != NO_POSITION]
         assert parts == sorted(parts)
         assert all(part < len(string) for part in parts)
 

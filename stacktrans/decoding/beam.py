@@ -15,7 +15,6 @@ import numpy as np
 from stacktrans.common.errors import UsageError
 from stacktrans.common.ragged import STEPS_AT_ONCE, Ragged, batches_of
 from stacktrans.decoding.decoder import (
-    NONE,
     Answer,
     advance_in_chunks,
     decode,
@@ -28,6 +27,8 @@ from stacktrans.tasks.layout import Layout
 
 WIDEST = 4096
 """The most hypotheses of a source that are kept."""
+NO_SYMBOL = -1
+"""The continuation of a hypothesis that has ended."""
 
 
 def beam_width(beam: int | None, n_best: int | None) -> int | None:
@@ -95,7 +96,7 @@ class _Beam(NamedTuple):
         scores: [N, K] their log-probabilities; -inf where there is no hypothesis.
         running: [N, K] whether each has not ended.
         parents: [N, K] the index in the previous beam of the hypothesis that each continues or is.
-        symbols: [N, K] the symbol by which each continues it; `NONE` if it has ended.
+        symbols: [N, K] the symbol by which each continues it; `NO_SYMBOL` if it has ended.
     """
 
     scores: Numbers
@@ -108,7 +109,7 @@ class _Beam(NamedTuple):
         """The empty hypothesis alone."""
         scores = np.full((count, width), -np.inf)
         scores[:, 0] = 0
-        ids = np.full((count, width), NONE)
+        ids = np.full((count, width), NO_SYMBOL)
         return cls(scores, scores == 0, ids, ids)
 
     def next(self, log_probs: Numbers, layout: Layout) -> "_Beam":
@@ -120,7 +121,7 @@ class _Beam(NamedTuple):
         continued = np.where(self.running[..., None], self.scores[..., None] + values, -np.inf)
         finished = np.where(self.running, -np.inf, self.scores)
         scores = np.concatenate([finished, continued.reshape(count, -1)], axis=1)
-        no_symbols = np.full_like(self.symbols, NONE)
+        no_symbols = np.full_like(self.symbols, NO_SYMBOL)
         symbols = np.concatenate([no_symbols, outputs.reshape(count, -1)], axis=1)
         ranks = _ranks(scores)[:, :width]
         scores, symbols = (np.take_along_axis(row, ranks, axis=1) for row in (scores, symbols))
@@ -128,7 +129,7 @@ class _Beam(NamedTuple):
         parents = np.where(continuation < 0, ranks, continuation // branching)
         # A NaN ends its hypothesis, which would rank first for ever.
         running = (continuation >= 0) & (scores > -np.inf) & (symbols != layout.end)
-        symbols = np.where(symbols == layout.end, NONE, symbols)
+        symbols = np.where(symbols == layout.end, NO_SYMBOL, symbols)
         return _Beam(scores, running & ~np.isin(symbols, layout.last), parents, symbols)
 
     def cut_off(self, log_probs: Numbers, layout: Layout) -> "_Beam":
@@ -142,7 +143,7 @@ class _Beam(NamedTuple):
         ranks = _ranks(scores)
         scores = np.take_along_axis(scores, ranks, axis=1)
         running = np.take_along_axis(self.running & ~ending, ranks, axis=1)
-        return _Beam(scores, running, ranks, np.full_like(ranks, NONE))
+        return _Beam(scores, running, ranks, np.full_like(ranks, NO_SYMBOL))
 
 
 def _ranks(scores: Numbers) -> Ids:
@@ -193,7 +194,7 @@ def _answers(layout: Layout, beams: Sequence[_Beam], best: int) -> list[list[Ans
     return [
         [
             Answer(
-                layout.in_reading_order(row[row != NONE]).tolist(),
+                layout.in_reading_order(row[row != NO_SYMBOL]).tolist(),
                 score,
                 not (layout.ends_answers and cut_off),
             )

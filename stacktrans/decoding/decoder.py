@@ -1,4 +1,4 @@
-"""Greedy decoding, outputs for given strings (teacher forcing), and soft input and output buffers.
+"""Greedy decoding, and outputs for given strings (teacher forcing).
 
 The decoder feeds outputs back as inputs, stops at the end of an answer, and keeps the buffers of
 buffered models. Strings of similar length are decoded in one batch.
@@ -16,6 +16,7 @@ import numpy as np
 
 from stacktrans.common.ragged import STEPS_AT_ONCE, Ragged, batches_of, concatenate, row_starts
 from stacktrans.decoding.model import Buffers, Model, Numbers, SoftInput
+from stacktrans.decoding.output_buffers import NO_POSITION, OutputBuffers
 from stacktrans.tasks.alphabets import FAILED, NO_OUTPUT, Ids, Mask
 from stacktrans.tasks.layout import Layout
 
@@ -23,8 +24,8 @@ STEPS_PER_CHUNK = 2**15
 """The most steps, of all strings of a batch together, whose logits are computed at once."""
 EXPECTED_SYMBOLS = 64
 """The expected length of an answer beyond twice that of its prompt, unless its limit is less."""
-NONE = -1
-"""The position of an output that is not part of an answer."""
+PAST_THE_END = -1
+"""The id in an input buffer after the last input, of which nothing is read."""
 
 
 def log_softmax(logits: Numbers) -> Numbers:
@@ -120,7 +121,7 @@ class DecodingStep(NamedTuple):
         items: [B] the indices of the strings.
         ids: [B] the symbols read; of a buffer, the first of two.
         logits: [B, outputs].
-        positions: [B] the index in its answer of each output, from 0; `NONE` before the answer.
+        positions: [B] the index in its answer of each output, from 0; before it, `NO_POSITION`.
         state: of the model, after the step.
     """
 
@@ -377,7 +378,7 @@ def _decode_batch(model: Model, batch: _Batch, feedback: _Feedback | None) -> No
             wanted = active & requested[:, step]
         logits = model.advance(state, inputs[:, None], None if observe else wanted[:, None])
         if observe:
-            positions = np.where(wanted, step - before, NONE)
+            positions = np.where(wanted, step - before, NO_POSITION)
             observe(DecodingStep(batch.indices[rows], inputs, logits, positions, state))
             logits = logits[wanted]
         symbols = batch.add(rows[wanted], logits)
@@ -410,9 +411,9 @@ def _decode_buffered(model: Model, batch: _Batch) -> None:
     observe, lengths = batch.observe, batch.strings.lengths
     steps, rows = steps_over(model.buffers, lengths), np.arange(len(lengths))
     state = model.start(len(rows), batch.steps)
-    buffers = _OutputBuffers(model.buffers, lengths, state.signals.dtype)
-    # After the last input nothing is read.
-    ids = np.pad(batch.strings.padded(NONE), ((0, 0), (0, 2)), constant_values=NONE)
+    buffers = OutputBuffers(model.buffers, lengths, state.signals.dtype)
+    padded = batch.strings.padded(PAST_THE_END)
+    ids = np.pad(padded, ((0, 0), (0, 2)), constant_values=PAST_THE_END)
     starts, position = rows * ids.shape[1], np.zeros(len(rows), state.signals.dtype)
     for step in range(batch.steps):
         index = starts + np.fmin(position, lengths).astype(np.int64)
@@ -436,70 +437,3 @@ def _decode_buffered(model: Model, batch: _Batch) -> None:
             starts, lengths, steps = starts[kept], lengths[kept], steps[kept]
             buffers.select(kept)
     batch.add(np.nonzero(batch.requested)[0], buffers.read()[batch.requested])
-
-
-class _OutputBuffers:
-    """The output buffers of B strings, in which each symbol is a weighted sum of logits.
-
-    Args:
-        buffers: of the model that writes.
-        lengths: [B] the number of symbols of each answer.
-        dtype: of strengths and logits.
-    """
-
-    def __init__(self, buffers: Buffers, lengths: Ids, dtype: np.dtype[Any]) -> None:
-        self._skip, self._lengths = buffers.output_skip, lengths
-        self._shape = len(lengths), int(lengths.max())
-        # All symbols of a string, then those of the next; rows of as many as the longest has.
-        self._sums: Numbers = np.zeros((0, 0), dtype)
-        self._starts = np.arange(len(lengths)) * self._shape[1]
-        # Strengths are added up in double precision, as torch does it.
-        self._totals = np.zeros(len(lengths))
-        self._written = np.zeros(len(lengths), dtype)
-
-    @property
-    def full(self) -> Mask:
-        """Whether all symbols are written, of each of the strings still selected."""
-        full: Mask = self._written >= self._lengths
-        return full
-
-    def select(self, items: Ids) -> None:
-        """Write to some of the strings selected alone, by their indices."""
-        self._mark_overflow()
-        self._starts, self._lengths = self._starts[items], self._lengths[items]
-        self._totals, self._written = self._totals[items], self._written[items]
-
-    def write(self, strengths: Numbers, logits: Numbers) -> Ids:
-        """Write logits with strengths.
-
-        Args:
-            strengths: [n] from 0 to 1, of the strings selected.
-            logits: [n, outputs].
-
-        Returns:
-            [n] the position of the first symbol that each is part of; `NONE` for none.
-        """
-        if not len(self._sums):
-            self._sums = np.zeros((np.prod(self._shape), logits.shape[1]), self._sums.dtype)
-        before, lengths = self._written, self._lengths
-        self._totals += strengths
-        after = self._written = np.maximum(self._totals.astype(before.dtype) - self._skip, 0)
-        whole = np.floor(before)
-        positions = np.fmin(whole, lengths).astype(np.int64)
-        weights = np.minimum(after - whole, 1) - (before - whole)
-        for offset, weight in enumerate((weights, after - whole - 1)):
-            (rows,) = ((weight > 0) & (positions + offset < lengths)).nonzero()
-            if len(rows):
-                symbols = (self._starts + positions + offset).take(rows)
-                added = weight.take(rows)[:, None] * logits.take(rows, axis=0)
-                self._sums[symbols] = self._sums.take(symbols, axis=0) + added
-        return np.where((weights > 0) & (positions < lengths), positions, NONE)
-
-    def read(self) -> Numbers:
-        """[B, symbols, outputs] the logits of all symbols; NaN where strengths overflow."""
-        self._mark_overflow()
-        return self._sums.reshape(*self._shape, self._sums.shape[1])
-
-    def _mark_overflow(self) -> None:
-        for start in self._starts[np.isnan(self._totals)]:
-            self._sums[start : start + self._shape[1]] = np.nan
