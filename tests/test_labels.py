@@ -11,6 +11,7 @@ from test_pair_training import OPTIONS
 from test_pairs import learned, lines_of, write
 
 from stacktrans.common.errors import UsageError
+from stacktrans.inference.baselines import baseline_scores
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.pair_files import TRAIN
 
@@ -69,6 +70,13 @@ def test_an_empty_string_can_have_a_label(tmp_path: Path) -> None:
     answers = run("transduce", tmp_path / "run", stdin=b"\n11\n").stdout.split(b"\n")[:-1]
     assert len(answers) == 2
     assert set(answers) <= {b"no", b"yes"}
+
+
+def test_a_label_is_compared_with_no_copy_of_its_source(tmp_path: Path) -> None:
+    task = learned(write(tmp_path / "a.tsv", labelled(("0", "1"))))
+    train, development, _ = task.data.sets
+    found = baseline_scores(task, train, [*development])
+    assert [*found] == ["nearest source", "most frequent target"]
 
 
 def test_labels_lie_beside_strings(tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.files import CANDIDATES
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.reading import read_content
-from stacktrans.inference.baselines import NAMES
 from stacktrans.model import checkpoint
 from stacktrans.settings.layers import merged_settings
 from stacktrans.settings.resolve import resolve
@@ -415,10 +414,11 @@ def test_models_of_files_are_measured_on_what_was_kept_apart(tmp_path: Path, tra
                stdin=unknown).returncode == 0  # fmt: skip
     written = (tmp_path / "p.tsv").read_text(encoding="utf-8").splitlines()
     assert [line.split("\t")[:2] for line in written] == [["ab<unk>d", "z"], ["xéd", "déx"]]
-    both = run("eval", tmp_path / "run", "reverse-stack", "--count", "5", "--csv")
+    models = str(tmp_path / "run"), "reverse-stack"
+    both = run("eval", *models, "--count", "5", "--csv")
     rows = [line.split(",") for line in both.stdout.decode().splitlines()]
     assert {len(row) for row in rows} == {len(rows[0])}
-    sets = [row[rows[0].index("strings")] for row in rows[1:] if row[0] not in NAMES]
+    sets = [row[rows[0].index("strings")] for row in rows[1:] if row[0] in models]
     assert sets == ["development", "test", "", ""]
     same = run("eval", tmp_path / "run", "--data", train, "--predictions", train)
     assert "would replace --data" in same.stderr.decode()

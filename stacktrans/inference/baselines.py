@@ -15,8 +15,6 @@ from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.pair_alphabets import Feature
 from stacktrans.tasks.sets import PairSet
 
-NAMES = "copied source", "nearest source", "most frequent target"
-"""How the answers of baselines are found."""
 MOST_SYMBOLS = 200_000_000
 """Symbols of training sources that are compared with others, which takes about a second at most."""
 ROWS = 64
@@ -26,9 +24,9 @@ ROWS = 64
 def baseline_scores(task: Task, training: PairSet, pairs: Sequence[Pair]) -> dict[str, Scores]:
     """The scores of answers that need no model, by how they are found.
 
-    They are a copy of the source without its features, the target of the nearest training source by
-    edit distance, features included, and the most frequent training target; the first of several.
-    Of many pairs, only some at regular distances are answered.
+    They are a copy of the source without its features, unless targets are labels, the target of the
+    nearest training source by edit distance, features included, and the most frequent training
+    target; the first of several. Of many pairs, only some at regular distances are answered.
     """
     step = -(-len(pairs) * len(training.sources.values) // MOST_SYMBOLS)
     chosen = [pairs[index] for index in range(0, len(pairs), max(step, 1))]
@@ -36,8 +34,10 @@ def baseline_scores(task: Task, training: PairSet, pairs: Sequence[Pair]) -> dic
     ((frequent, _),) = Counter(targets).most_common(1)
     rows = [*_nearest(training.sources, [pair.source for pair in chosen]), targets.index(frequent)]
     *nearest, most = (training.targets[row].tolist() for row in rows)
-    answers = [_copy(task, pair) for pair in chosen], nearest, [most] * len(chosen)
-    return {name: _scores(task, chosen, each) for name, each in zip(NAMES, answers, strict=True)}
+    copies = {} if task.layout.labels else {"copied source": [_copy(task, each) for each in chosen]}
+    others = {"nearest source": nearest, "most frequent target": [most] * len(chosen)}
+    answers = copies | others
+    return {name: _scores(task, chosen, found) for name, found in answers.items()}
 
 
 def _copy(task: Task, pair: Pair) -> list[int]:
