@@ -61,7 +61,7 @@ class Entered:
 
 def files_of_line() -> list[str]:
     """The files entered to answer a line."""
-    CompiledFunction.compile_from_now_on()  # instead of running a short line in Python
+    CompiledFunction.always_compile()  # instead of running a short line in Python
     model = load(CHECKPOINT)
     read, write = os.pipe()
     lines, entered = transduce_lines(model, read), Entered()

@@ -292,7 +292,7 @@ def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Na
     Of signals and what is read, it is what the state has after each piece; see `after_pieces`.
     """
     batch, steps, _ = case.projected[0].shape
-    CompiledFunction.compile_from_now_on()
+    CompiledFunction.always_compile()
     weights = case.run_weights(hard)
     state = NumpyState.initial(weights, batch, 0)
     inputs = np.arange(batch * steps).reshape(batch, steps)

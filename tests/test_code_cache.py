@@ -27,7 +27,7 @@ def doubled(numbers):
 limit, *roots = sys.argv[1:]
 if limit:
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(limit),) * 2)
-CompiledFunction.compile_from_now_on()
+CompiledFunction.always_compile()
 for root in roots:
     print("root", root, file=sys.stderr, flush=True)
     os.environ["NUMBA_CACHE_DIR"] = root
@@ -175,7 +175,7 @@ def code_directory(tmp_path: Path) -> CodeDirectory:
     directory = CodeDirectory(tmp_path / "doubled")
     (tmp_path / "doubled").mkdir()
     (tmp_path / "doubled" / "code.nbc").write_bytes(random.Random(1).randbytes(500))
-    directory.complete()
+    directory.write_checksums()
     assert CodeDirectory(tmp_path / "doubled").has_code
     return directory
 

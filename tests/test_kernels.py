@@ -391,7 +391,7 @@ def test_exp() -> None:
     x = np.concatenate([np.linspace(-87, 88, 400_001), -np.logspace(-37, 1, 99_999)])
     x = x.astype(np.float32)
     found = np.empty_like(x)
-    CompiledFunction.compile_from_now_on()
+    CompiledFunction.always_compile()
     exponentials(x, found)
     assert np.abs(found / np.exp(x.astype(np.float64)) - 1).max() < 2e-7
     x = np.array([np.nan, np.inf, -np.inf, 0, -200], dtype=np.float32)
@@ -404,7 +404,7 @@ def test_sigmoid_and_tanh() -> None:
     small = np.logspace(-37, 2, 200_001)
     x = np.concatenate([np.linspace(-100, 100, 400_001), small, -small]).astype(np.float32)
     sigmoids, tanhs = np.empty_like(x), np.empty_like(x)
-    CompiledFunction.compile_from_now_on()
+    CompiledFunction.always_compile()
     sigmoids_and_tanhs(x, sigmoids, tanhs)
     exact = 1 / (1 + np.exp(-x.astype(np.float64)))
     normal = exact > np.finfo(np.float32).tiny
@@ -444,7 +444,7 @@ def test_a_memory_can_define_its_own_kernel() -> None:
 @pytest.mark.parametrize("memory", [*WITH_NONE, Latch()], ids=str)
 def test_strings_that_are_chosen_go_on(memory: str | Memory[Any]) -> None:
     case = Case.drawn("lstm", memory, Shape(3, 8, 5, 3), torch.float64, layers=2)
-    CompiledFunction.compile_from_now_on()
+    CompiledFunction.always_compile()
     before, after = np.split(np.arange(24).reshape(3, 8), [5], axis=1)
     for chosen in ([2, 0, 0, 1], [1, 0, 1]):
         items, weights = np.array(chosen), case.run_weights()

@@ -16,7 +16,7 @@ from torch.autograd.function import once_differentiable
 from stacktrans.kernels import Array
 from stacktrans.kernels.batches import (
     Architecture,
-    Given,
+    BatchArguments,
     Grads,
     ModelWeights,
     Sizes,
@@ -125,7 +125,7 @@ class _Sequence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor, Carried]:
         """Run the steps, given the tensors of `ModelWeights` in their order."""
-        CompiledFunction.compile_from_now_on()
+        CompiledFunction.always_compile()
         starts, before = plan.starts, plan.before
         projected, start, heads, bias, *layers = map(as_array, tensors)
         own = ModelWeights(plan.architecture, projected, start, heads, bias, layers)
@@ -139,7 +139,7 @@ class _Sequence(torch.autograd.Function):
             first, contents = before.read, before.contents
         store = sizes.store(int(np.diff(starts).max(initial=0)), total, contents)
         trace = sizes.new_trace(total, total)
-        given = Given(forward_weights(own), starts, inputs, store, trace)
+        given = BatchArguments(forward_weights(own), starts, inputs, store, trace)
         reads = as_array(first)
 
         def run(part: slice) -> tuple[Array, Array]:
@@ -169,7 +169,7 @@ class _Sequence(torch.autograd.Function):
         inputs: Inputs = ctx.inputs
         ready = backward_weights([*map(as_array, weights)], as_array(heads))
         of_steps = StepTrace._make(map(as_array, trace))
-        whole = Given(ready, plan.starts, inputs, ctx.store, of_steps)
+        whole = BatchArguments(ready, plan.starts, inputs, ctx.store, of_steps)
         grads = _grads(sizes, of_steps, given[:3])
 
         def run(part: slice) -> Array:
@@ -180,27 +180,23 @@ class _Sequence(torch.autograd.Function):
         )
         _, hidden, _, reads, positions = trace
         grad_projected, grad_inner, grad_heads = map(torch.from_numpy, grads[3:])
-        grad_weights: list[Tensor | None] = []
-        for index, wanted in enumerate(ctx.needs_input_grad[-len(weights) :]):
-            layer, before = divmod(index, 2)
-            grad = (grad_inner if before and plan.architecture.units.split else grad_projected)[
-                :, layer
-            ]
-            if not wanted:
-                grad_weights.append(None)
-            elif before:
-                by, first = hidden[:, layer], initial[layer, 0]
-                if plan.architecture.units.second_order:
-                    grad_weights.append(
-                        _second_order_gradient(grad, by, first, plan.starts, inputs)
-                    )
-                else:
-                    grad = _recurrent_weight_gradient(grad, by, first, plan.starts)
-                    grad_weights.append(grad.unsqueeze(0))
-            elif layer:
-                grad_weights.append(_weight_gradient(grad, hidden[:, layer - 1]))
-            else:
-                grad_weights.append(_recurrent_weight_gradient(grad, reads, ctx.first, plan.starts))
+        units = plan.architecture.units
+
+        def layer_gradient(index: int) -> Tensor:
+            """The gradient of a weight on the layer below or, if odd, on the hidden state."""
+            layer, on_hidden = divmod(index, 2)
+            grad = (grad_inner if on_hidden and units.split else grad_projected)[:, layer]
+            if on_hidden:
+                states = hidden[:, layer], initial[layer, 0], plan.starts
+                if units.second_order:
+                    return _second_order_gradient(grad, *states, inputs)
+                return _recurrent_weight_gradient(grad, *states).unsqueeze(0)
+            if layer:
+                return _weight_gradient(grad, hidden[:, layer - 1])
+            return _recurrent_weight_gradient(grad, reads, ctx.first, plan.starts)
+
+        needed = ctx.needs_input_grad[-len(weights) :]
+        grad_weights = [layer_gradient(n) if wanted else None for n, wanted in enumerate(needed)]
         return (
             None,
             _projected_gradient(grad_projected.flatten(1), inputs, plan.starts, positions),

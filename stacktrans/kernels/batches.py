@@ -296,7 +296,7 @@ def _stacked(layers: Sequence[Array], in_panels: Callable[[Array], Array], heads
     return Weights(in_panels(layers[0]), above, hidden, heads)
 
 
-class Given(NamedTuple):
+class BatchArguments(NamedTuple):
     """The arguments of a batch, which is split into parts for several threads.
 
     Attributes:
@@ -317,7 +317,7 @@ class Given(NamedTuple):
 def forward_part(
     sizes: Sizes,
     part: slice,
-    given: Given,
+    given: BatchArguments,
     bias: Array,
     state: Array,
     read: Array,
@@ -352,7 +352,7 @@ class Grads(NamedTuple):
     heads: Array
 
 
-def backward_part(sizes: Sizes, part: slice, given: Given, grads: Grads) -> Array:
+def backward_part(sizes: Sizes, part: slice, given: BatchArguments, grads: Grads) -> Array:
     """Run the backward pass of a part of the batch, with the transposed weights.
 
     Returns:

@@ -65,19 +65,19 @@ class CodeDirectory:
             if not kept or not set(kept) <= set(checksums):
                 raise ValueError("it was changed")
         except (OSError, ValueError) as error:
-            self.give_up(error)
+            self.discard(error)
             return False
         return True
 
-    def complete(self) -> None:
+    def write_checksums(self) -> None:
         """Write the checksums of the compiled files, if there are none yet."""
         try:
             if self.path and not self.has_code:
                 write_atomically(self.path / SUMS, "\n".join(_sums(self.path)))
         except OSError as error:
-            self.give_up(error)
+            self.discard(error)
 
-    def give_up(self, error: Exception) -> None:
+    def discard(self, error: Exception) -> None:
         """Warn that code cannot be cached or used, and why; then remove it."""
         print_message(f"can't use the compiled code in {self.path}: {error}")
         if self.path:

@@ -103,15 +103,15 @@ class CompiledFunction:
         self.code: dict[tuple[type, ...], Any] = {}
 
     @classmethod
-    def compile_from_now_on(cls) -> None:
+    def always_compile(cls) -> None:
         """Compile every function from now on, however short its work is."""
         cls._always = True
 
     @classmethod
-    def expect(cls, steps: int) -> None:
+    def compile_if_long(cls, steps: int) -> None:
         """Compile from now on if a number of steps is too large for plain Python."""
         if steps > _WORTH_COMPILING:
-            cls.compile_from_now_on()
+            cls.always_compile()
 
     def __call__(self, *arguments: Any) -> Any:
         types = tuple(map(type, arguments))
@@ -143,19 +143,18 @@ class CompiledFunction:
                 if not (code and code.signatures):
                     code = _njit(self.function)
                 result = code(*arguments)
-                directory.give_up(error)
+                directory.discard(error)
             else:
-                directory.complete()
+                directory.write_checksums()
         self.code[types] = code
         return result
 
     def _is_short(self, arguments: tuple[Any, ...]) -> bool:
         """Whether to run in Python, which takes a limited number of steps in a process."""
-        if not CompiledFunction._always:
-            CompiledFunction._steps_in_python += self._steps(*arguments)
-        return (
-            not CompiledFunction._always and CompiledFunction._steps_in_python <= _WORTH_COMPILING
-        )
+        if CompiledFunction._always:
+            return False
+        CompiledFunction._steps_in_python += self._steps(*arguments)
+        return CompiledFunction._steps_in_python <= _WORTH_COMPILING
 
 
 def compiled_entry(steps: Callable[..., int]) -> Callable[[Callable[..., Any]], Any]:

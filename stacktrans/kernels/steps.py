@@ -342,7 +342,7 @@ def reads_backward(indices: Array, below: Array, given: Array, grad: Array) -> N
 
 
 @compiled
-def signals_given(
+def add_upstream_signals(
     own: int, indices: Array, grad_position: Array, given: Array, grad: Array
 ) -> None:
     """Set the gradients of the buffers' signals, and add those from outside to all signals."""
@@ -376,7 +376,7 @@ def positions_step(positions: Array, signals: Array, starts: Array, indices: Arr
 
 
 @compiled
-def add_given(grad_state: Array, indices: Array, given: Array) -> None:
+def add_upstream(grad_state: Array, indices: Array, given: Array) -> None:
     """Add gradients from outside, [N, 1, H], to those of the highest layer's output."""
     layer = grad_state.shape[0] - 1
     for item in range(indices.shape[0]):

@@ -113,7 +113,7 @@ def backward(run: steps.Backward, memory: Any, own: int) -> None:
     grad_below, grad_read, grad_state = run.below, run.grad_read, run.grad_state
     grad_position, values, grad_values = run.grad_position, run.values, run.grad_values
     grad_projected, grad_inner, grad_heads = run.grad_projected, run.grad_inner, run.grad_heads
-    given_hidden, given_reads, given_signals = grads.hidden, grads.reads, grads.signals
+    upstream_hidden, upstream_reads, upstream_signals = grads.hidden, grads.reads, grads.signals
     layers, count, items = grad_state.shape[0], signals.shape[1], outer.shape[0]
     outer_rows, inner_rows = outer.reshape(items, -1), inner.reshape(items, -1)
     read_rows = grad_read.reshape(items, -1)
@@ -121,15 +121,15 @@ def backward(run: steps.Backward, memory: Any, own: int) -> None:
     for number in range(starts[1] - starts[0] - 1, -1, -1):
         indices = steps.indices_at(starts, number, free)
         active, step = indices.shape[0], steps.BatchStep(number, indices, starts)
-        steps.reads_backward(indices, grad_below, given_reads, read_rows)
+        steps.reads_backward(indices, grad_below, upstream_reads, read_rows)
         kernel.step_backward(memory, step, signals, values, grad_read, heads, grad_values)
         steps.values_backward(run.tanh_values, count, active, values, grad_values, heads)
-        steps.signals_given(own, indices, grad_position, given_signals, heads)
+        steps.add_upstream_signals(own, indices, grad_position, upstream_signals, heads)
         kernel.signals_backward(memory, own, indices, signals, heads)
         steps.sigmoid_signals_backward(own, count, indices, signals, heads)
         steps.keep_rows(heads, 0, indices, grad_heads)
         product(heads, 0, active, final, grad_hidden)
-        steps.add_given(grad_state, indices, given_hidden)
+        steps.add_upstream(grad_state, indices, upstream_hidden)
         steps.add_rows(grad_state[layers - 1, 0], active, grad_hidden)
         for layer in range(layers - 1, -1, -1):
             unit_backward(run.unit, layer, indices, saved, grad_state, outer, inner)

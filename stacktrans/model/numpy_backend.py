@@ -18,7 +18,7 @@ from stacktrans.decoding.model import SoftInput
 from stacktrans.kernels import Array
 from stacktrans.kernels.batches import (
     Architecture,
-    Given,
+    BatchArguments,
     ModelWeights,
     Sizes,
     check_ids,
@@ -109,7 +109,7 @@ class NumpyState:
 
     def __post_init__(self) -> None:
         self.sizes = self.weights.sizes._replace(batch=len(self.read))
-        CompiledFunction.expect(self.sizes.batch * self.room)
+        CompiledFunction.compile_if_long(self.sizes.batch * self.room)
         self.signals = np.zeros((self.sizes.batch, self.sizes.signals), self.sizes.dtype)
         self._set_memory()
 
@@ -128,7 +128,7 @@ class NumpyState:
         """Make room for more steps, keeping only the part of the memory that can still be read."""
         if self.used + steps > self.room:
             steps = max(steps, self.room)
-            CompiledFunction.expect(self.sizes.batch * steps)
+            CompiledFunction.compile_if_long(self.sizes.batch * steps)
             self.store = self.store.after(self.used).with_room(steps)
             self.room, self.used = steps, 0
             self._set_memory()
@@ -155,7 +155,7 @@ class NumpyState:
         self.make_room(steps)
         starts, trace = np.arange(batch + 1) * steps, sizes.new_trace(batch * steps, saved=1)
         inputs = _inputs(sizes, starts, ids, weights.projected)
-        given = Given(weights.panels, starts, inputs, self.store, trace)
+        given = BatchArguments(weights.panels, starts, inputs, self.store, trace)
         for first in range(0, batch, STRINGS_AT_ONCE):
             part = slice(first, min(first + STRINGS_AT_ONCE, batch))
             units = self.units[:, :, part].copy()
