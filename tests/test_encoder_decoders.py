@@ -22,7 +22,7 @@ from stacktrans.settings.candidates import candidate_configs
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.sizes import as_large_as, count_parameters
+from stacktrans.training.sizes import as_large_as, count_parameters, with_units
 
 IDS = torch.tensor(
     [
@@ -187,12 +187,13 @@ def config_of(memory: str, controller: str) -> RunConfig:
 def test_it_is_as_large_as_another_model(name: str) -> None:
     wanted = sum(np.prod(shape) for shape in shapes_of(load("copy-queue").model).values())
     found = as_large_as(config_of("none", name), "copy-queue")
+    layout = found.make_task().layout
     size, step = (
         found.model.model_dump()["controller"].get(key, 1) for key in ("hidden_size", "heads")
     )
 
     def difference(hidden_size: int) -> int:
-        return abs(count_parameters(found, hidden_size=hidden_size) - int(wanted))
+        return abs(count_parameters(with_units(found.model, hidden_size), layout) - int(wanted))
 
     assert difference(size) < min(difference(size - step), difference(size + step))
     assert difference(size) < 0.15 * wanted

@@ -240,6 +240,14 @@ def test_a_vocabulary_that_is_limited_makes_words_unknown(folder: Path, tmp_path
     assert json.loads((tmp_path / "summary.json").read_text())["texts"]["test"]["unknown"] > 12
 
 
+def test_a_model_as_large_as_a_trained_one_has_as_many_units(trained: Path, folder: Path) -> None:
+    settings = [word for change in SMALL[1:] for word in ("--set", change)]
+    options = ("--as-large-as", trained, "--dry-run", "--json")
+    done = invoke("train", "--text", folder, "--memory", "stack-rnn", *settings, *options)
+    assert done.returncode == 0, done.err
+    assert json.loads(done.out)["model"]["controller"]["hidden_size"] == 8
+
+
 def test_characters(folder: Path, tmp_path: Path) -> None:
     config = small_run(folder, "task.parameters.unit=characters", memory="none")
     trainer_of(config, tmp_path / "run").run(ignore)

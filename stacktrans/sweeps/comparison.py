@@ -92,12 +92,13 @@ def with_equal_sizes(plan: Plan, settings: Settings) -> Settings:
         UsageError: a model is one of a race, whose strategies have sizes of their own; or the
             controller of a model after the first has no hidden size.
     """
-    from stacktrans.training.sizes import count_parameters, matching_units  # imports torch
+    # They import torch.
+    from stacktrans.training.sizes import count_parameters, matching_units, trained_layout
 
     if any(len(run.configs) > 1 for run in plan.runs):
         raise UsageError("--equal-size: not for races, whose strategies have sizes of their own")
-    first, *others = {run.condition: run.config for run in plan.runs}.items()
-    wanted = count_parameters(first[1])
+    (_, first), *others = {run.condition: run.config for run in plan.runs}.items()
+    wanted = count_parameters(first.model, trained_layout(first))
     sized = {
         model: nested("model.controller.hidden_size", matching_units(config, wanted))
         for model, config in others

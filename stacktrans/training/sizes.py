@@ -2,20 +2,27 @@
 
 from bisect import bisect_left
 
+import torch
+
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import meta_transducer
 from stacktrans.settings.config import RunConfig
+from stacktrans.settings.model_config import ModelConfig
+from stacktrans.tasks.layout import Layout
+from stacktrans.training.data import make_source
 
 MOST_UNITS = 2**14
 """The largest hidden size that is tried."""
 
 
-def count_parameters(config: RunConfig, **changes: int) -> int:
-    """The number of parameters of a model, with some settings of its controller changed."""
-    controller = config.model.controller.model_copy(update=changes)
-    layout = config.make_task().layout
-    model = config.model.model_copy(update={"controller": controller})
+def trained_layout(config: RunConfig) -> Layout:
+    """The layout of a run's task, with all symbols of its data; raises as `make_source` does."""
+    return make_source(config, torch.device("cpu")).layout
+
+
+def count_parameters(model: ModelConfig, layout: Layout) -> int:
+    """The number of parameters of a model for tasks with a layout."""
     transducer = meta_transducer(model, layout.inputs, layout.outputs)
     return sum(weight.numel() for weight in transducer.parameters())
 
@@ -23,32 +30,35 @@ def count_parameters(config: RunConfig, **changes: int) -> int:
 def matching_units(config: RunConfig, parameters: int) -> int:
     """The hidden size with which the number of parameters is closest to a given one.
 
-    Raises:
-        UsageError: the controller has no hidden size.
+    Raises `UsageError` if the controller has no hidden size, and as `make_source` does.
     """
     controller = config.model.controller
     if not hasattr(controller, "hidden_size"):
         raise UsageError(f"controller {controller.name} has no hidden size")
     step = getattr(controller, "heads", 1)
-    sizes = range(step, MOST_UNITS + 1, step)
+    sizes, layout = range(step, MOST_UNITS + 1, step), trained_layout(config)
 
     def count(size: int) -> int:
-        return count_parameters(config, hidden_size=size)
+        return count_parameters(with_units(config.model, size), layout)
 
     after = bisect_left(sizes, parameters, hi=len(sizes) - 1, key=count)
     nearest = sizes[max(0, after - 1) : after + 1]
     return min(nearest, key=lambda size: abs(count(size) - parameters))
 
 
+def with_units(model: ModelConfig, hidden_size: int) -> ModelConfig:
+    """The configuration of a model, with another hidden size."""
+    controller = model.controller.model_copy(update={"hidden_size": hidden_size})
+    return model.model_copy(update={"controller": controller})
+
+
 def as_large_as(config: RunConfig, name: str) -> RunConfig:
     """The configuration with the hidden size that gives about the parameters of a trained model.
 
-    Raises:
-        CheckpointError: there is no checkpoint of that name, or it is damaged.
-        UsageError: the controller has no hidden size.
+    Raises `CheckpointError` if there is no checkpoint of that name, or it is damaged, and as
+    `matching_units` does.
     """
-    wanted = count_parameters(checkpoint.read_config(checkpoint.locate(name)))
-    size = {"hidden_size": matching_units(config, wanted)}
-    model = config.model
-    controller = model.controller.model_copy(update=size)
-    return config.model_copy(update={"model": model.model_copy(update={"controller": controller})})
+    trained = checkpoint.read_config(checkpoint.locate(name))
+    wanted = count_parameters(trained.model, trained.make_task().layout)
+    model = with_units(config.model, matching_units(config, wanted))
+    return config.model_copy(update={"model": model})
