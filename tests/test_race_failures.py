@@ -61,15 +61,31 @@ def test_a_race_in_which_every_run_failed_is_tried_again(
 def test_strategies_that_lacked_memory_are_tried_again_when_a_race_is_resumed(
     tmp_path: Path,
 ) -> None:
-    started = carried_on(begun(tmp_path / "run"), 1)
+    carried_on(begun(tmp_path / "run"), 1)
     path = tmp_path / "run" / RACE
     state = json.loads(path.read_text())
     for name, reason in (("wide", "its process was killed"), ("buffered", "the loss is nan")):
         state["candidates"][name]["failed"] = reason
     path.write_text(json.dumps(state))
-    found = carried_on(started, read_race(started.directory).rounds + 3)
-    assert found.state.candidates["wide"].step > 0
+    again = taken_up(tmp_path / "run", "cpu", workers=1)
+    assert isinstance(again, Race)
+    found = carried_on(again, state["rounds"] + 3)
+    assert found.state.candidates["wide"].step > state["candidates"]["wide"]["step"]
     assert found.state.candidates["buffered"].failed == "the loss is nan"
+
+
+@pytest.mark.usefixtures("short_turns")
+def test_a_time_slice_ahead_of_its_round_that_lacked_memory_is_tried_again(tmp_path: Path) -> None:
+    carried_on(begun(tmp_path / "run"), 1)
+    path = tmp_path / "run" / RACE
+    state = json.loads(path.read_text())
+    for name, before in state["candidates"].items():
+        state["pending"][name] = [before | {"failed": "not enough memory"}]
+    path.write_text(json.dumps(state))
+    again = taken_up(tmp_path / "run", "cpu", workers=1)
+    assert isinstance(again, Race)
+    found = carried_on(again, state["rounds"] + 1)
+    assert not any(candidate.failed for candidate in found.state.candidates.values())
 
 
 @pytest.mark.usefixtures("short_turns")

@@ -210,11 +210,7 @@ class Race:
             lock(stream, self.directory)
             remove_temporary_files(self.directory / RACE)
             self.state = state = read_race(self.directory)
-            # If all have failed, all are tried again, and in any case those that lacked memory.
-            hopeless = all(each.failed for each in state.candidates.values())
-            for name, each in state.candidates.items():
-                if hopeless or each.failed in (KILLED, OUT_OF_MEMORY):
-                    state.candidates[name] = each.model_copy(update={"failed": None})
+            _revive(state)
             self._check_files()
             self._began = time.monotonic() - state.seconds
             if budget is not None:
@@ -384,6 +380,18 @@ class Race:
             gone = self.directory / temporary_name(CANDIDATES)
             (self.directory / CANDIDATES).rename(gone)
             _remove(gone)
+
+
+def _revive(state: RaceState) -> None:
+    """Have candidates that lacked memory tried again; and all, if all have failed."""
+    lacked_memory = (KILLED, OUT_OF_MEMORY)
+    hopeless = all(each.failed for each in state.candidates.values())
+    for name, each in state.candidates.items():
+        if hopeless or each.failed in lacked_memory:
+            state.candidates[name] = each.model_copy(update={"failed": None})
+    for results in state.pending.values():
+        if results and results[-1].failed in lacked_memory:
+            results.pop()
 
 
 def _winner(names: Sequence[str], pending: Mapping[str, Sequence[Candidate]]) -> str | None:
