@@ -273,7 +273,7 @@ def test_rounding_keeps_the_last_or_the_best_weights(
     monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, hard.pop(0)))
     ways = {"last": NEVER_CERTAIN, "best": NEVER_CERTAIN._replace(best=True)}
     monkeypatch.setitem(ROUNDINGS, "quick", ways[kept])
-    monkeypatch.setattr(rounding, "prune", lambda model, _: model)
+    monkeypatch.setattr(rounding, "prunable", lambda _: False)
     config = counter("learning_rate=1e-30")
     state = trainer_of(config, Path()).state
     attempt = state.attempt
@@ -294,7 +294,7 @@ def test_rounding_that_may_lose_accuracy_keeps_a_soft_model_rather_than_a_wrong_
 ) -> None:
     measured = iter([(1.0, 0.0), (0.0, 0.0)])
     monkeypatch.setattr(rounding, "accuracies", lambda *_: next(measured))
-    monkeypatch.setattr(rounding, "prune", lambda model, _: model)
+    monkeypatch.setattr(rounding, "prunable", lambda _: False)
     state = trainer_of(counter(), Path()).state
     before = copy.deepcopy(state.attempt.model)
     state.rounding.weights = before.state_dict()

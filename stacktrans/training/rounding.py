@@ -1,21 +1,20 @@
-"""Fine-tune a trained model to hard signals (joulin2015, 3.3), and leave out needless memories."""
+"""Fine-tune a trained model to hard signals (joulin2015, 3.3), with no needless memories."""
 
 import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
 from stacktrans.common.randomness import Purpose
-from stacktrans.common.registry import MEMORIES
 from stacktrans.model.devices import computing_with
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.training_config import RoundingName, TrainingConfig
 from stacktrans.tasks.layout import Pair
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.objective import indecision
+from stacktrans.training.pruning import prunable, pruned, smallest
 from stacktrans.training.sources import Source
 from stacktrans.training.stateful import StatefulPart, Weights
 
@@ -134,16 +133,20 @@ class Rounding(StatefulPart):
                 best, before = attempt.model, after
         if may_fail and required and not self._solves(best, before, attempt):
             return None
-        if not discrete:
-            smaller = prune(best, lambda model: self._measured(model, attempt))
-            if smaller is not best:
-                best, before = smaller, self._measured(smaller, attempt)
+        if not discrete and prunable(best):
+            best, before = self._pruned(best, attempt)
         soft, hard = before
         if not hard >= soft > 0:
             return best
         sharp = copy.deepcopy(best)
         sharp.sharpen(SHARPNESS)
         return sharp
+
+    def _pruned(self, model: Transducer, attempt: Attempt) -> tuple[Transducer, Accuracies]:
+        """The model without the memories that it does not need, soft or hard."""
+        before = self._measured(model, attempt)
+        model = smallest(model, lambda fewer: is_as_good(self._measured(fewer, attempt), before))
+        return model, self._measured(model, attempt)
 
     def _with_fewer_memories(
         self,
@@ -247,76 +250,3 @@ def accuracies(model: Transducer, source: Source, pairs: Sequence[Pair]) -> Accu
 def is_as_good(after: Accuracies, before: Accuracies) -> bool:
     """Whether neither accuracy has become worse."""
     return all(now >= was for now, was in zip(after, before, strict=True))
-
-
-def prune(model: Transducer, measured: Callable[[Transducer], Accuracies]) -> Transducer:
-    """Leave out the memories that a model does not need, soft or hard."""
-    if not prunable(model):
-        return model
-    before = measured(model)
-    return smallest(model, lambda smaller: is_as_good(measured(smaller), before))
-
-
-def prunable(model: Transducer) -> bool:
-    """Whether some of a model's memories may be left out."""
-    return len(model.memory.parts) > 1 and bool(model.controller.weights_on_reads)
-
-
-def smallest(model: Transducer, is_as_good: Callable[[Transducer], bool]) -> Transducer:
-    """The model with as few memories as a depth-first search finds to be as good.
-
-    Each in turn is left out, if what remains is as good as the whole, and from there on those
-    after it, until nothing more can be left out.
-    """
-
-    def search(kept: tuple[int, ...], first: int) -> tuple[int, ...]:
-        best = kept
-        later = [index for index in kept if index >= first]
-        for left_out, index in enumerate(later):
-            if len(kept) - len(later) + left_out >= len(best):
-                break  # not even without all later ones would fewer be left
-            fewer = tuple(other for other in kept if other != index)
-            if fewer and is_as_good(pruned(model, fewer)):
-                best = min(best, search(fewer, index), key=len)
-        return best
-
-    return pruned(model, search(tuple(range(len(model.memory.parts))), 0))
-
-
-def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
-    """A prunable model with only those memories whose indices are given, at least one.
-
-    The biases of its controller, if it has any, stand for the reads of the others, which are empty
-    at every step.
-    """
-    if not prunable(model):
-        raise TypeError("only some of several memories can be left out")
-    parts, size = model.memory.parts, model.config.memory_size
-    name = MEMORIES.combined([parts[index].name for index in kept])
-    fewer = {"count": len(kept)} if model.memory.count > 1 else {"name": name}
-    memory = model.config.memory.model_copy(update=fewer)
-    # Its initial biases may be of signals that it no longer has.
-    initial = model.config.initialization.model_copy(update={"signal_bias": {}})
-    config = model.config.model_copy(update={"memory": memory, "initialization": initial})
-    smaller = Transducer(config, model.inputs, len(model.classifier.weight))
-    weights = dict(model.state_dict())
-    rows = {
-        "signals": [len(part.signal_names) for part in parts],
-        "values": [part.pushes * size for part in parts],
-    }
-    for name, sizes in rows.items():
-        for key in (f"operation.{name}.weight", f"operation.{name}.bias"):
-            if key in weights:
-                # The rows of signals of buffers follow those of memories.
-                *blocks, rest = weights[key].tensor_split(np.cumsum(sizes).tolist())
-                weights[key] = torch.cat([*(blocks[index] for index in kept), rest])
-    below = weights["controller.layers.0.below_weight"]
-    by_part = below.split([part.reads * size for part in parts], dim=1)
-    weights["controller.layers.0.below_weight"] = torch.cat([by_part[at] for at in kept], dim=1)
-    if "controller.layers.0.bias" in weights:
-        for at in set(range(len(parts))).difference(kept):
-            empty = parts[at].initial_reads(1, size, below).flatten()
-            silent = (by_part[at] * empty).sum(dim=1)
-            weights["controller.layers.0.bias"] = weights["controller.layers.0.bias"] + silent
-    smaller.to(device=below.device, dtype=below.dtype).load_state_dict(weights)
-    return smaller.eval()
