@@ -23,7 +23,7 @@ from stacktrans.training.attempt import Attempt
 from stacktrans.training.initial_weights import checksum_of, weights_from_checkpoint
 from stacktrans.training.records import Accuracy
 from stacktrans.training.rounding import ROUNDINGS, Rounding, RoundingKind, accuracies
-from stacktrans.training.sources import Source
+from stacktrans.training.sources import Moment, Source
 
 pytestmark = pytest.mark.usefixtures("brief_rounding")
 NEVER_CERTAIN = RoundingKind(factor=2, batches=2, indecision=1e-9, most=3)
@@ -166,7 +166,7 @@ def test_lossless_rounding_loses_nothing_and_gives_up_no_attempt(
 ) -> None:
     trainer = trainer_of(counter("rounding=lossless"), tmp_path)
     solved: list[dict[str, torch.Tensor]] = []
-    certain, left = Rounding.round, [*measured, (1.0, 1.0)]
+    certain, left = Rounding.round, [*measured]
     found = (0.0, 0.0)  # with a stack less it is wrong
 
     def scripted(_: Source, model: Transducer, *__: Any) -> tuple[Accuracy, Accuracy]:
@@ -301,6 +301,24 @@ def test_rounding_that_may_lose_accuracy_keeps_a_soft_model_rather_than_a_wrong_
     rounded = state.rounding.round(state.attempt, lambda: None, may_fail=False)
     assert rounded
     assert_same_weights(rounded, before)
+
+
+def test_a_model_is_measured_on_the_same_strings_before_and_after_rounding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    state = trainer_of(counter(), Path()).state
+    validation, drawn = state.source.validation, list[list[Pair]]()
+
+    def drawing(moment: Moment) -> list[Pair]:
+        drawn.append(validation(moment))
+        return drawn[-1]
+
+    monkeypatch.setattr(state.source, "validation", drawing)
+    state.rounding.weights = copy.deepcopy(state.attempt.model.state_dict())
+    state.rounding.round(state.attempt, lambda: None, may_fail=False)
+    first, *others = [[pair.source.tolist() for pair in pairs] for pairs in drawn]
+    assert others
+    assert all(each == first for each in others)
 
 
 def test_accuracies_are_of_the_model_as_it_is_and_hard(

@@ -12,9 +12,8 @@ from small_runs import small_run, trainer_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import rounding
-from stacktrans.training.attempt import Attempt
 from stacktrans.training.pruning import prunable, pruned, smallest
-from stacktrans.training.rounding import Accuracies, Rounding
+from stacktrans.training.rounding import Accuracies, RoundingOfAttempt
 
 
 def model_of(memory: str = "stack-rnn", task: str = "anbn", **settings: Any) -> Transducer:
@@ -116,15 +115,15 @@ def test_a_memory_is_left_out_if_the_model_learns_to_do_without_it(
 ) -> None:
     """The accuracies are those without a memory, before and after training."""
 
-    def measured(_: Rounding, model: Transducer, attempt: Attempt) -> Accuracies:
-        smaller = before if attempt.losses.running is None else after
+    def measured(self: RoundingOfAttempt, model: Transducer) -> Accuracies:
+        smaller = before if self.attempt.losses.running is None else after
         accuracy = 1.0 if len(model.memory.parts) > 1 else smaller
         return accuracy, accuracy
 
     monkeypatch.setattr(rounding, "RELEARNED", relearned)
     monkeypatch.setattr(rounding, "RELEARNING", 5)
     monkeypatch.setattr(rounding, "LONGEST_RELEARNING", 5)
-    monkeypatch.setattr(Rounding, "_measured", measured)
+    monkeypatch.setattr(RoundingOfAttempt, "_measured", measured)
     state = trainer_of(small_run("rounding=discrete", memory="2*queue"), tmp_path).state
     state.rounding.weights = copy.deepcopy(state.attempt.model.state_dict())
     rounded = state.rounding.round(state.attempt, lambda: None, may_fail=False)

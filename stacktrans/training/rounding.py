@@ -75,8 +75,6 @@ ROUNDINGS: dict[RoundingName, RoundingKind] = {
 class Rounding(StatefulPart):
     """Rounds and prunes the best weights of a run as far as that does no harm.
 
-    Lossless rounding, also with a `required` hard model, changes only models that lose nothing.
-
     Attributes:
         weights: the weights to be rounded; None if nothing is to be done now.
     """
@@ -85,10 +83,7 @@ class Rounding(StatefulPart):
     weights: Weights | None = None
 
     def __init__(self, training: TrainingConfig) -> None:
-        # Without rounding in the configuration, there are never weights to be rounded.
-        self._kind = ROUNDINGS[training.rounding or "quick"]
-        self._first_rate = training.settle.rate if training.settle else 1.0
-        self._solved = training.solved.accuracy
+        self._training = training
 
     def round(
         self, attempt: Attempt, check_stop: Callable[[], None], may_fail: bool
@@ -105,36 +100,54 @@ class Rounding(StatefulPart):
         model = attempt.new_model()
         model.load_state_dict(self.weights)
         try:
-            return self._rounded(model, attempt, check_stop, may_fail)
+            return RoundingOfAttempt(self._training, attempt, check_stop).rounded(model, may_fail)
         finally:
             # It has the memories of the configuration, and can be saved.
             attempt.replace_model(model)
             if not math.isfinite(attempt.losses.total):
                 attempt.losses.forget()
 
-    def _rounded(
-        self, best: Transducer, attempt: Attempt, check_stop: Callable[[], None], may_fail: bool
-    ) -> Transducer | None:
-        """See `round`."""
-        lossless, required = self._kind.lossless, self._kind.required
+
+class RoundingOfAttempt:
+    """The rounding of one attempt, which is trained further.
+
+    Lossless rounding, also with a hard model that is required, changes only models that lose
+    nothing.
+    """
+
+    def __init__(
+        self, training: TrainingConfig, attempt: Attempt, check_stop: Callable[[], None]
+    ) -> None:
+        assert training.rounding  # otherwise, there are never weights to be rounded
+        self._kind = ROUNDINGS[training.rounding]
+        self._first_rate = training.settle.rate if training.settle else 1.0
+        self._solved = training.solved.accuracy
+        self.attempt, self._source, self._check_stop = attempt, attempt.source, check_stop
+        # All models are measured on the same strings; otherwise, chance would compare them.
+        self._moment = attempt.moment
+
+    def rounded(self, best: Transducer, may_fail: bool) -> Transducer | None:
+        """See `Rounding.round`."""
+        attempt, lossless, required = self.attempt, self._kind.lossless, self._kind.required
         discrete = lossless and required
-        before = self._measured(best, attempt)
+        before = self._measured(best)
         if discrete:
-            best, before = self._with_fewer_memories(best, before, attempt, check_stop)
+            best, before = self._with_fewer_memories(best, before)
         # A model that is right when hard may still have signals close to one half.
         soft, hard = before
         if not lossless or hard < soft:
             attempt.replace_model(copy.deepcopy(best))
-            self._fine_tune(attempt, check_stop)
-            after = self._measured(attempt.model, attempt)
+            self._fine_tune()
+            after = self._measured(attempt.model)
             # Of accuracies that may be lost, the lower counts first.
             better = is_as_good(after, before) if lossless else sorted(after) >= sorted(before)
             if better and attempt.is_finite():
                 best, before = attempt.model, after
-        if may_fail and required and not self._solves(best, before, attempt):
+        if may_fail and required and not self._solves(best, before):
             return None
         if not discrete and prunable(best):
-            best, before = self._pruned(best, attempt)
+            best = smallest(best, lambda model: is_as_good(self._measured(model), before))
+            before = self._measured(best)
         soft, hard = before
         if not hard >= soft > 0:
             return best
@@ -142,56 +155,45 @@ class Rounding(StatefulPart):
         sharp.sharpen(SHARPNESS)
         return sharp
 
-    def _pruned(self, model: Transducer, attempt: Attempt) -> tuple[Transducer, Accuracies]:
-        """The model without the memories that it does not need, soft or hard."""
-        before = self._measured(model, attempt)
-        model = smallest(model, lambda fewer: is_as_good(self._measured(fewer, attempt), before))
-        return model, self._measured(model, attempt)
-
     def _with_fewer_memories(
-        self,
-        model: Transducer,
-        before: Accuracies,
-        attempt: Attempt,
-        check_stop: Callable[[], None],
+        self, model: Transducer, before: Accuracies
     ) -> tuple[Transducer, Accuracies]:
         """The model without the memories that it learns to do without, the last of them first."""
         for index in reversed(range(len(model.memory.parts))):
             if prunable(model):
                 kept = [other for other in range(len(model.memory.parts)) if other != index]
-                attempt.replace_model(pruned(model, kept))
-                if after := self._relearned(before, attempt, check_stop):
-                    model, before = attempt.model, after
+                self.attempt.replace_model(pruned(model, kept))
+                if after := self._relearned(before):
+                    model, before = self.attempt.model, after
         return model, before
 
-    def _relearned(
-        self, before: Accuracies, attempt: Attempt, check_stop: Callable[[], None]
-    ) -> Accuracies | None:
+    def _relearned(self, before: Accuracies) -> Accuracies | None:
         """The accuracies of an attempt's model once they are as good as those before, if soon."""
-        self._settle_rate(attempt)
-        attempt.losses.running, batches = None, 0
-        while not is_as_good(after := self._measured(attempt.model, attempt), before):
+        losses, batches = self.attempt.losses, 0
+        self._settle_rate()
+        losses.running = None
+        while not is_as_good(after := self._measured(self.attempt.model), before):
             if batches == LONGEST_RELEARNING:
                 return None
-            _train(attempt, RELEARNING, check_stop)
+            self._train(RELEARNING)
             batches += RELEARNING
-            if not attempt.losses.are_under(attempt.source.nats(RELEARNED)):
+            if not losses.are_under(self._source.nats(RELEARNED)):
                 return None
         return after
 
-    def _solves(self, model: Transducer, measured: Accuracies, attempt: Attempt) -> bool:
+    def _solves(self, model: Transducer, measured: Accuracies) -> bool:
         """Whether a model solves the task when hard; if lossless, also for longer strings."""
         soft, hard = measured
         if not self._kind.lossless:
             return min(measured) >= self._solved
-        with computing_with(attempt.source.threads), model.hard_signals():
+        with computing_with(self._source.threads), model.hard_signals():
             is_right = hard >= min(soft, self._solved)
-            return is_right and attempt.source.generalizes(model, attempt.moment)
+            return is_right and self._source.generalizes(model, self._moment)
 
-    def _fine_tune(self, attempt: Attempt, check_stop: Callable[[], None]) -> None:
+    def _fine_tune(self) -> None:
         """Train with ever sharper signals; keep the last weights or the best."""
-        kind, model = self._kind, attempt.model
-        self._settle_rate(attempt)
+        kind, attempt, model = self._kind, self.attempt, self.attempt.model
+        self._settle_rate()
         best, kept = -1.0, copy.deepcopy(model.state_dict())
         signals = [*model.operation.signals.parameters()] if model.operation else []
         for _ in range(kind.most if signals else 0):
@@ -199,9 +201,9 @@ class Rounding(StatefulPart):
                 for weight in signals:
                     weight.mul_(kind.factor)
             attempt.multiply_rate(kind.rate)
-            _train(attempt, kind.batches, check_stop)
+            self._train(kind.batches)
             undecided = float(indecision(attempt.signals))
-            if kind.best and (worse := min(self._measured(model, attempt))) >= best:
+            if kind.best and (worse := min(self._measured(model))) >= best:
                 best, kept = worse, copy.deepcopy(model.state_dict())
             if undecided < kind.indecision:
                 break
@@ -209,35 +211,33 @@ class Rounding(StatefulPart):
             model.load_state_dict(kept)
         if kind.lossless:
             # Each of the last weights may be a little wrong, where their mean is not.
-            _train(attempt, AVERAGING_BATCHES, check_stop)
+            self._train(AVERAGING_BATCHES)
             model.load_state_dict(attempt.average.state_dict())
 
-    def _settle_rate(self, attempt: Attempt) -> None:
+    def _settle_rate(self) -> None:
         """Lower the learning rate to that after settling; otherwise the curriculum will."""
-        if attempt.curriculum.settled:
-            attempt.multiply_rate(self._first_rate)
+        if self.attempt.curriculum.settled:
+            self.attempt.multiply_rate(self._first_rate)
 
-    def _measured(self, model: Transducer, attempt: Attempt) -> Accuracies:
+    def _train(self, batches: int) -> None:
+        for _ in range(batches):
+            self.attempt.train_on_batch()
+            self._check_stop()
+
+    def _measured(self, model: Transducer) -> Accuracies:
         """Accuracies on validation strings; if lossless, only on some if the first are wrong."""
-        source = attempt.source
 
         def worst() -> float:
-            train, test = source.accuracies(model, Purpose.VALIDATION, attempt.moment)
+            train, test = self._source.accuracies(model, Purpose.VALIDATION, self._moment)
             return min(train.coarse, test.coarse)
 
-        with computing_with(source.threads):
+        with computing_with(self._source.threads):
             if not self._kind.lossless:
-                return accuracies(model, source, source.validation(attempt.moment))
+                return accuracies(model, self._source, self._source.validation(self._moment))
             with model.hard_signals():
                 hard = worst()
             # One that is right when hard is sharpened, which makes it right when soft.
             return (1.0 if hard == 1 else worst()), hard
-
-
-def _train(attempt: Attempt, batches: int, check_stop: Callable[[], None]) -> None:
-    for _ in range(batches):
-        attempt.train_on_batch()
-        check_stop()
 
 
 def accuracies(model: Transducer, source: Source, pairs: Sequence[Pair]) -> Accuracies:
