@@ -50,7 +50,7 @@ COUNTING = (
     "task.lengths.test=[7,8]"
 )
 STREAM = "sequences: 30, steps: 12"
-ROUNDING = RoundingKind(factor=1.3, batches=12, indecision=1e-9, most=5)
+ROUNDING = RoundingKind(factor=1.3, batches=12, indecision=1e-9, max_rounds=5)
 """Replaces all others, which take too long."""
 KINDS = {
     "strings, four attempts": (

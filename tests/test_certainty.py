@@ -22,11 +22,11 @@ from stacktrans.training import rounding
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.initial_weights import checksum_of, weights_from_checkpoint
 from stacktrans.training.records import Accuracy
-from stacktrans.training.rounding import ROUNDINGS, Rounding, RoundingKind, accuracies
+from stacktrans.training.rounding import ROUNDINGS, Rounding, RoundingKind, soft_and_hard
 from stacktrans.training.sources import Moment, Source
 
 pytestmark = pytest.mark.usefixtures("brief_rounding")
-NEVER_CERTAIN = RoundingKind(factor=2, batches=2, indecision=1e-9, most=3)
+NEVER_CERTAIN = RoundingKind(factor=2, batches=2, indecision=1e-9, max_rounds=3)
 RIGHT, WRONG = (Accuracy(share, share, 10, share) for share in (1.0, 0.0))
 
 
@@ -59,7 +59,7 @@ def have_right(
 
     def scripted(self: Rounding, attempt: Attempt, *others: Any) -> Transducer | None:
         found = hard[min(attempt.moment.attempt, len(hard)) - 1]
-        monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, found))
+        monkeypatch.setattr(rounding, "soft_and_hard", lambda *_: (1.0, found))
         return certain(self, attempt, *others)
 
     monkeypatch.setattr(Rounding, "round", scripted)
@@ -206,7 +206,7 @@ def test_lossless_rounding_loses_nothing_and_gives_up_no_attempt(
 def test_signals_of_a_model_that_loses_nothing_are_0_or_1(
     soft: float, hard: float, whole: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(rounding, "accuracies", lambda *_: (soft, hard))
+    monkeypatch.setattr(rounding, "soft_and_hard", lambda *_: (soft, hard))
     state = trainer_of(counter(), Path()).state
     attempt, state.rounding.weights = (
         state.attempt,
@@ -270,8 +270,8 @@ def test_rounding_keeps_the_last_or_the_best_weights(
 ) -> None:
     # Rounded weights are then changed by nothing but the factor, 2, and measured before, after
     # each time if the best are kept, and after all.
-    monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, hard.pop(0)))
-    ways = {"last": NEVER_CERTAIN, "best": NEVER_CERTAIN._replace(best=True)}
+    monkeypatch.setattr(rounding, "soft_and_hard", lambda *_: (1.0, hard.pop(0)))
+    ways = {"last": NEVER_CERTAIN, "best": NEVER_CERTAIN._replace(keep_best=True)}
     monkeypatch.setitem(ROUNDINGS, "quick", ways[kept])
     monkeypatch.setattr(rounding, "prunable", lambda _: False)
     config = counter("learning_rate=1e-30")
@@ -293,7 +293,7 @@ def test_rounding_that_may_lose_accuracy_keeps_a_soft_model_rather_than_a_wrong_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     measured = iter([(1.0, 0.0), (0.0, 0.0)])
-    monkeypatch.setattr(rounding, "accuracies", lambda *_: next(measured))
+    monkeypatch.setattr(rounding, "soft_and_hard", lambda *_: next(measured))
     monkeypatch.setattr(rounding, "prunable", lambda _: False)
     state = trainer_of(counter(), Path()).state
     before = copy.deepcopy(state.attempt.model)
@@ -333,7 +333,7 @@ def test_accuracies_are_of_the_model_as_it_is_and_hard(
         return score(model, pairs)
 
     monkeypatch.setattr(source, "score", measured)
-    accuracies(model, source, source.validation(trainer.state.attempt.moment)[:5])
+    soft_and_hard(model, source, source.validation(trainer.state.attempt.moment)[:5])
     assert hard == [False, True]
     assert not model.hard
 
@@ -344,7 +344,7 @@ STREAM = "data.stream={steps: 8, sequences: 8, epochs: 1, attempts: 1}"
 def test_a_run_that_a_rule_has_ended_is_rounded_and_pruned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    brief = RoundingKind(factor=2, batches=1, indecision=1e-4, most=30)
+    brief = RoundingKind(factor=2, batches=1, indecision=1e-4, max_rounds=30)
     monkeypatch.setitem(ROUNDINGS, "quick", brief)
     config = resolve(
         task="anbn",
@@ -357,7 +357,7 @@ def test_a_run_that_a_rule_has_ended_is_rounded_and_pruned(
         ],
     )
     # As if every answer were right, so that nothing that is done counts as harm.
-    monkeypatch.setattr(rounding, "accuracies", lambda *_: (1.0, 1.0))
+    monkeypatch.setattr(rounding, "soft_and_hard", lambda *_: (1.0, 1.0))
     assert trainer_of(config, tmp_path).run(ignore).outcome == "attempts"
     kept = checkpoint.load(tmp_path, CPU)
     assert kept.model.config == kept.config.model
@@ -384,7 +384,7 @@ def test_rounding_that_lowers_accuracy_is_undone(
         looked_at.append(model)
         return 1 / len(looked_at), 1.0
 
-    monkeypatch.setattr(rounding, "accuracies", worse_and_worse)
+    monkeypatch.setattr(rounding, "soft_and_hard", worse_and_worse)
     trainer_of(config, tmp_path).run(ignore)
     kept = kept_in(tmp_path).state_dict()
     first = looked_at[0].state_dict()

@@ -81,7 +81,7 @@ def test_the_best_weights_stay_when_a_run_diverges(tmp_path: Path) -> None:
 def test_rounding_that_diverges_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wild = RoundingKind(factor=1e30, batches=1, indecision=1e-9, most=3)
+    wild = RoundingKind(factor=1e30, batches=1, indecision=1e-9, max_rounds=3)
     monkeypatch.setitem(ROUNDINGS, "quick", wild)
     config = counting("stop={converged: {patience: 1}}")
     assert trainer_in(tmp_path / "run", config).run(ignore).outcome == "converged"

@@ -85,7 +85,7 @@ CERTAIN = (
 def test_test_strings_were_not_seen_in_training(
     outcome: str, task: str, more: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    brief = RoundingKind(factor=2, batches=2, indecision=1e-9, most=2, best=True)
+    brief = RoundingKind(factor=2, batches=2, indecision=1e-9, max_rounds=2, keep_best=True)
     monkeypatch.setitem(ROUNDINGS, "quick", brief)
     config = resolve(
         task=task,

@@ -13,7 +13,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import rounding
 from stacktrans.training.pruning import prunable, pruned, smallest
-from stacktrans.training.rounding import Accuracies, RoundingOfAttempt
+from stacktrans.training.rounding import RoundingOfAttempt, SoftHardAccuracy
 
 
 def model_of(memory: str = "stack-rnn", task: str = "anbn", **settings: Any) -> Transducer:
@@ -115,7 +115,7 @@ def test_a_memory_is_left_out_if_the_model_learns_to_do_without_it(
 ) -> None:
     """The accuracies are those without a memory, before and after training."""
 
-    def measured(self: RoundingOfAttempt, model: Transducer) -> Accuracies:
+    def measured(self: RoundingOfAttempt, model: Transducer) -> SoftHardAccuracy:
         smaller = before if self.attempt.losses.running is None else after
         accuracy = 1.0 if len(model.memory.parts) > 1 else smaller
         return accuracy, accuracy

@@ -28,9 +28,9 @@ AVERAGING_BATCHES = 200
 RELEARNED = "5%"
 """Loss under which a model without one of its memories may learn its task again."""
 RELEARNING, LONGEST_RELEARNING = 100, 200
-"""Batches after which it has to have come so far, and the most."""
+"""Batches within which the loss must fall under `RELEARNED`, and the largest number of batches."""
 
-Accuracies = tuple[float, float]
+SoftHardAccuracy = tuple[float, float]
 """Coarse accuracy of a model as it is, and with hard signals."""
 
 
@@ -39,34 +39,34 @@ class RoundingKind(NamedTuple):
 
     Attributes:
         factor: on the weights of the signals in each round.
-        batches: of a round.
+        batches: number of batches in a round.
         indecision: mean of s (1 - s) over all signals s under which the fine-tuning ends.
-        most: largest number of rounds.
+        max_rounds: largest number of rounds.
         rate: factor on the learning rate in each round.
-        best: whether to keep the most accurate weights of all rounds (the last of these), instead
-            of those of the last round.
+        keep_best: whether to keep the most accurate weights of all rounds (the last of these),
+            instead of those of the last round.
         lossless: whether the result is kept only if it is no worse with soft signals.
-        required: whether an attempt fails whose model is wrong when hard.
+        must_solve_hard: whether an attempt fails whose model is wrong when hard.
     """
 
     factor: float
     batches: int
     indecision: float
-    most: int
+    max_rounds: int
     rate: float = 1.0
-    best: bool = False
+    keep_best: bool = False
     lossless: bool = False
-    required: bool = True
+    must_solve_hard: bool = True
 
 
 ROUNDINGS: dict[RoundingName, RoundingKind] = {
-    "quick": RoundingKind(factor=1.2, batches=20, indecision=1e-4, most=40),
-    "lossless": RoundingKind(1.1, 20, 1e-4, 80, lossless=True, required=False),
+    "quick": RoundingKind(factor=1.2, batches=20, indecision=1e-4, max_rounds=40),
+    "lossless": RoundingKind(1.1, 20, 1e-4, 80, lossless=True, must_solve_hard=False),
     "discrete": RoundingKind(1.1, 20, 1e-4, 80, lossless=True),
-    "published": RoundingKind(factor=1.05, batches=100, indecision=1e-3, most=100),
-    "slow": RoundingKind(factor=1.05, batches=100, indecision=1e-6, most=40, rate=0.97),
+    "published": RoundingKind(factor=1.05, batches=100, indecision=1e-3, max_rounds=100),
+    "slow": RoundingKind(factor=1.05, batches=100, indecision=1e-6, max_rounds=40, rate=0.97),
     "thorough": RoundingKind(
-        factor=1.05, batches=100, indecision=1e-6, most=20, rate=0.97, best=True
+        factor=1.05, batches=100, indecision=1e-6, max_rounds=20, rate=0.97, keep_best=True
     ),
 }
 """The kinds of rounding by name."""
@@ -111,8 +111,8 @@ class Rounding(StatefulPart):
 class RoundingOfAttempt:
     """The rounding of one attempt, which is trained further.
 
-    Lossless rounding, also with a hard model that is required, changes only models that lose
-    nothing.
+    Lossless rounding, also where the model must solve the task when hard, changes only models that
+    lose nothing.
     """
 
     def __init__(
@@ -128,8 +128,8 @@ class RoundingOfAttempt:
 
     def rounded(self, best: Transducer, may_fail: bool) -> Transducer | None:
         """See `Rounding.round`."""
-        attempt, lossless, required = self.attempt, self._kind.lossless, self._kind.required
-        discrete = lossless and required
+        attempt, lossless = self.attempt, self._kind.lossless
+        discrete = lossless and self._kind.must_solve_hard
         before = self._measured(best)
         if discrete:
             best, before = self._with_fewer_memories(best, before)
@@ -143,7 +143,7 @@ class RoundingOfAttempt:
             better = is_as_good(after, before) if lossless else sorted(after) >= sorted(before)
             if better and attempt.is_finite():
                 best, before = attempt.model, after
-        if may_fail and required and not self._solves(best, before):
+        if may_fail and self._kind.must_solve_hard and not self._solves(best, before):
             return None
         if not discrete and prunable(best):
             best = smallest(best, lambda model: is_as_good(self._measured(model), before))
@@ -156,9 +156,9 @@ class RoundingOfAttempt:
         return sharp
 
     def _with_fewer_memories(
-        self, model: Transducer, before: Accuracies
-    ) -> tuple[Transducer, Accuracies]:
-        """The model without the memories that it learns to do without, the last of them first."""
+        self, model: Transducer, before: SoftHardAccuracy
+    ) -> tuple[Transducer, SoftHardAccuracy]:
+        """Remove, from the last on, each memory without which the model relearns its task."""
         for index in reversed(range(len(model.memory.parts))):
             if prunable(model):
                 kept = [other for other in range(len(model.memory.parts)) if other != index]
@@ -167,7 +167,7 @@ class RoundingOfAttempt:
                     model, before = self.attempt.model, after
         return model, before
 
-    def _relearned(self, before: Accuracies) -> Accuracies | None:
+    def _relearned(self, before: SoftHardAccuracy) -> SoftHardAccuracy | None:
         """The accuracies of an attempt's model once they are as good as those before, if soon."""
         losses, batches = self.attempt.losses, 0
         self._settle_rate()
@@ -181,7 +181,7 @@ class RoundingOfAttempt:
                 return None
         return after
 
-    def _solves(self, model: Transducer, measured: Accuracies) -> bool:
+    def _solves(self, model: Transducer, measured: SoftHardAccuracy) -> bool:
         """Whether a model solves the task when hard; if lossless, also for longer strings."""
         soft, hard = measured
         if not self._kind.lossless:
@@ -196,18 +196,18 @@ class RoundingOfAttempt:
         self._settle_rate()
         best, kept = -1.0, copy.deepcopy(model.state_dict())
         signals = [*model.operation.signals.parameters()] if model.operation else []
-        for _ in range(kind.most if signals else 0):
+        for _ in range(kind.max_rounds if signals else 0):
             with torch.no_grad():
                 for weight in signals:
                     weight.mul_(kind.factor)
             attempt.multiply_rate(kind.rate)
             self._train(kind.batches)
             undecided = float(indecision(attempt.signals))
-            if kind.best and (worse := min(self._measured(model))) >= best:
+            if kind.keep_best and (worse := min(self._measured(model))) >= best:
                 best, kept = worse, copy.deepcopy(model.state_dict())
             if undecided < kind.indecision:
                 break
-        if kind.best:
+        if kind.keep_best:
             model.load_state_dict(kept)
         if kind.lossless:
             # Each of the last weights may be a little wrong, where their mean is not.
@@ -224,7 +224,7 @@ class RoundingOfAttempt:
             self.attempt.train_on_batch()
             self._check_stop()
 
-    def _measured(self, model: Transducer) -> Accuracies:
+    def _measured(self, model: Transducer) -> SoftHardAccuracy:
         """Accuracies on validation strings; if lossless, only on some if the first are wrong."""
 
         def worst() -> float:
@@ -233,20 +233,20 @@ class RoundingOfAttempt:
 
         with computing_with(self._source.threads):
             if not self._kind.lossless:
-                return accuracies(model, self._source, self._source.validation(self._moment))
+                return soft_and_hard(model, self._source, self._source.validation(self._moment))
             with model.hard_signals():
                 hard = worst()
             # One that is right when hard is sharpened, which makes it right when soft.
             return (1.0 if hard == 1 else worst()), hard
 
 
-def accuracies(model: Transducer, source: Source, pairs: Sequence[Pair]) -> Accuracies:
+def soft_and_hard(model: Transducer, source: Source, pairs: Sequence[Pair]) -> SoftHardAccuracy:
     """Coarse accuracy on pairs of a source, with signals as they are and with hard signals."""
     soft = source.score(model, pairs).coarse_accuracy
     with model.hard_signals():
         return soft, source.score(model, pairs).coarse_accuracy
 
 
-def is_as_good(after: Accuracies, before: Accuracies) -> bool:
+def is_as_good(after: SoftHardAccuracy, before: SoftHardAccuracy) -> bool:
     """Whether neither accuracy has become worse."""
     return all(now >= was for now, was in zip(after, before, strict=True))
