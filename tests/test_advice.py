@@ -27,14 +27,16 @@ def of_lengths(train: tuple[int, int], test: tuple[int, int]) -> RunConfig:
     return CONFIG.model_copy(update={"task": CONFIG.task.model_copy(update={"lengths": lengths})})
 
 
-def advice_on(config: RunConfig, shares: dict[str, float], goes_on: bool = True) -> list[str]:
+def advice_on(
+    config: RunConfig, shares: dict[str, float], goes_on: bool = True, outcome: str = "budget"
+) -> list[str]:
     state = RaceState(command=["train"], budget=60, candidates=candidates(joint=0.5))
     if not goes_on:
         ended = state.candidates["joint"].model_copy(update={"ended": "max_steps"})
         state.candidates["joint"] = ended
     measured: dict[str, Any] = {"train": None, "development": None, "test": None}
     measured |= {part: replace(ACCURACY, coarse=each, count=200) for part, each in shares.items()}
-    summary = replace(SUMMARY, outcome="budget" if goes_on else "max_steps", **measured)
+    summary = replace(SUMMARY, outcome=outcome if goes_on else "max_steps", **measured)
     return advice(state, summary, config, ["wide"], ["stacktrans", "train", "--resume", "x"])
 
 
@@ -72,6 +74,12 @@ def test_a_model_that_is_right_is_advised_only_more_time(shares: dict[str, float
     assert others == ["  longer: stacktrans train --resume x --budget 240s"]
     _, *others = advice_on(of_lengths((1, 9), (10, 20)), shares, goes_on=False)
     assert others == ["  a larger --max-steps"]
+
+
+def test_a_solution_that_was_rounded_after_the_race_is_not_called_unmeasured() -> None:
+    shares = {"train": 1.0, "test": 1.0}
+    first, *_ = advice_on(of_lengths((1, 9), (10, 20)), shares, outcome="solved")
+    assert "200 of 200 strings (test), but the race had no time to make sure of it" in first
 
 
 def test_a_model_that_is_right_when_hard_is_advised_first() -> None:

@@ -190,6 +190,8 @@ def advice(
     soft = all_right and summary.hard is not None and not hard_right
     if soft:
         result += ", but only with signals between 0 and 1"
+    elif all_right and summary.outcome in SOLUTIONS:
+        result += ", but the race had no time to make sure of it"
     elif all_right:
         result += f", but not yet in {solved.times} measurements in a row"
     tips = [f"{result}. Worth a try:"]
