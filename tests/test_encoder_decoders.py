@@ -144,7 +144,14 @@ def test_attention_is_that_of_luong2015() -> None:
             ["--task", "copy", "--controller", "transformer", "--hidden", "30"],
             "hidden_size: expected a multiple of the 4 heads",
         ),
-        (["--task", "copy", "--hidden", "8", "--as-large-as", "copy-queue"], "not with a hidden"),
+        (
+            ["--task", "copy", "--hidden", "8", "--as-large-as", "copy-queue"],
+            "--as-large-as: cannot be combined with a hidden size",
+        ),
+        (
+            ["--task", "copy", "--set", "hidden_size=8", "--as-large-as", "copy-queue"],
+            "--as-large-as: cannot be combined with a hidden size",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused(tmp_path: Path, options: list[str], message: str) -> None:

@@ -17,7 +17,7 @@ from stacktrans.model.devices import find_device
 from stacktrans.settings.candidates import candidate_configs, title_of
 from stacktrans.settings.command import OPTIONS, inherited_reading, option_layers, training_command
 from stacktrans.settings.config import NOT_RACED, RunConfig, inherited_layer
-from stacktrans.settings.layers import SettingsLayer
+from stacktrans.settings.layers import SettingsLayer, merge_layers, option_layer
 from stacktrans.settings.locations import AUTO
 from stacktrans.settings.resolve import Requested, requested_layers
 from stacktrans.tasks.corpus import find_texts
@@ -76,13 +76,15 @@ class TrainRequest:
 
     def configs(self) -> dict[str, RunConfig]:
         """The configurations by recipe, several for a race; raises as `candidate_configs` does."""
-        configs = candidate_configs(
-            self.recipe, self.strategies, self.budget, **self._requested(OPTIONS)
-        )
+        requested = self._requested(OPTIONS)
+        configs = candidate_configs(self.recipe, self.strategies, self.budget, **requested)
         if (name := self.as_large_as) is None:
             return configs
-        if self.options.get("hidden") is not None:
-            raise UsageError(f"{self.prefix}as-large-as: not with a hidden size, which it chooses")
+        assigned = (option_layer(text, RunConfig) for text in self.assignments)
+        given = merge_layers([*requested["options"], *assigned])
+        if "hidden_size" in given.get("model", {}).get("controller", {}):
+            refused = "cannot be combined with a hidden size, since it chooses one"
+            raise UsageError(f"{self.prefix}as-large-as: {refused}")
         from stacktrans.training.sizes import as_large_as  # loads torch
 
         return {recipe: as_large_as(config, name) for recipe, config in configs.items()}
