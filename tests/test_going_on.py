@@ -174,6 +174,25 @@ def test_an_attempt_that_was_wrong_when_hard_is_not_rounded_again(
     assert_same_run(tmp_path / "whole", tmp_path / "interrupted")
 
 
+def test_a_run_stopped_while_it_is_measured_at_its_end_is_measured_when_it_is_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_right(monkeypatch)
+    config = ENDED_BY["solved"]()
+    whole = trainer_in(tmp_path / "whole", config).run(ignore)
+    interrupted = trainer_in(tmp_path / "interrupted", config)
+
+    def stop(*_: object) -> None:
+        interrupted.stop_requested = signal.SIGINT
+
+    monkeypatch.setattr(interrupted.source, "report", stop)
+    with pytest.raises(Interrupted):
+        interrupted.run(ignore)
+    again = Trainer.resume(tmp_path / "interrupted", [], CPU).run(ignore)
+    assert (again.steps, again.test, again.without) == (whole.steps, whole.test, whole.without)
+    assert_same_run(tmp_path / "whole", tmp_path / "interrupted")
+
+
 def test_a_finished_run_that_is_resumed_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

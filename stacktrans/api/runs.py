@@ -207,6 +207,6 @@ def _finished(training: Trainer | Race, budget: float | None, listener: Listener
             summary = training.run(listener or (lambda _: None))
     except Interrupted:
         raise KeyboardInterrupt(f"saved; resume with {again}") from None
-    if training.stop_requested:  # in its last batch
+    if training.stop_requested:  # after its last measurement
         raise KeyboardInterrupt(f"the run had just ended; {again} returns it")
     return Run(training.directory, training.config, summary)

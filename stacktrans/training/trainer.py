@@ -60,7 +60,7 @@ class Trainer:
     Attributes:
         config: configuration of the run, with all that the source has learned of the task.
         state: progress of the run, and its attempt.
-        stop_requested: set to a signal's number, it ends `run` after the batch.
+        stop_requested: set to a signal's number, it ends `run` after the batch or measurement.
         outcome: the budget that ended the race of the run, after which no attempt begins; None if
             the run has its own budgets.
 
@@ -263,7 +263,7 @@ class Trainer:
             state.save_last()
 
     def _finish(self, outcome: str) -> Summary:
-        """Measure the best weights, write the summary and close the run."""
+        """Save the run, measure the best weights and write the summary."""
         state, progress = self.state, self.state.progress
         if outcome not in BUDGET_OUTCOMES:
             progress.outcome, state.rounding.weights = outcome, None
@@ -275,22 +275,29 @@ class Trainer:
         summary = state.summary(outcome)
         summary.race = race_summary(self.directory)
         with computing_with(self.source.threads):
+            self._check_stop()
             self.source.report(best.model, moment, summary)
+            self._check_stop()
             if outcome in SOLUTIONS:
                 summary.contradictions = self.source.contradictions(best)
+                self._check_stop()
             if self.config.is_rounded:
                 with best.model.hard_signals():
                     summary.hard = self.source.tested(best.model, moment)
-            if self.config.task.lengths is not None:
-                summary.without = {
-                    part: self.source.tested(ablate(best, part).model, moment, ABLATION_STRINGS)
-                    for part in ablatable_parts(best)
-                }
+            for part in ablatable_parts(best) if self.config.task.lengths else ():
+                self._check_stop()
+                ablated = ablate(best, part).model
+                summary.without[part] = self.source.tested(ablated, moment, ABLATION_STRINGS)
         summary.model = best.description
         card = model_card(best, asdict(summary), self.directory)
         state.save_best(best.model, best.config, accuracy=achieved(summary), card=card)
         state.write(SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
         return summary
+
+    def _check_stop(self) -> None:
+        """Raise `Interrupted` if the run was asked to stop."""
+        if self.stop_requested:
+            raise Interrupted(self.stop_requested)
 
 
 class Stoppable(Protocol):
@@ -313,7 +320,8 @@ def stopping(run: Stoppable) -> Iterator[None]:
         if run.stop_requested:
             raise KeyboardInterrupt
         run.stop_requested = number
-        print_message("stopping after this batch; once more to end at once")
+        again = "interrupt again to quit immediately"
+        print_message(f"stopping after this batch or measurement; {again}")
 
     numbers = (signal.SIGINT, signal.SIGTERM)
     heeded = [each for each in numbers if signal.getsignal(each) is not signal.SIG_IGN]
