@@ -27,9 +27,11 @@ from stacktrans.training.records import EXCEPTIONS, Accuracy, Record, Summary
 from stacktrans.training.sources import SHORTEST_SHARE, Moment, Strings
 
 LEAST_PAIRS = 80
-"""Pairs that a curriculum begins with if no symbols are permuted: fewer would be memorized."""
+"""The fewest pairs that a curriculum begins with if no symbols are permuted; fewer would be
+memorized."""
 MOST_PERMUTED = 3000
-"""Training pairs up to which symbols are permuted; from more, a model learns every symbol."""
+"""The largest training set whose symbols are permuted; a larger one shows each symbol often
+enough."""
 MOST_SCORED = 3000
 """Training pairs whose answers are tested before a discrete model counts as a solution."""
 PERMUTED_STRINGS = 300
@@ -194,7 +196,7 @@ class Files(Strings):
 
 @functools.lru_cache(maxsize=1)
 def _classes_of(pairs: PairSet, known: int) -> Sequence[SymbolClass]:
-    """The classes of interchangeable symbols of a training set, for all candidates of a race."""
+    """The classes of interchangeable symbols of a set, which the candidates of a new race share."""
     return interchangeable(pairs, known)
 
 
