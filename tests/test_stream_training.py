@@ -18,7 +18,7 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StreamConfig
 from stacktrans.training.data import make_source
 from stacktrans.training.sources import Moment
-from stacktrans.training.streams import Streams
+from stacktrans.training.streams import StreamPiece, Streams
 from stacktrans.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -96,6 +96,21 @@ def test_no_symbol_is_lost_between_pieces(monkeypatch: pytest.MonkeyPatch) -> No
     assert (targets[mask] == following[mask]).all()
     ends = [int(row.nonzero()[0][-1]) + 1 for row in mask]
     assert all(row[:end].all() for row, end in zip(mask, ends, strict=True))
+
+
+def test_one_epoch_is_drawn_to_estimate_the_loss_of_guessing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    streams, drawn = streams_of(small_run()), list[tuple[int, int]]()
+    pieces = streams.pieces
+
+    def drawing(attempt: int, epoch: int) -> list[StreamPiece]:
+        drawn.append((attempt, epoch))
+        return pieces(attempt, epoch)
+
+    monkeypatch.setattr(streams, "pieces", drawing)
+    assert 0 < streams.nats("100%") < 1.1  # of three symbols
+    assert drawn == [(1, 0)]
 
 
 def test_the_state_of_a_stream_is_carried_to_the_next_piece(

@@ -1,9 +1,10 @@
 """What a run trains on, and how it measures its model: drawn strings, or fixed sets."""
 
 import functools
+import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import NamedTuple
@@ -144,15 +145,14 @@ class Source(StatefulPart, ABC):
         return False
 
     @abstractmethod
-    def batch(self, moment: Moment) -> Batch:
-        """The training batch of a moment of the first epoch."""
+    def first_batches(self) -> Iterator[Batch]:
+        """The training batches of the first attempt, or of its first epoch again and again."""
 
     @cached_property
     def _unigram_loss(self) -> float:
         """Nats a symbol of predicting symbols by their frequencies in the first batches."""
         counts = np.zeros(self.layout.outputs)
-        for step in range(COUNTED_BATCHES):
-            batch = self.batch(Moment(1, step))
+        for batch in itertools.islice(self.first_batches(), COUNTED_BATCHES):
             counts += np.bincount(batch.targets[batch.mask], minlength=len(counts))
             if counts.sum() >= COUNTED_SYMBOLS:
                 break
@@ -253,7 +253,11 @@ class Strings(Source):
         self._sequences = config.training.sequences if self.layout.consecutive else 1
         self._rows = functools.cache(self._rows_of)
 
+    def first_batches(self) -> Iterator[Batch]:
+        return (self.batch(Moment(1, step)) for step in itertools.count())
+
     def batch(self, moment: Moment) -> Batch:
+        """The training batch of a moment."""
         lengths = self._shortest(moment.share)
         rows = self._rows(lengths)
         pairs = self.strings(Purpose.TRAINING, moment, lengths, rows * self._sequences)

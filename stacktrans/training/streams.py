@@ -1,5 +1,6 @@
 """Truncated backpropagation over streams or texts: pieces, carried state, and validation loss."""
 
+import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -74,9 +75,8 @@ class PieceSource(Source):
         if self.task.sampled:
             super().check()
 
-    def batch(self, moment: Moment) -> Batch:
-        pieces = self.pieces(moment.attempt, 0)
-        return pieces[moment.step % len(pieces)].batch
+    def first_batches(self) -> Iterator[Batch]:
+        return itertools.cycle(piece.batch for piece in self.pieces(1, 0))
 
     def begin(self, model: Transducer) -> None:
         self._begin_epoch(0)
