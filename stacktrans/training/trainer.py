@@ -121,40 +121,39 @@ class Trainer:
             TrainingError: the loss is not a finite number and restarts are off, or the run's
                 directory was moved.
         """
-        self._report, state = report, self.state
+        state = self.state
         with state.opened(self.directory):
             # Last, so that a directory is a run's as soon as there is more in it.
             state.write(checkpoint.CONFIG, self.config.to_yaml())
-            outcome = state.ended or (None if state.progress.ended else self.outcome)
-            with self._next_attempts() as self._speculative:
-                while not (outcome or self.stop_requested or self.budget_spent()):
-                    if state.progress.ended is None:
-                        self._speculative.train(state.attempts.speculative(state.attempt.step))
-                    self._proceed(lambda: bool(self.stop_requested))
-                    outcome = state.ended
-                outcome = outcome or self.budget_spent()
-                self._check_weights()
-                if not outcome:
-                    state.save_last()
-                    raise Interrupted(self.stop_requested)
+            outcome = self._train_until(lambda: bool(self.stop_requested), report)
+            if not outcome:
+                state.save_last()
+                raise Interrupted(self.stop_requested)
             return self._finish(outcome)
 
     def run_until(
         self, is_over: Callable[[], bool], report: Callable[[Record], None] = lambda _: None
     ) -> None:
         """Train, and round, until `is_over`, or until a rule or a budget ends the run; save it."""
-        self._report, state, self._speculative = report, self.state, self._next_attempts()
         try:
-            with state.opened(self.directory):
-                while not (state.ended or self.budget_spent() or is_over()):
-                    self._proceed(is_over)
-                self._check_weights()
-                state.save_last()
+            with self.state.opened(self.directory):
+                self._train_until(is_over, report)
+                self.state.save_last()
         except Interrupted:
-            state.load(self.directory)  # from where it will be rounded again
+            self.state.load(self.directory)  # from where it will be rounded again
 
-    def _next_attempts(self) -> "SpeculativeAttempts":
-        return SpeculativeAttempts(self.config, self.directory, self.state.device)
+    def _train_until(
+        self, is_over: Callable[[], bool], report: Callable[[Record], None]
+    ) -> str | None:
+        """Train, and round, until `is_over` or the run ends; the rule or budget that ended it."""
+        self._report, state = report, self.state
+        with SpeculativeAttempts(self.config, self.directory, state.device) as self._speculative:
+            while not (outcome := state.ended or self.budget_spent()) and not is_over():
+                if state.progress.ended is None:
+                    self._speculative.train(state.attempts.speculative(state.attempt.step))
+                self._proceed(is_over)
+        self._check_weights()
+        return outcome
 
     def _proceed(self, is_over: Callable[[], bool]) -> None:
         """Train on a batch or, once training has ended, round; count the seconds."""
@@ -170,6 +169,8 @@ class Trainer:
         training = self.config.training
         if self.state.progress.ended:  # at most rounding is left, which has no budget
             return None
+        if self.outcome:
+            return self.outcome
         if training.max_steps is not None and self.state.attempt.run_step >= training.max_steps:
             return "max_steps"
         limit, seconds = training.time_limit, self.state.progress.seconds
@@ -369,7 +370,8 @@ class SpeculativeAttempts:
     def _begin(self, number: int) -> tuple[Process, Future[None]]:
         place, process = self._place(number), Process(self.config.workers)
         place.mkdir(parents=True, exist_ok=True)
-        return process, process.submit(train_attempt, self.config, place, self.device, number)
+        alone = self.config.model_copy(update={"workers": 1})  # without attempts of its own
+        return process, process.submit(train_attempt, alone, place, self.device, number)
 
     def take(self, number: int) -> Path | None:
         """The directory of an attempt as far as it was trained; None if it was not."""
