@@ -85,7 +85,6 @@ def at(path: str, value: Any) -> Callable[[State], None]:
         ("attempts.validation", ["x"]),
         ("progress.metrics_size", -5),
         ("progress.metrics_size", 10**9),
-        ("progress.outcome", "max_steps"),
         ("progress.ended", "never"),
         ("rounding.weights", {}),
         ("rounding.weights", torch.zeros(1)),

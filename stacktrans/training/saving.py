@@ -67,7 +67,6 @@ class Progress(StatefulPart):
         best_step: batch after which they were taken.
         metrics_size: bytes of the metrics that were written by then.
         ended: the rule that has ended the training; rounding and pruning may follow.
-        outcome: the rule that has ended the run, when all is done.
     """
 
     name = "progress"
@@ -76,7 +75,6 @@ class Progress(StatefulPart):
     best_step: SavedCount = 0
     metrics_size: SavedCount = 0
     ended: str | None = None
-    outcome: str | None = None
 
     def __init__(self) -> None:
         self.best = []
@@ -84,7 +82,6 @@ class Progress(StatefulPart):
     def check_state(self) -> None:
         rules = (None, *(OUTCOMES.keys() - BUDGET_OUTCOMES))
         check_value("progress.ended", self.ended, self.ended in rules)
-        check_value("progress.outcome", self.outcome, self.outcome in (None, self.ended))
         check_value("progress.best", self.best, bool(self.best) or not self.ended)
 
 
@@ -243,7 +240,7 @@ class SavedRun:
 
     def save_last(self) -> None:
         """Save the run so that it can be resumed from here, if its source can."""
-        if not self.source.resumable and not self.progress.outcome:
+        if not self.source.resumable and not self.ended:
             return
         with self._writing_metrics():
             os.fsync(self._metrics.fileno())

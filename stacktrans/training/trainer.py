@@ -28,15 +28,7 @@ from stacktrans.training.initial_weights import weights_from_checkpoint
 from stacktrans.training.model_card import model_card
 from stacktrans.training.optimizers import rate_factor
 from stacktrans.training.race_state import race_summary
-from stacktrans.training.records import (
-    BUDGET_OUTCOMES,
-    SOLUTIONS,
-    SUMMARY,
-    Record,
-    Summary,
-    achieved,
-    started_from,
-)
+from stacktrans.training.records import SOLUTIONS, SUMMARY, Record, Summary, achieved, started_from
 from stacktrans.training.run_directory import has_last
 from stacktrans.training.saving import FailedAttempt, SavedRun
 
@@ -266,8 +258,6 @@ class Trainer:
     def _finish(self, outcome: str) -> Summary:
         """Save the run, measure the best weights and write the summary."""
         state, progress = self.state, self.state.progress
-        if outcome not in BUDGET_OUTCOMES:
-            progress.outcome, state.rounding.weights = outcome, None
         if not progress.best:
             progress.best_step = state.step
             state.save_best()
