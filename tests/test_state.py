@@ -2,7 +2,6 @@
 
 import math
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,7 +87,6 @@ def at(path: str, value: Any) -> Callable[[State], None]:
         ("progress.ended", "never"),
         ("rounding.weights", {}),
         ("rounding.weights", torch.zeros(1)),
-        ("layout", "2"),
         ("command", 3),
     ],
 )
@@ -172,16 +170,3 @@ def test_saved_states_of_runs_are_read_back(finished: dict[str, Path]) -> None:
         assert state.progress.state_dict() == before["progress"]
         assert state.attempts.state_dict() == before["attempts"]
         check_same_structure("attempt", state.attempt.state_dict(), before["attempt"])
-
-
-def test_a_state_of_another_layout_is_named(finished: dict[str, Path], tmp_path: Path) -> None:
-    shutil.copytree(finished["strings"], tmp_path / "run")
-    path = tmp_path / "run" / "last" / TRAINING
-    state = torch.load(path, weights_only=True)
-    torch.save({"progress": state["progress"], "command": ""}, path)  # as it was at first
-    reseal(tmp_path / "run" / "last")
-    with pytest.raises(
-        CheckpointError, match="of layout 1; this stacktrans resumes layout 2"
-    ) as raised:
-        Trainer.resume(tmp_path / "run", [], CPU)
-    assert str(raised.value).startswith(f"{path}: ")

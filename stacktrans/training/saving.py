@@ -45,9 +45,6 @@ from stacktrans.training.stateful import (
     check_value,
 )
 
-LAYOUT = 2
-"""Version of the saved state of a run."""
-
 
 class FailedAttempt(TrainingError):
     """An attempt has failed, and no other may follow."""
@@ -246,7 +243,6 @@ class SavedRun:
             os.fsync(self._metrics.fileno())
         self.progress.metrics_size = self._metrics.tell()
         state = {
-            "layout": LAYOUT,
             "command": self.command,
             "progress": self.progress.state_dict(),
             "attempts": self.attempts.state_dict(),
@@ -271,13 +267,6 @@ class SavedRun:
                 lock(stack.enter_context(metrics.open("rb")), directory)
             last = checkpoint.last_checkpoint(directory)
             path, state = last / checkpoint.TRAINING, checkpoint.load_training(last)
-            layout = state.get("layout", 1)
-            if type(layout) is int and layout != LAYOUT:
-                raise CheckpointError(
-                    f"{path}: a training state of layout {layout}; this stacktrans resumes layout "
-                    f"{LAYOUT}. Resume with stacktrans {self.config.version}, or start the run "
-                    "again"
-                )
             try:
                 self._take(state, metrics.stat().st_size if metrics.exists() else 0)
             except ValueError as error:
@@ -287,9 +276,8 @@ class SavedRun:
 
     def _take(self, state: dict[str, Any], metrics_size: int) -> None:
         """Take up a saved state; raises `ValueError` naming a value that is wrong."""
-        keys = ("layout", "command", "progress", "attempts", "attempt", "rounding")
+        keys = ("command", "progress", "attempts", "attempt", "rounding")
         check_keys("state", state, keys)
-        check_value("layout", state["layout"], type(state["layout"]) is int)
         check_value("command", state["command"], isinstance(state["command"], str))
         self.command, progress, attempts = state["command"], self.progress, self.attempts
         progress.load_state_dict(state["progress"])
