@@ -13,7 +13,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.training.rounding import ROUNDINGS, RoundingKind
-from stacktrans.training.run_directory import TrainingError
+from stacktrans.training.saving import FailedAttempt
 
 EXAMPLES = "examples={train: 20, development: 5, test: 5, epochs: 4}"
 FAST = ("learning_rate=1e38", "gradient_clip=null")
@@ -53,14 +53,14 @@ def test_files_of_a_diverged_run_can_be_read(
 ) -> None:
     config = KINDS[kind](*FAST, "learning_rate=3e38", f"optimizer={optimizer}", restarts)
     trainer = trainer_in(tmp_path / "run", config)
-    with suppress(TrainingError):
+    with suppress(FailedAttempt):
         trainer.run(ignore)
     assert_readable(tmp_path / "run", config)
 
 
 def test_a_diverged_run_reports_whether_best_weights_exist(tmp_path: Path) -> None:
     config = small_run("max_steps=40", "restart=null", "learning_rate=1e38", *FAST)
-    with pytest.raises(TrainingError, match="nothing was measured before"):
+    with pytest.raises(FailedAttempt, match="nothing was measured before"):
         trainer_in(tmp_path / "run", config).run(ignore)
 
 
@@ -72,7 +72,7 @@ def test_the_best_weights_stay_when_a_run_diverges(tmp_path: Path) -> None:
         with torch.no_grad():
             trainer.state.attempt.optimizer.param_groups[0]["lr"] = 1e38
 
-    with pytest.raises(TrainingError, match="best weights so far are in"):
+    with pytest.raises(FailedAttempt, match="best weights so far are in"):
         trainer.run(diverge)
     assert checkpoint.load(tmp_path / "run" / "best", CPU).path.name == "best"
     assert_readable(tmp_path / "run", config)

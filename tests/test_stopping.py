@@ -14,7 +14,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.layout import Pair
 from stacktrans.training import sources
 from stacktrans.training.records import Accuracy, Record
-from stacktrans.training.run_directory import TrainingError
+from stacktrans.training.saving import FailedAttempt
 from stacktrans.training.sources import Moment, Source
 from stacktrans.training.stopping import EarlyStopping
 from stacktrans.training.trainer import Trainer
@@ -106,7 +106,7 @@ def test_a_loss_that_is_not_finite_starts_a_new_attempt_or_ends_the_run(tmp_path
         with torch.no_grad():
             trainer.state.attempt.model.classifier.bias.fill_(float("nan"))
         if changes == ("restart=null",):
-            with pytest.raises(TrainingError, match="not a finite number after batch 1"):
+            with pytest.raises(FailedAttempt, match="not a finite number after batch 1"):
                 trainer.run(ignore)
         else:
             assert trainer.run(ignore).attempts == 2

@@ -22,10 +22,6 @@ from stacktrans.settings.command import resume_command
 from stacktrans.training.records import METRICS
 
 
-class TrainingError(StacktransError):
-    """Training cannot continue."""
-
-
 def check_free(directory: Path) -> None:
     """Raise `UsageError` if the directory of a new run is in use, or can't be made.
 
@@ -118,6 +114,6 @@ def _check_in_place(directory: Path, descriptor: int) -> None:
 
 
 def lock(stream: IO[Any], directory: Path) -> None:
-    """Lock a run's directory by a file in it; raises `TrainingError` if another process has it."""
+    """Lock a run's directory by a file in it; raises `StacktransError` if another has it locked."""
     if not locked(stream):
-        raise TrainingError(f"{directory}: another process is training here")
+        raise StacktransError(f"{directory}: another process is training here")

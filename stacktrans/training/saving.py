@@ -34,7 +34,7 @@ from stacktrans.training.records import (
     reported_on,
 )
 from stacktrans.training.rounding import Rounding
-from stacktrans.training.run_directory import TrainingError, lock, watched
+from stacktrans.training.run_directory import lock, watched
 from stacktrans.training.sources import Source
 from stacktrans.training.stateful import (
     Merit,
@@ -46,7 +46,7 @@ from stacktrans.training.stateful import (
 )
 
 
-class FailedAttempt(TrainingError):
+class FailedAttempt(StacktransError):
     """An attempt has failed, and no other may follow."""
 
     def __init__(self, reason: str, directory: Path, *, measured: bool) -> None:
@@ -123,7 +123,7 @@ class SavedRun:
     def opened(self, directory: Path) -> Iterator[None]:
         """Have a directory, with a checkpoint in it, for this process alone.
 
-        Raises `TrainingError` if another process has it.
+        Raises `StacktransError` if another process has it.
         """
         path = directory / METRICS
         # Without a buffer, which would fail once more when it is closed on a full disk.
@@ -148,7 +148,7 @@ class SavedRun:
             write_atomically(self._directory / name, content)
 
     def write_record(self, record: Mapping[str, Any]) -> None:
-        """Add a line to the metrics; raises `TrainingError` if it can't be written."""
+        """Add a line to the metrics; raises `StacktransError` if it can't be written."""
         left = f"{json.dumps(record)}\n".encode()
         with self._writing_metrics():
             while left:
@@ -160,7 +160,7 @@ class SavedRun:
         try:
             yield
         except OSError as error:
-            raise TrainingError(f"{self._directory / METRICS}: {error.strerror}") from error
+            raise StacktransError(f"{self._directory / METRICS}: {error.strerror}") from error
 
     def summary(self, outcome: str) -> Summary:
         """The summary of the run, without measurements."""
@@ -258,7 +258,7 @@ class SavedRun:
 
         Raises:
             CheckpointError: it can't be read; the message names the wrong value.
-            TrainingError: another process is training there.
+            StacktransError: another process is training there.
         """
         metrics = directory / METRICS
         with ExitStack() as stack:

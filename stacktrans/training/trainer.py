@@ -110,7 +110,7 @@ class Trainer:
 
         Raises:
             Interrupted: `stop_requested` was set; the run is saved and can be resumed.
-            TrainingError: the loss is not a finite number and restarts are off, or the run's
+            StacktransError: the loss is not a finite number and restarts are off, or the run's
                 directory was moved.
         """
         state = self.state
