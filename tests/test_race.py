@@ -317,7 +317,7 @@ def test_a_race_without_a_winner_keeps_the_best_model_and_can_be_resumed(tmp_pat
     assert longer["steps"] == after.candidates[after.best].step
     shorter = run("train", "--resume", out, "--budget", "0.5s")
     assert shorter.returncode == 2
-    assert "the race has already had" in shorter.stderr.decode()
+    assert "the race has already taken" in shorter.stderr.decode()
 
 
 def test_a_race_too_short_for_a_time_slice_ends_with_a_model(tmp_path: Path) -> None:

@@ -156,7 +156,7 @@ def train(
         device=device,
     )
     with computing_with(1):  # training sets the number of threads, which is then restored
-        return _finished(requests.begin(request), None, listener)
+        return _finished(requests.begin(request), listener)
 
 
 @checked
@@ -191,16 +191,16 @@ def resume(
     limits = option_layers({"max_steps": max_steps, "time_limit": time_limit})
     with computing_with(1):
         resumed = requests.resume(Path(directory), device, limits, budget, workers)
-        return _finished(resumed, budget, listener)
+        return _finished(resumed, listener)
 
 
-def _finished(training: Trainer | Race, budget: float | None, listener: Listener | None) -> Run:
+def _finished(training: Trainer | Race, listener: Listener | None) -> Run:
     """Train until the end; raises `KeyboardInterrupt` if the training is interrupted."""
     again = f"stacktrans.resume({str(training.directory)!r})"
     try:
         if isinstance(training, Race):
-            with training.opened(budget):
-                run = _finished(training.raced(lambda: None), None, listener)
+            with training.opened():
+                run = _finished(training.raced(lambda: None), listener)
                 training.close()
             return run
         with stopping(training):

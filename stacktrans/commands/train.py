@@ -191,7 +191,7 @@ def train(
         _check_resumes_as_it_is(ctx)
         layers = option_layers(limits, "--")
         resumed = requests.resume(resume, device, layers, seconds, workers)
-        _train(resumed, seconds, log_to, dry_run, as_json)
+        _train(resumed, log_to, dry_run, as_json)
         return
     request = TrainRequest(
         task=task,
@@ -216,7 +216,7 @@ def train(
         words=_words_of_candidate(ctx),
         prefix="--",
     )
-    _train(requests.begin(request, dry_run=dry_run), None, log_to, dry_run, as_json)
+    _train(requests.begin(request, dry_run=dry_run), log_to, dry_run, as_json)
 
 
 def _names(listed: str | None) -> list[str]:
@@ -227,13 +227,7 @@ def _names(listed: str | None) -> list[str]:
     return names
 
 
-def _train(
-    training: "Trainer | Race",
-    budget: float | None,
-    log_to: str | None,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
+def _train(training: "Trainer | Race", log_to: str | None, dry_run: bool, as_json: bool) -> None:
     """Train a run or a race; or only show its configuration."""
     from stacktrans.training.race import Race
 
@@ -241,7 +235,7 @@ def _train(
     if dry_run:
         _show(training, as_json)
     elif isinstance(training, Race):
-        _race(training, budget, log_to, as_json)
+        _race(training, log_to, as_json)
     else:
         _run(training, log_to, as_json)
 
@@ -282,13 +276,13 @@ def _words_of_candidate(ctx: typer.Context) -> list[str]:
     return words
 
 
-def _race(race: "Race", budget: float | None, log_to: str | None, as_json: bool) -> None:
+def _race(race: "Race", log_to: str | None, as_json: bool) -> None:
     """Run a race, and finish the run that has come furthest."""
     from stacktrans.settings.candidates import not_raced
     from stacktrans.settings.command import resume_command
     from stacktrans.showing.training import RaceDisplay, advice
 
-    with race.opened(budget):
+    with race.opened():
         display = RaceDisplay(progress_console(), race)
         with _resumable(race), display:
             trainer = race.raced(display.show)

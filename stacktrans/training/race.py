@@ -170,9 +170,10 @@ class Race:
         workers: int,
         configs: Mapping[str, RunConfig] | None = None,
         notes: Sequence[str] = (),
+        budget: float | None = None,
     ) -> None:
         self.directory, self.notes, self.stop_requested = directory, notes, 0
-        self._given = configs
+        self._given, self._budget = configs, budget
         self._device, self._workers = device, workers
         self._cut_short = dict[str, Candidate]()
         self.at_work: Sequence[str] = ()
@@ -197,8 +198,8 @@ class Race:
         return {name: size for name, size in sizes.items() if size}
 
     @contextmanager
-    def opened(self, budget: float | None = None) -> Iterator[None]:
-        """Have the race for this process alone, perhaps with a new budget.
+    def opened(self) -> Iterator[None]:
+        """Lock the race for this process, perhaps with a new budget.
 
         Raises:
             StacktransError: another process has it, or its files can't be read.
@@ -213,16 +214,20 @@ class Race:
             _revive(state)
             self._check_files()
             self._began = time.monotonic() - state.seconds
-            if budget is not None:
-                if budget < state.seconds:
-                    had = f"the race has already had {state.seconds:.0f} seconds; expected more"
-                    raise UsageError(f"budget {budget:g}: {had}")
-                state.budget = budget
+            if self._budget is not None:
+                self._extend(self._budget)
             task = next(iter(self.configs.values())).make_task()
             if isinstance(task, Pairs) and not self._given:
                 task.check_files()
             with self._in_place():
                 yield
+
+    def _extend(self, budget: float) -> None:
+        """Give the race a new budget; raises `UsageError` if it has taken longer already."""
+        if budget < self.state.seconds:
+            taken = f"the race has already taken {self.state.seconds:.0f} seconds"
+            raise UsageError(f"budget {budget:g}: {taken}; expected a larger budget")
+        self.state.budget = budget
 
     def _check_files(self) -> None:
         """Raise `CheckpointError` if a file of a run that may get another time slice is missing."""

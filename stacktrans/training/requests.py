@@ -218,7 +218,7 @@ def resume(
             raise UsageError(
                 f"{limits[0].origin}: not for a race, whose budget can be given instead"
             )
-        return Race(directory, device, workers or cores())
+        return Race(directory, device, workers or cores(), budget=budget)
     last_saved(directory)
     if budget is not None or workers is not None:
         raise UsageError(
