@@ -246,7 +246,7 @@ def test_a_run_is_that_of_the_command(tmp_path: Path) -> None:
     assert run.model.transduce([]) == []
     longer = stacktrans.resume(tmp_path / "run", max_steps=15)
     assert longer.summary.steps == 15
-    with pytest.raises(UsageError, match="max_steps 5: the run has already had 15 batches"):
+    with pytest.raises(UsageError, match="max_steps 5: the run has already taken 15 batches"):
         stacktrans.resume(tmp_path / "run", max_steps=5)
     assert stacktrans.resume(tmp_path / "run").summary.steps == 15
     with pytest.raises(UsageError, match="already exists"):

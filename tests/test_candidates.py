@@ -47,7 +47,7 @@ def test_strategies_that_cannot_be_raced_are_refused(
 def test_a_single_run_has_no_budget_to_resume_by(trained: Path) -> None:
     done = run("train", "--resume", trained, "--budget", "1m")
     assert done.returncode == 2
-    assert "no race to resume" in done.stderr.decode()
+    assert "budget and workers apply only to a race; " in done.stderr.decode()
 
 
 @pytest.mark.parametrize(("limit", "budget", "least"), [(60, 20, 20), (20, 60, 20), (None, 20, 20)])
@@ -72,7 +72,7 @@ def test_the_steps_of_a_race_cannot_be_changed(tmp_path: Path) -> None:
     begun(tmp_path / "run")
     done = run("train", "--resume", tmp_path / "run", "--max-steps", "9")
     assert done.returncode == 2
-    assert "--max-steps: not for a race, whose budget can be given instead" in done.stderr.decode()
+    assert "--max-steps: does not apply to a race, which has a budget" in done.stderr.decode()
 
 
 def test_a_dry_run_shows_the_strategies(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def test_a_custom_weight_over_symbols_is_refused(
         max_steps=1,
     )  # fmt: skip
     other = {"parameters.symbols": 4}
-    with pytest.raises(UsageError, match=r"controller\.layers\.0\.both: it can't be known what"):
+    with pytest.raises(UsageError, match=r"controller\.layers\.0\.both: cannot tell which"):
         stacktrans.train(from_="one", settings=other, out="two")
     assert not Path("two").exists()
     stacktrans.train(from_="one", settings={"seed": 2}, out="two")

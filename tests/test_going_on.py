@@ -233,7 +233,7 @@ def test_a_run_whose_directory_is_moved_ends_and_names_the_new_path(
             if instead:
                 (tmp_path / "run").mkdir()
 
-    with pytest.raises(StacktransError, match="moved or removed") as error:
+    with pytest.raises(StacktransError, match="directory was moved; resume it") as error:
         trainer.run(move)
     assert str(tmp_path / "moved") in str(error.value)
     assert not (tmp_path / "run").exists() or not any((tmp_path / "run").iterdir())

@@ -224,7 +224,9 @@ def test_a_race_whose_directory_is_moved_ends_and_names_the_race(
     with pytest.raises(StacktransError) as told_of, found.opened():
         found.run(move)
     resume = f"stacktrans train --resume {moved}"
-    assert str(told_of.value).startswith(f"{place}: the run's directory was moved or removed")
+    assert str(told_of.value).startswith(
+        f"{place}: the run's directory was moved; resume it with: "
+    )
     assert str(told_of.value).endswith(f": {resume}")
     if workers == 1:  # another process may be writing at that very moment
         assert not place.exists() or not any(place.iterdir())
@@ -286,7 +288,7 @@ def test_a_run_that_is_missing_is_named(tmp_path: Path, missing: str) -> None:
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     done = run("train", "--resume", tmp_path / "run")
     assert done.returncode == 1
-    assert f"{path}: missing; the race can't go on without it" in done.stderr.decode()
+    assert f"{path}: missing; the race cannot continue without it" in done.stderr.decode()
 
 
 @pytest.mark.usefixtures("short_turns")

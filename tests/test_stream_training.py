@@ -221,7 +221,7 @@ def test_the_command_line_trains_and_looks_into_streams(tmp_path: Path) -> None:
     task = ("--task", "anbncn", "--memory", "stack-rnn", "--recipe", "paper")
     trained = run("train", *task, *options, "--out", directory)
     assert trained.returncode == 0, trained.stderr
-    assert "every attempt has come to its end" in trained.stdout.decode()
+    assert "all attempts have ended" in trained.stdout.decode()
     looked = run("inspect", directory, "aab", "--stacks", "2,7")
     assert looked.returncode == 0, looked.stderr
     header = looked.stdout.decode().splitlines()[1]

@@ -154,10 +154,15 @@ class Attempts(StatefulPart):
         if self._restart is None:
             return None
         low = (attempt.losses.running or 0.0) <= attempt.source.nats(self._restart.loss)
-        if attempt.step - attempt.curriculum.since == self._restart.after and not low:
-            return "the run is stuck" if attempt.curriculum.since else "the run has not taken off"
-        over = attempt.step == self._restart.give_up_after
-        return "the attempt has not ended the run" if over else None
+        after, since = self._restart.after, attempt.curriculum.since
+        if attempt.step - since == after and not low:
+            when = (
+                f"{after} batches after strings grew longer" if since else f"after {after} batches"
+            )
+            return f"the loss is not below training.restart.loss {when}"
+        if attempt.step == self._restart.give_up_after:
+            return f"no stopping rule ended the attempt within {attempt.step} batches"
+        return None
 
     def speculative(self, step: int) -> range:
         """The numbers of the next attempts to train in advance, one for each other worker.

@@ -150,7 +150,7 @@ def axes_of(trained: Transducer, inputs: SharedIds, outputs: SharedIds) -> Axes:
             return by_growth[growth]
         if inputs.are_the_same and outputs.are_the_same:
             return _NO_IDS
-        raise UsageError(f"{name}: it can't be known what of this weight belongs to which symbol")
+        raise UsageError(f"{name}: cannot tell which part of this weight belongs to which symbol")
 
     return {name: [ids_of(name, axis) for axis in range(len(own[name]))] for name in own}
 

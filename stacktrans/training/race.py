@@ -231,14 +231,18 @@ class Race:
 
     def _check_files(self) -> None:
         """Raise `CheckpointError` if a file of a run that may get another time slice is missing."""
-        for name, candidate in self.state.latest.items() if self.state.can_continue else ():
-            directory, missing = self.directory_of(name), None
-            if candidate.can_continue and candidate.step and not has_last(directory):
-                missing = directory / "last"
-            if candidate.can_continue and not (directory / CONFIG).is_file():
-                missing = directory / CONFIG
-            if missing:
-                raise CheckpointError(f"{missing}: missing; the race can't go on without it")
+        if not self.state.can_continue:
+            return
+        for name, candidate in self.state.latest.items():
+            directory = self.directory_of(name)
+            present = {
+                CONFIG: (directory / CONFIG).is_file(),
+                "last": not candidate.step or has_last(directory),
+            }
+            for file, is_there in present.items():
+                if candidate.can_continue and not is_there:
+                    problem = "missing; the race cannot continue without it"
+                    raise CheckpointError(f"{directory / file}: {problem}")
 
     def run(self, show: Callable[[], None]) -> None:
         """Train the runs in time slices until one has solved the task, or the time is over.

@@ -21,14 +21,14 @@ BUDGET_OUTCOMES = {"max_steps", "time_limit", "budget"}
 """Outcomes after which there may be more to train; all others are stopping rules."""
 OUTCOMES = {
     "solved": "coarse accuracy reached its target the required number of times in a row",
-    "exceptions": "all development pairs but the same few were right several times in a row",
+    "exceptions": "the same few development pairs were wrong several times in a row",
     "converged": "the training perplexity stopped improving",
     "development": "the accuracy on the development set stopped improving",
     "epochs": "the training set was used for the requested number of epochs",
-    "attempts": "every attempt has come to its end",
+    "attempts": "all attempts have ended",
     "max_steps": "the maximum number of batches was reached",
     "time_limit": "the time limit was reached",
-    "budget": "the race was out of time",
+    "budget": "the race ran out of time",
 }
 SOLUTIONS = {"solved", "exceptions"}
 """Outcomes after which a task counts as solved."""

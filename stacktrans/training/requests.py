@@ -215,22 +215,27 @@ def resume(
 
     if is_race(directory):
         if limits:
-            raise UsageError(
-                f"{limits[0].origin}: not for a race, whose budget can be given instead"
-            )
+            instead = "which has a budget instead"
+            raise UsageError(f"{limits[0].origin}: does not apply to a race, {instead}")
         return Race(directory, device, workers or cores(), budget=budget)
     last_saved(directory)
     if budget is not None or workers is not None:
         raise UsageError(
-            f"{directory}: no race to resume, but a single run, or a race that was won"
+            f"budget and workers apply only to a race; {directory} is a single run, or a race "
+            "that has been won"
         )
     trainer = Trainer.resume(directory, limits, find_device(device))
+    _check_limits(limits, trainer)
+    return trainer
+
+
+def _check_limits(limits: Sequence[SettingsLayer], trainer: "Trainer") -> None:
+    """Raise `UsageError` if a run has gone beyond one of its new limits already."""
     steps, seconds = trainer.state.attempt.run_step, trainer.state.progress.seconds
     done = {"max_steps": (steps, "batches"), "time_limit": (seconds, "seconds")}
     for layer in limits:
         for name, value in layer.settings["training"].items():
-            had, unit = done[name]
-            if value < had:
-                said = f"the run has already had {had:.0f} {unit}; expected more"
+            taken, unit = done[name]
+            if value < taken:
+                said = f"the run has already taken {taken:.0f} {unit}; expected a larger limit"
                 raise UsageError(f"{layer.origin} {value:g}: {said}")
-    return trainer

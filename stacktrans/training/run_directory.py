@@ -105,12 +105,12 @@ def _check_in_place(directory: Path, descriptor: int) -> None:
     with suppress(OSError):
         if os.path.samestat(os.fstat(descriptor), os.stat(directory)):
             return
-    where = "it is gone"
+    change = "moved or removed"
     with suppress(OSError):  # not every system can tell
         now = os.readlink(f"/proc/self/fd/{descriptor}")
-        if os.path.isdir(now):
-            where = f"resume it with: {shell_text(resume_command(now))}"
-    raise StacktransError(f"{directory}: the run's directory was moved or removed; {where}")
+        resume = shell_text(resume_command(now))
+        change = f"moved; resume it with: {resume}" if os.path.isdir(now) else "removed"
+    raise StacktransError(f"{directory}: the run's directory was {change}")
 
 
 def lock(stream: IO[Any], directory: Path) -> None:

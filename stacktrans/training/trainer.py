@@ -216,7 +216,8 @@ class Trainer:
         may_fail = solved and state.attempts.another_allowed and self.outcome is None
         rounded = state.rounding.round(state.attempt, check_stop, may_fail)
         if rounded is None:
-            self._fail("the model is wrong when it is hard, or on very short or long strings")
+            lengths = "very short or very long strings"
+            self._fail(f"the discrete model does not solve the task, or not for {lengths}")
             return
         state.save_best(rounded)
         state.rounding.weights = None
