@@ -44,11 +44,15 @@ def candidates(**merits: float) -> dict[str, Candidate]:
     return {name: Candidate(step=200, test=merit, loss=1.0) for name, merit in merits.items()}
 
 
+def chosen(found: dict[str, Candidate], width: int, batch_symbols: int = 500) -> list[str]:
+    return next_round(found, width, dict.fromkeys(found, batch_symbols))
+
+
 def test_better_runs_get_more_time_slices() -> None:
     found = candidates(a=0.1, b=0.3, c=0.2, d=0.04, e=0.4)
     had = dict.fromkeys(found, 0)
     for _ in range(100):
-        names = next_round(found, width=2)
+        names = chosen(found, width=2)
         assert names[0] == "e"
         assert len(names) == 2
         for name in names:
@@ -63,7 +67,7 @@ def test_candidates_get_their_first_time_slices_one_after_another() -> None:
     found = dict.fromkeys("abcd", Candidate())
     taken: list[list[str]] = []
     for _ in range(7):
-        taken.append(next_round(found, width=2))
+        taken.append(chosen(found, width=2))
         for name in taken[-1]:
             test = 0.5 * (name == "b")
             found[name] = Candidate(step=found[name].step + 200, loss=1.0, test=test)
@@ -73,8 +77,8 @@ def test_candidates_get_their_first_time_slices_one_after_another() -> None:
 def test_one_time_slice_with_large_batches_is_enough_to_begin() -> None:
     found = {"a": Candidate(step=200, loss=1.0), "b": Candidate()}
     found["a"] = found["a"].model_copy(update={"stalled": 3})
-    assert next_round(found, width=1, sizes={"a": 900}) == ["a"]
-    assert next_round(found, width=1, sizes={"a": 1000}) == ["b"]
+    assert chosen(found, width=1, batch_symbols=900) == ["a"]
+    assert chosen(found, width=1, batch_symbols=1000) == ["b"]
 
 
 def test_a_model_that_failed_later_is_better_than_none() -> None:
@@ -85,27 +89,27 @@ def test_a_model_that_failed_later_is_better_than_none() -> None:
 
 def test_a_run_gets_fewer_time_slices_the_longer_it_stalls() -> None:
     found = {name: Candidate(step=400, loss=1.0, test=0.2, stalled=3) for name in "ab"}
-    assert next_round(found, width=1) == ["a"]
+    assert chosen(found, width=1) == ["a"]
     found["a"] = found["a"].model_copy(update={"stalled": 7})
-    assert next_round(found, width=1) == ["b"]
+    assert chosen(found, width=1) == ["b"]
     found["b"] = found["b"].model_copy(update={"stalled": 4})
-    assert next_round(found, width=1) == ["a"]
+    assert chosen(found, width=1) == ["a"]
 
 
 def test_a_stalled_leader_gets_no_more_time_slices_than_others() -> None:
     found = candidates(a=0.1, b=0.3, c=0.2)
-    assert next_round(found, width=2)[0] == "b"
+    assert chosen(found, width=2)[0] == "b"
     for number in range(3):
-        assert next_round(found, width=1) == ["b"], number
+        assert chosen(found, width=1) == ["b"], number
         had = Candidate(step=found["b"].step + 200, test=0.3, loss=1.0)
         found["b"] = had.after(found["b"])
     # In the first it has come to 0.3, and no further since.
     assert found["b"].stalled == 2
     found["b"] = Candidate(step=1000, test=0.28, train=0.4, loss=1.0).after(found["b"])
     assert found["b"].furthest == (0.3, 0.0)
-    assert next_round(found, width=2) == ["c", "a"]
+    assert chosen(found, width=2) == ["c", "a"]
     found["b"] = Candidate(step=1200, test=0.3, train=0.1, loss=1.0).after(found["b"])
-    assert next_round(found, width=2)[0] == "b"
+    assert chosen(found, width=2)[0] == "b"
 
 
 def test_before_any_is_right_on_longer_strings_the_order_of_strategies_counts() -> None:
@@ -113,12 +117,12 @@ def test_before_any_is_right_on_longer_strings_the_order_of_strategies_counts() 
     # It memorizes.
     found["c"] = Candidate(step=400, train=0.9, loss=0.1)
     found["d"] = Candidate()
-    assert next_round(found, width=2) == ["a", "d"]
+    assert chosen(found, width=2) == ["a", "d"]
     # A few strings may be right by chance.
     found["c"] = Candidate(step=400, train=0.9, test=0.04, loss=0.1)
-    assert next_round(found, width=2) == ["a", "d"]
+    assert chosen(found, width=2) == ["a", "d"]
     found["c"] = Candidate(step=400, train=0.9, test=0.06, loss=0.1)
-    assert next_round(found, width=2) == ["c", "d"]
+    assert chosen(found, width=2) == ["c", "d"]
 
 
 def test_once_all_have_begun_training_lengths_count_as_much() -> None:
@@ -126,21 +130,21 @@ def test_once_all_have_begun_training_lengths_count_as_much() -> None:
     found["c"] = Candidate(step=200, train=0.2, loss=1.0)
     had = dict.fromkeys(found, 0)
     for _ in range(100):
-        for name in next_round(found, width=2):
+        for name in chosen(found, width=2):
             had[name] += 1
             found[name] = found[name].model_copy(update={"step": found[name].step + 200})
     # Of two first places one has half of all time slices, and as many as the other.
     assert had["a"] == pytest.approx(had["c"], abs=1)
     assert had["b"] + had["d"] < had["a"] < 100
     found["d"] = Candidate(step=2000, train=0.1, test=0.06, loss=1.0)
-    assert next_round(found, width=2)[0] == "d"
+    assert chosen(found, width=2)[0] == "d"
 
 
 def test_failed_and_finished_runs_get_no_time_slice() -> None:
     found = candidates(a=0.1, b=0.2, c=0.3)
     found["b"] = Candidate(step=200, failed="no room")
     found["c"] = Candidate(step=200, ended="max_steps")
-    assert next_round(found, width=2) == ["a"]
+    assert chosen(found, width=2) == ["a"]
 
 
 @pytest.mark.parametrize("task", ["reverse", "xor", "anbn"])

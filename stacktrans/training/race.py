@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial
 from pathlib import Path
-from types import MappingProxyType
 
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
 from stacktrans.common.files import (
@@ -41,7 +40,7 @@ BUDGET = 300.0
 """Default seconds of a race."""
 TIME_SLICE = 200
 """Batches of a time slice."""
-BEGINNING = 200_000
+BEGINNING_SYMBOLS = 200_000
 """Symbols that a run is trained on, once it has begun, before another begins. After fewer, hardly
 any run has learned enough to be distinguished from others."""
 BATCH_SYMBOLS = 500
@@ -59,9 +58,7 @@ DATA = ".data"
 Candidates = Mapping[str, Candidate]
 
 
-def next_round(
-    candidates: Candidates, width: int, sizes: Mapping[str, int] = MappingProxyType({})
-) -> list[str]:
+def next_round(candidates: Candidates, width: int, sizes: Mapping[str, int]) -> list[str]:
     """Choose the runs that get a time slice in a round, the most promising first.
 
     Runs are ranked by accuracy on strings longer than those trained on, in tenths: smaller
@@ -72,19 +69,19 @@ def next_round(
     The leader gets a time slice in each round, unless it has stalled, and so do the runs with the
     smallest cost: the batches up to the middle of their next time slice, times their rank. So runs
     begin one after another, and the second need not wait for the last. Batches do not count until
-    they add up to `BEGINNING` symbols; those of a stalled run count the more, the longer it stalls.
+    they add up to `BEGINNING_SYMBOLS`; those of a stalled run count the more, the longer it stalls.
 
     Args:
         candidates: all candidates by name, in the order of strategies.
         width: number of runs that get a time slice in a round.
-        sizes: symbols in a batch of each run, where known.
+        sizes: symbols in a batch of each run.
     """
     able = [name for name, candidate in candidates.items() if candidate.can_continue]
     ranks = _ranks(candidates, able)
 
     def cost(name: str) -> float:
         candidate = candidates[name]
-        counts = candidate.step * sizes.get(name, BATCH_SYMBOLS) >= BEGINNING
+        counts = candidate.step * sizes[name] >= BEGINNING_SYMBOLS
         batches = (candidate.step if counts else 0) + TIME_SLICE / 2
         return ranks[name] * batches * max(1, candidate.stalled / STALLED)
 
@@ -193,9 +190,11 @@ class Race:
 
     @cached_property
     def _batch_symbols(self) -> dict[str, int]:
-        """Symbols in a batch of the candidates whose batch size is given in symbols."""
-        sizes = {name: config.training.batch_symbols for name, config in self.configs.items()}
-        return {name: size for name, size in sizes.items() if size}
+        """Symbols in a batch of each candidate."""
+        return {
+            name: config.training.batch_symbols or BATCH_SYMBOLS
+            for name, config in self.configs.items()
+        }
 
     @contextmanager
     def opened(self) -> Iterator[None]:
