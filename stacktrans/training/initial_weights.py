@@ -183,11 +183,11 @@ def weights_from_checkpoint(
             f"{name}: its weights are not those that the run started from (SHA-256 "
             f"{start_from.sha256})"
         )
-    theirs, ours = (run.task.make().layout.kind for run in (trained.config, config))
+    check_compatible(config.model, trained.config.model, name)
+    theirs, ours = trained.layout.kind, task.layout.kind
     if theirs != ours:
         of = f"the model in {name} is for tasks of the kind '{theirs}'"
         raise UsageError(f"task {config.task.name}: is of the kind '{ours}'; {of}")
-    check_compatible(config.model, trained.config.model, name)
     trained_roles = trained.layout.roles(trained.task.source, trained.task.target)
     roles = task.layout.roles(task.source, task.target)
     axes = axes_of(trained.model, *map(SharedIds.of, trained_roles, roles))
