@@ -257,13 +257,14 @@ class Attempt:
         self.source.begin(model)
 
     def replace_model(self, model: Transducer) -> None:
-        """Train another model from now on, with a new optimizer."""
+        """Train another model from now on, with a new optimizer at the scheduled learning rate."""
         auxiliary = self._prediction.parameters() if self._prediction else ()
         self.model, self.weights = model, [*model.parameters(), *auxiliary]
         self.average = copy.deepcopy(model)
         pairs = zip(self.average.parameters(), model.parameters(), strict=True)
         self._averaged = [*pairs]
-        self.renew_optimizer()
+        self.optimizer = make_optimizer(model, self._training, self._prediction)
+        self.multiply_rate(rate_factor(self._training, self.step))
 
     def new_model(self) -> Transducer:
         """A model of the same shape with newly drawn weights."""
@@ -274,11 +275,6 @@ class Attempt:
             tie_initial_weights(model, *layout.roles(task.source, task.target))
         model.config = self._config.model  # without changes to the initialization
         return model.to(self._device).eval()
-
-    def renew_optimizer(self) -> None:
-        """Forget the gradients so far, and return to the scheduled learning rate."""
-        self.optimizer = make_optimizer(self.model, self._training, self._prediction)
-        self.multiply_rate(rate_factor(self._training, self.step))
 
     @property
     def rate(self) -> float:

@@ -61,9 +61,9 @@ def train_time_slice(
             trainer = Trainer(config, directory, find_device(device), resumed=resumed, data=data)
         trainer.run_until(is_over, records.append)
         candidate = _candidate(trainer, records).after(before)
+    except FailedAttempt as error:
+        return before.model_copy(update={"failed": error.reason})
     except Exception as error:
-        if isinstance(error, FailedAttempt):
-            return before.model_copy(update={"failed": error.reason})
         if is_out_of_memory(error):
             return before.model_copy(update={"failed": OUT_OF_MEMORY})
         if message := plugin_error(error):  # which can't be told in another process

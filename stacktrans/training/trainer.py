@@ -39,7 +39,7 @@ ABLATION_STRINGS = 200
 class Interrupted(Exception):
     """A run was asked to stop, perhaps by a signal; it is saved and can be resumed."""
 
-    def __init__(self, signal_number: int = 0) -> None:
+    def __init__(self, signal_number: int) -> None:
         self.exit_code = 128 + signal_number
 
 
