@@ -14,11 +14,12 @@ from stacktrans.common.randomness import Purpose
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.table import caption, markdown
 from stacktrans.tasks.layout import Examples, Layout, Pair
-from stacktrans.training.records import Summary, decided_by, reported_on
+from stacktrans.training.records import Summary
 from stacktrans.training.rounding import ROUNDINGS, RoundingKind
 from stacktrans.training.saving import SavedRun
 from stacktrans.training.sources import Source
 from stacktrans.training.trainer import Trainer
+from stacktrans.training.wording import decided_by, reported_on
 
 SMALL = [
     setting for setting in SETTINGS if "parameters" not in setting and "lengths" not in setting

@@ -20,7 +20,8 @@ from stacktrans.showing.scores import ACCURACIES, perplexity_json, perplexity_ta
 from stacktrans.showing.tables import GAP, Column, Table, remark, table_of
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate, RaceState
-from stacktrans.training.records import SOLUTIONS, Accuracy, Record, Summary, started_from
+from stacktrans.training.records import SOLUTIONS, Accuracy, Record, Summary
+from stacktrans.training.wording import started_from
 
 STRINGS = {
     "development": "development",
@@ -396,7 +397,7 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
     # A race may have no time left to make sure of a solution.
     certain = summary.outcome in SOLUTIONS and (not summary.race or summary.race["winner"])
     pruned = summary.model not in ("", model_line(config))
-    batches = counted(summary.steps, "batch", "batches")
+    batches, hard_use = counted(summary.steps, "batch", "batches"), _hard_use(summary)
     ended = f"{'solved: ' if certain else ''}{summary.rule}, after {batches}{attempts}"
     return Group(
         *([race_view(candidates)] if candidates else []),
@@ -408,7 +409,7 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         if config.task.lengths
         else perplexity_table(perplexity_json(summary.texts)),
         *([remark(_legend(summary.without))] if summary.without else []),
-        *([remark(f"with hard signals: {summary.hard_use}")] if summary.hard_use else []),
+        *([remark(f"with hard signals: {hard_use}")] if hard_use else []),
         *map(remark, _contradictions(summary.contradictions)),
         *([remark("to train this run alone:", summary.command)] if summary.race else []),
         *([remark(f"pruned to {summary.model}")] if pruned else []),
@@ -418,6 +419,20 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
 
 def _seconds(seconds: float) -> str:
     return counted(round(seconds), "second")
+
+
+def _hard_use(summary: Summary) -> str | None:
+    """The effect of hard signals on a model that solves any strings, in words."""
+    if summary.hard is None or summary.test is None or summary.test.coarse == 0:
+        return None
+    if summary.hard.coarse == 1:
+        return "right"
+    soft, hard = (f"{each.coarse:.3f}" for each in (summary.test, summary.hard))
+    if summary.hard.coarse == summary.test.coarse:
+        return f"as good as soft, {hard}"
+    if summary.hard.coarse > summary.test.coarse:
+        return f"better than soft, {hard} instead of {soft}"
+    return f"worse than soft, {hard} instead of {soft}; it needs signals between 0 and 1"
 
 
 def _legend(parts: Iterable[str]) -> str:

@@ -30,8 +30,6 @@ from stacktrans.training.records import (
     Record,
     Summary,
     achieved,
-    decided_by,
-    reported_on,
 )
 from stacktrans.training.rounding import Rounding
 from stacktrans.training.run_directory import lock, watched
@@ -44,6 +42,7 @@ from stacktrans.training.stateful import (
     check_keys,
     check_value,
 )
+from stacktrans.training.wording import decided_by, reported_on
 
 
 class FailedAttempt(StacktransError):

@@ -28,9 +28,10 @@ from stacktrans.training.initial_weights import weights_from_checkpoint
 from stacktrans.training.model_card import model_card
 from stacktrans.training.optimizers import rate_factor
 from stacktrans.training.race_state import race_summary
-from stacktrans.training.records import SOLUTIONS, SUMMARY, Record, Summary, achieved, started_from
+from stacktrans.training.records import SOLUTIONS, SUMMARY, Record, Summary, achieved
 from stacktrans.training.run_directory import has_last
 from stacktrans.training.saving import FailedAttempt, SavedRun
+from stacktrans.training.wording import started_from
 
 ABLATION_STRINGS = 200
 """Test strings that a model without one of its parts is measured on."""

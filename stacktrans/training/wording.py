@@ -1,0 +1,75 @@
+"""Descriptions of a run in words: what it starts from, is decided by, and is measured on."""
+
+from pathlib import Path
+
+from stacktrans.common.reading import name_of
+from stacktrans.settings.config import RunConfig, StartFromConfig
+from stacktrans.tasks.pair_files import SET_NAMES, SPLITS
+
+
+def started_from(start_from: StartFromConfig) -> str:
+    """The checkpoint that a run starts from, and counts of its symbols, in words."""
+    source, target = start_from.source_symbols, start_from.target_symbols
+    became = (
+        f"symbols: {source}" if source == target else f"of sources: {source}; of targets: {target}"
+    )
+    return f"starts from {start_from.checkpoint} (SHA-256 {start_from.sha256[:12]}); {became}"
+
+
+def decided_by(config: RunConfig) -> str:
+    """A description of what decides when a run stops, and which weights are best.
+
+    The strings are never those of `reported_on`: each `randomness.Purpose` has its own draws.
+    """
+    by = _ended_by(config)
+    if not config.is_rounded:
+        return by
+    if config.has_pair_files:
+        return f"{by}; also for rounding and pruning"
+    return f"{by}; for rounding and pruning, validation strings of both ranges"
+
+
+def _ended_by(config: RunConfig) -> str:
+    training = config.training
+    if config.task.lengths is None:
+        return "the perplexity of the validation text"
+    train, test = config.task.lengths.train, config.task.lengths.test
+    if config.has_pair_files:
+        if training.stop and training.stop.converged:
+            return "the training perplexity"
+        return f"accuracy on {_set_of(config, 'dev')}"
+    fresh = f"{training.measure.strings} fresh validation strings"
+    if training.stream:
+        return f"the loss on {fresh} of lengths {train}, drawn anew after each epoch"
+    if training.examples:
+        count = training.examples.development
+        return f"{count} development strings of lengths {train}, drawn once"
+    if training.stop and training.stop.converged:
+        return "the training perplexity"
+    also = f" and some of lengths {train}" if training.solved.ranges == "both" else ""
+    return f"{fresh} of lengths {test}{also}, drawn anew each time"
+
+
+def reported_on(config: RunConfig) -> str:
+    """A description of what the accuracies in a run's summary are measured on."""
+    if config.task.lengths is None:
+        return "the test text, which decides nothing, and the validation text"
+    test, examples = config.task.lengths.test, config.training.examples
+    if config.has_pair_files:
+        others = "the development set, and pairs that were trained on"
+        return f"{_set_of(config, 'test')}, which decides nothing, {others}"
+    if examples:
+        drawn = f"{examples.test} test strings of lengths {test}, which decide nothing"
+        return f"{drawn}, and the strings that were trained on"
+    return "other strings, drawn for the summary alone"
+
+
+def _set_of(config: RunConfig, part: str) -> str:
+    """A description of a set of pairs."""
+    files = config.task.parameters
+    called = f"the {SET_NAMES[SPLITS.index(part)]} set"
+    if files[part] is not None:
+        return f"{called}, {name_of(Path(files[part]))}"
+    train = name_of(Path(files["train"]))
+    how = f"longest tenth of {train}" if part == "test" else f"tenth of {train}, drawn at random"
+    return f"{called}, {'the' if part == 'test' else 'a'} {how}"
