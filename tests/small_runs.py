@@ -11,8 +11,9 @@ import torch
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
+from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.records import METRICS, Record
-from stacktrans.training.trainer import Interrupted, Trainer
+from stacktrans.training.trainer import Trainer
 
 SETTINGS = (
     "task.parameters.symbols=3",

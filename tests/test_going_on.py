@@ -21,9 +21,10 @@ from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.attempt import Attempt
+from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.rounding import RoundingOfAttempt
 from stacktrans.training.run_directory import check_free, claim, last_saved
-from stacktrans.training.trainer import Interrupted, Trainer
+from stacktrans.training.trainer import Trainer
 
 ROUNDING = "rounding=quick"
 

@@ -27,13 +27,14 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StopConfig
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 from stacktrans.training.files import Files
+from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.race import DATA, Race
 from stacktrans.training.race_state import read_race
 from stacktrans.training.records import Accuracy, Record
 from stacktrans.training.requests import TrainRequest, begin
 from stacktrans.training.sources import Moment
 from stacktrans.training.stopping import EarlyStopping
-from stacktrans.training.trainer import Interrupted, Trainer
+from stacktrans.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 SMALL = {

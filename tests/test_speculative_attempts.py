@@ -17,7 +17,8 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import requests
 from stacktrans.training.records import Summary
-from stacktrans.training.trainer import SpeculativeAttempts, Trainer, train_attempt
+from stacktrans.training.speculation import SpeculativeAttempts
+from stacktrans.training.trainer import Trainer, train_attempt
 
 SOON_FAILED = ("restart.after=20", "restart.loss=0.0001")
 
@@ -71,7 +72,8 @@ def test_an_attempt_that_solved_the_task_early_ends_the_run(
 
     def begin(self: SpeculativeAttempts, attempt: int) -> tuple[Process, Future[None]]:
         easy = soon_failed("solved.accuracy=0.001", "restart=null", "learning_rate=0.02")
-        process, done = original(SpeculativeAttempts(easy, self.directory, self.device), attempt)
+        with_easy = SpeculativeAttempts(easy, self.directory, self.device, train_attempt)
+        process, done = original(with_easy, attempt)
         done.result()
         return process, done
 
@@ -116,7 +118,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         begun.append(arguments[3])
         train_attempt(*arguments)
 
-    monkeypatch.setattr("stacktrans.training.trainer.Process", here)
+    monkeypatch.setattr("stacktrans.training.speculation.Process", here)
     monkeypatch.setattr("stacktrans.training.trainer.train_attempt", noted)
     return begun
 
@@ -255,9 +257,11 @@ def test_an_attempt_ends_with_the_run_that_was_killed(tmp_path: Path) -> None:
         "import os, signal, sys, time\n"
         "from pathlib import Path\n"
         "from small_runs import CPU, small_run\n"
-        "from stacktrans.training.trainer import SpeculativeAttempts\n"
+        "from stacktrans.training.speculation import SpeculativeAttempts\n"
+        "from stacktrans.training.trainer import train_attempt\n"
         "place = Path(sys.argv[1])\n"
-        "speculative = SpeculativeAttempts(small_run('workers=2'), place, CPU)\n"
+        "config = small_run('workers=2')\n"
+        "speculative = SpeculativeAttempts(config, place, CPU, train_attempt)\n"
         "speculative.train([2])\n"
         "_, done = speculative.running[2]\n"
         "while not (place / '.speculative' / '2' / 'last').exists():\n"

@@ -23,8 +23,9 @@ from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import CarriedConfig, RunConfig
 from stacktrans.settings.resolve import resolve
+from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.requests import TrainRequest
-from stacktrans.training.trainer import Interrupted, Trainer
+from stacktrans.training.trainer import Trainer
 
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {

@@ -17,10 +17,11 @@ from stacktrans.showing.plots import check_plot
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.training import summary_view
 from stacktrans.training import requests
+from stacktrans.training.interrupts import Interrupted, stopping
 from stacktrans.training.race import Race
 from stacktrans.training.records import METRICS, Record, Summary
 from stacktrans.training.requests import TrainRequest
-from stacktrans.training.trainer import Interrupted, Trainer, stopping
+from stacktrans.training.trainer import Trainer
 
 Listener = Callable[[Record], None]
 """A function that is called with every record of a run."""

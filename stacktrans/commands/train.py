@@ -298,8 +298,8 @@ def _race(race: "Race", log_to: str | None, as_json: bool) -> None:
 def _resumable(training: "Trainer | Race") -> Iterator[None]:
     """Print how to resume an interrupted run; one on a text resumes where an epoch began."""
     from stacktrans.settings.command import resume_command
+    from stacktrans.training.interrupts import Interrupted
     from stacktrans.training.race import Race
-    from stacktrans.training.trainer import Interrupted
 
     try:
         yield
@@ -340,8 +340,8 @@ def _run(
     Notes that were shown before are not shown again.
     """
     from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
+    from stacktrans.training.interrupts import stopping
     from stacktrans.training.loggers import logger
-    from stacktrans.training.trainer import stopping
 
     console, directory = progress_console(), str(trainer.directory)
     display_class = LanguageDisplay if trainer.config.task.lengths is None else TrainingDisplay

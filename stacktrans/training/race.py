@@ -30,11 +30,12 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import save_sets
+from stacktrans.training.interrupts import Interrupted, stopping
 from stacktrans.training.race_state import Candidate, RaceState, read_race
 from stacktrans.training.records import BUDGET_OUTCOMES, SUMMARY
 from stacktrans.training.run_directory import has_last, lock, watched
 from stacktrans.training.time_slices import OUT_OF_MEMORY, train_time_slice, trainers
-from stacktrans.training.trainer import Interrupted, Trainer, stopping
+from stacktrans.training.trainer import Trainer
 
 BUDGET = 300.0
 """Default seconds of a race."""

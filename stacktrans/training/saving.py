@@ -188,7 +188,7 @@ class SavedRun:
         return None if self.rounding.weights else self.progress.ended
 
     @property
-    def needs_others(self) -> bool:
+    def waits_for_run(self) -> bool:
         """Whether the attempt can't continue without the others of the run."""
         compared = self.source.resumable and self.attempt.rule.compares_next
         return self.attempts.failed or self.progress.ended is not None or compared
@@ -287,35 +287,3 @@ class SavedRun:
         check_value("progress.metrics_size", size, size <= metrics_size)
         check_value("progress.best_step", best_step, best_step <= self.step)
         check_value("attempts.failed", attempts.failed, not (attempts.failed and progress.ended))
-
-    def take_over(self, directory: Path) -> None:
-        """Continue with an attempt that another process has trained and saved in a directory.
-
-        The attempt begins here if that can't be read, or has more batches than the run may have.
-        """
-        progress, first_step, best = self.progress, self.attempts.first_step, None
-        other = SavedRun(self.source, self.device, "", self.attempts.number)
-        try:
-            other.load(directory)
-            metrics = (directory / METRICS).read_bytes()[: other.progress.metrics_size].decode()
-            records = [json.loads(line) for line in metrics.splitlines()]
-            if other.progress.best and other.progress.best >= progress.best:
-                best = checkpoint.load(directory / "best", self.device).model
-            elif other.progress.ended in SOLUTIONS:  # those so far could not be made discrete
-                best, other.progress.best_step = other.attempt.average, other.step
-        except (StacktransError, OSError, ValueError):
-            return
-        most = self.config.training.max_steps
-        if most is not None and first_step + other.step > most:
-            return
-        other.attempts.first_step = first_step
-        other.attempts.validation = self.attempts.validation
-        self.attempts, self.attempt, self.rounding = other.attempts, other.attempt, other.rounding
-        progress.ended = other.progress.ended
-        for record in records:
-            moved = {"step": record["step"] + first_step, "seconds": round(progress.seconds, 3)}
-            self.write_record({**record, **moved})
-        if best is not None:
-            progress.best = other.progress.best
-            progress.best_step = other.progress.best_step + first_step
-            self.save_best(best)

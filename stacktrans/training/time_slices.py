@@ -27,9 +27,9 @@ def train_time_slice(
     size: int,
     device: str,
     data: Path | None,
-    unwanted: Callable[[], bool],
+    is_cancelled: Callable[[], bool],
 ) -> Candidate:
-    """Train a run, in any process, until its time slice or the run ends or is unwanted; save it.
+    """Train a run, in any process, until its time slice or the run ends or is cancelled; save it.
 
     Args:
         directory: directory of the run, with its last checkpoint.
@@ -38,7 +38,7 @@ def train_time_slice(
         size: batches of a time slice.
         device: where to compute.
         data: the folder of pairs that all processes share, for `make_source`.
-        unwanted: whether to stop, after one batch at least.
+        is_cancelled: whether to stop, after one batch at least.
 
     Returns:
         Its progress after the time slice.
@@ -50,7 +50,8 @@ def train_time_slice(
 
     def is_over() -> bool:
         step, rounds = trainer.state.step, trainer.state.progress.ended is not None
-        return (step >= before.step + size and not rounds) or (step > before.step and unwanted())
+        is_complete = step >= before.step + size and not rounds
+        return is_complete or (step > before.step and is_cancelled())
 
     try:
         cached = trainers.pop(directory, None)

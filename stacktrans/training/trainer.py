@@ -1,23 +1,17 @@
-"""The training loop of a run, how signals stop it, and attempts trained speculatively."""
+"""The training loop of a run, and the summary of its best weights."""
 
 import contextlib
 import json
 import math
-import shutil
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 import torch
 
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.messages import print_message
-from stacktrans.common.processes import Process
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablatable_parts, ablate
 from stacktrans.model.devices import computing_with
@@ -25,23 +19,17 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer, merge_layers, validated
 from stacktrans.training.data import make_source
 from stacktrans.training.initial_weights import weights_from_checkpoint
+from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.model_card import model_card
 from stacktrans.training.optimizers import rate_factor
 from stacktrans.training.race_state import race_summary
 from stacktrans.training.records import SOLUTIONS, SUMMARY, Record, Summary, achieved
-from stacktrans.training.run_directory import has_last
 from stacktrans.training.saving import FailedAttempt, SavedRun
+from stacktrans.training.speculation import SpeculativeAttempts, take_over
 from stacktrans.training.wording import started_from
 
 ABLATION_STRINGS = 200
 """Test strings that a model without one of its parts is measured on."""
-
-
-class Interrupted(Exception):
-    """A run was asked to stop, perhaps by a signal; it is saved and can be resumed."""
-
-    def __init__(self, signal_number: int) -> None:
-        self.exit_code = 128 + signal_number
 
 
 class Trainer:
@@ -140,7 +128,8 @@ class Trainer:
     ) -> str | None:
         """Train, and round, until `is_over` or the run ends; the rule or budget that ended it."""
         self._report, state = report, self.state
-        with SpeculativeAttempts(self.config, self.directory, state.device) as self._speculative:
+        others = SpeculativeAttempts(self.config, self.directory, state.device, train_attempt)
+        with others as self._speculative:
             while not (outcome := state.ended or self.budget_spent()) and not is_over():
                 if state.progress.ended is None:
                     self._speculative.train(state.attempts.speculative(state.attempt.step))
@@ -251,7 +240,7 @@ class Trainer:
         state.attempts.begin_next(state.step)
         del state.attempt
         if trained := self._speculative.take(state.attempts.number):
-            state.take_over(trained)
+            take_over(state, trained)
         if state.progress.ended:
             state.end(state.progress.ended)
         if state.attempt.step:
@@ -293,105 +282,14 @@ class Trainer:
             raise Interrupted(self.stop_requested)
 
 
-class Stoppable(Protocol):
-    """Work that ends, and is saved, after `stop_requested` is set to a signal's number."""
-
-    stop_requested: int
-
-
-@contextlib.contextmanager
-def stopping(run: Stoppable) -> Iterator[None]:
-    """Ask a run to stop on the first Ctrl-C or SIGTERM; end at once on the second.
-
-    Only the main thread can receive signals; in others nothing is changed.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def request(number: int, frame: object) -> None:
-        if run.stop_requested:
-            raise KeyboardInterrupt
-        run.stop_requested = number
-        again = "interrupt again to quit immediately"
-        print_message(f"stopping after this batch or measurement; {again}")
-
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    heeded = [each for each in numbers if signal.getsignal(each) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, request) for number in heeded}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-class SpeculativeAttempts:
-    """The next attempts of a run, trained by other processes in case they are needed.
-
-    An attempt depends on nothing but the seed and its number, so it can be trained before it is
-    known whether it will be needed; the run takes over its result. There are none with one worker,
-    or where nothing restarts.
-    """
-
-    FOLDER = ".speculative"
-    """Their folder in the directory of the run."""
-
-    def __init__(self, config: RunConfig, directory: Path, device: torch.device) -> None:
-        self.config, self.directory, self.device = config, directory, device
-        self.running: dict[int, tuple[Process, Future[None]]] = {}
-
-    def __enter__(self) -> Self:
-        self.stop()  # the remains of a run that was killed cannot be used
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-
-    def _place(self, number: int) -> Path:
-        return self.directory / self.FOLDER / str(number)
-
-    def train(self, numbers: Sequence[int]) -> None:
-        """Train these attempts, if they are not being trained; end all others if there are none."""
-        if not numbers and self.running:
-            self.stop()
-        for number in numbers:
-            if number not in self.running:
-                self.running[number] = self._begin(number)
-
-    def _begin(self, number: int) -> tuple[Process, Future[None]]:
-        place, process = self._place(number), Process(self.config.workers)
-        place.mkdir(parents=True, exist_ok=True)
-        alone = self.config.model_copy(update={"workers": 1})  # without attempts of its own
-        return process, process.submit(train_attempt, alone, place, self.device, number)
-
-    def take(self, number: int) -> Path | None:
-        """The directory of an attempt as far as it was trained; None if it was not."""
-        if number not in self.running:
-            return None
-        (process, done), place = self.running.pop(number), self._place(number)
-        if has_last(place):  # otherwise it has not begun, and there is nothing to wait for
-            process.cancel()
-            wait([done])
-        process.close()
-        return place
-
-    def stop(self) -> None:
-        """End all of them and remove their results."""
-        for process, _ in self.running.values():
-            process.close()
-        self.running.clear()
-        shutil.rmtree(self.directory / self.FOLDER, ignore_errors=True)
-
-
 def train_attempt(
     config: RunConfig,
     directory: Path,
     device: torch.device,
     number: int,
-    unwanted: Callable[[], bool],
+    is_cancelled: Callable[[], bool],
 ) -> None:
-    """Train an attempt until it is unwanted, ends, or needs others to continue, and save it."""
+    """Train an attempt until it is cancelled, ends, or has to wait for its run, and save it."""
     with contextlib.suppress(StacktransError):  # the run itself will come to the same error
         trainer = Trainer(config, directory, device, attempt=number)
-        trainer.run_until(lambda: unwanted() or trainer.state.needs_others)
+        trainer.run_until(lambda: is_cancelled() or trainer.state.waits_for_run)

@@ -1,0 +1,129 @@
+"""Attempts that other processes train speculatively, and how a run continues with one."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import Future, wait
+from pathlib import Path
+from typing import Any, Self
+
+import torch
+
+from stacktrans.common.errors import StacktransError
+from stacktrans.common.processes import Process, Work
+from stacktrans.model import checkpoint
+from stacktrans.model.transducer import Transducer
+from stacktrans.settings.config import RunConfig
+from stacktrans.training.records import METRICS, SOLUTIONS
+from stacktrans.training.run_directory import has_last
+from stacktrans.training.saving import SavedRun
+
+
+class SpeculativeAttempts:
+    """The next attempts of a run, trained by other processes in case they are needed.
+
+    An attempt depends on nothing but the seed and its number, so it can be trained before it is
+    known whether it will be needed; the run takes over its result. There are none with one worker,
+    or where nothing restarts.
+
+    Args:
+        config: configuration of the run.
+        directory: directory of the run.
+        device: where to compute.
+        train_attempt: trains an attempt in any process; called with the configuration, a directory
+            for the attempt, the device, its number, and whether it is cancelled.
+    """
+
+    FOLDER = ".speculative"
+    """Their folder in the directory of the run."""
+
+    def __init__(
+        self, config: RunConfig, directory: Path, device: torch.device, train_attempt: Work
+    ) -> None:
+        self.config, self.directory, self.device = config, directory, device
+        self._train_attempt = train_attempt
+        self.running: dict[int, tuple[Process, Future[None]]] = {}
+
+    def __enter__(self) -> Self:
+        self.stop()  # the remains of a run that was killed cannot be used
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _directory_of(self, number: int) -> Path:
+        return self.directory / self.FOLDER / str(number)
+
+    def train(self, numbers: Sequence[int]) -> None:
+        """Train these attempts, if they are not being trained; end all others if there are none."""
+        if not numbers and self.running:
+            self.stop()
+        for number in numbers:
+            if number not in self.running:
+                self.running[number] = self._begin(number)
+
+    def _begin(self, number: int) -> tuple[Process, Future[None]]:
+        place, process = self._directory_of(number), Process(self.config.workers)
+        place.mkdir(parents=True, exist_ok=True)
+        alone = self.config.model_copy(update={"workers": 1})  # without attempts of its own
+        return process, process.submit(self._train_attempt, alone, place, self.device, number)
+
+    def take(self, number: int) -> Path | None:
+        """The directory of an attempt as far as it was trained; None if it was not."""
+        if number not in self.running:
+            return None
+        (process, done), place = self.running.pop(number), self._directory_of(number)
+        if has_last(place):  # otherwise it has not begun, and there is nothing to wait for
+            process.cancel()
+            wait([done])
+        process.close()
+        return place
+
+    def stop(self) -> None:
+        """End all of them and remove their results."""
+        for process, _ in self.running.values():
+            process.close()
+        self.running.clear()
+        shutil.rmtree(self.directory / self.FOLDER, ignore_errors=True)
+
+
+def take_over(run: SavedRun, directory: Path) -> None:
+    """Continue a run with an attempt that another process has trained and saved in a directory.
+
+    The attempt begins here if that can't be read, or has more batches than the run may have.
+    """
+    try:
+        other, records, best = _read_attempt(run, directory)
+    except (StacktransError, OSError, ValueError):
+        return
+    progress, first_step = run.progress, run.attempts.first_step
+    most = run.config.training.max_steps
+    if most is not None and first_step + other.step > most:
+        return
+    other.attempts.first_step = first_step
+    other.attempts.validation = run.attempts.validation
+    run.attempts, run.attempt, run.rounding = other.attempts, other.attempt, other.rounding
+    progress.ended = other.progress.ended
+    for record in records:
+        moved = {"step": record["step"] + first_step, "seconds": round(progress.seconds, 3)}
+        run.write_record({**record, **moved})
+    if best is not None:
+        progress.best = other.progress.best
+        progress.best_step = other.progress.best_step + first_step
+        run.save_best(best)
+
+
+def _read_attempt(
+    run: SavedRun, directory: Path
+) -> tuple[SavedRun, list[dict[str, Any]], Transducer | None]:
+    """The run of an attempt of another, its records, and its best weights if they are the best."""
+    other = SavedRun(run.source, run.device, "", run.attempts.number)
+    other.load(directory)
+    metrics = (directory / METRICS).read_bytes()[: other.progress.metrics_size].decode()
+    records = [json.loads(line) for line in metrics.splitlines()]
+    best = None
+    if other.progress.best and other.progress.best >= run.progress.best:
+        best = checkpoint.load(directory / "best", run.device).model
+    elif other.progress.ended in SOLUTIONS:  # those so far could not be made discrete
+        best, other.progress.best_step = other.attempt.average, other.step
+    return other, records, best
