@@ -7,10 +7,10 @@ import torch
 from small_runs import CPU, SETTINGS, small_run, trainer_of
 
 from stacktrans.model.transducer import Transducer
+from stacktrans.model.weight_tying import tie_initial_weights
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.alphabets import SYMBOL, Role
 from stacktrans.tasks.layout import ENDING
-from stacktrans.training.initial_weights import tie_initial_weights
 
 SHARED = "initialization.same_symbols=true"
 A_B_C: list[Role] = [(SYMBOL, each) for each in "abc"]

@@ -14,9 +14,10 @@ from stacktrans.memory import Memory
 from stacktrans.memory.strengths.definition import Nothing, StrengthMemory
 from stacktrans.model.controllers import NO_NOISE, Noise
 from stacktrans.model.transducer import Transducer
+from stacktrans.model.weight_tying import tie_initial_weights
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import TrainingConfig
-from stacktrans.training.initial_weights import FirstWeights, tie_initial_weights
+from stacktrans.training.initial_weights import Initializer
 from stacktrans.training.objective import SourcePrediction, indecision, objective
 from stacktrans.training.optimizers import (
     check_optimizer,
@@ -229,7 +230,7 @@ class Attempt:
         source: Source,
         device: torch.device,
         attempts: Attempts,
-        initialize: FirstWeights | None = None,
+        initialize: Initializer | None = None,
     ) -> None:
         self._config, self._training = source.config, source.config.training
         self._attempts, self._number, self.source = attempts, attempts.number, source

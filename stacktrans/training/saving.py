@@ -20,7 +20,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import load_weights, set_weights, shapes_of
 from stacktrans.settings.config import RunConfig
 from stacktrans.training.attempt import Attempt, Attempts
-from stacktrans.training.initial_weights import FirstWeights
+from stacktrans.training.initial_weights import Initializer
 from stacktrans.training.records import (
     BUDGET_OUTCOMES,
     METRICS,
@@ -96,7 +96,7 @@ class SavedRun:
         device: torch.device,
         command: str,
         number: int,
-        initialize: FirstWeights | None = None,
+        initialize: Initializer | None = None,
     ) -> None:
         self.config, self.source, self.device, self.command = source.config, source, device, command
         self._initialize = initialize
