@@ -67,8 +67,8 @@ def test_guessing_is_by_how_frequent_symbols_are(tmp_path: Path) -> None:
     counted = Counter(symbol for pair in pairs for symbol in [*pair.target.tolist(), "end"])
     shares = [count / counted.total() for count in counted.values()]
     guessing = -sum(share * math.log(share) for share in shares)
-    assert source.nats("50%") == pytest.approx(guessing / 2)
-    assert source.nats(0.5) == 0.5
+    assert source.in_nats("50%") == pytest.approx(guessing / 2)
+    assert source.in_nats(0.5) == 0.5
 
 
 def test_a_batch_limited_by_symbols_has_more_strings_while_they_are_short(tmp_path: Path) -> None:

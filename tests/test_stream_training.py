@@ -109,7 +109,7 @@ def test_one_epoch_is_drawn_to_estimate_the_loss_of_guessing(
         return pieces(attempt, epoch)
 
     monkeypatch.setattr(streams, "pieces", drawing)
-    assert 0 < streams.nats("100%") < 1.1  # of three symbols
+    assert 0 < streams.in_nats("100%") < 1.1  # of three symbols
     assert drawn == [(1, 0)]
 
 

@@ -201,7 +201,7 @@ def _finished(training: Trainer | Race, listener: Listener | None) -> Run:
     try:
         if isinstance(training, Race):
             with training.opened():
-                run = _finished(training.raced(lambda: None), listener)
+                run = _finished(training.run_to_best(lambda: None), listener)
                 training.close()
             return run
         with stopping(training):

@@ -285,7 +285,7 @@ def _race(race: "Race", log_to: str | None, as_json: bool) -> None:
     with race.opened():
         display = RaceDisplay(progress_console(), race)
         with _resumable(race), display:
-            trainer = race.raced(display.show)
+            trainer = race.run_to_best(display.show)
         summary = _run(trainer, log_to, as_json, race.notes, race.close)
         if race.outcome or summary.outcome == "development":
             config, resuming = trainer.config, resume_command(race.directory)

@@ -58,7 +58,7 @@ class Losses(StatefulPart):
     count: SavedCount = 0
 
     def add(self, loss: float) -> None:
-        """Take account of the loss of a batch."""
+        """Record the loss of a batch."""
         self.step += 1
         self.total += loss
         self.count += 1
@@ -70,7 +70,7 @@ class Losses(StatefulPart):
         """Whether the mean of recent losses is under a threshold."""
         return self.running is not None and self.running < threshold
 
-    def take_mean(self) -> float:
+    def pop_mean(self) -> float:
         """Return the mean since the last record, and begin a new one."""
         mean = self.total / self.count
         self.total, self.count = 0.0, 0
@@ -102,9 +102,9 @@ class Curriculum(StatefulPart):
         self._growing, self._settle, self._source = training.curriculum, training.settle, source
         self._first = self.share = source.first_share(number)
 
-    def follow(self, losses: Losses) -> float:
+    def update(self, losses: Losses) -> float:
         """Lengthen the strings or settle if losses are low; the factor on the learning rate."""
-        growing, settle, nats = self._growing, self._settle, self._source.nats
+        growing, settle, nats = self._growing, self._settle, self._source.in_nats
         if growing and self.share < 1:
             if losses.are_under(nats(growing.loss)):
                 self.share = min(1.0, self.share * growing.growth)
@@ -154,7 +154,7 @@ class Attempts(StatefulPart):
         """The reason to give up an attempt after a batch, if there is one."""
         if self._restart is None:
             return None
-        low = (attempt.losses.running or 0.0) <= attempt.source.nats(self._restart.loss)
+        low = (attempt.losses.running or 0.0) <= attempt.source.in_nats(self._restart.loss)
         after, since = self._restart.after, attempt.curriculum.since
         if attempt.step - since == after and not low:
             when = (
@@ -322,7 +322,7 @@ class Attempt:
         finite = self._update()
         self.losses.add(float(losses.loss) / losses.scored if finite else math.nan)
         now, before = (rate_factor(self._training, self.step - back) for back in (0, 1))
-        self.multiply_rate(now / before * self.curriculum.follow(self.losses))
+        self.multiply_rate(now / before * self.curriculum.update(self.losses))
 
     def _update(self) -> bool:
         """Update the weights by their gradients; whether gradients and step are finite."""
@@ -357,7 +357,7 @@ class Attempt:
             batch, unrolled = self.source.unroll(self.model, self.moment, NO_NOISE)
             losses = objective(self.model, self._config, batch, unrolled, settled=False)
             self.losses.running = float(losses.loss) / losses.scored
-            self.multiply_rate(self.curriculum.follow(self.losses))
+            self.multiply_rate(self.curriculum.update(self.losses))
         self.losses.forget()
 
     def record(self, seconds: float) -> Record:
@@ -366,7 +366,7 @@ class Attempt:
         Args:
             seconds: training time of the run.
         """
-        loss, means = self.losses.take_mean(), self.signals.mean(dim=0).tolist()
+        loss, means = self.losses.pop_mean(), self.signals.mean(dim=0).tolist()
         return Record(
             step=self.run_step,
             attempt=self._number,

@@ -37,31 +37,31 @@ SGD = _without_compiler(torch.optim.SGD)
 
 
 def make_optimizer(
-    model: Transducer, config: TrainingConfig, auxiliary: nn.Module | None = None
+    model: Transducer, training: TrainingConfig, auxiliary: nn.Module | None = None
 ) -> Optimizer:
     """The configured optimizer of a model and of an auxiliary module that is trained with it."""
-    rate, _ = config.rates
+    rate, _ = training.rates
     weights: list[Any] = [*model.parameters(), *(auxiliary.parameters() if auxiliary else ())]
-    if config.read_rate != 1:
+    if training.read_rate != 1:
         reading = set(model.controller.weights_on_reads)
         others = [weight for weight in weights if weight not in reading]
-        weights = [{"params": others}, {"params": [*reading], "lr": rate * config.read_rate}]
-    options: Any = {"lr": rate, "weight_decay": config.weight_decay}
-    if config.optimizer == "adam":
+        weights = [{"params": others}, {"params": [*reading], "lr": rate * training.read_rate}]
+    options: Any = {"lr": rate, "weight_decay": training.weight_decay}
+    if training.optimizer == "adam":
         return Adam(weights, betas=(0.9, 0.999), fused=True, **options)
-    if config.optimizer == "sgd":
+    if training.optimizer == "sgd":
         return SGD(weights, foreach=True, **options)
     return RMSprop(weights, alpha=0.9, foreach=True, **options)
 
 
-def rate_factor(config: TrainingConfig, step: int) -> float:
+def rate_factor(training: TrainingConfig, step: int) -> float:
     """The factor on the highest learning rate in the batch after `step` others."""
-    if not (isinstance(config.learning_rate, str) and config.max_steps):
+    if not (isinstance(training.learning_rate, str) and training.max_steps):
         return 1.0
-    rising, (highest, last) = math.ceil(WARM_UP * config.max_steps), config.rates
+    rising, (highest, last) = math.ceil(WARM_UP * training.max_steps), training.rates
     if step < rising:
         return (step + 1) / rising
-    fallen = min((step - rising) / max(config.max_steps - rising, 1), 1.0)
+    fallen = min((step - rising) / max(training.max_steps - rising, 1), 1.0)
     return float((last / highest) ** fallen)
 
 

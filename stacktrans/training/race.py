@@ -247,7 +247,7 @@ class Race:
     def run(self, show: Callable[[], None]) -> None:
         """Train the runs in time slices until one has solved the task, or the time is over.
 
-        However short the time is, one batch is trained. `show` is called again and again.
+        However short the time is, one batch is trained. `show` is called repeatedly.
 
         Raises `StacktransError` if no run can be trained, or one can't be read or written.
         """
@@ -274,7 +274,7 @@ class Race:
                 *(f"{name}: {reason}" for name, reason in failed.items()),
             )
 
-    def raced(self, show: Callable[[], None]) -> Trainer:
+    def run_to_best(self, show: Callable[[], None]) -> Trainer:
         """Run the race and return its `best_run`; raises `Interrupted` if a signal stops it."""
         with stopping(self):
             self.run(show)

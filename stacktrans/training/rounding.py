@@ -177,7 +177,7 @@ class RoundingOfAttempt:
                 return None
             self._train(RELEARNING)
             batches += RELEARNING
-            if not losses.are_under(self._source.nats(RELEARNED)):
+            if not losses.are_under(self._source.in_nats(RELEARNED)):
                 return None
         return after
 

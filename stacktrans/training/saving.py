@@ -120,7 +120,7 @@ class SavedRun:
 
     @contextmanager
     def opened(self, directory: Path) -> Iterator[None]:
-        """Have a directory, with a checkpoint in it, for this process alone.
+        """Lock a directory for this process, and save a first checkpoint of a new run.
 
         Raises `StacktransError` if another process has it.
         """

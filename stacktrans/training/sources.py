@@ -42,8 +42,8 @@ MUCH_LONGER = 10
 """Times that strings are longer than those trained on, for which a discrete model has to be right
 before it counts as a solution: small errors of a controller's state add up on them."""
 SHORTEST_SHARE = 0.1
-"""Share of the training lengths, from the shortest on, for which it has to be right as well: they
-are rare among strings of all lengths."""
+"""Share of the training lengths, from the shortest on, for which a discrete model has to be right
+before it counts as a solution: short strings are rare among strings of all lengths."""
 
 UnrolledBatch = tuple[Batch, Unrolled]
 """A batch, and the result of running a model over it."""
@@ -72,7 +72,7 @@ class Source(StatefulPart, ABC):
     resumed has the same ones. All else that a source has to remember is its state.
 
     Attributes:
-        config: configuration of the run, with all that the source has learned of the task.
+        config: configuration of the run, completed with what the source found out about the task.
         notes: remarks on the data, to be shown before the run begins.
         threads: threads that measure a model after training, when other runs may have ended.
     """
@@ -159,7 +159,7 @@ class Source(StatefulPart, ABC):
         shares = counts[counts > 0] / counts.sum()
         return float(-(shares * np.log(shares)).sum())
 
-    def nats(self, loss: Loss) -> float:
+    def in_nats(self, loss: Loss) -> float:
         """Convert a loss, which may be a share of that of guessing, to nats per symbol."""
         if isinstance(loss, str):
             return float(loss.removesuffix("%")) / 100 * self._unigram_loss
@@ -286,7 +286,7 @@ class Strings(Source):
 
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
         limit, loss = self.config.training.measure.accuracy_loss, moment.loss
-        if limit is None or (loss is not None and loss < self.nats(limit)):
+        if limit is None or (loss is not None and loss < self.in_nats(limit)):
             record.train, record.test = self.accuracies(model, Purpose.VALIDATION, moment)
 
 

@@ -103,7 +103,7 @@ def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
 def _measured(trainer: Trainer, model: Transducer) -> Record:
     """A record with the measurements of a model, however high its loss is."""
     source, state, attempt = trainer.source, trainer.state, trainer.state.attempt
-    loss = source.nats("100%") if attempt.losses.running is None else attempt.losses.running
+    loss = source.in_nats("100%") if attempt.losses.running is None else attempt.losses.running
     # The values after the loss are not used.
     record = Record(
         state.step, state.attempts.number, state.progress.seconds, loss, 0.0, attempt.rate, None, {}

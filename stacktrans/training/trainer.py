@@ -33,13 +33,13 @@ ABLATION_STRINGS = 200
 
 
 class Trainer:
-    """The training loop of one run, in a directory of its own, from some attempt on.
+    """The training loop of one run, in its own directory, beginning with a given attempt.
 
     A `resumed` run takes up the state in its directory, and needs no checkpoint that it started
     from. `data` is the folder of pairs that `make_source` takes.
 
     Attributes:
-        config: configuration of the run, with all that the source has learned of the task.
+        config: configuration of the run, completed with what the source found out about the task.
         state: progress of the run, and its attempt.
         stop_requested: set to a signal's number, it ends `run` after the batch or measurement.
         outcome: the budget that ended the race of the run, after which no attempt begins; None if
