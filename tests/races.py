@@ -35,7 +35,7 @@ def begun(directory: Path, workers: int = 1, *changes: str, budget: float = 60) 
 def request_of(directory: Path, budget: float | None = 60, workers: int = 1) -> TrainRequest:
     options = {"workers": workers}
     return TrainRequest(
-        out=directory, device="cpu", options=options, budget=budget, words=["train"]
+        out=directory, device="cpu", options=options, budget=budget, candidate_command=["train"]
     )
 
 

@@ -225,7 +225,7 @@ def test_a_race_stopped_within_a_time_slice_resumes_to_the_same_result(
 @pytest.mark.usefixtures("short_turns")
 def test_the_winner_alone_is_the_same_model(tmp_path: Path) -> None:
     directory = tmp_path / "race"
-    request = replace(request_of(directory), words=["train", "--task", "copy"])
+    request = replace(request_of(directory), candidate_command=["train", "--task", "copy"])
     found = begin_race(configs(*EASY), request)
     with found.opened():
         found.run(lambda: None)

@@ -213,7 +213,7 @@ def train(
         out=out,
         device=device,
         command=shell_text(["stacktrans", *sys.argv[1:]]),
-        words=_words_of_candidate(ctx),
+        candidate_command=_words_of_candidate(ctx),
         prefix="--",
     )
     _train(requests.begin(request, dry_run=dry_run), log_to, dry_run, as_json)

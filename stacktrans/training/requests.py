@@ -50,8 +50,8 @@ class TrainRequest:
         out: directory; by default, one in checkpoints/.
         device: where to compute.
         command: the command that trained the run, for its summary.
-        words: words of a command that trains any run of a race alone, if its recipe is added; by
-            default, made from the settings.
+        candidate_command: words of a command that trains any run of a race alone, if its recipe is
+            added; by default, made from the settings.
         prefix: prefix of the names of options in messages.
     """
 
@@ -70,7 +70,7 @@ class TrainRequest:
     out: Path | None = None
     device: str = "auto"
     command: str = "stacktrans.train"
-    words: Sequence[str] | None = None
+    candidate_command: Sequence[str] | None = None
     prefix: str = ""
     DATA_OPTIONS: ClassVar = ("dev", "test", "columns", "symbols", "separator", "normalize")
 
@@ -91,8 +91,8 @@ class TrainRequest:
 
     def words_of_race(self) -> Sequence[str]:
         """The words of a command that trains any run of a race alone."""
-        if self.words is not None:
-            return self.words
+        if self.candidate_command is not None:
+            return self.candidate_command
         deciding = [name for name in OPTIONS if name != "workers"]
         return training_command(requested_layers(None, self._requested(deciding)))
 
