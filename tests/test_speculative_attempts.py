@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 from small_runs import CPU, assert_same_run, ignore, records_of, small_run, trainer_of
+from test_pair_training import trainer_of as trainer_on_pairs
+from test_pairs import reversals, write
 from test_stream_training import small_run as stream_run
 
 from stacktrans.common.processes import Process, ThisProcess
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import requests
+from stacktrans.training.data import make_source
 from stacktrans.training.records import Summary
+from stacktrans.training.run_directory import has_last
 from stacktrans.training.speculation import SpeculativeAttempts
 from stacktrans.training.trainer import Trainer, train_attempt
 
@@ -72,7 +76,8 @@ def test_an_attempt_that_solved_the_task_early_ends_the_run(
 
     def begin(self: SpeculativeAttempts, attempt: int) -> tuple[Process, Future[None]]:
         easy = soon_failed("solved.accuracy=0.001", "restart=null", "learning_rate=0.02")
-        with_easy = SpeculativeAttempts(easy, self.directory, self.device, train_attempt)
+        source = make_source(easy, CPU)
+        with_easy = SpeculativeAttempts(source, self.directory, self.device, train_attempt)
         process, done = original(with_easy, attempt)
         done.result()
         return process, done
@@ -224,6 +229,26 @@ def test_attempts_on_a_text_are_speculative(tmp_path: Path, at_once: list[int]) 
     assert at_once == [2]
 
 
+def test_attempts_on_pairs_do_not_need_their_file(
+    tmp_path: Path, at_once: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(tmp_path / "pairs.tsv", reversals(200, 1))
+    restart = {"after": 20, "loss": 0.0001}
+    settings = {"workers": 2, "training": {"restart": restart, "max_steps": 30}}
+    trainer = trainer_on_pairs(path, tmp_path / "run", settings)
+    path.unlink()  # as if it had been a pipe
+    taken, original = list[bool](), SpeculativeAttempts.take
+
+    def noted(self: SpeculativeAttempts, attempt: int) -> Path | None:
+        place = original(self, attempt)
+        taken.append(place is not None and has_last(place))
+        return place
+
+    monkeypatch.setattr(SpeculativeAttempts, "take", noted)
+    assert trainer.run(ignore).attempts == 2
+    assert taken == [True]
+
+
 @pytest.mark.parametrize("limit", ["restart.after=20", "give_up_after=20"])
 def test_attempts_on_examples_are_speculative(
     tmp_path: Path, at_once: list[int], limit: str
@@ -257,11 +282,12 @@ def test_an_attempt_ends_with_the_run_that_was_killed(tmp_path: Path) -> None:
         "import os, signal, sys, time\n"
         "from pathlib import Path\n"
         "from small_runs import CPU, small_run\n"
+        "from stacktrans.training.data import make_source\n"
         "from stacktrans.training.speculation import SpeculativeAttempts\n"
         "from stacktrans.training.trainer import train_attempt\n"
         "place = Path(sys.argv[1])\n"
-        "config = small_run('workers=2')\n"
-        "speculative = SpeculativeAttempts(config, place, CPU, train_attempt)\n"
+        "source = make_source(small_run('workers=2'), CPU)\n"
+        "speculative = SpeculativeAttempts(source, place, CPU, train_attempt)\n"
         "speculative.train([2])\n"
         "_, done = speculative.running[2]\n"
         "while not (place / '.speculative' / '2' / 'last').exists():\n"

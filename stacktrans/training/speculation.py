@@ -13,10 +13,12 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.processes import Process, Work
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import RunConfig
+from stacktrans.tasks.pairs import Pairs
+from stacktrans.tasks.sets import save_sets
 from stacktrans.training.records import METRICS, SOLUTIONS
 from stacktrans.training.run_directory import has_last
 from stacktrans.training.saving import SavedRun
+from stacktrans.training.sources import Source
 
 
 class SpeculativeAttempts:
@@ -27,20 +29,22 @@ class SpeculativeAttempts:
     or where nothing restarts.
 
     Args:
-        config: configuration of the run.
+        source: the data of the run.
         directory: directory of the run.
         device: where to compute.
         train_attempt: trains an attempt in any process; called with the configuration, a directory
-            for the attempt, the device, its number, and whether it is cancelled.
+            for the attempt, the device, its number, the folder of pairs that `make_source` takes,
+            and whether it is cancelled.
     """
 
     FOLDER = ".speculative"
     """Their folder in the directory of the run."""
 
     def __init__(
-        self, config: RunConfig, directory: Path, device: torch.device, train_attempt: Work
+        self, source: Source, directory: Path, device: torch.device, train_attempt: Work
     ) -> None:
-        self.config, self.directory, self.device = config, directory, device
+        self.config, self._task = source.config, source.task
+        self.directory, self.device = directory, device
         self._train_attempt = train_attempt
         self.running: dict[int, tuple[Process, Future[None]]] = {}
 
@@ -66,7 +70,17 @@ class SpeculativeAttempts:
         place, process = self._directory_of(number), Process(self.config.workers)
         place.mkdir(parents=True, exist_ok=True)
         alone = self.config.model_copy(update={"workers": 1})  # without attempts of its own
-        return process, process.submit(self._train_attempt, alone, place, self.device, number)
+        work = alone, place, self.device, number, self._saved_pairs()
+        return process, process.submit(self._train_attempt, *work)
+
+    def _saved_pairs(self) -> Path | None:
+        """The folder with pairs in files, which may have come from a pipe; None without files."""
+        if not isinstance(self._task, Pairs):
+            return None
+        folder = self.directory / self.FOLDER / "pairs"
+        if not folder.is_dir():
+            save_sets(self._task.data, folder)
+        return folder
 
     def take(self, number: int) -> Path | None:
         """The directory of an attempt as far as it was trained; None if it was not."""

@@ -128,7 +128,7 @@ class Trainer:
     ) -> str | None:
         """Train, and round, until `is_over` or the run ends; the rule or budget that ended it."""
         self._report, state = report, self.state
-        others = SpeculativeAttempts(self.config, self.directory, state.device, train_attempt)
+        others = SpeculativeAttempts(self.source, self.directory, state.device, train_attempt)
         with others as self._speculative:
             while not (outcome := state.ended or self.budget_spent()) and not is_over():
                 if state.progress.ended is None:
@@ -287,9 +287,10 @@ def train_attempt(
     directory: Path,
     device: torch.device,
     number: int,
+    data: Path | None,
     is_cancelled: Callable[[], bool],
 ) -> None:
     """Train an attempt until it is cancelled, ends, or has to wait for its run, and save it."""
     with contextlib.suppress(StacktransError):  # the run itself will come to the same error
-        trainer = Trainer(config, directory, device, attempt=number)
+        trainer = Trainer(config, directory, device, attempt=number, data=data)
         trainer.run_until(lambda: is_cancelled() or trainer.state.waits_for_run)
