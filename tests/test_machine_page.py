@@ -21,11 +21,13 @@ from test_stream_machines import moving as moving_anyhow
 
 from stacktrans.automata.execution import Runner
 from stacktrans.automata.machine import Machine
-from stacktrans.automata.rules import CONSTANT, Buffers, Term
+from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
+from stacktrans.common.ends import Ends
 from stacktrans.common.errors import StacktransError
 from stacktrans.decoding.decoder import DecodingStep, decode
 from stacktrans.inference.trace import trace
-from stacktrans.model.checkpoint import Checkpoint, load
+from stacktrans.model.checkpoint import Checkpoint, load, save_machine
+from stacktrans.settings.resolve import resolve
 from stacktrans.showing import page
 from stacktrans.showing.page import PageModel, page_of
 from stacktrans.showing.traces import verdict
@@ -278,6 +280,30 @@ def test_a_machine_without_a_rule_is_stuck(chromium: Browser, tmp_path: Path) ->
     assert chromium.value(VERDICT) == stuck
     assert chromium.value(APPLIED) == []
     assert chromium.value(WORDS) == 'Step 4 of 4. Reads ". No rule applies. State q1. Stack: empty.'
+
+
+def test_a_machine_without_memory_is_stuck_in_a_state(chromium: Browser, tmp_path: Path) -> None:
+    settings: Any = {"model": {"memory": "none"}, "task": {"parameters": {"symbols": 3}}}
+    config = resolve(task="reverse", settings=settings)
+    machine = replace(
+        rearranging(config.make_task(), STACK),
+        task="reverse",
+        stack_symbols=(),
+        states=SymbolTable((Family("q0"), Family("q1"))),
+        memories=Ends((), (), (), (), ()),
+        rules=(
+            rule(when([0], None), (), None, ()),
+            rule(when([2, 3, 4], [0]), (), None, (), Term(CONSTANT, 1)),
+            rule(when([1], None), (), Term(CONSTANT, 3), ()),
+        ),
+    )
+    save_machine(tmp_path / "machine", config, machine, "")
+    save_page(tmp_path / "machine", "!", tmp_path / "it.html")
+    chromium.open(tmp_path / "it.html")
+    enter(chromium, '!"')
+    chromium.value("document.activeElement.blur()")
+    chromium.press("End")
+    assert chromium.value(VERDICT) == 'no answer: no rule applies at step 3: in q1, reading "'
 
 
 def test_an_answer_without_an_end_is_cut_off(chromium: Browser, tmp_path: Path) -> None:

@@ -273,13 +273,12 @@ function verdictOf(model, machine, { answer, steps, ended, failed, stuck }) {
 /** An observation in words, without the components that no rule depends on. */
 function wordedObservation({ names, relevant }, machine, observation) {
   const last = observation.length - 1;
-  const words = observation.map((entry, component) => {
+  const words = observation.slice(0, last).map((entry, component) => {
     if (component === 0) return `reading ${names.wordedInputs[entry]}`;
     const symbols = names.stackSymbols[machine.memories.reads[component - 1] >> 1];
     if (entry === EMPTY) return `${names.components[component]} is empty`;
     return `${names.components[component]} has ${symbols.length > 2 ? symbols[entry] : "anything"}`;
   });
-  words.pop();
   const shown = words.filter((_, component) => relevant.includes(component));
   if (hasStates(machine) && relevant.includes(last)) shown.unshift(`in ${names.states[observation[last]]}`);
   return shown.join(", ") || "always";
