@@ -106,3 +106,13 @@ def test_metrics_that_can_not_be_written_are_named(tmp_path: Path) -> None:
     assert full.err.endswith(f"{tmp_path / 'run' / 'metrics.jsonl'}: File too large\n")
     metrics = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert json.loads(metrics[0])["step"] == 1
+
+
+def test_a_machine_that_can_not_be_saved_is_printed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "write_flushed", full_at("machine.json"))
+    full = invoke("extract", "parenthesis-stack", "--out", tmp_path / "machine")
+    assert full.returncode == 1
+    assert "push it" in full.out
+    assert full.err.endswith("machine.json: can't write the checkpoint: No space left on device\n")

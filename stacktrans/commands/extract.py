@@ -95,9 +95,11 @@ def extract(
     extraction = Learner(loaded, seconds, log).learn()
     if strings:
         extraction = compare(loaded, extraction, strings, range_)
-    if out:
-        save_machine(out, loaded.config, extraction.machine, machines.card(extraction, checkpoint))
     try:
+        if out:
+            card = machines.card(extraction, checkpoint)
+            save_machine(out, loaded.config, extraction.machine, card)
+            print_message(f"saved in {out}")
         _export(extraction.machine, *files)
     finally:  # what was learned is printed even if it can't be written
         if as_json:
@@ -106,8 +108,6 @@ def extract(
             print_json({**_facts(extraction), "machine": json.loads(extraction.machine.to_json())})
         else:
             _print(extraction, loaded.task)
-        if out:
-            print_message(f"saved in {out}")
 
 
 def _export(
