@@ -54,7 +54,7 @@ def test_generate_writes_json_lines_and_files(tmp_path: Path) -> None:
         (["--task", "copy", "--count", "0"], "--count 0"),
         (["--task", "copy", "--depth", "3"], "depth: only for tasks with a grammar"),
         (["--task", "absent.yaml"], "absent.yaml: No such file"),
-        (["--task", "copy", "--out", "/nowhere/at/all.tsv"], "/nowhere/at"),
+        (["--task", "copy", "--out", "/nowhere/at/all.tsv"], "all.tsv: no folder /nowhere/at"),
     ],
 )
 def test_generate_refuses(arguments: list[str], message: str) -> None:

@@ -8,6 +8,7 @@ import typer
 from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_data
 from stacktrans.common.errors import UsageError, check_positive
+from stacktrans.common.files import check_file_path
 
 
 def generate(
@@ -49,6 +50,8 @@ def generate(
     from stacktrans.tasks.lines import format_pair, pair_format_of, write_lines
 
     check_positive(**{"--count": count, "--depth": depth})
+    if out:
+        check_file_path(out)
     if format == "tsv" and out and pair_format_of(out) == "jsonl":
         raise UsageError(f"--format tsv: the name of {out} is that of a file of JSON lines")
     form = format or pair_format_of(out or Path())
