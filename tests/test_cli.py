@@ -225,6 +225,14 @@ def test_inspect_shows_a_sample(model: Path) -> None:
     assert len(long["source"]) == 30
 
 
+def test_inspect_names_standard_input_that_it_can_not_read(tmp_path: Path) -> None:
+    done = shell("stacktrans inspect reverse-stack 0> written", tmp_path)
+    assert (done.returncode, done.stderr) == (
+        1,
+        b"stacktrans: standard input: Bad file descriptor\n",
+    )
+
+
 def test_inspect_shows_each_line_of_standard_input(model: Path) -> None:
     alone = [run("inspect", model, word).stdout for word in ("ab", "")]
     done = run("inspect", model, stdin=b"ab\r\n\n\xff\na b\nab")
