@@ -51,7 +51,9 @@ def test_each_model_is_trained_with_each_seed_and_measured(compared: Path) -> No
 
 
 def test_its_file_is_a_sweep_whose_runs_are_done(compared: Path) -> None:
-    done = run("sweep", compared / f"{compared.name}.yaml", "--out", compared, "--dry-run")
+    path = compared / f"{compared.name}.yaml"
+    assert path.read_text().splitlines()[0].endswith("which replaces it: edit a copy.")
+    done = run("sweep", path, "--out", compared, "--dry-run")
     assert [line.split("\t")[0] for line in done.stdout.decode().splitlines()] == ["done"] * 4
 
 

@@ -14,6 +14,9 @@ from stacktrans.common.files import write_atomically
 from stacktrans.common.reading import is_stream
 from stacktrans.model.devices import check_device
 
+REPLACED = "# Written by stacktrans compare, which replaces it: edit a copy."
+"""The first line of a sweep file."""
+
 
 def compare(
     models: Annotated[list[str], typer.Argument(metavar="MODEL")],
@@ -47,7 +50,7 @@ def compare(
     bootstrap intervals.
 
     Writes a directory with everything that a sweep writes, and a sweep file of the same
-    name, which can be edited and run by stacktrans sweep. The same command continues a
+    name; stacktrans sweep runs an edited copy of it. The same command continues a
     comparison that was interrupted; runs that are done are not repeated.
 
         stacktrans compare stack queue none --task reverse --time-limit 2m
@@ -112,7 +115,7 @@ def compare(
         plan = make_plan(path, SettingsLayer(str(path), settings))
     store = SweepStore(path.parent, plan)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, yaml_text(settings))
+    write_atomically(path, f"{REPLACED}\n{yaml_text(settings)}")
     carry_out_runs(store, plan.runs, workers, None, device, plot)
     entries = comparison.comparison_entries(plan, store.records)
     if as_json:
