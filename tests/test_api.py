@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,12 @@ def test_a_machine_is_that_of_the_command(machine_of: Callable[[str], Path]) -> 
     assert verified.proved
     assert re.fullmatch(r"Verification\(right, [\d,]+ strings, proved\)", repr(verified))
     assert "proved: right on all strings" in verified._repr_html_()
+    wrong = replace(machine.machine, rules=machine.machine.rules[:2])
+    for model_of, is_saved in ((machine, False), (saved, True)):
+        other = stacktrans.Model(replace(model_of._loaded, machine=wrong))
+        shown = other.verify(count=10, longest=20)._repr_html_()
+        assert "answered wrongly" in shown
+        assert ("to see its steps" in shown) == is_saved
     with pytest.raises(StacktransError, match="no machine found within 0 s"):
         model.extract(time_limit=0)
 

@@ -12,6 +12,7 @@ from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import SymbolTable
 from stacktrans.automata.wording import entry_name
 from stacktrans.common.errors import clipped
+from stacktrans.common.files import MACHINE
 from stacktrans.common.registry import plugin_options
 from stacktrans.common.visible import counted, listed, shell_text
 from stacktrans.inference.scores import Prediction
@@ -100,6 +101,8 @@ def _counterexample(result: Verification, models: Sequence[tuple[str, Checkpoint
     lines = [title, *(f"{label:{width}}  {clipped(text, LONGEST_SHOWN)}" for label, text in rows)]
     remarks = [*map(remark, lines)]
     for name, model in models if length <= LONGEST_SHOWN else ():
+        if model.machine and not (model.path / MACHINE).exists():
+            continue  # it was extracted in this process, and there is the network
         hard = ["--hard"] if model.hard and not model.machine else []
         command = ["stacktrans", "inspect", name, *hard, *plugin_options(), "--", wrong.source]
         remarks.append(remark("to see its steps:", shell_text(command)))
