@@ -136,6 +136,9 @@ def test_a_wrong_argument_is_named_with_its_function() -> None:
         stacktrans.load()  # type: ignore[call-arg]
     with pytest.raises(UsageError, match=r"strategies 'joint': expected a list of strings"):
         stacktrans.train("copy", strategies="joint")
+    model = stacktrans.load("reverse-stack")
+    with pytest.raises(UsageError, match=r"other .*: expected a model that load returned"):
+        model.verify(model.trace("ab"))
 
 
 def test_sources_may_have_features_beside_them(tmp_path: Path) -> None:

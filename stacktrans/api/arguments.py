@@ -20,7 +20,7 @@ Source = str | tuple[str, ...]
 """A source, or a source and its features."""
 
 
-def _parser(parse: Callable[[Any], Any], expected: str) -> BeforeValidator:
+def parser(parse: Callable[[Any], Any], expected: str) -> BeforeValidator:
     """A validator that parses an argument, with a message for those that can't be parsed."""
 
     def validate(value: Any) -> Any:
@@ -71,32 +71,25 @@ def _data(value: Any) -> Any:
     return [dict(zip(columns, pair, strict=True)) for pair in pairs] if columns else pairs
 
 
-def _model(value: Any) -> Any:
-    if not hasattr(value, "_loaded"):
-        raise TypeError
-    return value
-
-
 def _lengths(value: Any) -> Lengths:
     shortest, longest = (_whole(length) for length in value)
     return checked_lengths(shortest, longest, f"lengths {value}")
 
 
 def _at_least(least: int) -> BeforeValidator:
-    return _parser(lambda value: _whole(value, least), f"a whole number of at least {least}")
+    return parser(lambda value: _whole(value, least), f"a whole number of at least {least}")
 
 
 Count = Annotated[int, _at_least(1)]
 Seed = Annotated[int, _at_least(0)]
-NameOrPath = Annotated[str | os.PathLike[str], _parser(os.fspath, "a name or a path")]
-Loaded = Annotated[Any, _parser(_model, "a model that load returned")]
-Text = Annotated[str, _parser(_text, "a string")]
-Texts = Annotated[str | Sequence[Source], _parser(_texts, "a string, or several")]
+NameOrPath = Annotated[str | os.PathLike[str], parser(os.fspath, "a name or a path")]
+Text = Annotated[str, parser(_text, "a string")]
+Texts = Annotated[str | Sequence[Source], parser(_texts, "a string, or several")]
 Data = Annotated[
     str | os.PathLike[str] | Sequence[Sequence[str] | Mapping[str, str]],
-    _parser(_data, "a file, or pairs of strings"),
+    parser(_data, "a file, or pairs of strings"),
 ]
-Range = Annotated[tuple[int, int], _parser(_lengths, "shortest and longest, such as (65, 128)")]
+Range = Annotated[tuple[int, int], parser(_lengths, "shortest and longest, such as (65, 128)")]
 
 
 def checked(function: Function) -> Function:

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Self, overload
+from typing import Annotated, Any, Self, overload
 
 from stacktrans.api.arguments import (
     Count,
     Data,
-    Loaded,
     NameOrPath,
     Range,
     Seed,
@@ -19,6 +18,7 @@ from stacktrans.api.arguments import (
     Texts,
     checked,
     lines_of,
+    parser,
 )
 from stacktrans.api.results import Answer, Evaluation, Trace, Verification
 from stacktrans.automata.machine import Machine
@@ -35,6 +35,15 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.progress import as_html
 from stacktrans.tasks.lengths import Lengths
+
+
+def _model(value: Any) -> "Model":
+    if not isinstance(value, Model):
+        raise TypeError
+    return value
+
+
+Loaded = Annotated[Any, parser(_model, "a model that load returned")]
 
 
 class Model:
