@@ -19,7 +19,8 @@ from small_sweeps import RACED, records, settings, sweep_file, without_seconds
 
 from stacktrans.settings.resolve import strategies
 from stacktrans.sweeps.plan import read_plan
-from stacktrans.sweeps.store import SweepStore, on_this_machine
+from stacktrans.sweeps.store import SweepStore, on_a_cluster, on_this_machine
+from stacktrans.sweeps.work import read_record
 
 
 @pytest.mark.usefixtures("sweeps_here")
@@ -135,6 +136,17 @@ def test_a_cluster_that_loses_a_worker_gives_the_same_table(
     assert process.returncode == 0, errors.decode()
     assert without_seconds(out) == without_seconds(swept)
     assert len({record["identity"] for record in records(out)}) == 6
+
+
+def test_sweeps_on_one_cluster_have_runs_of_their_own(
+    swept: Path, tmp_path: Path, cluster: tuple[str, list[subprocess.Popen[bytes]]]
+) -> None:
+    plan = read_plan(swept.parent / "small.yaml")
+    stores = [SweepStore(tmp_path / name, plan) for name in ("one", "other")]
+    sweeps = [on_a_cluster([store.job(plan.runs[0], "cpu")], cluster[0]) for store in stores]
+    for sweep, store in zip(sweeps, stores, strict=True):
+        next(sweep)  # without its end, so that the scheduler keeps the result
+        assert read_record(store.run_directory(plan.runs[0]))
 
 
 def test_only_the_run_that_kills_its_process_fails(swept: Path, tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ def carry_out(
         StacktransError: the cluster can't be reached.
     """
     jobs = [store.job(run, device) for run in store.missing(runs)]
-    done = on_this_machine(jobs, workers) if cluster is None else _on_a_cluster(jobs, cluster)
+    done = on_this_machine(jobs, workers) if cluster is None else on_a_cluster(jobs, cluster)
     try:
         for job, record in done:
             store.records[job.run.identity] = record
@@ -204,7 +204,7 @@ def _remove_running_mark(job: Job) -> None:
         (job.directory / RUNNING).unlink(missing_ok=True)
 
 
-def _on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Record]]:
+def on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Record]]:
     """Carry out jobs on a Dask cluster; yields their records in order of completion.
 
     Its scheduler passes the jobs of lost workers to others, which resume from the last checkpoint.
@@ -218,10 +218,7 @@ def _on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Reco
     except (OSError, ValueError) as error:
         raise StacktransError(f"cluster {address}: can't be reached ({error})") from error
     with client:
-        waiting = {
-            client.submit(work, replace(job, wait=True), key=job.run.identity, retries=1): job
-            for job in jobs
-        }
+        waiting = {client.submit(work, replace(job, wait=True), retries=1): job for job in jobs}
         for future in distributed.as_completed(list(waiting)):
             job = waiting.pop(future)
             try:
