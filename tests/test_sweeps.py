@@ -164,6 +164,17 @@ def test_a_dry_run_runs_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+def test_a_run_of_two_conditions_counts_once(tmp_path: Path) -> None:
+    stack = {"model": {"memory": "stack"}, "training": {"learning_rate": 1e38, "restart": None}}
+    path = sweep_file(tmp_path, conditions={"Stack": stack, "Again": stack}, grid={"seed": [1]})
+    listed = run("sweep", path, "--dry-run", "--out", tmp_path / "out")
+    assert listed.stderr == b"stacktrans: 1 run to do, 0 done\n"
+    said = run("sweep", path, "--out", tmp_path / "out").stderr.decode()
+    assert "1 run, 0 of them done, in " in said
+    assert "[1/1] " in said
+    assert "1 of 1 run failed; " in said
+
+
 def test_a_dry_run_estimates_the_time_that_is_left(swept: Path, tmp_path: Path) -> None:
     _, *done = (swept / "results.jsonl").read_text().splitlines(True)
     out = tmp_path / "out"

@@ -82,6 +82,8 @@ def _list_runs(store: "SweepStore", runs: "Sequence[PlannedRun]", as_json: bool)
 
     Their number follows on stderr, and the time that they will take, if some are done.
     """
+    from stacktrans.sweeps.plan import distinct
+
     for run in runs:
         done = store.done(run)
         facts = {"condition": run.condition, "axes": dict(run.axes), "identity": run.identity}
@@ -90,8 +92,9 @@ def _list_runs(store: "SweepStore", runs: "Sequence[PlannedRun]", as_json: bool)
         else:
             state = "done" if done else "to do"
             print(visible(f"{state}\t{run.name}\t{run.command}", keep="\t"))
-    seconds = [store.records[run.identity]["seconds"] for run in runs if store.done(run)]
-    left = len(runs) - len(seconds)
+    own = distinct(runs)
+    seconds = [store.records[run.identity]["seconds"] for run in own if store.done(run)]
+    left = len(own) - len(seconds)
     total = f"{counted(left, 'run')} to do, {len(seconds)} done"
     if left and seconds:
         total += (
@@ -135,10 +138,11 @@ def carry_out_runs(
 
 def check_finished(store: "SweepStore", runs: "Sequence[PlannedRun]") -> None:
     """Exit with code 1 and a message if a run failed."""
-    failed = [run for run in runs if not store.done(run)]
-    if failed:
+    from stacktrans.sweeps.plan import distinct
+
+    if failed := distinct(run for run in runs if not store.done(run)):
         error = store.records[failed[0].identity].get("error", "measured differently since")
-        total = counted(len(runs), "run")
+        total = counted(len(distinct(runs)), "run")
         print_message(f"{len(failed)} of {total} failed; {failed[0].name}: {error}")
         raise typer.Exit(1)
 

@@ -18,7 +18,7 @@ from stacktrans.showing.plots import as_accuracy_by_length, chart
 from stacktrans.showing.progress import SECONDS_BETWEEN, ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.sweeps.cells import cells_of, claim_holds
-from stacktrans.sweeps.plan import PlannedRun
+from stacktrans.sweeps.plan import PlannedRun, distinct
 from stacktrans.sweeps.store import TABLE, SweepStore
 from stacktrans.sweeps.table import VERDICTS, caption, number, overview_rows
 from stacktrans.sweeps.work import RUNNING, Record, undamaged, value_of
@@ -33,14 +33,15 @@ class SweepDisplay(ProgressDisplay):
 
     def __init__(self, console: Console, store: SweepStore, runs: Sequence[PlannedRun]) -> None:
         self.store, self.runs = store, runs
+        self._distinct = distinct(runs)
         self.began, self.end = time.monotonic(), math.nan
-        self.before, self.done = sum(store.done(run) for run in runs), 0
+        self.before, self.done = sum(map(store.done, self._distinct)), 0
         super().__init__(console, transient=False)
         if self.live:
             self.live.auto_refresh, self.live.refresh_per_second = True, 1 / SECONDS_BETWEEN
 
     def _open(self) -> None:
-        runs = counted(len(self.runs), "run")
+        runs = counted(len(self._distinct), "run")
         self._write(f"{runs}, {self.before} of them done, in {self.store.directory}")
 
     def _close(self) -> None:
@@ -49,15 +50,15 @@ class SweepDisplay(ProgressDisplay):
     def show(self, run: PlannedRun, record: Record) -> None:
         """Show that a run has ended, with its record."""
         self.done += self.store.done(run)
-        ended = sum(run.identity in self.store.records for run in self.runs)
+        ended = sum(run.identity in self.store.records for run in self._distinct)
         now = time.monotonic()
         each = (now - self.began) / self.done if self.done else math.nan
-        self.end = now + each * (len(self.runs) - ended)
+        self.end = now + each * (len(self._distinct) - ended)
         if not self.live:
             measured = record.get("measured", {}).items()
             values = (f"{name} {number(part['value'], 3)}" for name, part in measured)
             result = record.get("error") or ", ".join([record["outcome"], *values])
-            line = f"[{ended}/{len(self.runs)}] {run.name}: {result}; left: {self._left()}"
+            line = f"[{ended}/{len(self._distinct)}] {run.name}: {result}; left: {self._left()}"
             self._write(one_line(line))
 
     def _left(self) -> str:

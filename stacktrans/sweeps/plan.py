@@ -1,7 +1,7 @@
 """The plan of a sweep: its file, read and checked, and all of its runs."""
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -106,6 +106,11 @@ class Plan:
         if not runs:
             raise UsageError(f"no run named '{pattern}'; one is '{self.runs[0].name}'")
         return runs
+
+
+def distinct(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
+    """Runs of distinct identities: conditions with the same configuration share theirs."""
+    return [*{run.identity: run for run in runs}.values()]
 
 
 def read_plan(path: Path, profile: str | None = None) -> Plan:

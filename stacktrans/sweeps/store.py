@@ -14,7 +14,7 @@ from stacktrans.common.processes import KILLED, Pool, cores
 from stacktrans.common.reading import read_bytes
 from stacktrans.common.registry import plugin_files
 from stacktrans.sweeps.cells import merit
-from stacktrans.sweeps.plan import Plan, PlannedRun
+from stacktrans.sweeps.plan import Plan, PlannedRun, distinct
 from stacktrans.sweeps.table import as_csv, as_json, markdown
 from stacktrans.sweeps.work import (
     RECORD,
@@ -107,10 +107,10 @@ class SweepStore:
 
     def missing(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:
         """The distinct runs that are not done; records of failed ones are dropped, to retry."""
-        missing = {run.identity: run for run in runs if not self.done(run)}
-        for identity in missing:
-            self.records.pop(identity, None)
-        return list(missing.values())
+        missing = distinct(run for run in runs if not self.done(run))
+        for run in missing:
+            self.records.pop(run.identity, None)
+        return missing
 
     def job(self, run: PlannedRun, device: str) -> Job:
         """The job of a worker for a run."""
