@@ -209,6 +209,7 @@ def test_accuracy_of_several_models_is_drawn_with_a_line_for_each(
     [
         ([(90, 90), (10, 10), (50, 50)], [10, 50, 90]),
         ([(4, 8), (8, 8)], [6, np.nan, 8]),  # as those of a development and a test set
+        ([(1, 100), (2, 5), (50, 60)], [50.5, np.nan, 3.5, np.nan, 55]),
     ],
 )
 def test_ranges_of_lengths_are_drawn_from_the_shortest_on(

@@ -167,7 +167,7 @@ def _points(results: Results) -> list[tuple[float, ...]]:
     for bounds, scores in sorted(results, key=itemgetter(0)):
         if points and bounds.shortest <= longest:
             points.append((math.nan,) * 6)
-        longest = bounds.longest
+        longest = max(longest, bounds.longest)
         for part, within in spread(bounds, scores) or [(bounds, scores)]:
             if within.count:
                 coarse = within.coarse_accuracy
