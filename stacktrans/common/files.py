@@ -119,13 +119,13 @@ def remove_temporary_files(path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def locked(stream: IO[Any]) -> bool:
-    """Lock a file until it is closed; return whether that succeeded within `END_SECONDS`."""
+def locked(stream: IO[Any], seconds: float = END_SECONDS) -> bool:
+    """Lock a file until it is closed; return whether that succeeded within some seconds."""
     try:
         import fcntl
     except ImportError:  # not a POSIX system
         return True
-    ends = time.monotonic() + END_SECONDS
+    ends = time.monotonic() + seconds
     while True:
         try:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -2,17 +2,17 @@
 
 import contextlib
 import json
+import math
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from filelock import FileLock, Timeout
 from pydantic import BaseModel, Field
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.files import CONFIG, is_race, write_atomically
+from stacktrans.common.files import CONFIG, is_race, locked, write_atomically
 from stacktrans.common.reading import MOST_BYTES, json_lines, parsed_json, read_bytes
 from stacktrans.common.registry import use_plugins
 from stacktrans.settings.resolve import resolve
@@ -62,10 +62,9 @@ def work(job: Job) -> Record | None:
     try:
         use_plugins(*job.plugins)
         job.directory.mkdir(parents=True, exist_ok=True)
-        with FileLock(job.directory / LOCK, timeout=-1 if job.wait else 0):
-            return _work_alone(job)
-    except Timeout:
-        return None
+        with (job.directory / LOCK).open("wb") as stream:
+            is_locked = locked(stream, seconds=math.inf if job.wait else 0)
+            return _work_alone(job) if is_locked else None
     except (OSError, StacktransError) as error:  # of its directory, or of a plugin
         return failure(job, str(error))
 
