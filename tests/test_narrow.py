@@ -114,7 +114,7 @@ def test_tables_fit(width: int, renderable: Any) -> None:
 def test_commands_to_copy_are_not_broken() -> None:
     command = f"stacktrans train --task copy --set {'x' * 60}=1 --seed 1"
     remarks = remark("to train this run alone:", command), remark("words " * 20)
-    first, *others = in_a_terminal(60, lambda: print_out(*remarks, beside=True)).splitlines()
+    first, *others = in_a_terminal(60, lambda: print_out(*remarks, stderr=True)).splitlines()
     assert first == f"to train this run alone: {command}"
     assert len(others) > 1
 

@@ -191,8 +191,8 @@ def eval(
         if predictions and predictions != STDOUT:
             _write_predictions(predictions, model, results)
     finally:
-        beside = predictions == STDOUT
-        _print_accuracies(measured, facts, (errors, confusions), form, beside)
+        stderr = predictions == STDOUT
+        _print_accuracies(measured, facts, errors, confusions, form, stderr)
     if predictions == STDOUT:
         _write_predictions(predictions, model, results)
 
@@ -232,23 +232,25 @@ def _report_unknown(measured: "Measured") -> None:
 def _print_accuracies(
     measured: "Measured",
     facts: dict[str, Any],
-    wrong: tuple[int | None, bool],
+    errors: int | None,
+    confusions: bool,
     form: str,
-    beside: bool,
+    stderr: bool,
 ) -> None:
-    """Print scores on stdout, or on stderr `beside` data.
+    """Print scores.
 
     Args:
         measured: models and their scores.
         facts: what is added to JSON.
-        wrong: how many wrong answers are shown, and whether their edits are counted.
+        errors: how many wrong answers are shown.
+        confusions: whether edits of wrong answers are counted.
         form: as in `_print`.
-        beside: as in `_print`.
+        stderr: as in `_print`.
     """
     from stacktrans.showing import scores, wrong_answers
     from stacktrans.showing.tables import heading
 
-    hard, several, (errors, confusions) = facts["hard"], len(measured) > 1, wrong
+    hard, several = facts["hard"], len(measured) > 1
     objects: list[dict[str, Any]] = []
     shown: list[RenderableType] = []
     for name, model, results in measured:
@@ -264,7 +266,7 @@ def _print_accuracies(
         if errors:
             objects[-1]["errors"] = listed = wrong_answers.errors_json(results, errors)
             shown += wrong_answers.errors_table(listed, results, model.task)
-    _print(objects, scores.scores_table, shown, form, beside)
+    _print(objects, scores.scores_table, shown, form, stderr)
 
 
 def _print_perplexities(
@@ -290,7 +292,7 @@ def _print(
     table: "Callable[[Sequence[dict[str, Any]]], Table]",
     shown: "Sequence[RenderableType]",
     form: str,
-    beside: bool = False,
+    stderr: bool = False,
 ) -> None:
     """Print measurements as JSON, CSV, LaTeX or tables.
 
@@ -299,7 +301,7 @@ def _print(
         table: makes a table of the results of all checkpoints.
         shown: what is printed by default, below this table if there are several checkpoints.
         form: the option for another form, if one is given.
-        beside: whether to print on stderr, since data is on stdout.
+        stderr: whether tables are printed there, since data is on stdout.
     """
     from stacktrans.showing.scores import flat_entries
     from stacktrans.showing.tables import csv_of, latex_text
@@ -312,7 +314,7 @@ def _print(
     elif form == "--latex":
         print_text(latex_text(table(entries)))
     else:
-        print_out(*([table(entries)] if len(objects) > 1 else []), *shown, beside=beside)
+        print_out(*([table(entries)] if len(objects) > 1 else []), *shown, stderr=stderr)
 
 
 def _plot(path: Path, measured: "Measured") -> None:

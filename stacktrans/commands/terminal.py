@@ -18,16 +18,16 @@ def progress_console() -> "Console":
     return VisibleConsole(file=cast(TextIO, OptionalStream(sys.stderr)))
 
 
-def print_out(*renderables: Any, beside: bool = False) -> None:
+def print_out(*renderables: Any, stderr: bool = False) -> None:
     """Print tables and other renderables on stdout, without line breaks unless it is a terminal.
 
-    With `beside`, they accompany data on stdout, and are printed on stderr.
+    With `stderr`, they are printed there, since data is on stdout.
     """
     from rich.console import Group
 
     from stacktrans.showing.progress import VisibleConsole
 
-    stream = cast(TextIO, OptionalStream(sys.stderr)) if beside else sys.stdout
+    stream = cast(TextIO, OptionalStream(sys.stderr)) if stderr else sys.stdout
     console = VisibleConsole(file=stream, width=None if stream.isatty() else 1_000_000)
     # Alone, a text would lose its own rule of wrapping.
     console.print(Group(*renderables), soft_wrap=not stream.isatty(), crop=False)

@@ -252,13 +252,13 @@ def _show(training: "Trainer | Race", as_json: bool) -> None:
     else:
         configs, notes = {}, training.source.notes
         dumped = training.config.model_dump(mode="json")
-    print_out(*map(remark, notes), beside=True)
+    print_out(*map(remark, notes), stderr=True)
     if as_json:
         print_json(dumped)
     elif isinstance(training, Race):
         print_out(candidates_table(configs))
         one = f"the settings of one of them: --recipe {next(iter(configs))} --dry-run"
-        print_out(remark(one), beside=True)
+        print_out(remark(one), stderr=True)
     else:
         print_text(training.config.to_yaml())
 
