@@ -163,26 +163,21 @@ def _entry(bounds: Lengths, scores: Scores, hard: bool) -> dict[str, Any]:
 def _measures(scores: Scores) -> dict[str, Any]:
     coarse, fine, count = scores.coarse_accuracy, scores.fine_accuracy, scores.count
     rate, unknown = scores.symbol_error_rate, scores.unknown_count
-    oracle = {} if (share := scores.oracle_accuracy) is None else {"oracle": share}
-    if scores.labels:  # the other accuracies of single symbols are the same
-        return {
-            "count": count,
-            "coarse": coarse,
-            "coarse_interval": confidence_interval(coarse, count),
-            **scores.labels.as_json(),
-            **({"unknown": unknown} if unknown else {}),
-            **oracle,
-        }
+    oracle, labels = scores.oracle_accuracy, scores.labels
+    of_symbols = {
+        "fine": fine,
+        "fine_interval": confidence_interval(fine, count),
+        "symbols": scores.symbol_accuracy,
+    }
     return {
         "count": count,
         "coarse": coarse,
         "coarse_interval": confidence_interval(coarse, count),
-        "fine": fine,
-        "fine_interval": confidence_interval(fine, count),
-        "symbols": scores.symbol_accuracy,
+        # All accuracies of single symbols are the same.
+        **(labels.as_json() if labels else of_symbols),
         **({"unknown": unknown} if unknown else {}),
-        **({} if rate is None else {"symbol_error_rate": rate}),
-        **oracle,
+        **({} if labels or rate is None else {"symbol_error_rate": rate}),
+        **({} if oracle is None else {"oracle": oracle}),
     }
 
 
@@ -210,7 +205,7 @@ def flat_entries(
 
 def _of_length(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The measures of a result for each length, as results."""
-    strings = {key: result[key] for key in ("strings",) if key in result}
+    strings = {"strings": result["strings"]} if "strings" in result else {}
     for measures in result["by_length"]:
         yield {**strings, "lengths": [measures["length"]] * 2, **measures}
 
