@@ -122,7 +122,7 @@ def plot_curves(metrics: Metrics, unit: Unit, path: Path) -> None:
         axis.set(xlabel=unit, ylabel=panel, yscale="log" if panel == LOSS else "linear")
         if panel != LOSS:
             axis.set_ylim(-0.03, 1.03)
-        show_legend(axis, "small")
+        show_legend(axis)
     save(figure, path)
 
 

@@ -101,24 +101,24 @@ def as_accuracy_by_length(axis: "Axes", trained: Lengths | None, accuracy: str) 
 
 
 @contextmanager
-def chart(path: Path, title: str, legend_size: str | None = None) -> "Iterator[Axes]":
+def chart(path: Path, title: str) -> "Iterator[Axes]":
     """The axes of a chart that is written to a file afterwards."""
     figure = empty_figure(*CHART)
     axis = figure.subplots()
     yield axis
     axis.set_title(one_line(title), parse_math=False)
-    show_legend(axis, legend_size)
+    show_legend(axis)
     save(figure, path)
 
 
-def show_legend(axis: "Axes", size: str | None = None) -> None:
+def show_legend(axis: "Axes") -> None:
     """Add a legend, whose labels are no formulas, if anything has a label; a long one beside."""
     count = len(axis.get_legend_handles_labels()[1])
     if not count:
         return
     beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
     place = beside if count > MOST_INSIDE else {"loc": "best"}
-    for text in axis.legend(**place, frameon=False, fontsize=size).get_texts():
+    for text in axis.legend(**place, frameon=False, fontsize="small").get_texts():
         text.set_parse_math(False)
 
 

@@ -118,12 +118,12 @@ def draw(store: SweepStore) -> None:
     for task in dict.fromkeys(run.config.task.name for run in store.plan.runs):
         runs = [run for run in store.plan.runs if run.config.task.name == task]
         if any((store.run_directory(run) / METRICS).exists() for run in runs):
-            with chart(_path(store, f"{task}-loss", taken), task, "small") as axis:
+            with chart(_path(store, f"{task}-loss", taken), task) as axis:
                 _curves(axis, store, runs)
         for measure in store.plan.file.measures:
             if any(_by_length(store, run, measure) for run in runs):
                 path = _path(store, f"{task}-{measure}-by-length", taken)
-                with chart(path, f"{task}: strings of {measure}", "small") as axis:
+                with chart(path, f"{task}: strings of {measure}") as axis:
                     _lengths(axis, store, runs, measure)
 
 
