@@ -63,10 +63,14 @@ class ProgressDisplay(ABC):
         live: the live part, which is overwritten; None where the console can't overwrite.
     """
 
-    def __init__(self, console: Console, transient: bool) -> None:
+    def __init__(self, console: Console, transient: bool, auto_refresh: bool = False) -> None:
         self.console = console
         live = Live(
-            get_renderable=self._now, console=console, auto_refresh=False, transient=transient
+            get_renderable=self._now,
+            console=console,
+            auto_refresh=auto_refresh,
+            refresh_per_second=1 / SECONDS_BETWEEN,
+            transient=transient,
         )
         # FORCE_COLOR makes every file a terminal to the console; one without a kind can't go back.
         has_kind = bool(os.environ.get("TERM")) and not console.is_dumb_terminal

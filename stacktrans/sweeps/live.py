@@ -15,7 +15,7 @@ from stacktrans.common.files import numbered
 from stacktrans.common.reading import json_lines
 from stacktrans.common.visible import counted, one_line
 from stacktrans.showing.plots import as_accuracy_by_length, chart
-from stacktrans.showing.progress import SECONDS_BETWEEN, ProgressDisplay
+from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.sweeps.cells import cells_of, claim_holds
 from stacktrans.sweeps.plan import PlannedRun, distinct
@@ -36,9 +36,7 @@ class SweepDisplay(ProgressDisplay):
         self._distinct = distinct(runs)
         self.began, self.end = time.monotonic(), math.nan
         self.before, self.done = sum(map(store.done, self._distinct)), 0
-        super().__init__(console, transient=False)
-        if self.live:
-            self.live.auto_refresh, self.live.refresh_per_second = True, 1 / SECONDS_BETWEEN
+        super().__init__(console, transient=False, auto_refresh=True)
 
     def _open(self) -> None:
         runs = counted(len(self._distinct), "run")
