@@ -87,13 +87,11 @@ def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Re
     if finished and file.choose and "seed" in file.choose.among:
         figure = _value(_best(file, [record for _, record in finished]), measure)
 
-    def meeting_bound(candidates: Sequence[Record], name: str) -> list[Record]:
-        if criterion is None:
-            return []
-        bound = criterion.least / file.unit
-        return [record for record in candidates if at_least(_value(record, name), bound)]
+    def meets_bound(record: Record, name: str) -> bool:
+        bound = criterion.least / file.unit if criterion else math.inf
+        return at_least(_value(record, name), bound)
 
-    solved = meeting_bound(chosen, criterion.measure) if criterion else []
+    solved = [record for record in chosen if criterion and meets_bound(record, criterion.measure)]
     seconds = [record["seconds"] for record in solved]
     unmeasured = [record for _, record in recorded if not is_measured(record, measures)]
     count, failed = len(values), sum("error" in record for record in unmeasured)
@@ -106,7 +104,7 @@ def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Re
         spread=(min(values), median(values), max(values)) if values else None,
         mean_interval=bootstrap_interval(values) if count > 2 else None,
         solved=len(solved) if is_judged else None,
-        also=len(meeting_bound(solved, measure)),
+        also=sum(meets_bound(record, measure) for record in solved),
         solved_interval=confidence_interval(len(solved) / judged, judged) if is_judged else None,
         median_batches_to_solve=median(run["batches"] for run in solved) if solved else None,
         median_seconds_to_solve=median(seconds) if seconds else None,
