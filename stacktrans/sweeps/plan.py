@@ -25,7 +25,7 @@ from stacktrans.settings.layers import (
     validated,
 )
 from stacktrans.settings.resolve import DEFAULT_RECIPE
-from stacktrans.settings.schema import setting_path
+from stacktrans.settings.schema import KeyPath, setting_path
 from stacktrans.settings.task_files import defines_task, find_task, read_task
 from stacktrans.sweeps.sweep_file import BY_TASK, SweepFile
 from stacktrans.tasks.base import held_out_pairs
@@ -34,8 +34,6 @@ from stacktrans.tasks.lengths import NoSuchLaw, NoSuchLength
 
 Layers = Sequence[SettingsLayer]
 """The settings of a sweep's file, and of a profile."""
-KeyPath = tuple[str | int, ...]
-"""Keys and indices of a value in a file."""
 Reference = tuple[str, KeyPath, str | None, Collection[str | None]]
 """What kind of thing is referred to, the path of the reference, the name, and the known names."""
 _DEVELOPMENT_SETS = "training.data.examples, or pairs in files"
