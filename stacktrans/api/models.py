@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Self, overload
 
@@ -72,7 +71,7 @@ class Model:
         """The automaton of an extracted machine; None for a network."""
         return self._loaded.machine
 
-    @cached_property
+    @property
     def parameters(self) -> int:
         """Number of weights and biases."""
         models = self._loaded.members or [self._loaded]

@@ -49,8 +49,8 @@ MAX_SHAPES = 5000
 TALLEST = 12
 """The total strength from which on a panel does not grow any more."""
 
-SECONDS, LAST_SECONDS = 0.8, 2.4
-"""The duration of a step, and of the last one."""
+STEP_MS, LAST_STEP_MS = 800, 2400
+"""The duration of a step, and of the last one, in milliseconds."""
 COLOURS_IN_FILE = 64
 IN_VIEW = 25
 """Steps whose inputs and outputs are visible at a time."""
@@ -294,14 +294,13 @@ def animate_trace(trace: Trace, path: Path) -> None:
         picture.of_step(index).quantize(palette=palette, dither=Dither.NONE)
         for index in range(len(trace.steps))
     )
-    seconds = [*[SECONDS] * len(others), LAST_SECONDS]
     content = io.BytesIO()
     first.save(
         content,
         "GIF",
         save_all=True,
         append_images=others,
-        duration=[round(1000 * each) for each in seconds],
+        duration=[*[STEP_MS] * len(others), LAST_STEP_MS],
         loop=0,
     )
     write_atomically(path, content.getvalue())
