@@ -131,8 +131,7 @@ def test_pairs_with_unknown_symbols_are_wrong_and_the_others_are_measured(
     assert result["symbols"] < 1
     assert result["unknown"] == sum(each.get("unknown", 0) for each in result["by_length"]) == wrong
     assert [each["answer"] for each in found["errors"]] == [""] * wrong
-    has = "has" if wrong == 1 else "have"
-    note = f"{wrong} of {len(lines)} strings {has} symbols that the model does not know"
+    note = f"symbols that the model does not know in {wrong} of {len(lines)} strings"
     assert note in done.stderr.decode()
     known = tmp_path / "known.tsv"
     known.write_text(f"{lines[0]}\n", encoding="utf-8")
@@ -149,7 +148,7 @@ def test_models_of_pairs_read_unknown_symbols_but_cannot_output_them(tmp_path: P
     assert [each["answer"] for each in found["errors"]] == ["aaabbb", ""]
     assert found["results"][0]["coarse"] == 1 / 3
     assert found["results"][0]["unknown"] == 1
-    assert b"1 of 3 strings has symbols that the model does not know" in done.stderr
+    assert b"symbols that the model does not know in 1 of 3 strings" in done.stderr
 
 
 def test_errors_are_shown_with_their_first_wrong_symbol(data: Path) -> None:
@@ -159,7 +158,7 @@ def test_errors_are_shown_with_their_first_wrong_symbol(data: Path) -> None:
     assert ["ab", "bb", "ba", "2", "b→a", "1"] in lines
     assert not any(line[:1] == ["abcdef"] for line in lines)
     assert shown.splitlines()[-2:] == [
-        "2 of 5 answers are wrong; 1 shown",
+        "wrong answers: 2 of 5; 1 shown",
         "count: the wrong answers with the same edits",
     ]
     done = json.loads(

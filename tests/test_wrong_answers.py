@@ -69,7 +69,7 @@ def test_the_most_frequent_errors_come_first_and_each_group_has_an_example(data:
     assert all(edit in shown for edit in ("∅→a", "x→∅"))
     data.write_text("ab\tab\n")
     one = run("eval", "reverse-stack", "--data", data, "--errors", "9").stdout.decode()
-    assert "\n1 of 1 answer is wrong\n" in one
+    assert "\nwrong answers: 1 of 1\n" in one
 
 
 def test_errors_are_counted_by_feature(tmp_path: Path) -> None:

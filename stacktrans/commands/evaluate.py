@@ -12,7 +12,6 @@ from stacktrans.commands.terminal import print_data, print_json, print_out, prin
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.files import check_file_path
 from stacktrans.common.messages import print_message
-from stacktrans.common.visible import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -219,13 +218,10 @@ def _report_unknown(measured: "Measured") -> None:
     """Report on stderr how many strings of each range have symbols that a model does not know."""
     for name, _, results in measured:
         for lengths, scores in results:
-            if scores.unknown_count:
-                one = scores.unknown_count == 1
-                has, counts = ("has", "counts") if one else ("have", "count")
+            if unknown := scores.unknown_count:
                 print_message(
-                    f"{name}: lengths {lengths}: {scores.unknown_count:,} of "
-                    f"{counted(scores.count, 'string')} {has} symbols that the model does not "
-                    f"know, and {counts} as wrong"
+                    f"{name}: lengths {lengths}: symbols that the model does not know in "
+                    f"{unknown:,} of {scores.count:,} strings, which count as wrong"
                 )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import RenderableType
 
-from stacktrans.common.visible import counted, visible_symbol
+from stacktrans.common.visible import visible_symbol
 from stacktrans.inference.edits import KINDS, THIRDS, Edit
 from stacktrans.inference.scores import Prediction, symbol_error_rate
 from stacktrans.showing.scores import ACCURACIES, Results, prediction_json, predictions_of
@@ -140,11 +140,10 @@ def errors_table(
             "→".join(each or NONE for each in _visible(edit)) for edit in entry["edits"]
         )
         table.add_row(source, *strings, first, changes, entry["count"])
-    wrong, answers = right.count(False), counted(len(right), "answer")
+    wrong = right.count(False)
     yield from [table] if entries else []
     more = f"; {len(entries)} shown" if len(entries) < wrong else ""
-    verb = "is" if 1 in (wrong, len(right)) else "are"
-    yield remark(f"{wrong:,} of {answers} {verb} wrong{more}")
+    yield remark(f"wrong answers: {wrong:,} of {len(right):,}{more}")
     yield from [remark("count: the wrong answers with the same edits")] if entries else []
 
 
