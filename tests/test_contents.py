@@ -116,11 +116,11 @@ def test_only_some_stacks_are_shown() -> None:
     assert b"--stacks: for a model with several stacks or lists with actions" in single.stderr
 
 
-def test_a_memory_that_does_not_show_what_it_holds_is_named() -> None:
+def test_a_memory_without_contents_is_named() -> None:
     empty = held_for_ever(2)
     steps = [replace(step, contents={}) for step in empty.steps]
-    with pytest.raises(UsageError, match="memory stack does not show what it holds"):
-        contents_view(replace(empty, steps=steps), CONFIG, 80)
+    with pytest.raises(UsageError, match="copy: the memory has no contents to show"):
+        contents_view(replace(empty, steps=steps), 80)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def held_for_ever(count: int) -> Trace:
 def test_contents_fit_a_terminal(width: int) -> None:
     console = Console(width=width)
     with console.capture() as captured:
-        console.print(contents_view(held_for_ever(100), CONFIG, width))
+        console.print(contents_view(held_for_ever(100), width))
     lines = captured.get().splitlines()
     assert max(map(cell_len, lines)) <= width
     held = [line.split("│")[1] for line in lines if "│" in line]

@@ -140,7 +140,7 @@ def inspect(
             step_through(len(steps.steps), functools.partial(screen, steps))
             print_out(remark(verdict(steps)))
         elif contents:
-            print_out(contents_view(steps, loaded.config, output_width()))
+            print_out(contents_view(steps, output_width()))
         elif heatmap:
             print_out(heat_map_view(steps, loaded.config, output_width()))
         else:

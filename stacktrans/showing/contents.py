@@ -12,7 +12,6 @@ from rich.console import Group, RenderableType
 from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import visible, visible_symbol
 from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Trace, TraceStep
-from stacktrans.settings.config import RunConfig
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
 from stacktrans.showing.traces import control_cells, output_text, parts_text, rules_table, verdict
 
@@ -29,7 +28,7 @@ LEAST = 8
 EIGHTHS = " ▏▎▍▌▋▊▉"
 LENGTH = 20
 """Characters of a bar for 1."""
-KEYS = "← →, space: a step back or on; home, end: the first or last; q: quit"
+KEYS = "← →, space: previous or next step; home, end: first or last; q: quit"
 FEWEST = 4
 """Lines for the rows of a memory in the lowest terminal."""
 
@@ -120,14 +119,14 @@ def drawn(blocks: Sequence[Block], room: int) -> str:
     return shown
 
 
-def contents_view(trace: Trace, config: RunConfig, width: int) -> RenderableType:
+def contents_view(trace: Trace, width: int) -> RenderableType:
     """A table of the memory's contents after each step, and the answer.
 
     Raises:
-        UsageError: the memory does not show its contents.
+        UsageError: the memory has no contents to show.
     """
     if not parts_of(trace.steps[0]):
-        raise UsageError(f"memory {config.model.memory.name} does not show what it holds")
+        raise UsageError(f"{trace.model}: the memory has no contents to show")
     return Group(
         heading(trace.model),
         _table(trace, width),
