@@ -235,7 +235,7 @@ class Model:
 
         Args:
             other: another model with the same alphabets; None for the answers of the task.
-            exhaustive: all strings up to a length are tested, the greatest with at most so many.
+            exhaustive: all strings are tested up to the greatest length with at most so many.
             count: number of random strings of training and test lengths.
             longest: length of the longest strings.
             seed: random seed of the strings.
@@ -251,7 +251,7 @@ class Model:
 
     @checked
     def extract(self, time_limit: float = TIME_LIMIT) -> Self:
-        """The machine that the model is when its signals are made 0 or 1, as a model.
+        """Extract a machine from the model, whose signals are rounded to 0 or 1.
 
         Args:
             time_limit: the seconds that learning it may take.

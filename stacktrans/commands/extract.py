@@ -11,8 +11,8 @@ from stacktrans.common.errors import check_positive
 from stacktrans.common.files import check_directory_path, check_file_path, write_atomically
 from stacktrans.common.messages import print_message
 
-WORTH_SAYING = 0.05
-"""The share of undecided signals that is reported."""
+MOST_UNDECIDED = 0.05
+"""The greatest share of signals far from 0 and 1 that is not reported."""
 
 if TYPE_CHECKING:
     from stacktrans.automata.machine import Machine
@@ -27,12 +27,8 @@ def extract(
     svg: options.File = None,
     python: options.File = None,
     fst: options.File = None,
-    strings: Annotated[
-        int | None, typer.Option(metavar="N", rich_help_panel="How far they agree")
-    ] = None,
-    lengths: Annotated[
-        str | None, typer.Option(metavar="A:B", rich_help_panel="How far they agree")
-    ] = None,
+    strings: Annotated[int | None, typer.Option(metavar="N", rich_help_panel="Agreement")] = None,
+    lengths: Annotated[str | None, typer.Option(metavar="A:B", rich_help_panel="Agreement")] = None,
     time_limit: Annotated[str, typer.Option(metavar="TIME")] = "60s",
     workers: options.Workers = 1,
     as_json: options.Json = False,
@@ -152,10 +148,10 @@ def _print(extraction: "Extraction", task: "Task") -> None:
         rules_table(extraction.machine),
         agreement_table(extraction),
     )
-    if extraction.undecided > WORTH_SAYING:
+    if extraction.undecided > MOST_UNDECIDED:
         print_message(
-            f"{extraction.undecided:.0%} of the model's signals are undecided: its answers may "
-            "differ where they are not made 0 or 1"
+            f"{extraction.undecided:.0%} of the model's signals are far from 0 and 1: without "
+            "rounding, its answers may differ"
         )
     if extraction.counterexample is not None:
         print_out(

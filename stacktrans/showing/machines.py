@@ -75,7 +75,7 @@ Extracted from `{visible(source)}` by `stacktrans extract`: {machine_line(machin
 |---|---|---|
 {rules}
 
-The answers of model and machine, where signals of the model are made 0 or 1:
+Agreement with the model, whose signals are rounded to 0 or 1:
 
 | strings | number | same answer |
 |---|---|---|
