@@ -107,7 +107,7 @@ def test_pairs_are_measured_on_their_own_test_set(tmp_path: Path) -> None:
         (("stak", "--task", "copy"), "stak"),
         (("stack,lstn", "--task", "copy"), "lstn"),
         (("stack,hiden=3", "--task", "copy"), "hiden"),
-        (("stack", "stack", "--task", "copy"), "'stack' is there twice"),
+        (("stack", "stack", "--task", "copy"), "'stack' is given twice"),
         (("stack", "none,linear", "--task", "copy", "--equal-size"), "controller linear"),
         (("stack", "queue", "--task", "copy", "--equal-size", "--recipe", "auto"), "not for races"),
         (("stack", "--task", "copy", "--seeds", "0"), "--seeds"),

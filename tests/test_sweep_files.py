@@ -127,7 +127,7 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
             "training.learning_rate:",
             "training.learning_rate is the same setting as learning_rate",
         ),
-        ({"grid": {"seed": [1, 2, 1]}}, "- 1", "seed: 1 is there twice"),
+        ({"grid": {"seed": [1, 2, 1]}}, "- 1", "seed: 1 appears twice"),
         (
             {
                 "grid": {"learning_rate": [0.1, 0.2]},

@@ -335,7 +335,7 @@ def test_files_that_are_no_sweeps_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "results.csv").write_text("mine")
     done = run("sweep", sweep_file(tmp_path), "--out", tmp_path)
     assert done.returncode == 1
-    assert b"results.csv: not of a sweep; choose another directory" in done.stderr
+    assert b"results.csv: not written by a sweep; choose another directory" in done.stderr
     assert (tmp_path / "results.csv").read_text() == "mine"
 
 
@@ -348,7 +348,7 @@ def test_a_run_that_was_trained_further_is_not_taken_for_itself(tmp_path: Path) 
     sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK, measures={"m": {"of": "fine"}})
     done = run("sweep", path, "--workers", "1", "--out", out)
     assert done.returncode == 1
-    assert b"config.yaml: not of this run any more; remove " in done.stderr
+    assert b"config.yaml: differs from the planned configuration; remove " in done.stderr
 
 
 def test_a_damaged_run_is_named(tmp_path: Path) -> None:

@@ -141,7 +141,9 @@ def check_finished(store: "SweepStore", runs: "Sequence[PlannedRun]") -> None:
     from stacktrans.sweeps.plan import distinct
 
     if failed := distinct(run for run in runs if not store.done(run)):
-        error = store.records[failed[0].identity].get("error", "measured differently since")
+        error = store.records[failed[0].identity].get(
+            "error", "its measures have changed; run the sweep again"
+        )
         total = counted(len(distinct(runs)), "run")
         print_message(f"{len(failed)} of {total} failed; {failed[0].name}: {error}")
         raise typer.Exit(1)

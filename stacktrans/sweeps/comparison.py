@@ -43,11 +43,11 @@ def comparison_settings(
         count: number of strings of each range.
 
     Raises:
-        UsageError: a setting is unknown, its value is not readable, or a model is there twice.
+        UsageError: a setting is unknown, its value is not readable, or a model is given twice.
     """
     for model in models:
         if models.count(model) > 1:
-            raise UsageError(f"MODEL: '{model}' is there twice")
+            raise UsageError(f"MODEL: '{model}' is given twice")
     changes = [option_layer(each, RunConfig) for each in assignments]
     return {
         "title": f"{counted(len(models), 'model')} for {name}, with {counted(seeds, 'seed')}",

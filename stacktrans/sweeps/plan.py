@@ -266,7 +266,7 @@ def check_axes(file: SweepFile, layers: Layers) -> None:
         axes[path] = key
         for number, value in enumerate(values):
             if value in values[:number]:
-                raise _error_at(layers, ("grid", key, number), f"{key}: {value!r} is there twice")
+                raise _error_at(layers, ("grid", key, number), f"{key}: {value!r} appears twice")
     for condition, settings in file.conditions.items():
         for path, key in axes.items():
             for prefix in ((), *((BY_TASK, task) for task in settings.get(BY_TASK) or ())):

@@ -53,7 +53,9 @@ class SweepStore:
         if not any((directory / name).exists() for name in (RESULTS, RUNS)):
             for path in (directory / name for name in (TABLE, CSV, JSON)):
                 if path.exists():
-                    raise StacktransError(f"{path}: not of a sweep; choose another directory")
+                    raise StacktransError(
+                        f"{path}: not written by a sweep; choose another directory"
+                    )
         self.records: dict[str, Record] = {}
         self._read()
 

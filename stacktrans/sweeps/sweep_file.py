@@ -23,9 +23,9 @@ class Measure(Section):
 
     Attributes:
         of: an accuracy, the share of lengths at which every string is right, the share of symbols
-            that answers have at their positions (averaged over lengths), the perplexity of a text,
-            or `machine`: 1 if a machine can be extracted that answers all drawn strings as the
-            model with hard signals does, 0 if not.
+            that are right at their positions (averaged over lengths), the perplexity of a text, or
+            `machine`: 1 if a machine can be extracted that answers all drawn strings as the hard
+            model does, 0 if not.
         strings: the set of strings that the run's summary measured on; None to draw others.
         lengths: the lengths of drawn strings; by default those of the task's test range.
         depth: the greatest depth of drawn derivations, instead of lengths.

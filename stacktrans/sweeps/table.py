@@ -20,10 +20,10 @@ _MEASURES = {
     "coarse": "coarse accuracy",
     "fine": "fine accuracy",
     "symbols": "symbol accuracy",
-    "positions": "share of symbols that answers have at their positions, averaged over lengths,",
+    "positions": "share of symbols that are right at their positions, averaged over lengths,",
     "lengths": "share of the lengths at which every string is right",
     "perplexity": "perplexity",
-    "machine": "whether there is a machine that answers as the model with hard signals does",
+    "machine": "whether an extracted machine agrees with the hard model",
 }
 
 MAX_LISTED = 12
@@ -96,7 +96,7 @@ def caption(plan: Plan, name: str) -> str:
     ]
     by = choose.by if choose and choose.by != "training perplexity" else ""
     if measure.strings and by.startswith(measure.strings):
-        parts.append("it was chosen by these very strings, and so is better on them than on others")
+        parts.append("runs were selected on these strings, so the figure is optimistic")
     if any(part.measure == name and part.values for part in file.published):
         marks = f"▲ and ▼ are more than {file.tolerance:g} over or under"
         parts.append(f"published → measured; {marks}")

@@ -178,7 +178,9 @@ def _record(job: Job, earlier: Record) -> Record:
     # Tasks are not compared: that of a text now has a vocabulary.
     sections = ("model", "training", "seed")
     if any(getattr(begun, section) != getattr(planned, section) for section in sections):
-        raise StacktransError(f"{path}: not of this run any more; remove {job.directory}")
+        raise StacktransError(
+            f"{path}: differs from the planned configuration; remove {job.directory} to train again"
+        )
     if not (job.directory / SUMMARY).exists():
         _train(job)
     with undamaged(job.directory / SUMMARY) as path:
