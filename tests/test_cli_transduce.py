@@ -40,8 +40,8 @@ def test_a_model_that_does_not_read_its_answer_has_a_single_one() -> None:
     done = run("transduce", "xor-buffered", "--n-best", "3", stdin=b"01\n10\n")
     assert len(done.stdout.splitlines()) == 2
     assert done.stderr.decode() == (
-        "stacktrans: --n-best 3: the model does not read its own answer, and so gives only one "
-        "to each line\n"
+        "stacktrans: --n-best 3: the model does not feed its outputs back, so each line has a "
+        "single answer\n"
     )
 
 

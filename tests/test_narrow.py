@@ -294,7 +294,7 @@ def show_a_race() -> None:
 
 def test_a_race_is_a_live_table_in_a_terminal_and_lines_elsewhere() -> None:
     live = in_a_terminal(80, show_a_race, TERM="xterm")
-    assert "3 strategies take turns" in live
+    assert "3 strategies race in time slices" in live
     assert "test lengths" in live
     assert re.search(r"no-memory +12345 .*0\.79", live)
     assert re.search(r"\d of 300 seconds", live)

@@ -126,7 +126,7 @@ def test_a_terminal_is_needed() -> None:
     assert (done.returncode, done.stdout) == (2, b"")
     assert b"--step needs a terminal as standard input and output" in done.stderr
     with terminal("inspect", "reverse-stack", SOURCE, "--step", TERM="dumb") as shown:
-        assert "--step needs a terminal that can be cleared" in shown.printed("none\r\n")
+        assert "--step needs a terminal that can be cleared" in shown.printed("dumb\r\n")
         assert shown.ended() == 2
 
 

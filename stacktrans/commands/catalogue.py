@@ -38,7 +38,7 @@ from stacktrans.settings.values import PartConfig
 from stacktrans.tasks import parameters_of
 from stacktrans.tasks.lengths import Lengths
 
-RACE = "A race of strategies, which the first that has solved the task wins; used if none is given."
+RACE = "A race of strategies, won by the first to solve the task. The default."
 """The meaning of the recipe `AUTO`, which has no file."""
 UNLISTED = {
     RunConfig: {"format", "version", "recipe", "start_from"},

@@ -112,8 +112,7 @@ def eval(
             probability of the answer to each line of a file: JSON lines if its name ends in .jsonl,
             TSV otherwise, compressed if it ends in .gz; - for stdout, which moves the tables to
             stderr.
-        errors: Show N wrong answers, those with the most frequent set of edits first, with their
-            number.
+        errors: Show up to N wrong answers, grouped by their edits, the most frequent group first.
         confusions: Count the edits that turn targets into wrong answers, by symbols and by thirds
             of the target, and show the error rate of each feature.
         n_best: Measure oracle accuracy among the N most probable answers, found with a beam of N

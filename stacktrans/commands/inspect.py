@@ -209,7 +209,7 @@ def check_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("--step needs a terminal as standard input and output")
     if os.environ.get("TERM", "dumb") == "dumb":
-        raise UsageError("--step needs a terminal that can be cleared, and TERM says there is none")
+        raise UsageError("--step needs a terminal that can be cleared, but TERM is unset or dumb")
     try:
         import termios  # noqa: F401
     except ImportError as error:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from stacktrans.inference.transduction import AnsweredLine, AnsweredLines
 
 NOT_ENDED = "the model did not end its answer, which is cut off (see --max-length)"
-NOT_READ = "the model does not read its own answer, and so gives only one to each line"
+ONE_ANSWER = "the model does not feed its outputs back, so each line has a single answer"
 
 
 def transduce(
@@ -47,7 +47,7 @@ def transduce(
     Answers are greedy, the most probable symbol at each step, unless --beam K searches for the
     most probable answer as a whole. --json then has the K best hypotheses, each with its log
     probability, which is not divided by the length. --beam 1 is greedy, and so is any beam if
-    the model does not read its own answer, as in synchronous tasks.
+    the model does not feed its outputs back, as in synchronous tasks.
 
     With --n-best N, each line has the N most probable answers that a beam finds, the best first:
     lines of the source, the rank, the answer and its log probability, separated by tabs. There are
@@ -97,7 +97,7 @@ def transduce(
     if max_length and not (loaded.layout.feeds_back or loaded.layout.ends_answers):
         raise UsageError("--max-length: the model has an output for each input")
     if n_best and n_best > 1 and not loaded.layout.feeds_back:
-        print_message(f"--n-best {n_best}: {NOT_READ}")
+        print_message(f"--n-best {n_best}: {ONE_ANSWER}")
     full = as_json or probability or n_best is not None
     answer_options = AnswerOptions(max_length, not (everything or as_json), width, n_best, full)
     show = _print_json if as_json else _print_hypotheses if n_best else _print_answer

@@ -52,7 +52,7 @@ def verify(
         stacktrans verify checkpoints/copy-queue checkpoints/copy-deque --count 100
 
     Args:
-        exhaustive: Test all strings up to a length, the greatest with at most N strings.
+        exhaustive: Test all strings up to the greatest length for which there are at most N.
         count: Number of random strings of training and test lengths.
         longest: Length of the longest strings, in symbols.
         seed: Random seed of the strings.

@@ -66,8 +66,8 @@ class RaceDisplay(ProgressDisplay):
     def _open(self) -> None:
         state = self._race.state
         self._write(
-            f"{len(state.candidates)} strategies take turns in time slices, until one has solved "
-            f"the task or for {state.budget:.0f} seconds; in {self._race.directory}"
+            f"{len(state.candidates)} strategies race in time slices, until one solves the task, "
+            f"for at most {state.budget:.0f} seconds; in {self._race.directory}"
         )
         for note in self._race.notes:
             self._write(note)
