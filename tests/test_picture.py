@@ -26,7 +26,7 @@ from stacktrans.showing.plots import (
     fullest,
     panels_of,
 )
-from stacktrans.showing.traces import HeatRow, heat_map, rows_of, shade
+from stacktrans.showing.traces import HeatRow, heat_map, heat_map_rows, shade
 from stacktrans.tasks.lengths import Lengths
 
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}})
@@ -55,7 +55,7 @@ def trace_of(*steps: TraceStep) -> Trace:
 
 
 def test_rows_are_strengths_values_inputs_and_outputs() -> None:
-    rows = rows_of(trace_of(step_of(1, "a", 0.25), step_of(2, "b", 1.0)), CONFIG)
+    rows = heat_map_rows(trace_of(step_of(1, "a", 0.25), step_of(2, "b", 1.0)), CONFIG)
     assert [(row.group, row.label, row.shades) for row in rows] == [
         ("strengths", "pop", [0.75, 0.0]),
         ("strengths", "push", [0.25, 1.0]),
@@ -74,7 +74,7 @@ def test_reads_are_drawn_by_the_step_that_pushed_them() -> None:
         step_of(2, "a", 1.0),
         reads={"top": [ReadShare("a", 2, 0.7), ReadShare("a", 1, 0.3), ReadShare("b", 3, 0.01)]},
     )
-    rows = rows_of(trace_of(first, second), CONFIG)
+    rows = heat_map_rows(trace_of(first, second), CONFIG)
     assert [(row.label, row.shades) for row in rows if row.group == "read top"] == [
         ("a@1", [0.9, 0.3]),
         ("a@2", [0.0, 0.7]),
@@ -84,13 +84,13 @@ def test_reads_are_drawn_by_the_step_that_pushed_them() -> None:
 def test_pushed_vectors_are_drawn_while_they_can_be_read() -> None:
     for size, drawn in ((16, 16), (17, 0)):
         step = replace(step_of(1, "a", 1.0), pushed={"top": [0.5] * size})
-        rows = rows_of(trace_of(step), CONFIG)
+        rows = heat_map_rows(trace_of(step), CONFIG)
         assert sum(row.group == "pushed top" for row in rows) == drawn
 
 
 def test_reads_of_a_buffer_are_split_between_symbols() -> None:
     read = [ReadShare("a", 1, 0.5), ReadShare("b", 2, 0.3), ReadShare("a", 3, 0.2)]
-    rows = rows_of(trace_of(step_of(1, "a", 0.5, read)), CONFIG)
+    rows = heat_map_rows(trace_of(step_of(1, "a", 0.5, read)), CONFIG)
     assert [row.shades for row in rows if row.group == "input"] == [[0.7], [0.3]]
 
 

@@ -13,7 +13,13 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import visible, visible_symbol
 from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Trace, TraceStep
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
-from stacktrans.showing.traces import control_cells, output_text, parts_text, rules_table, verdict
+from stacktrans.showing.traces import (
+    applied_rules_table,
+    control_cells,
+    output_text,
+    parts_text,
+    verdict,
+)
 
 ALWAYS = ("step", "input", "output")
 """Columns that are never omitted."""
@@ -131,7 +137,7 @@ def contents_view(trace: Trace, width: int) -> RenderableType:
         heading(trace.model),
         _table(trace, width),
         remark(legend(trace)),
-        *rules_table(trace),
+        *applied_rules_table(trace),
         remark(verdict(trace)),
     )
 
@@ -318,7 +324,7 @@ def _contents_lines(step: TraceStep, width: int, height: int) -> list[str]:
 
 def _rows(blocks: Sequence[Block], width: int, height: int) -> list[str]:
     """A line for each row or cell; the middle ones are replaced by their number."""
-    names = [GAP + _name_of(block) for block in blocks]
+    names = [GAP + _row_label(block) for block in blocks]
     lines = _bars(names, [block.height for block in blocks], width)
     kept = max(height, FEWEST) - 1
     if len(lines) <= kept + 1:
@@ -327,7 +333,7 @@ def _rows(blocks: Sequence[Block], width: int, height: int) -> list[str]:
     return [*lines[:first], f"{GAP}… {len(lines) - kept} more", *lines[first - kept :]]
 
 
-def _name_of(block: Block) -> str:
+def _row_label(block: Block) -> str:
     if block.step:
         return f"{block.name}@{block.step}"
     return f"[{block.name or 'cell'}]" if block.head else block.name or "cell"

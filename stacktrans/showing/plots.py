@@ -18,7 +18,7 @@ from stacktrans.inference.trace import Trace, TraceStep
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import Block, parts_of, symbol_text, symbols_read
 from stacktrans.showing.scores import Results, confidence_interval, spread
-from stacktrans.showing.traces import output_text, rows_of
+from stacktrans.showing.traces import heat_map_rows, output_text
 from stacktrans.tasks.lengths import Lengths
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def empty_figure(width: float, height: float) -> "Figure":
     return Figure(figsize=(width, height))
 
 
-def as_accuracy_by_length(axis: "Axes", trained: Lengths | None, accuracy: str) -> None:
+def label_axes_by_length(axis: "Axes", trained: Lengths | None, accuracy: str) -> None:
     """Label the axes of accuracy by length, and shade the lengths that were trained on, if any."""
     shade: dict[str, Any] = {"facecolor": "0.92", "edgecolor": "0.6", "linewidth": 0.5}
     if trained:
@@ -154,7 +154,7 @@ def plot_accuracy(
             if len(measured) == 1:
                 axis.plot(middles, fine, "--", label="fine")
                 axis.plot(middles, symbols, ":", label="symbols")
-        as_accuracy_by_length(axis, trained, "coarse accuracy" if len(measured) > 1 else "accuracy")
+        label_axes_by_length(axis, trained, "coarse accuracy" if len(measured) > 1 else "accuracy")
 
 
 def _points(results: Results) -> list[tuple[float, ...]]:
@@ -185,11 +185,11 @@ def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
     Contents are drawn as blocks as high as their strengths. Strengths, values, reads, inputs and
     outputs are shaded as in figures 5 and 6 of hao2018.
     """
-    rows = rows_of(trace, config)
+    rows = heat_map_rows(trace, config)
     groups = list(dict.fromkeys(row.group for row in rows))
     members = [[row for row in rows if row.group == group] for group in groups]
     panels = panels_of(trace)
-    heights = [*map(rows_for, panels.values()), *map(len, members)]
+    heights = [*map(panel_height, panels.values()), *map(len, members)]
     figure = empty_figure(min(2 + 0.25 * len(trace.steps), 60), min(1.5 + 0.25 * sum(heights), 60))
     axes = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
     colours = colours_of(trace)
@@ -228,7 +228,7 @@ def colours_of(trace: Trace) -> dict[str, str]:
     return dict(zip(symbols_read([trace]), itertools.cycle(COLOURS)))
 
 
-def piled(blocks: Sequence[Block], middle: float) -> Iterator[PlacedBlock]:
+def stacked(blocks: Sequence[Block], middle: float) -> Iterator[PlacedBlock]:
     """Blocks on top of one another, from 0 upwards."""
     bottoms = itertools.accumulate((block.height for block in blocks), initial=0.0)
     for block, bottom in zip(blocks, bottoms, strict=False):
@@ -240,7 +240,7 @@ def panels_of(trace: Trace) -> dict[str, list[PlacedBlock]]:
     panels: dict[str, list[PlacedBlock]] = {name: [] for name in parts_of(trace.steps[0])}
     for index, step in enumerate(trace.steps):
         for name, blocks in parts_of(step).items():
-            panels[name] += piled(blocks, index)
+            panels[name] += stacked(blocks, index)
     return panels
 
 
@@ -249,7 +249,7 @@ def highest(placed: Sequence[PlacedBlock]) -> float:
     return max((each.bottom + each.block.height for each in placed), default=1.0)
 
 
-def rows_for(placed: Sequence[PlacedBlock]) -> int:
+def panel_height(placed: Sequence[PlacedBlock]) -> int:
     """The height of a panel in rows of the picture."""
     return min(max(math.ceil(highest(placed)), 1), TALLEST)
 
@@ -349,7 +349,7 @@ class _Picture:
         _draw_signals(self._figure.add_subplot(grid[1, 0]), step)
         for column, (name, blocks) in enumerate(parts.items(), start=1):
             axis = self._figure.add_subplot(grid[1, column])
-            draw_blocks(axis, [*piled(blocks, 0)], self._colours, width=1)
+            draw_blocks(axis, [*stacked(blocks, 0)], self._colours, width=1)
             axis.set(xlim=(-0.6, 0.6), ylim=(0, self._highest), xticks=[])
             axis.set_xlabel(name, parse_math=False)
             axis.spines[["top", "right"]].set_visible(False)

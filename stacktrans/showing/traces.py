@@ -38,10 +38,10 @@ def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
     table = Table(*(column for column, _ in rows[0]), continued=True)
     for row in rows:
         table.add_row(*(cell for _, cell in row))
-    return Group(heading(trace.model), table, *rules_table(trace), remark(verdict(trace)))
+    return Group(heading(trace.model), table, *applied_rules_table(trace), remark(verdict(trace)))
 
 
-def rules_table(trace: Trace) -> list[Table]:
+def applied_rules_table(trace: Trace) -> list[Table]:
     """A table of the rules that a machine applies; none for other models."""
     rules = {step.rule.number: step.rule for step in trace.steps if step.rule}
     table = Table(
@@ -192,7 +192,7 @@ class HeatRow(NamedTuple):
     shades: list[float]
 
 
-def rows_of(trace: Trace, config: RunConfig) -> list[HeatRow]:
+def heat_map_rows(trace: Trace, config: RunConfig) -> list[HeatRow]:
     """The rows of the heat map of a trace, from top to bottom."""
     least = -1.0 if config.model.value_nonlinearity == "tanh" else 0.0
     steps = trace.steps
@@ -240,7 +240,7 @@ def _input_shares(step: TraceStep) -> Mapping[str, float]:
 
 def heat_map_view(trace: Trace, config: RunConfig, width: int) -> RenderableType:
     """The heat map of a trace, and the answer."""
-    lines = heat_map(rows_of(trace, config), width)
+    lines = heat_map(heat_map_rows(trace, config), width)
     return Group(heading(trace.model), *lines, remark(verdict(trace)))
 
 

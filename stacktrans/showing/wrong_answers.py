@@ -16,7 +16,7 @@ from stacktrans.tasks.alphabets import Alphabet
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.pair_alphabets import Feature
 
-AROUND = 20
+CONTEXT = 20
 """Symbols of a long string that are shown before and after the first wrong one."""
 LISTED = 12
 """The most edits of a kind, and the most features, that are shown."""
@@ -133,9 +133,9 @@ def errors_table(
     edits = Column("edits", left=True, drop=1, fold=", ")
     table = Table("source", *STRINGS, "first wrong", edits, Column("count", drop=2))
     for entry in entries:
-        first, source = entry["first_wrong"], _around(task.source, entry["source"], 0)
+        first, source = entry["first_wrong"], _excerpt(task.source, entry["source"], 0)
         source = source.replace("\t", GAP)  # between features and string
-        strings = (_around(task.target, entry[name], first - 1) for name in ("target", "answer"))
+        strings = (_excerpt(task.target, entry[name], first - 1) for name in ("target", "answer"))
         changes = ", ".join(
             "→".join(each or NONE for each in _visible(edit)) for edit in entry["edits"]
         )
@@ -147,12 +147,12 @@ def errors_table(
     yield from [remark("count: the wrong answers with the same edits")] if entries else []
 
 
-def _around(alphabet: Alphabet, text: str, position: int) -> str:
+def _excerpt(alphabet: Alphabet, text: str, position: int) -> str:
     """A string; of a long one, the part around a position."""
     symbols = alphabet.split(text)
-    if len(symbols) <= 2 * AROUND:
+    if len(symbols) <= 2 * CONTEXT:
         return text
-    first = max(0, min(position - AROUND, len(symbols) - 2 * AROUND))
-    last = first + 2 * AROUND
+    first = max(0, min(position - CONTEXT, len(symbols) - 2 * CONTEXT))
+    last = first + 2 * CONTEXT
     before, after = "..." * (first > 0), "..." * (last < len(symbols))
     return before + alphabet.join(symbols[first:last]) + after

@@ -14,13 +14,13 @@ from rich.console import Console, Group, RenderableType
 from stacktrans.common.files import numbered
 from stacktrans.common.reading import json_lines
 from stacktrans.common.visible import counted, one_line
-from stacktrans.showing.plots import as_accuracy_by_length, chart
+from stacktrans.showing.plots import chart, label_axes_by_length
 from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.sweeps.cells import cells_of, claim_holds
 from stacktrans.sweeps.plan import PlannedRun, distinct
 from stacktrans.sweeps.store import TABLE, SweepStore
-from stacktrans.sweeps.table import VERDICTS, caption, number, overview_rows
+from stacktrans.sweeps.table import VERDICTS, caption, decimal, overview_rows
 from stacktrans.sweeps.work import RUNNING, Record, undamaged, value_of
 from stacktrans.training.records import METRICS
 
@@ -54,7 +54,7 @@ class SweepDisplay(ProgressDisplay):
         self.end = now + each * (len(self._distinct) - ended)
         if not self.live:
             measured = record.get("measured", {}).items()
-            values = (f"{name} {number(part['value'], 3)}" for name, part in measured)
+            values = (f"{name} {decimal(part['value'], 3)}" for name, part in measured)
             result = record.get("error") or ", ".join([record["outcome"], *values])
             line = f"[{ended}/{len(self._distinct)}] {run.name}: {result}; left: {self._left()}"
             self._write(one_line(line))
@@ -87,7 +87,7 @@ class SweepDisplay(ProgressDisplay):
                 failed = sum("error" in records.get(run.identity, {}) for run in runs)
                 found = (value_of(records.get(run.identity, {}), first, measure) for run in runs)
                 values = [value for value in found if value is not None]
-                best = number(best_of(values), 3) if values else ""
+                best = decimal(best_of(values), 3) if values else ""
                 rows.append([condition, *map(str, (done, running, failed, len(runs))), best])
         return rows
 
@@ -178,4 +178,4 @@ def _lengths(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun], measur
                 lengths, [*map(min, shares)], [*map(max, shares)], color=colour, alpha=0.2
             )
     accuracy = "coarse accuracy (median and range of the runs)"
-    as_accuracy_by_length(axis, runs[0].config.task.ranges.train, accuracy)
+    label_axes_by_length(axis, runs[0].config.task.ranges.train, accuracy)

@@ -179,10 +179,10 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _number(plan: Plan, share: float) -> str:
-    return f"{100 * share:.1f}" if plan.file.percent else number(share, 2)
+    return f"{100 * share:.1f}" if plan.file.percent else decimal(share, 2)
 
 
-def number(value: float, digits: int) -> str:
+def decimal(value: float, digits: int) -> str:
     """A share or a perplexity with a number of decimal places, unless the run diverged."""
     return f"{value:.{digits}f}" if value < _DIVERGED else f"{value:.0e}"
 
@@ -257,7 +257,7 @@ def solved_summary(plan: Plan, cells: Sequence[Cell]) -> str:
     if not judged:
         return ""
     count = sum(cell.judged for cell in judged)
-    seconds = [duration for cell in judged for duration in cell.seconds]
+    seconds = [each for cell in judged for each in cell.seconds]
     bound = f"at least {criterion.least:g}{' per cent' if plan.file.percent else ''}"
     solved = f"{len(seconds)} of {counted(count, 'run')} {_interval(len(seconds), count)}"
     sentences = [f"Solved, with {criterion.measure} {bound}: {solved}"]
