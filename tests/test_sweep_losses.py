@@ -18,8 +18,9 @@ from command_line import ENVIRONMENT, hint_after, run, start, wait_for
 from small_sweeps import RACED, records, settings, sweep_file, without_seconds
 
 from stacktrans.settings.resolve import strategies
+from stacktrans.sweeps.execution import on_a_cluster, on_this_machine
 from stacktrans.sweeps.plan import read_plan
-from stacktrans.sweeps.store import SweepStore, on_a_cluster, on_this_machine
+from stacktrans.sweeps.store import SweepStore
 from stacktrans.sweeps.work import read_record
 
 

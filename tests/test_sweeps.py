@@ -210,7 +210,7 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
 def test_a_cluster_that_is_not_there_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stacktrans.sweeps.store.CONNECTION_SECONDS", 0.5)
+    monkeypatch.setattr("stacktrans.sweeps.execution.CONNECTION_SECONDS", 0.5)
     # A device that this machine lacks may be one of the cluster's.
     away = ("--cluster", "tcp://127.0.0.1:1", "--device", "xpu")
     done = run("sweep", sweep_file(tmp_path), *away, "--out", tmp_path / "out")

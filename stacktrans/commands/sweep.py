@@ -118,8 +118,8 @@ def carry_out_runs(
         UsageError: matplotlib, or Dask for a cluster, is not installed.
     """
     from stacktrans.showing.plots import check_matplotlib
+    from stacktrans.sweeps.execution import carry_out
     from stacktrans.sweeps.live import SweepDisplay, draw
-    from stacktrans.sweeps.store import carry_out
 
     if plot:
         check_matplotlib()  # not after the runs
