@@ -20,8 +20,8 @@ from small_sweeps import RACED, records, settings, sweep_file, without_seconds
 from stacktrans.settings.resolve import strategies
 from stacktrans.sweeps.execution import on_a_cluster, on_this_machine
 from stacktrans.sweeps.plan import read_plan
+from stacktrans.sweeps.records import read_record
 from stacktrans.sweeps.store import SweepStore
-from stacktrans.sweeps.work import read_record
 
 
 @pytest.mark.usefixtures("sweeps_here")

@@ -11,9 +11,10 @@ from small_sweeps import settings, sweep_file
 from stacktrans.common.errors import UsageError
 from stacktrans.sweeps.cells import cells_of
 from stacktrans.sweeps.plan import Plan, read_plan
+from stacktrans.sweeps.records import Record
 from stacktrans.sweeps.store import SweepStore
 from stacktrans.sweeps.table import markdown
-from stacktrans.sweeps.work import Record, work
+from stacktrans.sweeps.work import work
 
 MACHINE = {"of": "machine", "lengths": [2, 30], "count": 50}
 BRACKETS = Path("checkpoints/parenthesis-stack")

@@ -15,8 +15,8 @@ from stacktrans.showing.scores import bootstrap_interval
 from stacktrans.showing.tables import as_cell
 from stacktrans.sweeps.cells import Cell, cells_of
 from stacktrans.sweeps.plan import Plan, read_plan
+from stacktrans.sweeps.records import Record, parsed_record
 from stacktrans.sweeps.table import as_csv, as_json, markdown, share_solved
-from stacktrans.sweeps.work import Record, parsed_record
 
 CLAIMS = [
     {"condition": "Queue", "task": "copy", "least": 90},

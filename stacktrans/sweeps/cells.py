@@ -8,8 +8,8 @@ from typing import Any
 
 from stacktrans.showing.scores import bootstrap_interval, confidence_interval
 from stacktrans.sweeps.plan import Plan, PlannedRun
+from stacktrans.sweeps.records import Record, is_measured
 from stacktrans.sweeps.sweep_file import Choice, Claim, ClaimPart, SweepFile
-from stacktrans.sweeps.work import Record, is_measured
 from stacktrans.training.records import BUDGET_OUTCOMES
 
 Records = Mapping[str, Record]

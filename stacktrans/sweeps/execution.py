@@ -9,8 +9,9 @@ from functools import partial
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.processes import KILLED, Pool, cores
 from stacktrans.sweeps.plan import PlannedRun
+from stacktrans.sweeps.records import Record, read_record
 from stacktrans.sweeps.store import SweepStore
-from stacktrans.sweeps.work import RUNNING, Job, Record, failure, read_record, work
+from stacktrans.sweeps.work import RUNNING, Job, failure, work
 
 CONNECTION_SECONDS = 10
 

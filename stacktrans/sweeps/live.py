@@ -19,9 +19,10 @@ from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.sweeps.cells import cells_of, claim_holds
 from stacktrans.sweeps.plan import PlannedRun, distinct
+from stacktrans.sweeps.records import Record, undamaged, value_of
 from stacktrans.sweeps.store import TABLE, SweepStore
 from stacktrans.sweeps.table import VERDICTS, caption, decimal, overview_rows
-from stacktrans.sweeps.work import RUNNING, Record, undamaged, value_of
+from stacktrans.sweeps.work import RUNNING
 from stacktrans.training.records import METRICS
 
 if TYPE_CHECKING:

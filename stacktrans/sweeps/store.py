@@ -10,8 +10,9 @@ from stacktrans.common.reading import read_bytes
 from stacktrans.common.registry import plugin_files
 from stacktrans.sweeps.cells import merit
 from stacktrans.sweeps.plan import Plan, PlannedRun, distinct
+from stacktrans.sweeps.records import RECORD, Record, is_complete, parsed_record, read_record
 from stacktrans.sweeps.table import as_csv, as_json, markdown
-from stacktrans.sweeps.work import RECORD, Job, Record, is_complete, parsed_record, read_record
+from stacktrans.sweeps.work import Job
 
 RESULTS = "results.jsonl"
 TABLE = "results.md"

@@ -9,8 +9,8 @@ from stacktrans.showing.scores import confidence_interval
 from stacktrans.showing.tables import csv_text
 from stacktrans.sweeps.cells import Cell, Records, cells_of, claim_holds
 from stacktrans.sweeps.plan import Plan, PlannedRun
+from stacktrans.sweeps.records import is_complete, value_of
 from stacktrans.sweeps.sweep_file import Figure, Measure
-from stacktrans.sweeps.work import is_complete, value_of
 
 VERDICTS = {True: "held", False: "did not hold", None: "not run"}
 _DIVERGED = 1e6
