@@ -20,7 +20,7 @@ from stacktrans.settings.command import single_run_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import strategies
-from stacktrans.sweeps import live
+from stacktrans.sweeps import plots
 from stacktrans.sweeps.plan import PlannedRun, read_plan
 from stacktrans.sweeps.store import SweepStore
 
@@ -394,9 +394,9 @@ def test_a_curve_by_length_is_the_median_of_the_runs_within_their_range(
         share = shares.get(run.identity)
         return {} if share is None else {4: share, 5: share}
 
-    monkeypatch.setattr(live, "_by_length", by_length)
+    monkeypatch.setattr(plots, "_by_length", by_length)
     axis = Figure().subplots()
-    live._lengths(axis, store, store.plan.runs, "test")
+    plots._lengths(axis, store, store.plan.runs, "test")
     (line,) = axis.lines  # none of conditions without data
     assert np.array_equal(line.get_ydata(), [0.2, 0.2])
     assert line.get_label() == f" {first.condition}"

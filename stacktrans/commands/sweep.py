@@ -119,7 +119,8 @@ def carry_out_runs(
     """
     from stacktrans.showing.plots import check_matplotlib
     from stacktrans.sweeps.execution import carry_out
-    from stacktrans.sweeps.live import SweepDisplay, draw
+    from stacktrans.sweeps.live import SweepDisplay
+    from stacktrans.sweeps.plots import draw
 
     if plot:
         check_matplotlib()  # not after the runs

@@ -1,32 +1,21 @@
-"""A sweep in a terminal, its progress and results; and plots of learning curves and lengths."""
+"""A sweep in a terminal: its progress and its results."""
 
 import math
-import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from pathlib import Path
-from statistics import median
-from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 
-from stacktrans.common.files import numbered
-from stacktrans.common.reading import json_lines
 from stacktrans.common.visible import counted, one_line
-from stacktrans.showing.plots import chart, label_axes_by_length
 from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.sweeps.cells import cells_of, claim_holds
 from stacktrans.sweeps.plan import PlannedRun, distinct
-from stacktrans.sweeps.records import Record, undamaged, value_of
+from stacktrans.sweeps.records import Record, value_of
 from stacktrans.sweeps.store import TABLE, SweepStore
 from stacktrans.sweeps.table import VERDICTS, caption, decimal, overview_rows
 from stacktrans.sweeps.work import RUNNING
-from stacktrans.training.records import METRICS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 class SweepDisplay(ProgressDisplay):
@@ -109,74 +98,3 @@ def overview(store: SweepStore) -> list[RenderableType]:
             remark(f"{VERDICTS[claim_holds(plan, claim, cells)]}: {one_line(claim.claim)}")
         )
     return [*parts, remark(f"more in {store.directory / TABLE}")]
-
-
-def draw(store: SweepStore) -> None:
-    """Plot the learning curves of each task, and the accuracy by length of each measure."""
-    taken: set[Path] = set()
-    for task in dict.fromkeys(run.config.task.name for run in store.plan.runs):
-        runs = [run for run in store.plan.runs if run.config.task.name == task]
-        if any((store.run_directory(run) / METRICS).exists() for run in runs):
-            with chart(_path(store, f"{task}-loss", taken), task) as axis:
-                _curves(axis, store, runs)
-        for measure in store.plan.file.measures:
-            if any(_by_length(store, run, measure) for run in runs):
-                path = _path(store, f"{task}-{measure}-by-length", taken)
-                with chart(path, f"{task}: strings of {measure}") as axis:
-                    _lengths(axis, store, runs, measure)
-
-
-def _path(store: SweepStore, name: str, taken: set[Path]) -> Path:
-    """The path of a new plot, with the characters of its name that paths can contain."""
-    names = numbered(re.sub(r"[^\w.+-]+", "-", name))
-    paths = (store.directory / f"{name}.svg" for name in names)
-    path = next(path for path in paths if path not in taken)
-    taken.add(path)
-    return path
-
-
-def _conditions(
-    store: SweepStore, runs: Sequence[PlannedRun]
-) -> Iterator[tuple[str, str, list[PlannedRun]]]:
-    """The label in the legend, the colour and the runs of each condition."""
-    for index, condition in enumerate(store.plan.file.conditions):
-        of_condition = [run for run in runs if run.condition == condition]
-        if of_condition:
-            # A label that begins with an underscore would be left out of the legend.
-            yield f" {one_line(condition)}", f"C{index % 10}", of_condition
-
-
-def _curves(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun]) -> None:
-    for condition, colour, of_condition in _conditions(store, runs):
-        label: str | None = condition
-        for run in of_condition:
-            with undamaged(store.run_directory(run) / METRICS) as path:
-                records = list(json_lines(path)) if path.exists() else []
-                steps = [float(record["step"]) for record in records]
-                losses = [float(record["loss"]) for record in records]
-            if steps:
-                axis.plot(steps, losses, color=colour, linewidth=0.8, alpha=0.7, label=label)
-                label = None
-    axis.set(xlabel="batches", ylabel="loss (nats/symbol)", yscale="log")
-
-
-def _by_length(store: SweepStore, run: PlannedRun, measure: str) -> dict[int, float]:
-    """The coarse accuracy of a run by length; empty for a single length."""
-    record = store.records.get(run.identity, {})
-    shares = record.get("measured", {}).get(measure, {}).get("coarse", {})
-    return {int(length): shares[length] for length in shares} if len(shares) > 1 else {}
-
-
-def _lengths(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun], measure: str) -> None:
-    """Plot the median accuracy of the runs of each condition by length, and its range."""
-    for condition, colour, of_condition in _conditions(store, runs):
-        curves = [_by_length(store, run, measure) for run in of_condition]
-        lengths = sorted({length for curve in curves for length in curve})
-        shares = [[curve[length] for curve in curves if length in curve] for length in lengths]
-        if shares:
-            axis.plot(lengths, [*map(median, shares)], color=colour, label=condition)
-            axis.fill_between(
-                lengths, [*map(min, shares)], [*map(max, shares)], color=colour, alpha=0.2
-            )
-    accuracy = "coarse accuracy (median and range of the runs)"
-    label_axes_by_length(axis, runs[0].config.task.ranges.train, accuracy)
