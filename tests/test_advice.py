@@ -12,7 +12,7 @@ from test_pairs import lines_of, write
 from test_race import candidates
 
 from stacktrans.settings.config import RunConfig, TaskLengths
-from stacktrans.showing.training import advice
+from stacktrans.showing.race import advice
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.race_state import RaceState
 

@@ -14,7 +14,7 @@ from test_pairs import reversals, write
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.candidates import candidate_configs
 from stacktrans.settings.config import RunConfig
-from stacktrans.showing.training import race_view
+from stacktrans.showing.race import race_view
 from stacktrans.training.files import Files
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate

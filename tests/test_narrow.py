@@ -26,17 +26,11 @@ from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import ReadShare, Trace, TraceStep
 from stacktrans.model.description import model_line
 from stacktrans.settings.resolve import resolve
+from stacktrans.showing.race import RaceDisplay, candidates_table, race_view
 from stacktrans.showing.scores import perplexity_table, scores_tables
 from stacktrans.showing.tables import Column, Table, remark
 from stacktrans.showing.traces import trace_view
-from stacktrans.showing.training import (
-    LanguageDisplay,
-    RaceDisplay,
-    TrainingDisplay,
-    candidates_table,
-    race_view,
-    summary_view,
-)
+from stacktrans.showing.training import LanguageDisplay, TrainingDisplay, summary_view
 from stacktrans.sweeps.live import SweepDisplay, overview
 from stacktrans.sweeps.store import SweepStore
 from stacktrans.tasks.lengths import Lengths

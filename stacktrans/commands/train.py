@@ -242,8 +242,8 @@ def _train(training: "Trainer | Race", log_to: str | None, dry_run: bool, as_jso
 
 def _show(training: "Trainer | Race", as_json: bool) -> None:
     """Print the configuration of a run or the candidates of a race, and remarks on the data."""
+    from stacktrans.showing.race import candidates_table
     from stacktrans.showing.tables import remark
-    from stacktrans.showing.training import candidates_table
     from stacktrans.training.race import Race
 
     if isinstance(training, Race):
@@ -280,7 +280,7 @@ def _race(race: "Race", log_to: str | None, as_json: bool) -> None:
     """Run a race, and finish the run that has come furthest."""
     from stacktrans.settings.candidates import not_raced
     from stacktrans.settings.command import resume_command
-    from stacktrans.showing.training import RaceDisplay, advice
+    from stacktrans.showing.race import RaceDisplay, advice
 
     with race.opened():
         display = RaceDisplay(progress_console(), race)

@@ -1,0 +1,198 @@
+"""Live progress of a race, the table of its candidates, and advice after an unsolved one."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from rich.console import Console, Group, RenderableType
+
+from stacktrans.common.visible import counted, listed, shell_text
+from stacktrans.kernels import code_cache
+from stacktrans.settings.config import RunConfig
+from stacktrans.settings.resolve import strategies
+from stacktrans.showing.progress import ProgressDisplay
+from stacktrans.showing.tables import GAP, Column, Table, remark
+from stacktrans.training.race import Race
+from stacktrans.training.race_state import Candidate, RaceState
+from stacktrans.training.records import SOLUTIONS, Accuracy, Summary
+
+STRINGS = {
+    "development": "development",
+    "longest": "development, longest",
+    "test": "test lengths",
+    "train": "training",
+}
+"""The strings that runs are compared on, by their keys in `Candidate.best`."""
+UNKNOWN = "–"
+"""Placeholder of a number that was not measured."""
+LONGER = 4
+"""Factor on the budget in advice to race for longer."""
+LEARNED = 0.9
+"""Share of strings that a run must answer right to have learned them."""
+
+
+class RaceDisplay(ProgressDisplay):
+    """The candidates of a race and their progress: a live table, or a line for each time slice."""
+
+    def __init__(self, console: Console, race: Race) -> None:
+        self._race, self._shown = race, race.state.latest
+        super().__init__(console, transient=True)
+
+    def _open(self) -> None:
+        state = self._race.state
+        self._write(
+            f"{len(state.candidates)} strategies race in time slices, until one solves the task, "
+            f"for at most {state.budget:.0f} seconds; in {self._race.directory}"
+        )
+        for note in self._race.notes:
+            self._write(note)
+        self._write("accuracies are those of each run's best weights so far")
+        if code_cache.is_empty():
+            code_cache.announce()
+
+    def show(self) -> None:
+        """Show the progress of the runs."""
+        candidates = self._race.state.latest
+        if self.live:
+            self._refresh()
+        else:
+            for name, candidate in candidates.items():
+                if self._shown.get(name) != candidate:
+                    self._write(_line(name, candidate))
+        self._shown = candidates
+
+    def _now(self) -> RenderableType:
+        state = self._race.state
+        view = race_view(state.latest, self._race.at_work)
+        return Group(view, remark(f"{self._race.elapsed:.0f} of {state.budget:.0f} seconds"))
+
+    def _close(self) -> None:
+        # The end of a race is shown in the summary.
+        if self.live and self._race.stop_requested:
+            self._print(self._now())
+
+
+def _line(name: str, candidate: Candidate) -> str:
+    loss = "" if candidate.loss is None else f"loss {candidate.loss:.4f} nats/symbol"
+    best = candidate.best
+    coarse = GAP.join(f"{STRINGS[part]} coarse {best[part]:.2f}" for part in _compared(best))
+    accuracies = f"{coarse} fine {best['fine']:.2f}" if best else ""
+    parts = (name, f"batch {candidate.step}", loss, accuracies, _state(candidate))
+    return GAP.join(filter(None, parts))
+
+
+def _compared(*best: Mapping[str, float]) -> list[str]:
+    """The strings that runs are compared on, in ascending order of importance."""
+    return [*dict.fromkeys(name for merit in best for name in merit if name in STRINGS)][::-1]
+
+
+def _state(candidate: Candidate, at_work: bool = False) -> str:
+    return candidate.failed or candidate.ended or ("training" if at_work else "")
+
+
+def race_view(candidates: Mapping[str, Candidate], at_work: Sequence[str] = ()) -> RenderableType:
+    """A table of the progress of the candidates that have begun, the best first."""
+    begun = {
+        name: candidate
+        for name, candidate in candidates.items()
+        if name in at_work or candidate != Candidate()
+    }
+    waiting = len(candidates) - len(begun)
+    more = [remark(f"{counted(waiting, 'strategy has', 'strategies have')} not begun")]
+    return Group(_race_table(begun, at_work), *(more if waiting else []))
+
+
+def _race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str]) -> Table:
+    names = _compared(*(candidate.best for candidate in candidates.values()))
+    table = Table(
+        Column("strategy", left=True),
+        Column("batches", drop=5),
+        Column("seconds", drop=3),
+        Column("nats/symbol", "last batches", drop=2),
+        *(Column("coarse", STRINGS[name], drop=1 if name != names[-1] else None) for name in names),
+        *(Column("fine", STRINGS[name], drop=4) for name in names[-1:]),
+        Column("state", left=True, fold=" "),
+    )
+    ranked = sorted(candidates.items(), key=lambda item: item[1].merit, reverse=True)
+    for name, candidate in ranked:
+        loss = UNKNOWN if candidate.loss is None else f"{candidate.loss:.4f}"
+        shares = (candidate.best.get(part) for part in ([*names, "fine"] if names else []))
+        accuracies = (UNKNOWN if share is None else f"{share:.2f}" for share in shares)
+        state = _state(candidate, name in at_work)
+        cells = f"{candidate.seconds:.0f}", loss, *accuracies, state
+        table.add_row(name, candidate.step, *cells)
+    return table
+
+
+def candidates_table(configs: Mapping[str, RunConfig]) -> Table:
+    """A table of the candidates of a race: the memory and the idea of each."""
+    table = Table(
+        Column("strategy", left=True),
+        Column("memory", left=True),
+        Column("idea", left=True, fold=" "),
+    )
+    for name, config in configs.items():
+        table.add_row(name, config.model.memory.name, strategies()[name].idea)
+    return table
+
+
+def advice(
+    state: RaceState,
+    summary: Summary,
+    config: RunConfig,
+    others: Sequence[str],
+    resume_command: Sequence[str],
+) -> list[str]:
+    """Lines on how far an unsolved race has come, and on what to try next.
+
+    Args:
+        state: state of the race.
+        summary: summary of its best run, with the accuracies that are shown to the user.
+        config: configuration of this run.
+        others: strategies for its task that were not raced.
+        resume_command: words of the command that resumes the race.
+    """
+    parts, solved = ("train", "development", "test"), config.training.solved
+    measured = {part: accuracy for part in parts if (accuracy := getattr(summary, part))}
+    right = listed(
+        f"{round(accuracy.coarse * accuracy.count):,} of {accuracy.count:,} strings ({part})"
+        for part, accuracy in measured.items()
+    )
+    least = min((accuracy.coarse for accuracy in measured.values()), default=0.0)
+    all_right = least >= solved.accuracy
+    result = f"not solved; {state.best} has come furthest"
+    result += f": it is right on {right}" if right else ""
+    hard_right = summary.hard is not None and summary.hard.coarse >= solved.accuracy
+    soft = all_right and summary.hard is not None and not hard_right
+    if soft:
+        result += ", but only with signals between 0 and 1"
+    elif all_right and summary.outcome in SOLUTIONS:
+        result += ", but the race had no time to make sure of it"
+    elif all_right:
+        result += f", but not yet in {solved.times} measurements in a row"
+    tips = [f"{result}. Worth a try:"]
+    if hard_right and not all_right:
+        tips.append("  the discrete model, which solves the task on test strings: --hard")
+    if state.can_continue:
+        budget = f"{max(1, round(LONGER * state.budget))}s"
+        tips.append(f"  longer: {shell_text([*resume_command, '--budget', budget])}")
+    elif summary.outcome in ("max_steps", "time_limit"):
+        tips.append(f"  a larger --{summary.outcome.replace('_', '-')}")
+    if all_right and not soft:
+        return tips
+    if others:
+        tips.append(f"  other strategies: --strategies {','.join(others)}")
+    return [*tips, *_remedies(measured, config), "  other memories: stacktrans list memories"]
+
+
+def _remedies(measured: Mapping[str, Accuracy], config: RunConfig) -> Iterator[str]:
+    """Advice for the first of the measured strings that are not learned, if there are any."""
+    missed = next((part for part, score in measured.items() if score.coarse < LEARNED), None)
+    if missed is None:
+        return
+    shortest, longest = config.task.ranges.train
+    if missed == "train":
+        shorter = "shorter strings to begin with, or " if 1 < shortest < longest else ""
+        yield f"  {shorter}a larger --hidden and --memory-size"
+    elif missed == "test" and config.task.ranges.test.longest > longest:
+        yield "  a wider range of training lengths: it does not generalize to longer strings"
+    else:
+        yield "  more strings to train on: it does not generalize to others"
