@@ -17,15 +17,9 @@ from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import ReadShare, StoredRow, Trace, TraceStep
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing import plots
+from stacktrans.showing.animation import animate_trace, fullest
 from stacktrans.showing.contents import Block
-from stacktrans.showing.plots import (
-    COLOURS,
-    PlacedBlock,
-    animate_trace,
-    colours_of,
-    fullest,
-    panels_of,
-)
+from stacktrans.showing.plots import COLOURS, PlacedBlock, colours_of, panels_of
 from stacktrans.showing.traces import HeatRow, heat_map, heat_map_rows, shade
 from stacktrans.tasks.lengths import Lengths
 

@@ -95,9 +95,10 @@ def inspect(
         stacks: Show only some of several stacks or lists with actions, by number.
     """
     from stacktrans.inference.trace import of_stacks, trace
+    from stacktrans.showing.animation import animate_trace
     from stacktrans.showing.contents import contents_view, screen
     from stacktrans.showing.page import SUFFIXES, PageModel, page_of
-    from stacktrans.showing.plots import animate_trace, check_plot, plot_trace
+    from stacktrans.showing.plots import check_plot, plot_trace
     from stacktrans.showing.tables import remark
     from stacktrans.showing.traces import heat_map_view, trace_view, verdict
 

@@ -1,4 +1,4 @@
-"""Matplotlib plots: accuracy by length, traces over time, and animated traces as GIF."""
+"""Matplotlib plots: accuracy by length, and traces over time."""
 
 import importlib.util
 import io
@@ -14,17 +14,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import check_file_path, write_atomically
 from stacktrans.common.visible import one_line, visible, visible_symbol
-from stacktrans.inference.trace import Trace, TraceStep
+from stacktrans.inference.trace import Trace
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.contents import Block, parts_of, symbol_text, symbols_read
 from stacktrans.showing.scores import Results, confidence_interval, spread
-from stacktrans.showing.traces import heat_map_rows, output_text
+from stacktrans.showing.traces import heat_map_rows
 from stacktrans.tasks.lengths import Lengths
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from PIL.Image import Image
 
 
 CHART = (7.0, 3.5)
@@ -49,16 +48,8 @@ MAX_SHAPES = 5000
 TALLEST = 12
 """The total strength from which on a panel does not grow any more."""
 
-STEP_MS, LAST_STEP_MS = 800, 2400
-"""The duration of a step, and of the last one, in milliseconds."""
-COLOURS_IN_FILE = 64
-IN_VIEW = 25
-"""Steps whose inputs and outputs are visible at a time."""
-MAX_NUMBERED = 12
-"""The most signals whose bars have numbers."""
 MOST_INSIDE = 4
 """The most entries of a legend within the axes."""
-ACCENT = "#00695c"
 
 
 def check_plot(path: Path, suffixes: Sequence[str] = SUFFIXES) -> None:
@@ -275,119 +266,9 @@ def draw_blocks(
         label = symbol_text(block.symbol)
         if block.step and block.height >= LEGIBLE and len(label) <= LONGEST_LABEL:
             size = 8 if len(label) == 1 else 6
-            _write(axis, middle, bottom + block.height / 2, label, fontsize=size, clip_on=True)
+            write_label(axis, middle, bottom + block.height / 2, label, fontsize=size, clip_on=True)
 
 
-def _write(axis: "Axes", x: float, y: float, text: str, **style: Any) -> None:
+def write_label(axis: "Axes", x: float, y: float, text: str, **style: Any) -> None:
     """Write a text, centred by default, without mathematical markup."""
     axis.text(x, y, text, **{"ha": "center", "va": "center", "parse_math": False, **style})
-
-
-def animate_trace(trace: Trace, path: Path) -> None:
-    """Write a GIF with a picture for each step: input, output, signals and contents."""
-    picture = _Picture(trace)
-    from PIL.Image import Dither
-
-    # All share the palette of the picture with the most symbols; otherwise they would flicker.
-    palette = picture.of_step(fullest(trace.steps)).quantize(COLOURS_IN_FILE)
-    first, *others = (
-        picture.of_step(index).quantize(palette=palette, dither=Dither.NONE)
-        for index in range(len(trace.steps))
-    )
-    content = io.BytesIO()
-    first.save(
-        content,
-        "GIF",
-        save_all=True,
-        append_images=others,
-        duration=[*[STEP_MS] * len(others), LAST_STEP_MS],
-        loop=0,
-    )
-    write_atomically(path, content.getvalue())
-
-
-def fullest(steps: Sequence[TraceStep]) -> int:
-    """The index of the step after which the memory has the most distinct symbols."""
-    symbols = [
-        {block.symbol for blocks in parts_of(step).values() for block in blocks} for step in steps
-    ]
-    return max(range(len(steps)), key=lambda index: len(symbols[index]))
-
-
-class _Picture:
-    """A figure that draws one step of a trace at a time."""
-
-    def __init__(self, trace: Trace) -> None:
-        self._steps = trace.steps
-        panels = panels_of(trace)
-        self._highest = max([1.0, *map(highest, panels.values())])
-        self._colours = colours_of(trace)
-        signals = len(trace.steps[0].signals)
-        height = 1.8 + max(2.4, 0.22 * signals)
-        self._figure = empty_figure(max(6.4, 3 + 1.3 * len(panels)), min(height, 20))
-        self._figure.suptitle(visible(trace.model), fontsize=10, parse_math=False)
-
-    def of_step(self, index: int) -> "Image":
-        """The picture of a step, by its index from 0."""
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from PIL import Image
-
-        step = self._steps[index]
-        for axis in [*self._figure.axes]:
-            axis.remove()
-        parts = parts_of(step)
-        grid = self._figure.add_gridspec(
-            2,
-            1 + max(len(parts), 1),
-            height_ratios=[1, 2.4],
-            width_ratios=[1.6, *[1] * max(len(parts), 1)],
-            hspace=0.25,
-            wspace=0.4,
-            top=0.86,
-        )
-        self._draw_lines(self._figure.add_subplot(grid[0, :]), index)
-        _draw_signals(self._figure.add_subplot(grid[1, 0]), step)
-        for column, (name, blocks) in enumerate(parts.items(), start=1):
-            axis = self._figure.add_subplot(grid[1, column])
-            draw_blocks(axis, [*stacked(blocks, 0)], self._colours, width=1)
-            axis.set(xlim=(-0.6, 0.6), ylim=(0, self._highest), xticks=[])
-            axis.set_xlabel(name, parse_math=False)
-            axis.spines[["top", "right"]].set_visible(False)
-            axis.locator_params(axis="y", integer=True, nbins=5)
-        canvas: Any = FigureCanvasAgg(self._figure)
-        canvas.draw()
-        pixels = bytes(canvas.buffer_rgba())
-        return Image.frombytes("RGBA", canvas.get_width_height(), pixels).convert("RGB")
-
-    def _draw_lines(self, axis: "Axes", index: int) -> None:
-        """Inputs and outputs around a step, which is highlighted."""
-        first = min(max(0, index - IN_VIEW // 2), max(0, len(self._steps) - IN_VIEW))
-        shown = self._steps[first : first + IN_VIEW]
-        axis.axis("off")
-        axis.set(xlim=(first - 0.7, first + max(len(shown), IN_VIEW // 2) - 0.3), ylim=(-0.6, 1.6))
-        axis.set_title(f"step {index + 1} of {len(self._steps)}", fontsize=9, loc="left")
-        axis.axvspan(index - 0.45, index + 0.45, color=ACCENT, alpha=0.25)
-        for height, name in ((1, "input"), (0, "output")):
-            _write(axis, first - 0.8, height, name, ha="right", fontsize=9)
-        for number, step in enumerate(shown, start=first):
-            # Later outputs are not known yet.
-            answer = output_text(step) if number <= index else ""
-            colour = "black" if number <= index else "0.6"
-            for height, symbol in ((1, symbol_text(step.input)), (0, answer)):
-                size = 11 if len(symbol) <= 1 else 7
-                _write(axis, number, height, symbol, fontsize=size, color=colour)
-
-
-def _draw_signals(axis: "Axes", step: TraceStep) -> None:
-    """Draw a bar for each signal."""
-    names, strengths = [visible(name) for name in step.signals], [*step.signals.values()]
-    rows = range(len(names))
-    axis.barh(rows, strengths, color=ACCENT, height=0.6)
-    axis.set_yticks(rows, names, fontsize=9, parse_math=False)
-    axis.set(xlim=(0, 1), ylim=(len(names) - 0.4, -0.6), xticks=[0, 0.5, 1])
-    axis.spines[["top", "right"]].set_visible(False)
-    for row, strength in enumerate(strengths if len(names) <= MAX_NUMBERED else ()):
-        inside = strength > 0.6  # the bar, which is dark
-        offset, side, colour = (-0.03, "right", "white") if inside else (0.03, "left", "black")
-        number = f"{strength:.2f}"
-        _write(axis, strength + offset, row, number, ha=side, fontsize=8, color=colour)
