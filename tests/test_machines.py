@@ -42,7 +42,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.proofs.proof import Bisimulation, Counterexample, prove
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.showing.machines import svg
+from stacktrans.showing.machine_graph import svg
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import Lengths

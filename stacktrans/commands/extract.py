@@ -110,12 +110,12 @@ def _export(
     machine: "Machine", dot: Path | None, svg: Path | None, python: Path | None, fst: Path | None
 ) -> None:
     """Write a machine to the files that are given; raises `NotFinite` last."""
-    from stacktrans.showing import machines
+    from stacktrans.showing import machine_graph
 
     if dot:
         write_atomically(dot, machine.to_dot())
     if svg:
-        write_atomically(svg, machines.svg(machine))
+        write_atomically(svg, machine_graph.svg(machine))
     if python:
         write_atomically(python, machine.to_python())
     if fst:
