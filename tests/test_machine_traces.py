@@ -15,7 +15,7 @@ from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.inference.trace import trace
 from stacktrans.model.checkpoint import Checkpoint, load, save_machine
 from stacktrans.settings.resolve import resolve
-from stacktrans.showing.contents import screen
+from stacktrans.showing.step_screen import screen
 
 
 def reversing(directory: Path, states: int = 1, last: Rule | None = None) -> Path:

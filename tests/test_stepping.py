@@ -21,7 +21,7 @@ from soft_models import SOFT
 from test_contents import followed, held_for_ever
 
 from stacktrans.commands.inspect import CLEAR, ENTER_SCREEN, LEAVE_SCREEN
-from stacktrans.showing.contents import bar_of, screen
+from stacktrans.showing.step_screen import bar_of, screen
 
 WIDTH, HEIGHT = 70, 24
 SOURCE = "abc"

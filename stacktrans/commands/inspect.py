@@ -96,9 +96,10 @@ def inspect(
     """
     from stacktrans.inference.trace import of_stacks, trace
     from stacktrans.showing.animation import animate_trace
-    from stacktrans.showing.contents import contents_view, screen
+    from stacktrans.showing.contents import contents_view
     from stacktrans.showing.page import SUFFIXES, PageModel, page_of
     from stacktrans.showing.plots import check_plot, plot_trace
+    from stacktrans.showing.step_screen import screen
     from stacktrans.showing.tables import remark
     from stacktrans.showing.traces import heat_map_view, trace_view, verdict
 
