@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,6 +22,7 @@ from stacktrans.common.messages import print_message
 if TYPE_CHECKING:
     from stacktrans.inference.trace import Trace
     from stacktrans.model.checkpoint import Checkpoint
+    from stacktrans.showing.page import PageModel
     from stacktrans.tasks.lengths import Lengths
 
 ENTER_SCREEN, LEAVE_SCREEN = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
@@ -95,10 +96,9 @@ def inspect(
         stacks: Show only some of several stacks or lists with actions, by number.
     """
     from stacktrans.inference.trace import of_stacks, trace
-    from stacktrans.showing.animation import animate_trace
     from stacktrans.showing.contents import contents_view
-    from stacktrans.showing.page import SUFFIXES, PageModel, page_of
-    from stacktrans.showing.plots import check_plot, plot_trace
+    from stacktrans.showing.page import SUFFIXES, PageModel
+    from stacktrans.showing.plots import check_plot
     from stacktrans.showing.step_screen import screen
     from stacktrans.showing.tables import remark
     from stacktrans.showing.traces import heat_map_view, trace_view, verdict
@@ -128,14 +128,7 @@ def inspect(
         models = [PageModel(checkpoint, steps, loaded)]
         if beside is not None and other:
             models.append(PageModel(beside, _other_trace(beside, other, steps), other))
-        if plot:
-            plot_trace(steps, loaded.config, plot)
-        if animate:
-            animate_trace(steps, animate)
-        if page:
-            write_atomically(page, page_of(models))
-        for path in filter(None, (plot, animate, page)):
-            print_message(f"saved in {path}")
+        _write_files(models, plot, animate, page)
         if as_json:
             print_json(asdict(steps))
         elif stepping:
@@ -154,6 +147,25 @@ def inspect(
         show(_sample(loaded, 1 if seed is None else seed, bounds))
     elif not _all_shown(loaded.task.source.split, show):
         raise typer.Exit(1)
+
+
+def _write_files(
+    models: "Sequence[PageModel]", plot: Path | None, animate: Path | None, page: Path | None
+) -> None:
+    """Write the files that are given: the first two of the first model, the page of all."""
+    from stacktrans.showing.animation import animate_trace
+    from stacktrans.showing.page import page_of
+    from stacktrans.showing.plots import plot_trace
+
+    first = models[0]
+    if plot:
+        plot_trace(first.trace, first.checkpoint.config, plot)
+    if animate:
+        animate_trace(first.trace, animate)
+    if page:
+        write_atomically(page, page_of(models))
+    for path in filter(None, (plot, animate, page)):
+        print_message(f"saved in {path}")
 
 
 def _all_shown(split: Callable[[str], list[str]], show: Callable[[list[str]], None]) -> bool:
