@@ -29,3 +29,10 @@ def test_written_symbols_are_told_from_those_of_the_source() -> None:
     inputs = SymbolTable((Family("symbol", series), Family("written symbol", series)))
     a, b = machine.symbols[:2]
     assert entry_names(machine, inputs, [0, 5]) == f"{a} or written {b}"
+
+
+def test_a_blank_is_not_mistaken_for_a_symbol() -> None:
+    machine = rearranging(Copy(symbols=4), STACK)
+    inputs = SymbolTable((Family("symbol", tuple(range(4))), Family("blank")))
+    assert "#" in machine.symbols
+    assert entry_names(machine, inputs, [4]) == "</s>"  # as in a trace

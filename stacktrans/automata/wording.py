@@ -10,7 +10,7 @@ from stacktrans.common.visible import listed
 
 MOST_NAMED = 6
 """The most entries that are named one by one."""
-_MARKS = {"begin": "<s>", "separator": "|||", "end": "</s>", "blank": "#", "nothing": "no input"}
+_MARKS = {"begin": "<s>", "separator": "|||", "end": "</s>", "blank": "</s>", "nothing": "no input"}
 """Names of inputs and outputs that are no symbols of the task."""
 
 

@@ -136,10 +136,7 @@ def _machine(checkpoint: Checkpoint) -> dict[str, Any]:
     machine, layout, task = checkpoint.machine, checkpoint.layout, checkpoint.task
     assert machine
     inputs = [*input_symbols(checkpoint, np.arange(layout.inputs)), NOTHING]
-    worded_inputs, states = (
-        [entry_name(machine, table, number) for number in range(table.size)]
-        for table in (machine.inputs, machine.states)
-    )
+    states = [entry_name(machine, machine.states, state) for state in range(machine.states.size)]
     return {
         "machine": json.loads(machine.to_json()),
         "bound": layout.bound(),
@@ -147,7 +144,6 @@ def _machine(checkpoint: Checkpoint) -> dict[str, Any]:
         "relevant": sorted(machine.relevant),
         "names": {
             "inputs": _names(inputs),
-            "wordedInputs": _names(worded_inputs),
             "outputs": _names([*task.target.symbols, END]),
             "stackSymbols": [*map(_names, machine.stack_symbol_names)],
             "states": _names(states),

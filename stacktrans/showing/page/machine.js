@@ -274,7 +274,7 @@ function verdictOf(model, machine, { answer, steps, ended, failed, stuck }) {
 function wordedObservation({ names, relevant }, machine, observation) {
   const last = observation.length - 1;
   const words = observation.slice(0, last).map((entry, component) => {
-    if (component === 0) return `reading ${names.wordedInputs[entry]}`;
+    if (component === 0) return `reading ${names.inputs[entry] || "no input"}`;
     const symbols = names.stackSymbols[machine.memories.reads[component - 1] >> 1];
     if (entry === EMPTY) return `${names.components[component]} is empty`;
     return `${names.components[component]} has ${symbols.length > 2 ? symbols[entry] : "anything"}`;
