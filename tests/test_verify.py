@@ -11,7 +11,15 @@ import pytest
 from command_line import run
 
 from stacktrans.inference.transduction import transduce_strings
-from stacktrans.inference.verification import ALL, LONG, RANDOM, VerifyRequest, _all_pairs, verify
+from stacktrans.inference.verification import (
+    ALL,
+    LONG,
+    RANDOM,
+    VerifyRequest,
+    _all_pairs,
+    verify,
+    with_task,
+)
 from stacktrans.model.checkpoint import Checkpoint, load, save
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import make_task
@@ -56,11 +64,28 @@ def test_all_sources_of_a_synchronous_task_are_tried() -> None:
     assert (every.lengths, every.count, every.wrong) == (Lengths(1, 2), 6, 0)
 
 
+@pytest.mark.parametrize(
+    ("name", "task", "lengths"),
+    [
+        ("copy-queue", "copy", "[8, 64]"),
+        ("parenthesis-stack", "parenthesis", "[1, 20]"),  # whose sentences are longer than 1
+        ("anbncn", "anbncn", "[4, 20]"),
+    ],
+)
+def test_no_string_is_longer_than_requested(name: str, task: str, lengths: str) -> None:
+    model = with_task(load(name), load_task(task, [f"lengths.train={lengths}"]))
+    for longest in (1, 3):
+        found = verify(model, replace(QUICK, longest=longest))
+        tried = [stage.lengths for stage in found.stages if stage.lengths]
+        assert found.right
+        assert all(each.longest <= longest for each in tried)
+
+
 @pytest.mark.parametrize("name", ["reversal", "reversal-deletion", "agreement"])
 def test_unpredictable_symbols_do_not_count(name: str) -> None:
     config = load_task(name)
     task = make_task(config.name, config.generator, config.parameters)
-    for pair in itertools.islice(_all_pairs(task, 500, task.source.symbols), 100):
+    for pair in itertools.islice(_all_pairs(task, QUICK, task.source.symbols), 100):
         source = task.source.decode(pair.source)
         drawn = task.pair(pair.source, pair.target).scored
         for place, symbol in enumerate(task.answer(source)):

@@ -204,38 +204,44 @@ def _test_sets(
             yield f"{name} set", iter(pairs)
         return
     every, machines = task.source.symbols, [model.machine for model in models if model.machine]
-    yield ALL, _all_pairs(task, request.exhaustive, every)
+    yield ALL, _all_pairs(task, request, every)
     few = distinct_symbols(machines[0], machines[1]) if machines[1:] else every
     if models[1:] and len(few) > LARGE_ALPHABET:
-        yield OVER_FEW, _all_pairs(task, request.exhaustive, few[:FEW_SYMBOLS])
+        yield OVER_FEW, _all_pairs(task, request, few[:FEW_SYMBOLS])
     elif len(few) < len(every):
-        yield REPRESENTATIVE, _all_pairs(task, request.exhaustive, few)
+        yield REPRESENTATIVE, _all_pairs(task, request, few)
     yield RANDOM, _random_pairs(models[0], request)
     yield LONG, _long_pairs(models[0], request)
 
 
-def _all_pairs(task: Task, most: int, symbols: Sequence[str]) -> Iterator[Pair]:
+def _all_pairs(task: Task, request: VerifyRequest, symbols: Sequence[str]) -> Iterator[Pair]:
     """All sources of some symbols up to a length, the shortest first, with their answers."""
-    left = most
-    for length in itertools.count(1):
+    left = request.exhaustive
+    for length in range(1, request.longest + 1):
         left -= len(symbols) ** length
-        if left < 0 or length > most:
+        if left < 0:
             return
         for source in itertools.product(symbols, repeat=length):
-            if pair := task.exact_pair(source):
+            pair = task.exact_pair(source)
+            if pair and pair.length <= request.longest:
                 yield pair
 
 
 def _random_pairs(checkpoint: Checkpoint, request: VerifyRequest) -> Iterator[Pair]:
-    """Strings of training and test lengths, and of those between."""
+    """Strings of training and test lengths, and of those between, as far as the task has some."""
     ranges = checkpoint.config.task.ranges
     shortest = ranges.train.shortest
-    lengths = Lengths(shortest, max(shortest, min(ranges.test.longest, request.longest)))
+    longest = min(max(shortest, ranges.test.longest), request.longest)
+    if longest < shortest:
+        return
     for first in range(0, request.count, BLOCK):
-        rng = generator(request.seed, Purpose.VERIFICATION, first)
-        yield from checkpoint.task.sample(
-            rng, lengths, min(BLOCK, request.count - first), "uniform"
-        )
+        rng, count = generator(request.seed, Purpose.VERIFICATION, first), request.count - first
+        try:
+            yield from checkpoint.task.sample(
+                rng, Lengths(shortest, longest), min(BLOCK, count), "uniform"
+            )
+        except NoSuchLength:
+            return
 
 
 def _long_pairs(checkpoint: Checkpoint, request: VerifyRequest) -> Iterator[Pair]:
