@@ -284,9 +284,9 @@ class ModelStep(NamedTuple):
     signals: Numbers
     pushed: Numbers
     snapshot: MemorySnapshot
-    rule: WordedRule | None = None
-    state: str | None = None
-    stuck: str | None = None
+    rule: WordedRule | None
+    state: str | None
+    stuck: str | None
 
 
 def _observed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[ModelStep]:
@@ -297,22 +297,22 @@ def _observed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[ModelSte
     def observe(step: decoder.DecodingStep) -> None:
         if steps and steps[-1].stuck:
             return
-        logits, signals = step.logits[0], np.array(step.state.signals[0])
-        pushed = np.array(model.pushed_vectors(step.state))
+        signals, pushed = (
+            np.array(step.state.signals[0]),
+            np.array(model.pushed_vectors(step.state)),
+        )
         snapshot = model.snapshot(step.state, contents)
-        whole = ModelStep(logits, signals, pushed, snapshot)
+        rule = state = stuck = None
         if machine:
             configuration = step.state.of[0]
             if configuration.stuck:
+                signals = np.zeros_like(signals)
                 stuck = machine.worded_observation(configuration.observation)
-                whole = whole._replace(signals=np.zeros_like(signals), stuck=stuck)
             else:
                 rule = machine.worded_rules[configuration.last.rule - 1]
-                whole = whole._replace(rule=rule)
             if machine.states.size > 1:
                 state = entry_name(machine, machine.states, configuration.state)
-                whole = whole._replace(state=state)
-        steps.append(whole)
+        steps.append(ModelStep(step.logits[0], signals, pushed, snapshot, rule, state, stuck))
 
     predict(model, [ids], log_probs=False, observe=observe)
     return steps
@@ -327,7 +327,7 @@ def _steps(checkpoint: Checkpoint, source: Ids, target: Ids, contents: bool) -> 
         ids = np.concatenate([ids, read + layout.first_target])
     symbols = input_symbols(checkpoint, ids)
     observed = enumerate(_observed(checkpoint, ids.astype(np.int64), contents), start=1)
-    steps = [_step(checkpoint, number, step, symbols, contents) for number, step in observed]
+    steps = [_step(checkpoint, number, step, symbols) for number, step in observed]
     prompt, answer = steps[: first_answer - 1], steps[first_answer - 1 :]
     return [*(replace(step, output=None, probability=None, likely={}) for step in prompt), *answer]
 
@@ -362,7 +362,7 @@ def _buffered_steps(
     names = [symbols[int(row.argmax())] if row.any() else NOTHING for row in reads]
     return [
         replace(
-            _step(checkpoint, index + 1, step, names, contents),
+            _step(checkpoint, index + 1, step, names),
             input_read=_shares(reads[index], symbols),
             input_left=float(left[index]),
             written=_shares(parts[:, index], answer),
@@ -377,9 +377,7 @@ def _read_shares(cumulative: Numbers) -> Numbers:
     return np.diff(np.clip(cumulative, 0, 1), axis=-1, prepend=0)
 
 
-def _step(
-    checkpoint: Checkpoint, number: int, step: ModelStep, symbols: list[str], contents: bool
-) -> TraceStep:
+def _step(checkpoint: Checkpoint, number: int, step: ModelStep, symbols: list[str]) -> TraceStep:
     """The trace of step `number`, from 1, of a run over symbols."""
     memory, snapshot = checkpoint.memory, step.snapshot
     outputs = [*checkpoint.task.target.symbols, END]
@@ -388,7 +386,6 @@ def _step(
     probabilities = np.exp(log_softmax(step.logits))
     likely = [] if none else np.flatnonzero(probabilities >= SMALLEST).tolist()
     names = checkpoint.signal_names
-    rows, cells = (snapshot.rows, snapshot.cells) if contents else ({}, {})
     return TraceStep(
         step=number,
         input=symbols[number - 1],
@@ -403,8 +400,8 @@ def _step(
         },
         total_strength=snapshot.total_strength,
         tops={name: own.tolist() for name, own in snapshot.read_cells.items()},
-        contents={name: _stored_rows(own, symbols) for name, own in rows.items()},
-        lines={name: _cell_row(own, memory.empty) for name, own in cells.items()},
+        contents={name: _stored_rows(own, symbols) for name, own in snapshot.rows.items()},
+        lines={name: _cell_row(own, memory.empty) for name, own in snapshot.cells.items()},
         rule=step.rule,
         state=step.state,
         stuck=step.stuck,

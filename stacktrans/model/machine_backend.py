@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -80,9 +81,12 @@ class MachineModel(Runner):
 
     def snapshot(self, state: Configurations, contents: bool = True) -> MemorySnapshot:
         """See `Predictor.snapshot`."""
+        whole = self._cells(state.of[0]) if self.memory.takes_actions else self._rows(state)
+        return whole if contents else replace(whole, rows={}, cells={})
+
+    def _rows(self, state: Configurations) -> MemorySnapshot:
+        """The stack symbols in stacks, queues and deques with strengths."""
         configuration, names = state.of[0], self.machine.stack_symbol_names
-        if self.memory.takes_actions:
-            return self._cells(configuration)
         memories, read_weights, read_symbols = self.machine.memories, {}, {}
         for end, name in zip(memories.reads, self.memory.read_names, strict=True):
             weights = np.zeros(state.steps)

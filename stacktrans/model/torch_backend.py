@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -139,7 +139,8 @@ class TorchModel:
         """See `Predictor.snapshot`."""
         if isinstance(state.inner.controller, EncoderDecoderState):
             return state.inner.controller.snapshot()
-        return self.memory.snapshot(state.inner.memory)
+        whole = self.memory.snapshot(state.inner.memory)
+        return whole if contents else replace(whole, rows={}, cells={})
 
 
 def _array(tensor: Tensor) -> Numbers:
