@@ -114,6 +114,24 @@ def test_memories_ends_and_stack_symbols_are_renamed() -> None:
     assert not bisimilar(queue, replace(deque, rules=(begin, push, pop)))
 
 
+def test_machines_with_many_memories_are_compared_in_time() -> None:
+    tops, count = range(0, 16, 2), 8  # which correspond in 8! * 2 ** 8 ways
+    stacks = Ends(
+        tuple(f"stack {number}" for number in range(count)),
+        (),
+        tuple(enumerate(tops)),
+        tuple(tops),
+        tuple(f"push {number}" for number in range(count)),
+    )
+    stack = rearranging(COPY, STACK)
+    empty, pushed = when(None, *[[0]] * count, None), (Term(0, 1),) * count
+    first, second = (rule(empty, (push,) * count, None, pushed) for push in (0, 1))
+    parts = {"memories": stacks, "stack_symbols": stack.stack_symbols * count}
+    one, other = (replace(stack, **parts, rules=(each,)) for each in (first, second))
+    assert bisimilar(one, one)
+    assert not bisimilar(one, other)
+
+
 def test_a_stack_is_not_taken_for_a_queue() -> None:
     queue, stack = rearranging(COPY, QUEUE), rearranging(COPY, STACK)
     assert not bisimilar(queue, stack)

@@ -52,6 +52,8 @@ Method = Literal["renaming", "task", "product"]
 """The method of a proof: bisimilar up to names, right on the same task, or by the product."""
 MOST_OBSERVATIONS = 1_000_000
 """The most observations that are compared."""
+MOST_CORRESPONDENCES = 5000
+"""The most correspondences of memories' ends that are tried: all of them for up to 5 memories."""
 DIFFERENT = -4
 """The output of two machines that differ; `FAILED` if only one of them has no rule."""
 
@@ -115,7 +117,7 @@ def _common_classes(one: Machine, other: Machine) -> Iterator[tuple[int, ...]]:
 
 
 def bisimilar(one: Machine, other: Machine) -> bool:
-    """Whether machines are bisimilar up to names of states, stack symbols and memories' ends.
+    """Whether machines are known to be bisimilar up to names of states, stack symbols and ends.
 
     Memories that no rule depends on are left aside. Bisimilar machines do the same at all
     observations, even those that never occur, and so give the same answers (Hopcroft & Karp 1971).
@@ -130,7 +132,7 @@ def bisimilar(one: Machine, other: Machine) -> bool:
     renamed = _Renamed(other, {end: end for row in others for end in (2 * row, 2 * row + 1)})
     return len(rows) == len(others) and any(
         _bisimilar((_Renamed(one, ends), renamed), other.memories.alphabets, inputs)
-        for ends in _correspondences(rows, others)
+        for ends in itertools.islice(_correspondences(rows, others), MOST_CORRESPONDENCES)
     )
 
 
