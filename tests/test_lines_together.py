@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from stacktrans.common.ragged import Ragged, concatenate
+from stacktrans.common.reading import LinePiece
 from stacktrans.inference.transduction import (
     AnsweredLine,
     AnsweredLines,
     AnswerOptions,
+    LineStream,
     transduce_lines,
 )
 from stacktrans.model.checkpoint import Checkpoint, load
@@ -101,6 +103,13 @@ def test_a_line_in_a_pipe_is_answered_before_the_next() -> None:
     os.close(writing)
     assert [*answers] == []
     os.close(reading)
+
+
+def test_symbols_before_a_byte_that_is_not_text_are_answered_in_parts() -> None:
+    stream = LineStream(load("checkpoints/parenthesis-stack"))
+    assert stream.feed(LinePiece(b"([", ends=False)) == (")]", None)
+    wrong = "0xff after 4 symbols is not UTF-8"
+    assert stream.feed(LinePiece(b"])\xff(", begins=False)) == ("))", wrong)
 
 
 def test_characters_are_encoded_as_by_the_alphabet() -> None:

@@ -343,13 +343,8 @@ class LineStream:
         return output, problem
 
     def _answer(self, piece: LinePiece) -> tuple[str, str | None]:
-        source, target, problem = self._task.source, self._task.target, None
-        try:
-            text = self._rest + self._decoder.decode(piece.raw, final=piece.ends)
-        except UnicodeDecodeError as error:
-            return "", f"0x{error.object[error.start]:02x} after {self._count} symbols is not UTF-8"
-        size = len(text.removesuffix("\r")) if piece.ends else self._complete_size(text)
-        symbols, self._rest = source.split(text[:size]), text[size:]
+        source, target = self._task.source, self._task.target
+        symbols, problem = self._symbols(piece)
         try:
             ids = source.encode(symbols)
         except UnknownSymbol as error:
@@ -373,6 +368,21 @@ class LineStream:
         answer = target.join(["", *output] if self._count else output)
         self._count += len(ids)
         return answer, problem
+
+    def _symbols(self, piece: LinePiece) -> tuple[list[str], str | None]:
+        """The symbols that a part completes, and the error that follows them."""
+        wrong: UnicodeDecodeError | None = None
+        try:
+            text = self._rest + self._decoder.decode(piece.raw, final=piece.ends)
+        except UnicodeDecodeError as error:
+            text, wrong = self._rest + error.object[: error.start].decode(), error
+        is_whole = piece.ends and not wrong
+        size = len(text.removesuffix("\r")) if is_whole else self._complete_size(text)
+        symbols, self._rest = self._task.source.split(text[:size]), text[size:]
+        if not wrong:
+            return symbols, None
+        byte, count = wrong.object[wrong.start], self._count + len(symbols)
+        return symbols, f"0x{byte:02x} after {count} symbols is not UTF-8"
 
     def _complete_size(self, text: str) -> int:
         """The size of the complete symbols in a text, without what may be the end of the line."""
