@@ -41,6 +41,7 @@ def test_training_settings_in_a_task_file_are_refused_with_their_line(
     [
         ({"assignments": ["learning_rat=1"]}, "did you mean 'learning_rate'"),
         ({"assignments": ["hiden_size=1"]}, "did you mean 'hidden_size'"),
+        ({"assignments": [".seed=2"]}, "setting .seed=2: unknown setting '.seed'"),
         ({"assignments": ["learning_rate"]}, "setting learning_rate: expected key=value"),
         ({"assignments": ["learning_rate=fast"]}, "setting learning_rate=fast: .*'fast'"),
         ({"assignments": ["learning_rate=-1"]}, "expected a number over 0 or .*given: -1"),

@@ -127,7 +127,7 @@ def option_layer(assignment: str, root: type[BaseModel], section: str = "") -> S
         raise UsageError(f"{origin}: expected key=value")
     if key.count(".") >= DEEPEST:
         raise UsageError(f"{clipped(origin)}: nested more than {DEEPEST} deep")
-    path = setting_path(key.removeprefix(f"{section}."), root, origin)
+    path = setting_path(key.removeprefix(section and f"{section}."), root, origin)
     try:
         value = parsed(text).value
     except DocumentError as error:
