@@ -125,8 +125,11 @@ def test_a_machine_is_that_of_the_command(machine_of: Callable[[str], Path]) -> 
         shown = other.verify(count=10, longest=20)._repr_html_()
         assert "answered wrongly" in shown
         assert ("to see its steps" in shown) == is_saved
-    with pytest.raises(StacktransError, match="no machine found within 0 s"):
-        model.extract(time_limit=0)
+    with pytest.raises(StacktransError, match=r"no machine found within 0\.001 s"):
+        model.extract(time_limit=0.001)
+    for limit in (-1, 0, float("nan")):
+        with pytest.raises(UsageError, match=f"time_limit {limit}: expected seconds, more than 0"):
+            model.extract(time_limit=limit)
 
 
 def test_a_wrong_argument_is_named_with_its_function() -> None:

@@ -76,12 +76,19 @@ def _lengths(value: Any) -> Lengths:
     return checked_lengths(shortest, longest, f"lengths {value}")
 
 
+def _seconds(value: Any) -> float:
+    if not float(value) > 0:
+        raise ValueError
+    return float(value)
+
+
 def _at_least(least: int) -> BeforeValidator:
     return parser(lambda value: _whole(value, least), f"a whole number of at least {least}")
 
 
 Count = Annotated[int, _at_least(1)]
 Seed = Annotated[int, _at_least(0)]
+Seconds = Annotated[float, parser(_seconds, "seconds, more than 0")]
 NameOrPath = Annotated[str | os.PathLike[str], parser(os.fspath, "a name or a path")]
 Text = Annotated[str, parser(_text, "a string")]
 Texts = Annotated[str | Sequence[Source], parser(_texts, "a string, or several")]

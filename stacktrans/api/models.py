@@ -11,6 +11,7 @@ from stacktrans.api.arguments import (
     Data,
     NameOrPath,
     Range,
+    Seconds,
     Seed,
     Source,
     Text,
@@ -250,7 +251,7 @@ class Model:
         return Verification(**vars(found), _models=named)
 
     @checked
-    def extract(self, time_limit: float = TIME_LIMIT) -> Self:
+    def extract(self, time_limit: Seconds = TIME_LIMIT) -> Self:
         """Extract a machine from the model, whose signals are rounded to 0 or 1.
 
         Args:
