@@ -1,4 +1,4 @@
-"""Deterministic automata with memories: rules, transitions, JSON and DOT."""
+"""Machines, deterministic automata with memories: alphabets, rules, transitions, JSON and DOT."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from stacktrans.automata.execution import Runner, Transition
 from stacktrans.automata.rules import (
     CONSTANT,
     START,
+    Buffers,
     Rule,
-    Signature,
     SymbolTable,
     Term,
     check,
@@ -26,11 +26,14 @@ from stacktrans.automata.rules import (
     ranges,
 )
 from stacktrans.automata.wording import WordedRule, actions, condition, entry_name, sentence
+from stacktrans.common.ends import Ends
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import verify_checksum
+from stacktrans.common.reading import LONGEST
 from stacktrans.common.visible import visible
 from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.tasks.alphabets import NO_OUTPUT
+from stacktrans.tasks.layout import Layout
 
 DOT_HEADER = """digraph machine {
   rankdir=LR;
@@ -43,16 +46,92 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Machine(Signature):
+class Machine:
     """A deterministic transducer: a finite control over memories, whose rules are tried in order.
 
     With one stack it is a pushdown transducer, without memory a finite-state transducer.
 
     Attributes:
+        task: the name of its task.
+        source: the symbols of sources.
+        target: the symbols of targets.
+        words: whether strings of sources, and of targets, are words separated by spaces.
+        symbols: those of sources and targets, without repetition.
+        inputs: what can be read; after the last symbol of an input buffer, the last of them.
+        outputs: what can be written.
+        stack_symbols: of each memory; the first is read when it is empty.
+        states: the states; the first is the one before the first step.
+        memories: the ends of its memories; each row of cells counts as a memory.
+        buffers: None without.
+        layout: how sources are read, and answers written.
         rules: the first that applies is carried out.
     """
 
+    task: str
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    words: tuple[bool, bool]
+    symbols: tuple[str, ...]
+    inputs: SymbolTable
+    outputs: SymbolTable
+    stack_symbols: tuple[SymbolTable, ...]
+    states: SymbolTable
+    memories: Ends
+    buffers: Buffers | None
+    layout: Layout
     rules: tuple[Rule, ...]
+
+    @functools.cached_property
+    def components(self) -> list[SymbolTable]:
+        """The tables of the components of observations."""
+        read = [self.stack_symbols[end // 2] for end in self.memories.reads]
+        return [self.inputs, *read, self.states]
+
+    def check_tables(self) -> None:
+        """Raise `ValueError` if alphabets, memories and layout do not fit one another.
+
+        What the signals of its memories do is compared with the configuration where a checkpoint is
+        loaded.
+        """
+        memories, layout = self.memories, self.layout
+        check(len(memories.names) == len(self.stack_symbols))
+        for _, taken, put in memories.moves:
+            check(self.stack_symbols[taken // 2] == self.stack_symbols[put // 2])
+        check(self.inputs.size == layout.inputs + (self.buffers is not None))
+        check(self.outputs.size == layout.outputs)
+        if self.buffers:
+            check(min(self.buffers) >= 0 and max(self.buffers) <= LONGEST)
+
+    def check_symbols(self) -> None:
+        """Raise `ValueError` if an input or output has another symbol than the alphabets say."""
+        for table, first, symbols in (
+            (self.inputs, self.layout.first_source, self.source),
+            (self.inputs, self.layout.first_target, self.target),
+            (self.outputs, 0, self.target),
+        ):
+            entries = () if first is None else table.entries[first : first + len(symbols)]
+            for (_, number), symbol in zip(entries, symbols, strict=False):
+                check(number is None or self.symbols[number] == symbol)
+
+    def checked(self, rule: Rule) -> Rule:
+        """A rule; raises `ValueError` if it is about anything that does not exist."""
+        components, memories = len(self.components), self.memories
+        check(len(rule.signals) == len(memories.signal_names))
+        for (signal, _), term in zip(memories.pushes, rule.pushed, strict=True):
+            check(term is not None or not rule.signals[signal])
+        for one, other, _ in rule.equal:
+            check(0 <= one < components and 0 <= other < components)
+        for term, table in self.terms(rule):
+            size = table.size if term.component == CONSTANT else len(table.families)
+            check(CONSTANT <= term.component < components and 0 <= term.entry < size)
+        return rule
+
+    def terms(self, rule: Rule) -> list[tuple[Term, SymbolTable]]:
+        """The terms of a rule, each with the table of its entries."""
+        pushed = (self.stack_symbols[end // 2] for _, end in self.memories.pushes)
+        terms = (rule.output, *rule.pushed, rule.next_state)
+        pairs = zip(terms, (self.outputs, *pushed, self.states), strict=True)
+        return [(term, table) for term, table in pairs if term is not None]
 
     @functools.cached_property
     def relevant(self) -> frozenset[int]:

@@ -7,7 +7,7 @@ from importlib.resources import files
 from string import Template
 from typing import TYPE_CHECKING, Any
 
-from stacktrans.automata.rules import CONSTANT, Rule, Signature, SymbolTable, Term
+from stacktrans.automata.rules import CONSTANT, Rule, SymbolTable, Term
 from stacktrans.automata.wording import component_names, sentence
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.visible import visible
@@ -67,7 +67,7 @@ def python_code(machine: Machine) -> str:
     return Template(chosen).substitute(substitutes)
 
 
-def _rule(machine: Signature, rule: Rule) -> dict[str, Any]:
+def _rule(machine: Machine, rule: Rule) -> dict[str, Any]:
     """A rule as the interpreter reads it."""
     memories, signals, names = machine.memories, rule.signals, _parts(machine)
 
@@ -107,7 +107,7 @@ def _rule(machine: Signature, rule: Rule) -> dict[str, Any]:
     return data
 
 
-def _parts(machine: Signature) -> list[str]:
+def _parts(machine: Machine) -> list[str]:
     """The names of the components of observations."""
     return ["input", *component_names(machine)[1:]]
 
@@ -123,12 +123,12 @@ def _row_names(table: SymbolTable) -> list[str]:
     return [name if names.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(names)]
 
 
-def _value(machine: Signature, table: SymbolTable, number: int) -> tuple[str, str | None]:
+def _value(machine: Machine, table: SymbolTable, number: int) -> tuple[str, str | None]:
     row, symbol = table.entries[number]
     return _row_names(table)[row], None if symbol is None else machine.symbols[symbol]
 
 
-def _rows(machine: Signature, table: SymbolTable, numbers: Iterable[int]) -> dict[str, Any]:
+def _rows(machine: Machine, table: SymbolTable, numbers: Iterable[int]) -> dict[str, Any]:
     """The symbols of some entries by their families; None for a family without symbols."""
     names, rows = _row_names(table), dict[str, list[Any]]()
     for row, symbol in map(table.entries.__getitem__, numbers):
@@ -137,11 +137,11 @@ def _rows(machine: Signature, table: SymbolTable, numbers: Iterable[int]) -> dic
     return {row: None if None in own else _text(machine, own) for row, own in rows.items()}
 
 
-def _table(machine: Signature, table: SymbolTable) -> dict[str, Any]:
+def _table(machine: Machine, table: SymbolTable) -> dict[str, Any]:
     return _rows(machine, table, range(table.size))
 
 
-def _text(machine: Signature, symbols: Sequence[str]) -> str | list[str]:
+def _text(machine: Machine, symbols: Sequence[str]) -> str | list[str]:
     """Symbols in a string if all symbols of a machine are characters, or else in a list."""
     return [*symbols] if max(map(len, machine.symbols)) > 1 else "".join(symbols)
 

@@ -1,4 +1,4 @@
-"""Parts of machines: rules and their terms, families of symbols, symbol tables, and signatures.
+"""Parts of machines: rules and their terms, families of symbols, symbol tables, and buffers.
 
 A rule depends on an observation, whose components are the input (component 0), the stack symbol
 that is read at each end of a memory (the next components), and the state (the last). The entries
@@ -14,10 +14,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-from stacktrans.common.ends import Ends
-from stacktrans.common.reading import LONGEST
-from stacktrans.tasks.layout import Layout
 
 EMPTY = 0
 """The stack symbol that is read from an empty memory; in an extraction, also the number and the
@@ -153,91 +149,6 @@ class Buffers(NamedTuple):
     steps_per_symbol: int
     extra_steps: int
     output_skip: int
-
-
-@dataclass(frozen=True)
-class Signature:
-    """The signature of a machine: its alphabets, states and memories.
-
-    Attributes:
-        task: the name of its task.
-        source: the symbols of sources.
-        target: the symbols of targets.
-        words: whether strings of sources, and of targets, are words separated by spaces.
-        symbols: those of sources and targets, without repetition.
-        inputs: what can be read; after the last symbol of an input buffer, the last of them.
-        outputs: what can be written.
-        stack_symbols: of each memory; the first is read when it is empty.
-        states: the states; the first is the one before the first step.
-        memories: the ends of its memories; each row of cells counts as a memory.
-        buffers: None without.
-        layout: how sources are read, and answers written.
-    """
-
-    task: str
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    words: tuple[bool, bool]
-    symbols: tuple[str, ...]
-    inputs: SymbolTable
-    outputs: SymbolTable
-    stack_symbols: tuple[SymbolTable, ...]
-    states: SymbolTable
-    memories: Ends
-    buffers: Buffers | None
-    layout: Layout
-
-    @functools.cached_property
-    def components(self) -> list[SymbolTable]:
-        """The tables of the components of observations."""
-        read = [self.stack_symbols[end // 2] for end in self.memories.reads]
-        return [self.inputs, *read, self.states]
-
-    def check_tables(self) -> None:
-        """Raise `ValueError` if alphabets, memories and layout do not fit one another.
-
-        What the signals of its memories do is compared with the configuration where a checkpoint is
-        loaded.
-        """
-        memories, layout = self.memories, self.layout
-        check(len(memories.names) == len(self.stack_symbols))
-        for _, taken, put in memories.moves:
-            check(self.stack_symbols[taken // 2] == self.stack_symbols[put // 2])
-        check(self.inputs.size == layout.inputs + (self.buffers is not None))
-        check(self.outputs.size == layout.outputs)
-        if self.buffers:
-            check(min(self.buffers) >= 0 and max(self.buffers) <= LONGEST)
-
-    def check_symbols(self) -> None:
-        """Raise `ValueError` if an input or output has another symbol than the alphabets say."""
-        for table, first, symbols in (
-            (self.inputs, self.layout.first_source, self.source),
-            (self.inputs, self.layout.first_target, self.target),
-            (self.outputs, 0, self.target),
-        ):
-            entries = () if first is None else table.entries[first : first + len(symbols)]
-            for (_, number), symbol in zip(entries, symbols, strict=False):
-                check(number is None or self.symbols[number] == symbol)
-
-    def checked(self, rule: Rule) -> Rule:
-        """A rule; raises `ValueError` if it is about anything that does not exist."""
-        components, memories = len(self.components), self.memories
-        check(len(rule.signals) == len(memories.signal_names))
-        for (signal, _), term in zip(memories.pushes, rule.pushed, strict=True):
-            check(term is not None or not rule.signals[signal])
-        for one, other, _ in rule.equal:
-            check(0 <= one < components and 0 <= other < components)
-        for term, table in self.terms(rule):
-            size = table.size if term.component == CONSTANT else len(table.families)
-            check(CONSTANT <= term.component < components and 0 <= term.entry < size)
-        return rule
-
-    def terms(self, rule: Rule) -> list[tuple[Term, SymbolTable]]:
-        """The terms of a rule, each with the table of its entries."""
-        pushed = (self.stack_symbols[end // 2] for _, end in self.memories.pushes)
-        terms = (rule.output, *rule.pushed, rule.next_state)
-        pairs = zip(terms, (self.outputs, *pushed, self.states), strict=True)
-        return [(term, table) for term, table in pairs if term is not None]
 
 
 def ranges(numbers: Iterable[int]) -> list[list[int]]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from stacktrans.automata.rules import CONSTANT, EMPTY, Rule, Signature, SymbolTable, Term
+from stacktrans.automata.rules import CONSTANT, EMPTY, Rule, SymbolTable, Term
 from stacktrans.common.visible import listed
+
+if TYPE_CHECKING:
+    from stacktrans.automata.machine import Machine
 
 MOST_NAMED = 6
 """The most entries that are named one by one."""
@@ -32,7 +36,7 @@ class WordedRule:
         return f"rule {self.number}: {self.when}: {self.action}"
 
 
-def entry_name(machine: Signature, table: SymbolTable, number: int) -> str:
+def entry_name(machine: Machine, table: SymbolTable, number: int) -> str:
     """The name of an entry of a table."""
     family, symbol = table.entries[number]
     name = table.families[family].name
@@ -46,7 +50,7 @@ def _suffix(family: str) -> str | None:
     return family.removeprefix("symbol").replace(" ", "'") if family.startswith("symbol") else None
 
 
-def entry_names(machine: Signature, table: SymbolTable, numbers: Iterable[int]) -> str:
+def entry_names(machine: Machine, table: SymbolTable, numbers: Iterable[int]) -> str:
     """Several entries in few words: families by their names, with the entries that they lack."""
     wanted, parts = set(numbers), []
     for index, family in enumerate(table.families):
@@ -68,20 +72,20 @@ def entry_names(machine: Signature, table: SymbolTable, numbers: Iterable[int]) 
     return listed(parts, "or")
 
 
-def _end_name(machine: Signature, end: int) -> str:
+def _end_name(machine: Machine, end: int) -> str:
     """The name of a memory, with that of its end if several of its ends are used."""
     memories = machine.memories
     used, name = {*memories.reads, *(own for _, own in memories.pops)}, memories.names[end // 2]
     return f"{name} {'bottom' if end % 2 else 'top'}" if {end, end ^ 1} <= used else name
 
 
-def component_names(machine: Signature) -> list[str]:
+def component_names(machine: Machine) -> list[str]:
     """The names of the components of observations."""
     reads = [_cell_name(machine, *position) for position in machine.memories.read_positions]
     return ["symbol", *reads, "state"]
 
 
-def _cell_name(machine: Signature, end: int, depth: int) -> str:
+def _cell_name(machine: Machine, end: int, depth: int) -> str:
     """The name of a cell that is read, so deep below an end."""
     name, row = _end_name(machine, end), end // 2
     if not depth:
@@ -94,12 +98,12 @@ def _cell_name(machine: Signature, end: int, depth: int) -> str:
     return f"{name} under {'its top' if depth == 1 else f'{depth} more'}"
 
 
-def _rows_of_lists(machine: Signature) -> set[tuple[int, int]]:
+def _rows_of_lists(machine: Machine) -> set[tuple[int, int]]:
     """The two rows of each list: the head with the cells left of it, and the cells right of it."""
     return {(min(ends) // 2, max(ends) // 2) for _, *ends in machine.memories.moves}
 
 
-def _contents(machine: Signature, table: SymbolTable, entries: frozenset[int]) -> str:
+def _contents(machine: Machine, table: SymbolTable, entries: frozenset[int]) -> str:
     """What may be read of a memory: "is empty", "has a symbol", "is empty or has a symbol"."""
     stack_symbols, parts = entries - {EMPTY}, ["is empty"] if EMPTY in entries else []
     if stack_symbols:
@@ -108,7 +112,7 @@ def _contents(machine: Signature, table: SymbolTable, entries: frozenset[int]) -
     return listed(parts, "or")
 
 
-def _term(machine: Signature, term: Term, table: SymbolTable) -> str:
+def _term(machine: Machine, term: Term, table: SymbolTable) -> str:
     if term.component == CONSTANT:
         return entry_name(machine, table, term.entry)
     if term.component == 0:
@@ -124,7 +128,7 @@ def _term(machine: Signature, term: Term, table: SymbolTable) -> str:
     return same + (f" as {family}" if suffix is None else suffix)
 
 
-def actions(machine: Signature, rule: Rule) -> str:
+def actions(machine: Machine, rule: Rule) -> str:
     """What a rule does, in order; "nothing" if it does nothing."""
     memories, signals = machine.memories, rule.signals
 
@@ -154,7 +158,7 @@ def actions(machine: Signature, rule: Rule) -> str:
     return ", ".join(parts) or "nothing"
 
 
-def state_names(machine: Signature, rule: Rule) -> str:
+def state_names(machine: Machine, rule: Rule) -> str:
     """The states that a rule applies in; of many, the few in which it does not."""
     states = rule.when[-1]
     if states is None:
@@ -169,7 +173,7 @@ def state_names(machine: Signature, rule: Rule) -> str:
     return names(sorted(states), "or")
 
 
-def stateless_condition(machine: Signature, rule: Rule) -> str:
+def stateless_condition(machine: Machine, rule: Rule) -> str:
     """When a rule applies, but for the state; "always" if it always does."""
     names, parts = component_names(machine), []
     tables = zip(machine.components[:-1], rule.when[:-1], strict=True)
@@ -183,7 +187,7 @@ def stateless_condition(machine: Signature, rule: Rule) -> str:
     return ", ".join(parts) or "always"
 
 
-def condition(machine: Signature, rule: Rule) -> str:
+def condition(machine: Machine, rule: Rule) -> str:
     """When a rule applies, with the states if there are several."""
     others = stateless_condition(machine, rule)
     if machine.states.size == 1 or rule.when[-1] is None:
@@ -192,7 +196,7 @@ def condition(machine: Signature, rule: Rule) -> str:
     return state if others == "always" else f"{state}, {others}"
 
 
-def sentence(machine: Signature, rule: Rule) -> str:
+def sentence(machine: Machine, rule: Rule) -> str:
     """A rule in words."""
     done = actions(machine, rule)
     return f"{condition(machine, rule)}: {'do nothing' if done == 'nothing' else done}"
