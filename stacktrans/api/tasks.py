@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from stacktrans.api.arguments import Count, NameOrPath, Range, Seed, Text, assignments_of, checked
-from stacktrans.inference.evaluation import ranges
 from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks.alphabets import UNSCORED_MARK
@@ -65,9 +64,8 @@ class TaskStrings:
             StacktransError: there are no such strings.
             UsageError: an argument is wrong.
         """
-        bounds = [Lengths(*lengths)] if lengths else []
-        usual = [self.config.ranges.train]
-        ((range_, law),) = ranges(self.config, self._task, bounds, usual, depth)
+        bounds, training = lengths and Lengths(*lengths), self.config.ranges.train
+        range_, law = self.config.range_of(self._task, bounds, depth, training)
         source, target = self._task.source, self._task.target
         return [
             StringPair(

@@ -44,7 +44,6 @@ def generate(
         format: Output format, tsv or jsonl. Default: jsonl if --out ends in .jsonl, tsv otherwise.
         out: Write to this file, atomically, and compressed if it ends in .gz.
     """
-    from stacktrans.inference.evaluation import ranges
     from stacktrans.settings.task_files import load_task
     from stacktrans.tasks.base import draw_pairs
     from stacktrans.tasks.lines import format_pair, pair_format_of, write_lines
@@ -57,8 +56,8 @@ def generate(
     form = format or pair_format_of(out or Path())
     config = load_task(task, set_ or [], seed)
     made = config.make()
-    given = [] if lengths is None else [options.parse_lengths(lengths)]
-    ((bounds, law),) = ranges(config, made, given, [config.ranges.train], depth)
+    given = None if lengths is None else options.parse_lengths(lengths)
+    bounds, law = config.range_of(made, given, depth, config.ranges.train)
     lines = (format_pair(made, pair, form) for pair in draw_pairs(made, bounds, count, seed, law))
     if out:
         write_lines(out, lines)

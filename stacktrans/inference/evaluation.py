@@ -14,10 +14,9 @@ from stacktrans.common.reading import name_of
 from stacktrans.inference.baselines import baseline_scores
 from stacktrans.inference.scores import Scores, checkpoint_scores
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.settings.config import TaskConfig
-from stacktrans.tasks.base import Task, held_out_pairs, random_subset
+from stacktrans.tasks.base import held_out_pairs, random_subset
 from stacktrans.tasks.layout import Pair
-from stacktrans.tasks.lengths import DepthLimit, LengthDistribution, Lengths, NoSuchLength
+from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.written_pairs import pairs_of_strings, read_pairs
 
@@ -69,11 +68,12 @@ def evaluate(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[Lengths
     if config.lengths is None:
         raise UsageError("a language model has no accuracy, but a perplexity")
     if request.data is None and not task.file_parameters:
-        usual = [config.lengths.test]
-        usual = usual if request.test_only else [config.lengths.train, *usual]
+        test = config.lengths.test
+        usual = [test] if request.test_only else [config.lengths.train, test]
+        wanted: Sequence[Lengths | None] = request.bounds or ([None] if request.depth else usual)
+        ranges = [config.range_of(task, bounds, request.depth, test) for bounds in wanted]
         return [
-            (range_, scores_of_range(checkpoint, range_, law, request))
-            for range_, law in ranges(config, task, request.bounds, usual, request.depth)
+            (range_, scores_of_range(checkpoint, range_, law, request)) for range_, law in ranges
         ]
     for name in ("each", "depth"):
         if getattr(request, name):
@@ -85,20 +85,6 @@ def evaluate(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[Lengths
         path = Path(request.data)
         return scores_of_pairs(checkpoint, read_pairs(path, task), request, name_of(path))
     return scores_of_pairs(checkpoint, pairs_of_strings(request.data, task), request, "data")
-
-
-def ranges(
-    config: TaskConfig,
-    task: Task,
-    bounds: Sequence[Lengths],
-    usual: Sequence[Lengths],
-    depth: int | None,
-) -> list[tuple[Lengths, LengthDistribution]]:
-    """Ranges of lengths, each with its distribution: the requested ones, or else the usual."""
-    if depth is None:
-        return [(range_, config.law_of(range_)) for range_ in bounds or usual]
-    law = DepthLimit(depth)
-    return [(range_, law) for range_ in bounds or [task.lengths_within(law)]]
 
 
 def scores_of_range(

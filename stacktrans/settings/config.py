@@ -20,7 +20,7 @@ from stacktrans.settings.training_config import TrainingConfig
 from stacktrans.settings.values import LengthRange, Section
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.lengths import LengthDistribution, Lengths
+from stacktrans.tasks.lengths import DepthLimit, LengthDistribution, Lengths
 
 
 class TaskLengths(Section):
@@ -120,6 +120,26 @@ class TaskConfig(Section):
         if not isinstance(laws, TaskLaws):
             return laws
         return {own.train: laws.train, own.test: laws.test}.get(lengths, "uniform")
+
+    def range_of(
+        self, task: Task, lengths: Lengths | None, depth: int | None, default: Lengths
+    ) -> tuple[Lengths, LengthDistribution]:
+        """A range of lengths, and the distribution over it.
+
+        Args:
+            task: the task.
+            lengths: the range; None for the default, or for all lengths up to the depth.
+            depth: maximum depth of derivations, all equally likely; None for the task's own
+                distribution.
+            default: the range without either.
+
+        Raises:
+            NoSuchLaw: a depth is given for a task without a grammar.
+        """
+        if depth is None:
+            return lengths or default, self.law_of(lengths or default)
+        law = DepthLimit(depth)
+        return lengths or task.lengths_within(law), law
 
 
 class TaskFile(TaskConfig):

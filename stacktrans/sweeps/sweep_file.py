@@ -8,7 +8,7 @@ from stacktrans.settings.config import TaskConfig
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.values import LengthRange, Section, StringCount
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.lengths import DepthLimit, LengthDistribution, Lengths
+from stacktrans.tasks.lengths import LengthDistribution, Lengths
 
 Condition = Annotated[Settings, BeforeValidator(lambda settings: settings or {})]
 """Settings of a condition; null for none."""
@@ -61,11 +61,7 @@ class Measure(Section):
 
     def range_of(self, config: TaskConfig, task: Task) -> tuple[Lengths, LengthDistribution]:
         """The range of lengths of drawn strings, and their distribution; may raise `NoSuchLaw`."""
-        if self.depth is None:
-            lengths = self.lengths or config.ranges.test
-            return lengths, config.law_of(lengths)
-        law = DepthLimit(self.depth)
-        return self.lengths or task.lengths_within(law), law
+        return config.range_of(task, self.lengths, self.depth, config.ranges.test)
 
 
 class Choice(Section):
