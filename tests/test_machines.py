@@ -29,11 +29,7 @@ from stacktrans.extraction import learner, refinement
 from stacktrans.extraction.learner import Extraction, Learner, extract, without_needless_memories
 from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.extraction.network import Network
-from stacktrans.extraction.quantization import (
-    QuantizedNetwork,
-    QuantizedRunner,
-    coarsest_quantization,
-)
+from stacktrans.extraction.quantization import QuantizedNetwork, coarsest_quantization
 from stacktrans.extraction.queries import Query, answers_of, random_queries, same_answers
 from stacktrans.extraction.symmetry import REPRESENTATIVES, symmetry_of
 from stacktrans.memory import make_memory
@@ -410,8 +406,8 @@ def test_a_quantized_network_has_fewer_vectors_and_the_same_answers(tmp_path: Pa
         coarsest_quantization(network, same_answers(found, queries)),
     )
     answers = answers_of(found.layout, found.predictor.discretized(), others)
-    assert answers_of(found.layout, QuantizedRunner(exact), others) == answers
-    assert answers_of(found.layout, QuantizedRunner(coarse), others) == answers
+    assert answers_of(found.layout, Runner(exact), others) == answers
+    assert answers_of(found.layout, Runner(coarse), others) == answers
     assert len(coarse.pushed[-1]) <= 2 * LETTERS < len(exact.pushed[-1])
 
 

@@ -14,7 +14,7 @@ import torch
 from command_line import run
 from test_machines import counting
 
-from stacktrans.automata.execution import Configuration
+from stacktrans.automata.execution import Configuration, Runner
 from stacktrans.automata.machine import Machine, read_machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.automata.wording import component_names, sentence
@@ -26,7 +26,7 @@ from stacktrans.extraction import limits
 from stacktrans.extraction.learner import extract
 from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.extraction.network import Network
-from stacktrans.extraction.quantization import QuantizedNetwork, QuantizedRunner
+from stacktrans.extraction.quantization import QuantizedNetwork
 from stacktrans.extraction.queries import Query, random_queries
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import Checkpoint
@@ -71,7 +71,7 @@ def test_a_network_that_is_quantized_without_a_radius_has_the_same_outputs(
         quantized = QuantizedNetwork(network, [0.0] * (1 + len(set(network.ends.alphabets))))
         own, expected = (
             predict(model, strings, log_probs=False).symbols
-            for model in (QuantizedRunner(quantized), network.model)
+            for model in (Runner(quantized), network.model)
         )
         assert [*map(list, own)] == [*map(list, expected)]
         quantized.record([Query(ids, np.ones(len(ids), np.bool_)) for ids in strings])

@@ -86,6 +86,8 @@ class Automaton(Protocol):
 
     def transition(self, observation: tuple[int, ...]) -> Transition | None: ...
 
+    def transitions(self, observations: Sequence[tuple[int, ...]]) -> list[Transition | None]: ...
+
 
 class Row(deque[int]):
     """The contents of a memory as stack symbols, bottom first; its sides are `TOP` and `BOTTOM`."""
@@ -202,10 +204,6 @@ class Runner:
         configurations = [Configuration(self.machine) for _ in range(batch)]
         return Configurations(configurations, signals, [Row() for _ in self.machine.memories.names])
 
-    def transitions(self, observations: Sequence[tuple[int, ...]]) -> list[Transition | None]:
-        """The transitions of several strings."""
-        return [*map(self.machine.transition, observations)]
-
     def advance(
         self, state: Configurations, ids: Ids | SoftInput, requested: Mask | None = None
     ) -> Numbers:
@@ -215,7 +213,8 @@ class Runner:
             ids = np.where(ids.ids < 0, no_input, ids.ids)[:, None]
         outputs = np.empty(ids.shape, np.int64)
         for column, symbols in enumerate(ids.T.tolist()):
-            transitions = self.transitions([*map(Configuration.observe, state.of, symbols)])
+            observations = [*map(Configuration.observe, state.of, symbols)]
+            transitions = self.machine.transitions(observations)
             outputs[:, column] = [*map(Configuration.follow, state.of, transitions)]
         for item, configuration in enumerate(state.of):
             state.signals[item] = np.nan if configuration.stuck else configuration.last.signals

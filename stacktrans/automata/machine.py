@@ -174,6 +174,10 @@ class Machine:
             self._transitions[observation] = self._first_rule(observation)
         return self._transitions[observation]
 
+    def transitions(self, observations: Sequence[tuple[int, ...]]) -> list[Transition | None]:
+        """The transitions at several observations."""
+        return [*map(self.transition, observations)]
+
     def _first_rule(self, observation: tuple[int, ...]) -> Transition | None:
         entries = zip(self.components, observation, strict=True)
         symbols = [table.entries[entry][1] for table, entry in entries]

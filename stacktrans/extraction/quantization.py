@@ -169,6 +169,16 @@ class QuantizedNetwork:
         """The transition at an observation, which was computed before."""
         return self._transitions[observation]
 
+    def transitions(self, observations: Sequence[Observation]) -> list[Transition | None]:
+        """The transitions at several observations; new ones are computed together.
+
+        Raises:
+            OutOfTime: the deadline was reached.
+            StacktransError: the network's numbers overflow.
+        """
+        self._compute(observations)
+        return [*map(self.transition, observations)]
+
     def outcome(self, observations: Ids) -> Outcome:
         """The outcome of the network's steps at observations [N, components]; raises as it does."""
         empty = self.network.empty
@@ -177,13 +187,8 @@ class QuantizedNetwork:
             reads[:, index] = self.pushed[end // 2].of(observations[:, 1 + index])
         return self.network.step(self.states.of(observations[:, -1]), observations[:, 0], reads)
 
-    def compute(self, observations: Iterable[Observation]) -> None:
-        """Compute the transitions at new observations.
-
-        Raises:
-            OutOfTime: the deadline was reached.
-            StacktransError: the network's numbers overflow.
-        """
+    def _compute(self, observations: Iterable[Observation]) -> None:
+        """Compute the transitions at new observations; raises as `transitions` does."""
         new = [each for each in dict.fromkeys(observations) if each not in self._transitions]
         if not new:
             return
@@ -219,7 +224,7 @@ class QuantizedNetwork:
                     ended[item] = configuration.last.output == layout.end
 
         with contextlib.suppress(OutOfTime):
-            answers_of(layout, QuantizedRunner(self), queries, observe)
+            answers_of(layout, Runner(self), queries, observe)
 
     def steps(self) -> RecordedSteps:
         """The different steps that were recorded, in the order of their first occurrence."""
@@ -239,17 +244,6 @@ class QuantizedNetwork:
         )
 
 
-class QuantizedRunner(Runner):
-    """A quantized network as a model for the decoder, which computes all strings' steps at once."""
-
-    machine: QuantizedNetwork
-
-    def transitions(self, observations: Sequence[Observation]) -> list[Transition | None]:
-        """See `Runner.transitions`."""
-        self.machine.compute(observations)
-        return super().transitions(observations)
-
-
 def coarsest_quantization(network: Network, passes: Callable[[Model], bool]) -> QuantizedNetwork:
     """The coarsest quantization found of a network with which it passes a test, by greedy search.
 
@@ -266,7 +260,7 @@ def coarsest_quantization(network: Network, passes: Callable[[Model], bool]) -> 
         """The first with some radii that passes, after the test."""
         for radii in candidates:
             quantized = QuantizedNetwork(network, radii)
-            if passes(QuantizedRunner(quantized)):
+            if passes(Runner(quantized)):
                 return quantized
         return None
 
