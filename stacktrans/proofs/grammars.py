@@ -14,7 +14,7 @@ MOST_STATES = 2_000
 """The most states of a transducer."""
 MOST_ITEMS = 10_000
 """The most derivations that are distinguished after a prefix of a source."""
-LONGEST = 50
+LONGEST_ITEM = 50
 """The most words and nonterminals that are expected of a source after a prefix of it."""
 
 
@@ -32,8 +32,8 @@ class Transducer(NamedTuple):
     final_outputs: dict[str, list[str]]
 
 
-class _NotRegular(Exception):
-    """Sources are not regular, or need more states or derivations than are tried."""
+class _NoTransducer(Exception):
+    """A grammar without a transducer, or with one of too many states or derivations."""
 
 
 class _Item(NamedTuple):
@@ -62,12 +62,13 @@ def determinize(
         regular, rules are recursive on the left, targets have another order, or a source has two.
     """
     try:
-        return _determinized(grammar, -1 if reverse else 1, synchronous)
-    except _NotRegular:
+        return _subset_construction(grammar, -1 if reverse else 1, synchronous)
+    except _NoTransducer:
         return None
 
 
-def _determinized(grammar: Grammar, direction: int, synchronous: bool) -> Transducer | None:
+def _subset_construction(grammar: Grammar, direction: int, synchronous: bool) -> Transducer:
+    """The transducer of a grammar, which writes in a direction, 1 or -1; raises `_NoTransducer`."""
     rules = grammar.rules
     start = frozenset(_expanded(_Item((Nonterminal(grammar.root),), (0,)), rules))
     states, pending = {start: "<s>"}, [start]
@@ -75,14 +76,14 @@ def _determinized(grammar: Grammar, direction: int, synchronous: bool) -> Transd
     for items in pending:  # which grows
         endings = [[*map(str, item.target)] for item in items if not item.source]
         if len(endings) > 1 or len(pending) > MOST_STATES:
-            return None
+            raise _NoTransducer
         name = states[items]
         transducer.final_outputs.update((name, ending) for ending in endings)
         transducer.transitions[name] = transitions = dict[str, tuple[list[str], str]]()
         for word, read in sorted(_read(items, rules).items()):
             outputs, after = _written(read, direction, 1 if synchronous else None)
             if synchronous and not outputs:
-                return None
+                raise _NoTransducer
             if after not in states:
                 states[after] = f"{name} {word}"
                 pending.append(after)
@@ -94,13 +95,13 @@ def _expanded(item: _Item, rules: Rules) -> Iterator[_Item]:
     """All items that an item derives whose source begins with a word or is empty.
 
     Raises:
-        _NotRegular: there are too many, or their sources too long, as in recursion on the left.
+        _NoTransducer: there are too many, or their sources too long, as in recursion on the left.
     """
     pending, count = [item], 0
     while pending:
         source, target = item = pending.pop()
-        if len(source) > LONGEST or count > MOST_ITEMS:
-            raise _NotRegular
+        if len(source) > LONGEST_ITEM or count > MOST_ITEMS:
+            raise _NoTransducer
         if not source or isinstance(source[0], str):
             count += 1
             yield item
@@ -119,7 +120,7 @@ def _read(items: Iterable[_Item], rules: Rules) -> dict[str, set[_Item]]:
     for (word, *source), target in (item for item in items if item.source):
         after[str(word)].update(_expanded(_Item(tuple(source), target), rules))
         if len(after[str(word)]) > MOST_ITEMS:
-            raise _NotRegular
+            raise _NoTransducer
     return after
 
 
