@@ -15,6 +15,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from stacktrans.tasks.alphabets import Ids
+
 EMPTY = 0
 """The stack symbol that is read from an empty memory; in an extraction, also the number and the
 class of the vector that is read from one."""
@@ -57,6 +61,16 @@ class SymbolTable:
             for number, family in enumerate(self.families)
             for symbol in (family.symbols if family.symbols is not None else (None,))
         ]
+
+    @functools.cached_property
+    def family_of(self) -> Ids:
+        """[entries] the family of each entry."""
+        return np.array([family for family, _ in self.entries])
+
+    @functools.cached_property
+    def symbol_of(self) -> Ids:
+        """[entries] the symbol of each entry; -1 without one."""
+        return np.array([-1 if symbol is None else symbol for _, symbol in self.entries])
 
     @functools.cached_property
     def numbers(self) -> dict[tuple[int, int | None], int]:

@@ -18,7 +18,7 @@ import numpy as np
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, EMPTY, Rule, SymbolTable, Term
 from stacktrans.extraction.limits import GRACE
-from stacktrans.extraction.naming import entry_families, entry_symbols, name_classes
+from stacktrans.extraction.naming import name_classes
 from stacktrans.extraction.network import NOTHING
 from stacktrans.extraction.partition import Partition, numbered
 from stacktrans.extraction.symmetry import Symmetry
@@ -120,8 +120,8 @@ class _RuleLearner:
             for action, values, likely in zip(actions, done.T[::2], done.T[1::2], strict=True)
         ]
         components = zip(self.tables, self.observations.T, strict=True)
-        self._symbols = [entry_symbols(table)[column] for table, column in components]
-        self.sorts = [entry_families(table) for table in self.tables]
+        self._symbols = [table.symbol_of[column] for table, column in components]
+        self.sorts = [table.family_of.copy() for table in self.tables]
         self.pairs: list[tuple[int, int]] = []
         self._split_in_round = set[tuple[int, int]]()  # components and sorts
         self.push_signals = [signal for signal, _ in partition.ends.pushes]
@@ -182,7 +182,7 @@ class _RuleLearner:
         candidates = [(Term(CONSTANT, usual), ~relevant | (values == usual))]
         if action.table is None:
             return candidates
-        symbols, families = entry_symbols(action.table), entry_families(action.table)
+        symbols, families = action.table.symbol_of, action.table.family_of
         family = int(np.bincount(families[values[relevant]]).argmax())
         members = action.table.families[family].symbols
         if members is None:

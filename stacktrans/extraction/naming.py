@@ -67,16 +67,6 @@ def name_classes(symmetry: Symmetry, partition: Partition) -> Machine:
     )
 
 
-def entry_symbols(table: SymbolTable) -> Ids:
-    """The symbol of each entry; -1 for none."""
-    return np.array([NOTHING if symbol is None else symbol for _, symbol in table.entries])
-
-
-def entry_families(table: SymbolTable) -> Ids:
-    """The family of each entry."""
-    return np.array([family for family, _ in table.entries])
-
-
 def _stack_symbols(
     symmetry: Symmetry, partition: Partition, memory: int, inputs: SymbolTable, outputs: SymbolTable
 ) -> SymbolTable:
@@ -122,8 +112,8 @@ def _classes_by_symbol(
     The docstring of this module says which symbol a class has.
     """
     steps, alphabets = partition.steps, partition.ends.alphabets
-    symbols_of_inputs = entry_symbols(inputs)[steps.observations[:, 0]]
-    symbols_of_outputs = np.append(entry_symbols(outputs), NOTHING)[steps.outputs]
+    symbols_of_inputs = inputs.symbol_of[steps.observations[:, 0]]
+    symbols_of_outputs = np.append(outputs.symbol_of, NOTHING)[steps.outputs]
     classes = partition.stack_symbols[memory]
     pushes = zip(partition.push_memories, steps.pushed.T, strict=True)
     pushed = [classes.of_known(numbers) for of, numbers in pushes if alphabets[of] == memory]
