@@ -26,7 +26,7 @@ from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import LayoutKind
 
-FEW_SYMBOLS = 64
+MOST_FOR_MATRICES = 64
 """The most symbols of sources for which there are enough pairs to learn a matrix for each."""
 
 
@@ -88,7 +88,7 @@ def _in_order(task: Task, controller: str | None) -> list[str]:
         traits.add("labels")
     if task.layout.kind == "pairs" and task.fixed_length:
         traits.add("fixed length")
-    if len(task.source) <= FEW_SYMBOLS:
+    if len(task.source) <= MOST_FOR_MATRICES:
         traits.add("few symbols")
     known = {
         name: strategy
