@@ -32,12 +32,11 @@ OPTIONS = {
 ROUNDING_FOR = {"discrete": "discrete", "soft": "lossless"}
 """The rounding that accepts discrete solutions only, or also soft ones; for the option accept."""
 
-SEED = "seed"
 _OPTION_OF = {
     "recipe": "--recipe",
     "model.memory.name": "--memory",
     "model.controller.name": "--controller",
-    SEED: "--seed",
+    "seed": "--seed",
 }
 
 
@@ -94,7 +93,7 @@ def training_command(layers: Sequence[SettingsLayer]) -> list[str]:
         if isinstance(value, dict) and path in nulls:  # so that the recipe's settings are dropped
             words += ["--set", f"{path}=null"]
         option = _OPTION_OF.get(path)
-        if option and (path != SEED or type(value) is int):
+        if option and (path != "seed" or type(value) is int):
             words += [option, str(value)]
         else:
             words += ["--set", f"{path}={yaml_line(value)}"]
