@@ -95,13 +95,13 @@ def inspect(
         beside: Show another model beside this one in the page of --html.
         stacks: Show only some of several stacks or lists with actions, by number.
     """
-    from stacktrans.inference.trace import of_stacks, trace
+    from stacktrans.inference.trace import trace
     from stacktrans.showing.contents import contents_view
     from stacktrans.showing.page import SUFFIXES, PageModel
     from stacktrans.showing.plots import check_plot
     from stacktrans.showing.step_screen import screen
     from stacktrans.showing.tables import remark
-    from stacktrans.showing.traces import heat_map_view, trace_view, verdict
+    from stacktrans.showing.traces import heat_map_view, of_stacks, trace_view, verdict
 
     options.check_exclusive({"--step": stepping, "--heatmap": heatmap, "--json": as_json})
     options.check_exclusive({"--contents": contents, "--heatmap": heatmap})

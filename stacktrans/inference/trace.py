@@ -2,14 +2,13 @@
 
 import itertools
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from stacktrans.automata.wording import WordedRule, entry_name
-from stacktrans.common.errors import OVERFLOW, StacktransError, UsageError
+from stacktrans.common.errors import OVERFLOW, StacktransError
 from stacktrans.decoding import decoder
 from stacktrans.decoding.decoder import Answer, decode, log_softmax, most_probable_ids, predict
 from stacktrans.decoding.model import Numbers
@@ -237,34 +236,6 @@ def _written(checkpoint: Checkpoint, answer: Answer) -> Ids:
     missing = {FAILED, NO_OUTPUT} if layout.feeds_back else {FAILED}
     read = itertools.takewhile(lambda each: each not in missing, layout.in_reading_order(target))
     return layout.in_reading_order(np.array([*read], np.int64))
-
-
-def of_stacks(whole: Trace, numbers: Sequence[int]) -> Trace:
-    """A trace of some of the stacks or lists only, by their numbers from 1.
-
-    Raises:
-        UsageError: there is none with such a number.
-    """
-    names = list(whole.steps[0].tops)
-    for number in numbers:
-        if not 1 <= number <= len(names):
-            if len(names) > 1:
-                raise UsageError(f"--stacks {number}: the model's are 1 to {len(names)}")
-            raise UsageError("--stacks: for a model with several stacks or lists with actions")
-    kept = [name for number, name in enumerate(names, start=1) if number in numbers]
-
-    def chosen(step: TraceStep) -> TraceStep:
-        by_stack = step.by_stack()
-        others = {name for stack in by_stack if stack not in kept for name in by_stack[stack]}
-        return replace(
-            step,
-            signals={name: value for name, value in step.signals.items() if name not in others},
-            pushed={name: vector for name, vector in step.pushed.items() if name in kept},
-            tops={name: cells for name, cells in step.tops.items() if name in kept},
-            lines={name: line for name, line in step.lines.items() if name in kept},
-        )
-
-    return replace(whole, steps=[chosen(step) for step in whole.steps])
 
 
 class ModelStep(NamedTuple):

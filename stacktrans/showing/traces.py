@@ -2,12 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import visible, visible_symbol
 from stacktrans.inference.trace import ReadShare, Trace, TraceStep
 from stacktrans.memory import make_memory
@@ -26,6 +28,34 @@ LARGEST = 16
 """The most components of pushed vectors that are shown, and the most signals that always are."""
 FIRST = 4
 """The components of a larger cell that a table shows."""
+
+
+def of_stacks(whole: Trace, numbers: Sequence[int]) -> Trace:
+    """A trace of some of the stacks or lists only, by their numbers from 1.
+
+    Raises:
+        UsageError: there is none with such a number.
+    """
+    names = list(whole.steps[0].tops)
+    for number in numbers:
+        if not 1 <= number <= len(names):
+            if len(names) > 1:
+                raise UsageError(f"--stacks {number}: the model's are 1 to {len(names)}")
+            raise UsageError("--stacks: for a model with several stacks or lists with actions")
+    kept = [name for number, name in enumerate(names, start=1) if number in numbers]
+
+    def chosen(step: TraceStep) -> TraceStep:
+        by_stack = step.by_stack()
+        others = {name for stack in by_stack if stack not in kept for name in by_stack[stack]}
+        return replace(
+            step,
+            signals={name: value for name, value in step.signals.items() if name not in others},
+            pushed={name: vector for name, vector in step.pushed.items() if name in kept},
+            tops={name: cells for name, cells in step.tops.items() if name in kept},
+            lines={name: line for name, line in step.lines.items() if name in kept},
+        )
+
+    return replace(whole, steps=[chosen(step) for step in whole.steps])
 
 
 def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
