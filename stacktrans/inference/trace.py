@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from stacktrans.memory import CellContents, MemorySnapshot, RowContents
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks import layout as sections
 from stacktrans.tasks.alphabets import FAILED, NO_OUTPUT, UNSCORED_MARK, Ids, UnknownSymbol
-from stacktrans.tasks.base import NotASource, mask_unscored
+from stacktrans.tasks.base import NotASource, Task, mask_unscored
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
 _MARKS = {sections.BEGIN: [BEGIN], sections.SEPARATOR: [SEPARATOR], sections.BLANK: [END]}
@@ -203,20 +204,8 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
         if not checkpoint.config.model.buffers:
             pairs = zip(steps, scored, strict=not answer.failed)
             steps[: len(scored)] = [replace(step, scored=is_scored) for step, is_scored in pairs]
-    for step in steps:
-        try:
-            # The contents follow from the signals, and may be large.
-            json.dumps(asdict(replace(step, contents={}, lines={})), allow_nan=False)
-        except ValueError:  # NaN or infinite
-            raise StacktransError(f"step {step.step}: {OVERFLOW}") from None
-    expected, correct, no_target = None, None, None
-    try:
-        symbols = task.known_answer(source, written)
-        expected = task.target.join([symbol or UNSCORED_MARK for symbol in symbols])
-        right = [known in (None, own) for known, own in zip(symbols, written, strict=False)]
-        correct = answer.ended and len(written) == len(symbols) and all(right)
-    except (NotASource, UnknownSymbol) as error:
-        no_target = str(error)
+    _check_finite(steps)
+    expected, correct, no_target = _expected(task, source, written, answer.ended)
     return Trace(
         model=checkpoint.description,
         source=task.source.join(source),
@@ -228,6 +217,29 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
         correct=correct,
         steps=steps,
     )
+
+
+def _check_finite(steps: Sequence[TraceStep]) -> None:
+    """Raise `StacktransError` if a number of a step is infinite or NaN."""
+    for step in steps:
+        try:
+            # The contents follow from the signals, and may be large.
+            json.dumps(asdict(replace(step, contents={}, lines={})), allow_nan=False)
+        except ValueError:
+            raise StacktransError(f"step {step.step}: {OVERFLOW}") from None
+
+
+def _expected(
+    task: Task, source: Sequence[str], written: Sequence[str], ended: bool
+) -> tuple[str | None, bool | None, str | None]:
+    """What a trace has as `expected`, `correct` and `no_target`, for the symbols written."""
+    try:
+        symbols = task.known_answer(source, written)
+    except (NotASource, UnknownSymbol) as error:
+        return None, None, str(error)
+    right = [known in (None, own) for known, own in zip(symbols, written, strict=False)]
+    correct = ended and len(written) == len(symbols) and all(right)
+    return task.target.join([symbol or UNSCORED_MARK for symbol in symbols]), correct, None
 
 
 def _written(checkpoint: Checkpoint, answer: Answer) -> Ids:
