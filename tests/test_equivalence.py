@@ -275,7 +275,7 @@ def test_models_of_different_alphabets_are_refused(other: str) -> None:
 def test_another_task_that_scores_only_some_symbols_is_refused() -> None:
     reversal, task = load("reversal-stack"), make_task("copy", "copy", THREE)
     task.source, task.target = reversal.task.source, reversal.task.target
-    with pytest.raises(stacktrans.UsageError, match="task reversal: expected a model with an out"):
+    with pytest.raises(stacktrans.UsageError, match="copy-queue: expected a model with an output"):
         with_task(replace(load("copy-queue"), task=task), reversal.config.task)
 
 

@@ -155,14 +155,15 @@ def verify(
 def _check_comparable(task: Task, answered: Task, name: str) -> None:
     """Raise `UsageError` if a task scores only some symbols, and answers are not synchronous."""
     if not (task.scores_all or answered.same_length):
-        raise UsageError(f"{name}: expected a model with an output for each input")
+        why = "as the task scores only some symbols"
+        raise UsageError(f"{name}: expected a model with an output for each input, {why}")
 
 
 def with_task(checkpoint: Checkpoint, config: TaskConfig) -> Checkpoint:
     """A model with another task; raises `UsageError` if its answers are not comparable."""
     task = config.make()
     check_alphabets(checkpoint.task, task, f"task {config.name}")
-    _check_comparable(task, checkpoint.task, f"task {config.name}")
+    _check_comparable(task, checkpoint.task, str(checkpoint.path))
     changed = checkpoint.config.model_copy(update={"task": config})
     machine = checkpoint.machine and replace(checkpoint.machine, task=config.name)
     return replace(checkpoint, config=changed, task=task, machine=machine)
