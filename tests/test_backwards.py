@@ -144,7 +144,7 @@ def test_its_machine_is_one_that_works_backwards(
     assert {each["coarse"] for each in measured["results"]} == {1.0}
     found = run("verify", tmp_path / "machine", "--count", "20", "--longest", "200")
     assert found.returncode == 0
-    assert "no proof: only machines that read from the beginning are followed" in (
+    assert "no proof: machines that read sources backwards are not supported" in (
         found.stdout.decode()
     )
     shown = json.loads(run("inspect", tmp_path / "machine", "--json", "ab").stdout)

@@ -249,10 +249,10 @@ def _by_product(
     layout, backwards = pair.layout, pair.layout.backwards
     if pair.other.layout != layout or pair.buffers or pair.other.buffers or layout.consecutive:
         raise Unproved(
-            "machines with buffers, of streams, or of different layouts are not followed"
+            "machines with buffers, of streams, or of different layouts are not supported"
         )
     if pair.memories.moves:
-        raise Unproved("lists are followed only if both machines use them in the same way")
+        raise Unproved("lists are supported only if both machines use them in the same way")
     strings, symbols = _AllStrings(len(pair.source)), representatives(classes)
     product = _PairProduct(pair, strings, symbols)
 

@@ -30,8 +30,8 @@ MOST_STEPS = 10_000
 """Maximum number of steps of a proof."""
 MOST_STARTS = 50
 """Maximum number of different contents of memories that sequences begin with."""
-WIDENED = 5
-"""Length from which on a run that a sequence leaves behind has an unknown length."""
+WIDEN_FROM = 5
+"""The least length of a run that a sequence leaves behind which is widened to an unknown one."""
 MOST_TRIED = 2_000
 """Maximum number of sequences that are tried in order to shorten a counterexample."""
 Step = tuple[int, int | None]
@@ -253,7 +253,7 @@ def segments_of(task: Counting) -> list[Segment]:
             factor = math.prod(part for part in term if isinstance(part, int))
             counts = [names.index(part) for part in term if isinstance(part, str)]
             if len(counts) > 1:
-                raise Unproved("only lengths that are sums of counts are followed")
+                raise Unproved("lengths are supported only if they are sums of counts")
             length += variable(counts[0]) * factor if counts else factor
         outputs = (index, (index + 1) % len(task.runs)) if index >= known else (None, None)
         segments.append(Segment(index, length, *outputs))
@@ -398,9 +398,9 @@ class InductionProver:
         numbers = itertools.count(len(config.counts))
 
         def widened(run: CellRun) -> CellRun:
-            if not at_least(run.length, WIDENED):
+            if not at_least(run.length, WIDEN_FROM):
                 return run
-            return CellRun(run.stack_symbol, variable(next(numbers)) + (WIDENED - 1))
+            return CellRun(run.stack_symbol, variable(next(numbers)) + (WIDEN_FROM - 1))
 
         return self._start(config.state, tuple(tuple(map(widened, runs)) for runs in config.stacks))
 

@@ -204,7 +204,7 @@ class BufferedProduct(Product):
         if not state.at_end or (state.left and due):
             return state._replace(due=due, early=early)
         if state.more and due:
-            raise Unproved("it is not known whether the machine has steps enough to answer")
+            raise Unproved("it is not known whether the machine has enough steps to answer")
         return FINISHED if all(output in (None, 0) for output in due) else WRONG
 
 
@@ -220,4 +220,4 @@ def product_of(machine: Machine, reference: Reference, symbols: frozenset[int]) 
         return (BufferedProduct if machine.buffers else Product)(machine, reference, symbols)
     if layout.feeds_back and not (layout.consecutive or machine.buffers):
         return JointProduct(machine, reference, symbols)
-    raise Unproved("answers in buffers that are longer or shorter than sources are not looked at")
+    raise Unproved("buffers are supported only where answers are as long as sources")

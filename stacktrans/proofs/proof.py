@@ -59,7 +59,7 @@ MOST_CANDIDATES = 5
 """Maximum number of spurious counterexamples before an abstraction is refined."""
 MOST_TRIED = 10_000
 """Maximum number of sources that are tried in order to shorten a counterexample."""
-_DIFFERENT = "the machine does not read and write what the task does"
+_DIFFERENT = "the machine's alphabets or layout differ from those of the task"
 
 
 class Invariant(StrEnum):
@@ -146,9 +146,9 @@ def prove(machine: Machine, task: Task) -> Proof | Counterexample:
     if not fits:
         raise Unproved(_DIFFERENT)
     if machine.layout.backwards:
-        raise Unproved("only machines that read from the beginning are followed")
+        raise Unproved("machines that read sources backwards are not supported")
     if machine.memories.moves:
-        raise Unproved("lists are followed only where they count")
+        raise Unproved("lists are supported only for tasks that count symbols")
     classes = tuple(symbol_classes(machine, reference))
     product = product_of(machine, reference, representatives(classes))
     is_wrong = partial(_is_wrong, machine, task)
@@ -171,7 +171,7 @@ def _by_induction(machine: Machine, task: Counting) -> InductionOverCounts | Cou
     sequences = (induction.sequence(segments, each) for each in (*before, counts))
     steps = [*itertools.chain.from_iterable(sequences)]
     if not induction.is_wrong(machine, steps):
-        raise Unproved("what sequences leave behind in memories is not known well enough")
+        raise Unproved("the abstraction of what sequences leave in memories is too coarse")
     if before:
         return Counterexample(tuple(symbol for symbol, _ in steps), in_stream=True)
     counts = induction.shortest_wrong(machine, segments, counts)
@@ -280,7 +280,7 @@ class BisimulationProver:
             if invariant in (Invariant.BOUNDED, Invariant.NEVER_POPPED):
                 invariants[number] = Invariant.ALIGNED
                 return
-        raise Unproved("what can be read from its memories is not known well enough")
+        raise Unproved("the abstraction of its memories is too coarse")
 
     def _shortest(self, wrong: Sequence[int]) -> tuple[int, ...]:
         """The shortest wrong source among `MOST_TRIED` shorter ones, or else the given one."""

@@ -96,7 +96,7 @@ class Explorer:
         if situation in self.situations:
             return
         if len(self.situations) >= MOST_SITUATIONS:
-            raise Unproved(f"there are more than {MOST_SITUATIONS:,} situations to look at")
+            raise Unproved(f"there are more than {MOST_SITUATIONS:,} reachable situations")
         self.situations[situation] = trail
         self._queue.append(situation)
 
