@@ -421,7 +421,7 @@ def test_a_machine_with_too_many_stack_symbols_is_refused(
     reverse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refinement, "MOST_STACK_SYMBOLS", 3)
-    with pytest.raises(CannotExtract, match="strings show more than 3 stack symbols"):
+    with pytest.raises(CannotExtract, match="strings require more than 3 stack symbols"):
         extract(checkpoint.load(reverse, hard=True))
 
 

@@ -41,16 +41,16 @@ OBSERVED, TESTED = 200, 600
 """Random strings of the training lengths that are observed, and with which a hypothesis is tested;
 of the test lengths half."""
 COVERED, MOST_COVERED = 40, 200_000
-"""Symbols of the strings with which a hypothesis is tested that is right on these, for each
-combination of what its rules depend on, so that rare ones are among them; and the most symbols."""
+"""Symbols, for each combination of what rules depend on, of the further strings with which a
+hypothesis without a counterexample is tested, so that rare ones are among them; and the most."""
 OBSERVED_PER_SYMBOL = 2
 """Further strings of the training lengths for each symbol of a large alphabet."""
 TIME_LIMIT = 60
 """The seconds that learning may take."""
 ROUND = 1 / 4
-"""The share of it that a round may take, and in which right machines are simplified."""
+"""The share of the time limit that a round may take, and the simplification of right machines."""
 SYMMETRIC = 1 / 2
-"""The share of it that learning with some symbols for all may take."""
+"""The share of the time limit that learning from representative symbols may take."""
 RARE = 0.01
 """The share of counterexamples below which these may show that symbols are not interchangeable."""
 PATIENCE = 8
@@ -58,7 +58,7 @@ PATIENCE = 8
 SIMPLER = 2
 """The further rounds in which a right machine is replaced by one with fewer rules."""
 AT_ONCE, BLOCK = 100, 250
-"""The strings that are tested at once, and of those of `compare`."""
+"""Strings per batch of a test, and per batch of `compare`."""
 ENOUGH = 40
 """The counterexamples with which a test ends."""
 LEAST_AGREEMENT = 0.5
@@ -107,14 +107,14 @@ class Extraction:
 
 
 def extract(checkpoint: Checkpoint, time_limit: float = TIME_LIMIT) -> Machine:
-    """The machine that a model is when its signals are made 0 or 1.
+    """Extract the machine that a model computes with its signals rounded to 0 or 1.
 
     Args:
         checkpoint: of the model.
         time_limit: the seconds that learning may take.
 
     Raises:
-        CannotExtract: it is no machine, or none was found; the message gives the reason.
+        CannotExtract: no machine can be extracted, or none was found; the message gives the reason.
         StacktransError: its numbers overflow.
     """
     return Learner(checkpoint, time_limit).learn().machine
@@ -384,7 +384,7 @@ class Learner:
             raise CannotExtract(
                 f"no machine found: after {counted(self._rounds, 'round')} the best, of {states} "
                 f"and {counted(rules, 'rule')}, gives the hard model's answer to only "
-                f"{overall:.0%} of strings; {undecided:.1%} of the signals are undecided"
+                f"{overall:.0%} of strings; {undecided:.1%} of the signals are near neither 0 nor 1"
                 + ("; there was no time for more" if self._deadline.over() else "")
             )
         shortest = _shortest(self._checkpoint, wrong, known=None)

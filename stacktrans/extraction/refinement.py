@@ -227,11 +227,10 @@ class Refinement:
         problem = ""
         if resolved > MOST_CONFLICTS:
             counts = f"{states} states and {sum(stack_symbols)} stack symbols"
-            problem = f"in {strings} steps still contradict one another with {counts}"
+            problem = f"the steps over {strings} are still inconsistent, with {counts}"
         elif states > MOST_STATES:
-            problem = f"{strings} show more than {MOST_STATES} states that the model distinguishes"
+            problem = f"{strings} require more than {MOST_STATES} states"
         elif max(stack_symbols, default=0) > MOST_STACK_SYMBOLS:
-            most = f"{MOST_STACK_SYMBOLS} stack symbols"
-            problem = f"{strings} show more than {most} that the model distinguishes"
+            problem = f"{strings} require more than {MOST_STACK_SYMBOLS} stack symbols"
         if problem:
             raise CannotExtract(f"no machine found: {problem}")
