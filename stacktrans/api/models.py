@@ -258,7 +258,7 @@ class Model:
             time_limit: the seconds that learning it may take.
 
         Raises:
-            StacktransError: it is no machine, or none was found; the message gives the reason.
+            StacktransError: no machine can be extracted, or none was found; the message says why.
         """
         machine = extract(self._loaded, time_limit)
         return type(self)(replace(self._loaded, weights={}, hard=True, machine=machine))

@@ -56,12 +56,17 @@ class Transition(NamedTuple):
         moves = tuple((taken, put) for signal, taken, put in memories.moves if signals[signal])
         return cls(signals, output, pops, pushes, moves, next_state, rule)
 
-    def apply(self, contents: Sequence[Any], mark: int | None = None) -> None:
-        """Change the contents of memories, `Row`s or the like; pushes can push a mark instead."""
+    def apply(self, contents: Sequence[Any], pushed: int | None = None) -> None:
+        """Change the contents of memories, `Row`s or the like.
+
+        Args:
+            contents: of each memory.
+            pushed: pushed in the place of stack symbols.
+        """
         for end in self.pops:
             contents[end // 2].take(end % 2)
         for end, stack_symbol in self.pushes:
-            contents[end // 2].put(end % 2, stack_symbol if mark is None else mark)
+            contents[end // 2].put(end % 2, stack_symbol if pushed is None else pushed)
         for taken, put in self.moves:
             contents[put // 2].put(put % 2, contents[taken // 2].take(taken % 2))
 

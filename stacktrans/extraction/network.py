@@ -102,7 +102,7 @@ class Network:
         return kept
 
     def projection(self, alphabet: int) -> Callable[[Array], Array]:
-        """Gives what the lowest layer makes of vectors [..., m] of an alphabet: [..., P]."""
+        """The projection of vectors [..., m] of an alphabet by the lowest layer, to [..., P]."""
         below, size = self.model.weights.layers[0].T, len(self.empty)
         parts = [
             below[size * index : size * (index + 1)]

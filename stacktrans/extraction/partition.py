@@ -40,7 +40,7 @@ class Classes:
         of: see above.
         vectors: see above.
         known: [N] whether there is evidence for it.
-        observed: [N] whether there ever was.
+        observed: [N] whether there ever was evidence for it.
         count: the number of classes, those that were merged included.
     """
 
@@ -251,7 +251,7 @@ class Partition:
                 changed |= bool(agreeing.any())
 
     def confirm(self) -> bool:
-        """Make the classes known of all that is read where relevant; return whether any was not."""
+        """Mark the classes of all relevant reads as known; return whether any was not."""
         changed = False
         for component in np.flatnonzero(self.relevant)[1:].tolist():
             classes, numbers = self.components[component]

@@ -5,7 +5,7 @@ from pathlib import Path
 from stacktrans.common.files import is_checkpoint
 
 AUTO = "auto"
-"""The recipe that is a race of strategies, and the memory that wins it."""
+"""The recipe that races strategies; as a memory, that of the winner."""
 
 
 def shipped(kind: str) -> Path:
