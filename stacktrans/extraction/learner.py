@@ -258,7 +258,8 @@ class Learner:
                 few = 0 < self._differing < RARE
                 if improves and few and not counterexamples(self._hard, hypothesis, recorded):
                     break  # the network does not quite treat the symbols equally
-            if worse == PATIENCE if self._differing else worse == SIMPLER or soon.over():
+            finished = worse == PATIENCE if self._differing else (worse == SIMPLER or soon.over())
+            if finished:
                 break
 
     def _quantize(self, symmetry: Symmetry, deadline: Deadline) -> QuantizedNetwork:

@@ -286,10 +286,11 @@ class _AllStrings(Reference):
     memory = None
 
     def __init__(self, size: int) -> None:
-        self.interchangeable = (frozenset(range(size)),)
+        self._symbols = range(size)
+        self.interchangeable = (frozenset(self._symbols),)
 
     def steps(self, state: Hashable, top: Hashable | None) -> Iterator[ReferenceStep]:
-        return (ReferenceStep(symbol, None, "read") for symbol in sorted(*self.interchangeable))
+        return (ReferenceStep(symbol, None, "read") for symbol in self._symbols)
 
 
 @dataclass(frozen=True)
