@@ -126,8 +126,8 @@ def test_machines_with_many_memories_are_compared_in_time() -> None:
     stack = rearranging(COPY, STACK)
     empty, pushed = when(None, *[[0]] * count, None), (Term(0, 1),) * count
     first, second = (rule(empty, (push,) * count, None, pushed) for push in (0, 1))
-    parts = {"memories": stacks, "stack_symbols": stack.stack_symbols * count}
-    one, other = (replace(stack, **parts, rules=(each,)) for each in (first, second))
+    several = replace(stack, memories=stacks, stack_symbols=stack.stack_symbols * count)
+    one, other = (replace(several, rules=(each,)) for each in (first, second))
     assert bisimilar(one, one)
     assert not bisimilar(one, other)
 

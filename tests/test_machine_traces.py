@@ -150,7 +150,7 @@ def test_cells_of_lists_are_stack_symbols() -> None:
 
 def test_memories_are_left_out_of_snapshots_unless_they_are_requested(tmp_path: Path) -> None:
     for model, source in ((load(reversing(tmp_path)), "!"), (moving(), "a")):
-        predictor, ids = model.predictor, model.task.encode_source([source])
+        predictor, ids = model.tracing_predictor, model.task.encode_source([source])
         state = predictor.start(1, 2)
         predictor.advance(state, np.array([[*model.layout.prompt(ids)]])[:, :2])
         whole, rest = (predictor.snapshot(state, contents) for contents in (True, False))
