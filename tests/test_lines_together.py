@@ -8,11 +8,11 @@ import pytest
 
 from stacktrans.common.ragged import Ragged, concatenate
 from stacktrans.common.reading import LinePiece
+from stacktrans.inference.line_stream import LineStream
 from stacktrans.inference.transduction import (
     AnsweredLine,
     AnsweredLines,
     AnswerOptions,
-    LineStream,
     transduce_lines,
 )
 from stacktrans.model.checkpoint import Checkpoint, load

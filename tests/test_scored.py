@@ -9,14 +9,10 @@ import torch
 from shipped_tasks import task_of
 
 from stacktrans.common.reading import LinePiece
+from stacktrans.inference.line_stream import LineStream
 from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import trace
-from stacktrans.inference.transduction import (
-    AnsweredLine,
-    AnswerOptions,
-    LineStream,
-    transduce_lines,
-)
+from stacktrans.inference.transduction import AnsweredLine, AnswerOptions, transduce_lines
 from stacktrans.model import checkpoint
 from stacktrans.showing.traces import verdict
 from stacktrans.tasks.alphabets import UNSCORED_MARK
