@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, EMPTY, START
-from stacktrans.proofs.grammars import Transducer, bracketing, determinize
+from stacktrans.proofs.brackets import bracketing
+from stacktrans.proofs.grammars import Transducer, determinize
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.chomsky import ReverseString
 from stacktrans.tasks.computed import (
