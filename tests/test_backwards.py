@@ -17,7 +17,8 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.decoding.beam import search
 from stacktrans.extraction.learner import Extraction, Learner
-from stacktrans.inference.scores import predictions, score
+from stacktrans.inference.predictions import predictions
+from stacktrans.inference.scores import score
 from stacktrans.inference.trace import trace
 from stacktrans.inference.transduction import transduce_strings
 from stacktrans.model.checkpoint import Checkpoint, load, save, save_machine

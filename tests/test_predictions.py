@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from stacktrans.decoding.decoder import Answer, decode
-from stacktrans.inference import scores as module
+from stacktrans.inference import predictions as module
 from stacktrans.inference.evaluation import EvalRequest, scores_of_pairs
-from stacktrans.inference.scores import Prediction, checkpoint_scores, predictions
+from stacktrans.inference.predictions import Prediction, predictions
+from stacktrans.inference.scores import checkpoint_scores
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.written_pairs import pairs_of_strings

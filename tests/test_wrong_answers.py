@@ -9,7 +9,8 @@ from command_line import run
 
 from stacktrans.decoding.decoder import Answer
 from stacktrans.inference.edits import Edit, edits_of
-from stacktrans.inference.scores import Scores, compared
+from stacktrans.inference.predictions import compared
+from stacktrans.inference.scores import Scores
 from stacktrans.showing.wrong_answers import confusions_json
 from stacktrans.tasks.alphabets import Alphabet
 from stacktrans.tasks.lengths import Lengths

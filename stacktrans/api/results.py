@@ -12,7 +12,8 @@ from stacktrans.common.files import check_file_path, write_atomically
 from stacktrans.common.visible import counted
 from stacktrans.inference import trace as inference
 from stacktrans.inference import verification
-from stacktrans.inference.scores import Prediction, Scores
+from stacktrans.inference.predictions import Prediction
+from stacktrans.inference.scores import Scores
 from stacktrans.inference.transduction import Hypothesis
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.settings.config import RunConfig

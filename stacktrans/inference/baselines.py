@@ -8,7 +8,8 @@ import numpy as np
 
 from stacktrans.common.ragged import Ragged
 from stacktrans.decoding.decoder import Answer
-from stacktrans.inference.scores import Scores, best_references, compared
+from stacktrans.inference.predictions import compared
+from stacktrans.inference.scores import Scores, best_references
 from stacktrans.tasks.alphabets import NO_OUTPUT, Ids
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Pair

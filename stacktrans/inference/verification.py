@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import LONGEST
-from stacktrans.inference.scores import Prediction, predictions
+from stacktrans.inference.predictions import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.proofs.equivalence import Equivalence, distinct_symbols, prove_equivalent
 from stacktrans.proofs.product import Unproved

@@ -10,7 +10,8 @@ import numpy as np
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.visible import json_text
 from stacktrans.inference.perplexity import Perplexity
-from stacktrans.inference.scores import Prediction, Scores
+from stacktrans.inference.predictions import Prediction
+from stacktrans.inference.scores import Scores
 from stacktrans.showing.tables import Column, Table, table_of
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.lengths import Lengths

@@ -15,7 +15,7 @@ from stacktrans.common.errors import clipped
 from stacktrans.common.files import MACHINE
 from stacktrans.common.registry import plugin_options
 from stacktrans.common.visible import counted, listed, shell_text
-from stacktrans.inference.scores import Prediction
+from stacktrans.inference.predictions import Prediction
 from stacktrans.inference.verification import Verdict, Verification
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.proofs.equivalence import Equivalence, Method

@@ -9,7 +9,8 @@ from rich.console import RenderableType
 
 from stacktrans.common.visible import visible_symbol
 from stacktrans.inference.edits import KINDS, THIRDS, Edit
-from stacktrans.inference.scores import Prediction, symbol_error_rate
+from stacktrans.inference.predictions import Prediction
+from stacktrans.inference.scores import symbol_error_rate
 from stacktrans.showing.scores import ACCURACIES, Results, prediction_json, predictions_of
 from stacktrans.showing.tables import GAP, Column, Table, remark, table_of
 from stacktrans.tasks.alphabets import Alphabet

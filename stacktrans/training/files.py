@@ -11,7 +11,8 @@ from stacktrans.common.errors import shown
 from stacktrans.common.ragged import Ragged
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.baselines import baseline_scores
-from stacktrans.inference.scores import Scores, best_references, predictions, score
+from stacktrans.inference.predictions import predictions
+from stacktrans.inference.scores import Scores, best_references, score
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
