@@ -10,7 +10,7 @@ from own_machines import mutant, rearranging
 
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Family, SymbolTable, Term
-from stacktrans.proofs.equivalence import bisimilar
+from stacktrans.proofs.renaming import bisimilar
 from stacktrans.tasks import make_task
 
 REVERSE = make_task("reverse", "reverse", {"symbols": 2})

@@ -22,9 +22,10 @@ from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
 from stacktrans.inference.verification import VerifyRequest, verify, with_task
 from stacktrans.model.checkpoint import load, save, save_machine
-from stacktrans.proofs.equivalence import Equivalence, bisimilar, distinct_symbols, prove_equivalent
+from stacktrans.proofs.equivalence import Equivalence, prove_equivalent
 from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Counterexample, Invariant
+from stacktrans.proofs.renaming import bisimilar, distinct_symbols
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task, check_alphabets

@@ -16,9 +16,10 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import LONGEST
 from stacktrans.inference.predictions import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.proofs.equivalence import Equivalence, distinct_symbols, prove_equivalent
+from stacktrans.proofs.equivalence import Equivalence, prove_equivalent
 from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Counterexample, Proof, prove
+from stacktrans.proofs.renaming import distinct_symbols
 from stacktrans.settings.config import TaskConfig
 from stacktrans.tasks.alphabets import FEW_SYMBOLS, LARGE_ALPHABET
 from stacktrans.tasks.base import Task, check_alphabets

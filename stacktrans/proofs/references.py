@@ -314,6 +314,23 @@ def _bracket_automaton(task: NextSymbolTask) -> BracketAutomaton | None:
     return BracketAutomaton(pairs, inner, frozenset(numbers[symbol] for symbol in task.predict))
 
 
+class AllStrings(Reference):
+    """An automaton that reads all strings, and whose symbols are interchangeable.
+
+    Args:
+        size: number of symbols.
+    """
+
+    memory = None
+
+    def __init__(self, size: int) -> None:
+        self._symbols = range(size)
+        self.interchangeable = (frozenset(self._symbols),)
+
+    def steps(self, state: Hashable, top: Hashable | None) -> Iterator[ReferenceStep]:
+        return (ReferenceStep(symbol, None, "read") for symbol in self._symbols)
+
+
 def symbol_classes(machine: Machine, reference: Reference) -> list[tuple[int, ...]]:
     """The source symbols, by their numbers, in classes that neither automaton distinguishes.
 
