@@ -64,7 +64,7 @@ def _actions(partition: Partition, machine: Machine) -> list[_Action]:
     tables = [*[None] * partition.output, machine.outputs, *pushed, machine.states]
     actions = []
     for column, table in enumerate(tables):
-        values = likely = partition.usual_values(column)
+        values = likely = partition.majority_values(column)
         if column > partition.output:
             classes, vectors = partition.results[column - partition.output - 1]
             likely = np.where(vectors == NOTHING, NOTHING, classes.of[vectors])

@@ -177,16 +177,16 @@ class Network:
             vectors: Array = np.tanh(sums) if weights.architecture.tanh_values else sigmoid(sums)
         return vectors.reshape(len(hidden), self.model.memory.pushes, len(self.empty))
 
-    def effective(self, signals: Array, reads: Ids) -> Ids:
+    def without_empty_pops(self, signals: Array, reads: Ids) -> Ids:
         """[N, signals] signals; `NOTHING` for the pop of an empty memory.
 
         Args:
             signals: [N, signals] 0 or 1.
             reads: [N, reads] the numbers of the vectors that were read.
         """
-        effective = signals.astype(np.int64)
+        kept = signals.astype(np.int64)
         memories = [end // 2 for end in self.ends.reads]
         for signal, end in self.ends.pops:
             if end // 2 in memories:
-                effective[reads[:, memories.index(end // 2)] == EMPTY, signal] = NOTHING
-        return effective
+                kept[reads[:, memories.index(end // 2)] == EMPTY, signal] = NOTHING
+        return kept

@@ -217,7 +217,7 @@ class Partition:
         classes, numbers = self.results[column - self.output - 1]
         return classes.of_known(numbers[rows])
 
-    def usual_values(self, column: int) -> Ids:
+    def majority_values(self, column: int) -> Ids:
         """[N] the values of an action; `NOTHING` where most equivalent steps have another."""
         groups, values = self.groups(), self.values(column)
         usual = values.copy()
@@ -231,7 +231,7 @@ class Partition:
         relevant = itertools.compress(self.components, self.relevant)
         return numbered(classes.of[numbers[rows]] for classes, numbers in relevant)
 
-    def conflict_name(self, column: int, row: int) -> tuple[int, ...]:
+    def conflict_key(self, column: int, row: int) -> tuple[int, ...]:
         """The action of a conflict, and the classes of the relevant components of a step."""
         classes = [int(classes.of[numbers[row]]) for classes, numbers in self.components]
         return (column, *np.where(self.relevant, classes, NOTHING).tolist())
@@ -298,7 +298,7 @@ class Partition:
         """The number of steps that contradict most equivalent ones, by the column of the action."""
         groups, columns = self.groups(rows), (*self.direct, *self.later)
         return {
-            column: count_unusual(groups, self.values(column, rows), frequencies)
+            column: count_minority(groups, self.values(column, rows), frequencies)
             for column in columns
         }
 
@@ -316,7 +316,7 @@ def numbered(columns: Iterable[Ids]) -> Ids:
     return numbers.reshape(-1)
 
 
-def count_unusual(groups: Ids, values: Ids, frequencies: Ids) -> int:
+def count_minority(groups: Ids, values: Ids, frequencies: Ids) -> int:
     """The number of steps without the most frequent value of their group.
 
     Args:
@@ -334,7 +334,7 @@ def count_unusual(groups: Ids, values: Ids, frequencies: Ids) -> int:
 
 
 def inconsistent(groups: Ids, values: Ids) -> list[int]:
-    """The groups with different values; arguments as for `count_unusual`."""
+    """The groups with different values; arguments as for `count_minority`."""
     known, count = values != NOTHING, groups.max() + 1
     least, greatest = np.full(count, values.max(initial=0)), np.full(count, NOTHING)
     np.minimum.at(least, groups[known], values[known])

@@ -237,7 +237,7 @@ class QuantizedNetwork:
         scored = zip(transitions, self._recorded.values(), strict=True)
         return RecordedSteps(
             observations=observations,
-            signals=self.network.effective(signals, observations[:, 1:-1]),
+            signals=self.network.without_empty_pops(signals, observations[:, 1:-1]),
             outputs=np.array([step.output if counts else NOTHING for step, counts in scored]),
             pushed=pushed,
             next_states=np.array([transition.next_state for transition in transitions]),

@@ -49,13 +49,13 @@ class Conflict(NamedTuple):
         rows: [n] the steps.
         values: [n] of the action.
         column: of the action.
-        name: distinguishes it from other conflicts.
+        key: distinguishes it from other conflicts.
     """
 
     rows: Ids
     values: Ids
     column: int
-    name: tuple[int, ...]
+    key: tuple[int, ...]
 
 
 class Cause(NamedTuple):
@@ -114,9 +114,9 @@ class Refinement:
             for _, group, column in sorted(conflicts, reverse=True):
                 values = partition.values(column)
                 rows = np.flatnonzero((groups == group) & (values != NOTHING))
-                name = partition.conflict_name(column, rows[0])
-                if name not in self._given_up:
-                    return Conflict(rows, values[rows], column, name)
+                key = partition.conflict_key(column, rows[0])
+                if key not in self._given_up:
+                    return Conflict(rows, values[rows], column, key)
         return None
 
     def _resolve(self, conflict: Conflict) -> None:
@@ -139,7 +139,7 @@ class Refinement:
                 classes.split(cause.members, cause.values, others, guesses, final=not direct)
             partition.relevant[cause.component] = True
             return
-        self._given_up.add(conflict.name)
+        self._given_up.add(conflict.key)
 
     def _causes(self, conflict: Conflict) -> list[Cause]:
         """The components that predict different values of a conflict, the best first.
@@ -205,7 +205,7 @@ class Refinement:
         if column == self._partition.output:
             return most_probable_ids(outcome.logits)
         network = self._quantized.network
-        signals: Ids = network.effective(outcome.signals, observations[:, 1:-1])[:, column]
+        signals: Ids = network.without_empty_pops(outcome.signals, observations[:, 1:-1])[:, column]
         return signals
 
     def _merge_results(self, conflict: Conflict) -> bool:
