@@ -156,26 +156,16 @@ class Network:
         if (most_probable_ids(logits) < 0).any():
             raise StacktransError(OVERFLOW)
         assert state.run is not None
-        weights, hidden = self.model.weights, state.run.trace.hidden[:, -1]
+        weights, count = self.model.weights, self.model.weights.architecture.signals
         with np.errstate(over="ignore"):
-            count = weights.architecture.signals
-            heads = hidden @ weights.heads[:count].T + weights.bias[:count]
-            soft = self._soft(heads)
+            soft = self._soft(state.run.heads[:, :count] + weights.bias[:count])
         return Outcome(
             state.signals.astype(np.int8),
             logits,
-            self._pushed(hidden),
+            state.run.values.copy(),
             state.units.transpose(2, 0, 1, 3)[:, self._kept],
             (np.minimum(soft, 1 - soft) > UNDECIDED).sum(axis=1),
         )
-
-    def _pushed(self, hidden: Array) -> Array:
-        """The vectors of pushes, [N, pushes, m], from the outputs of the controller [N, H]."""
-        weights, first = self.model.weights, self.model.weights.architecture.signals
-        with np.errstate(all="ignore"):
-            sums = hidden @ weights.heads[first:].T + weights.bias[first:]
-            vectors: Array = np.tanh(sums) if weights.architecture.tanh_values else sigmoid(sums)
-        return vectors.reshape(len(hidden), self.model.memory.pushes, len(self.empty))
 
     def without_empty_pops(self, signals: Array, reads: Ids) -> Ids:
         """[N, signals] signals; `NOTHING` for the pop of an empty memory.
