@@ -349,9 +349,10 @@ def test_numbers_may_be_numpy_s() -> None:
 def test_wrong_requests_are_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="no such checkpoint"):
         stacktrans.load("nothing")
-    for name in ("a\0b", "a" * 300):
-        with pytest.raises(CheckpointError, match="not the name of a checkpoint"):
-            stacktrans.load(name)
+    with pytest.raises(CheckpointError, match="not the name of a checkpoint"):
+        stacktrans.load("a\0b")
+    with pytest.raises(CheckpointError, match="aaa.*: File name too long"):
+        stacktrans.load("a" * 300)
     with pytest.raises(UsageError, match="unknown memory 'stak'"):
         stacktrans.train("copy", memory="stak", out=tmp_path / "run")
     with pytest.raises(UsageError, match="max_steps"):
