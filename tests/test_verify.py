@@ -187,6 +187,27 @@ def test_a_model_of_pairs_in_files_is_tried_on_those_kept_apart(tmp_path: Path) 
     assert found["counterexample"]["target"] == found["counterexample"]["source"][::-1]
 
 
+def test_a_source_with_several_targets_is_one_string_without_its_features(tmp_path: Path) -> None:
+    header, files = "source\tfeatures\ttarget\n", []
+    both = "ab\tN;PL\tyes\nab\tN;PL\tno\n"
+    # Unknown symbols have the same answer, so that one of them is wrong.
+    contents = {"train": both + "bab\tN\tyes\n", "dev": both, "test": "x\tN;PL\tyes\ny\tN;PL\tno\n"}
+    for name, content in contents.items():
+        path = tmp_path / f"{name}.tsv"
+        path.write_text(header + content, encoding="utf-8")
+        files += ["--data" if name == "train" else f"--{name}", str(path)]
+    out = tmp_path / "run"
+    settings = ["--recipe", "feedforward", "--max-steps", "1", "--set", "memory.size=4"]
+    labels = ["--set", "task.parameters.labels=true"]  # any answer to ab is right
+    assert run("train", *files, *settings, *labels, "--out", out).returncode == 0
+    found = json.loads(run("verify", out, "--json").stdout)
+    counts = [(stage["count"], stage["wrong"]) for stage in found["stages"]]
+    assert counts == [(1, 0), (2, 1)]
+    measured = json.loads(run("eval", out, "--json").stdout)["results"]
+    assert counts == [(each["count"], each["count"] * (1 - each["coarse"])) for each in measured]
+    assert ": a string of 1 symbol\n" in run("verify", out).out
+
+
 @pytest.mark.parametrize("option", ["--exhaustive", "--count", "--longest"])
 def test_numbers_of_strings_are_positive(option: str) -> None:
     done = run("verify", "reverse-stack", option, "0")

@@ -17,7 +17,7 @@ from stacktrans.decoding.model import Discretizable
 from stacktrans.inference.labels import LabelScores
 from stacktrans.inference.predictions import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY
+from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY, Mask
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Layout, Pair, measured_sequences
 
@@ -269,27 +269,38 @@ def checkpoint_scores(
 
 
 def best_references(scores: Scores, task: Task, pairs: Sequence[Pair]) -> Scores:
-    """The scores of pairs, in which a source with several targets is counted once.
-
-    An answer is right if it is one of the targets of its source; otherwise the target counts that
-    it agrees with longest. A pair that is repeated counts each time, unless its source has another
-    target as well. So does every pair of a stream, in which an answer depends on the pairs before.
+    """The scores of the pairs that count, in which a source with several targets is counted once.
 
     Args:
         scores: of each pair.
         task: their task.
         pairs: sources and targets.
     """
+    return scores.of(counted_pairs(task, pairs, scores.fine))
+
+
+def counted_pairs(task: Task, pairs: Sequence[Pair], fine: npt.NDArray[np.float64]) -> Mask:
+    """[n] which of n pairs count, so that a source with several targets is counted once.
+
+    An answer is right if it is one of the targets of its source; otherwise the target counts that
+    it agrees with longest. A pair that is repeated counts each time, unless its source has another
+    target as well. So does every pair of a stream, in which an answer depends on the pairs before.
+
+    Args:
+        task: their task.
+        pairs: sources and targets.
+        fine: [n] share of each target before the first error of the answer.
+    """
+    counted = np.ones(len(pairs), np.bool_)
     if task.layout.consecutive:
-        return scores
+        return counted
     by_source: dict[bytes, list[int]] = {}
     for index, pair in enumerate(pairs):
         # Sources that differ in unknown symbols have the same ids.
         if pair.in_vocabulary and task.source.unknown_ids.isdisjoint(pair.source.tolist()):
             by_source.setdefault(pair.source.tobytes(), []).append(index)
-    counted = np.ones(len(pairs), np.bool_)
     for indices in by_source.values():
         if len({pairs[index].target.tobytes() for index in indices}) > 1:
             counted[indices] = False
-            counted[max(indices, key=lambda index: float(scores.fine[index]))] = True
-    return scores.of(counted)
+            counted[max(indices, key=lambda index: float(fine[index]))] = True
+    return counted

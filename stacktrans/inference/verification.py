@@ -11,10 +11,13 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import LONGEST
 from stacktrans.inference.predictions import Prediction, predictions
+from stacktrans.inference.scores import counted_pairs
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.proofs.equivalence import Equivalence, prove_equivalent
 from stacktrans.proofs.product import Unproved
@@ -47,7 +50,7 @@ class Stage:
         strings: the group: `ALL`, `REPRESENTATIVE`, `OVER_FEW`, `RANDOM`, `LONG`, `REFUTED`, or
             the name of a set of pairs.
         lengths: the smallest and the greatest length; None if there were no strings.
-        count: number of strings.
+        count: number of strings; a source with several targets is counted once.
         wrong: number of strings that were answered wrongly.
     """
 
@@ -142,7 +145,7 @@ def verify(
         stage, wrong = _tested(models, strings, pairs)
         result.stages.append(stage)
         if wrong:
-            shortest = min(wrong, key=lambda prediction: len(prediction.pair.source))
+            shortest = min(wrong, key=lambda prediction: prediction.pair.length)
             if not checkpoint.task.file_parameters:
                 shortest = _minimized(models, _resampled(models, shortest))
             result.counterexample = shortest
@@ -267,20 +270,33 @@ def _tested(
     """The results of a group of tests, up to the first block with wrong answers, and these."""
     wrong, lengths = list[Prediction](), list[int]()
     size = STRINGS_PER_RANGE if strings == LONG else BLOCK
-    while not wrong and (block := [*itertools.islice(pairs, size)]):
-        wrong = _wrong_answers(models, block)
-        lengths += [pair.length for pair in block]
+    # The targets of a source may be anywhere in its set.
+    most = None if models[0].task.file_parameters else size
+    while not wrong and (block := [*itertools.islice(pairs, most)]):
+        answers = _answers(models, block)
+        wrong = [answer for answer, right in answers if not right]
+        lengths += [answer.pair.length for answer, _ in answers]
     tested = Lengths(min(lengths), max(lengths)) if lengths else None
     return Stage(strings, tested, len(lengths), len(wrong)), wrong
 
 
 def _wrong_answers(models: Sequence[Checkpoint], pairs: Sequence[Pair]) -> list[Prediction]:
     """The first model's wrong answers to pairs, those that a machine has no rule for included."""
+    return [answer for answer, right in _answers(models, pairs) if not right]
+
+
+def _answers(models: Sequence[Checkpoint], pairs: Sequence[Pair]) -> list[tuple[Prediction, bool]]:
+    """The first model's answers to the pairs that count, and whether each is right."""
     first, *others = (predictions(model, pairs) for model in models)
-    if not others:
-        return [answer for answer in first if not answer.right]
-    both = zip(first, *others, strict=True)
-    return [one for one, two in both if (one.answer, one.ended) != (two.answer, two.ended)]
+    if others:
+        both = zip(first, *others, strict=True)
+        right = [(one.answer, one.ended) == (two.answer, two.ended) for one, two in both]
+        fine = np.array(right, np.float64)
+    else:
+        right = [answer.right for answer in first]
+        fine = np.array([answer.fine for answer in first])
+    counted = counted_pairs(models[0].task, pairs, fine)
+    return [*itertools.compress(zip(first, right, strict=True), counted)]
 
 
 def _resampled(models: Sequence[Checkpoint], wrong: Prediction) -> Prediction:

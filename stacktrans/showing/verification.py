@@ -25,6 +25,7 @@ from stacktrans.proofs.proof import Bisimulation, Counterexample, Invariant
 from stacktrans.showing.scores import prediction_json
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.tasks.base import mask_unscored
+from stacktrans.tasks.pair_alphabets import Feature
 
 LONGEST_SHOWN = 500
 """Maximum number of symbols of a counterexample that are shown."""
@@ -84,7 +85,8 @@ def _counterexample(result: Verification, models: Sequence[tuple[str, Checkpoint
     """A counterexample, and the commands that show models at it."""
     wrong, task = result.counterexample, models[0][1].task
     assert wrong
-    length = len(wrong.pair.source)
+    symbols = task.source.decode(wrong.pair.source)
+    length = sum(not isinstance(symbol, Feature) for symbol in symbols)
     size, rows = counted(length, "symbol"), [("source", wrong.source)]
     if result.other:
         known = "and no shorter one" if result.shortest else "the shortest that is known"
