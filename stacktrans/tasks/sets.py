@@ -247,9 +247,8 @@ class PairSets:
     notes: Sequence[str]
     sets: Sequence[PairSet]
 
-    def location(self, pairs: PairSet, index: int) -> str:
-        """The origin of a pair, as `file:line`."""
-        file, number = pairs.origins[index].tolist()
+    def location(self, file: int, number: int) -> str:
+        """The origin of a pair, by the index of its file's set and its number, as `file:line`."""
         return f"{name_of(Path(getattr(self.request, SPLITS[file])))}:{number}"
 
 

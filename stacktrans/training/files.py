@@ -12,7 +12,7 @@ from stacktrans.common.ragged import Ragged
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.baselines import baseline_scores
 from stacktrans.inference.predictions import predictions
-from stacktrans.inference.scores import Scores, best_references, score
+from stacktrans.inference.scores import Scores, best_references, counted_pairs, score
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
@@ -180,16 +180,21 @@ class Files(Strings):
         summary.baselines = {name: Accuracy.of(scores) for name, scores in baselines}
 
     def contradictions(self, checkpoint: Checkpoint) -> list[dict[str, str]]:
-        by_origin = dict[tuple[int, ...], dict[str, str]]()
-        for pairs in self._data.sets:
-            scores = score(checkpoint.predictor, self.layout, [*pairs])
-            wrong = np.flatnonzero(scores.fine < 1)
-            answers = predictions(checkpoint, pairs.take(wrong))
-            for index, each in zip(wrong.tolist(), answers, strict=True):
-                entry = {"source": each.source, "target": each.target, "answer": each.answer}
-                line = self._data.location(pairs, index)
-                by_origin[tuple(pairs.origins[index].tolist())] = {"line": line, **entry}
-        return [by_origin[origin] for origin in sorted(by_origin)]
+        pairs = [*itertools.chain(*self._data.sets)]
+        origins = np.concatenate([each.origins for each in self._data.sets]).tolist()
+        fine = score(checkpoint.predictor, self.layout, pairs).fine
+        wrong = np.flatnonzero(counted_pairs(self.task, pairs, fine) & (fine < 1)).tolist()
+        wrong.sort(key=origins.__getitem__)
+        answers = predictions(checkpoint, [pairs[index] for index in wrong])
+        return [
+            {
+                "line": self._data.location(*origins[index]),
+                "source": each.source,
+                "target": each.target,
+                "answer": each.answer,
+            }
+            for index, each in zip(wrong, answers, strict=True)
+        ]
 
     def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
         return self._accuracy_on(model, random_subset(self._test, most, self.config.seed, 2))

@@ -141,7 +141,8 @@ class Summary:
         start_from: the checkpoint that the run started from, and counts of its symbols; see
             `settings.config.StartFromConfig`. None for new weights.
         contradictions: pairs in files whose targets are not the model's answers, if it has solved
-            the task; each is a line, as `file:number`, and its source, target and answer.
+            the task; each is a line, as `file:number`, and its source, target and answer. Of a
+            source with several targets, there is at most one pair.
         notes: remarks made before the run, on `start_from` and on the files of pairs.
         parameters: number of parameters in training; a memory may be left out at the end.
         model: the saved model, in one line.
