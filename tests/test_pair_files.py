@@ -202,7 +202,8 @@ def test_strings_that_contradict_the_unit_are_reported(
     path = write(tmp_path / "a.tsv", lines_of([tuple(row) for row in rows]))
     count = 1 if units == "words" else 16
     name = ("source", "target")[column]
-    note = f"{count} of 20 {name}s have {has} ({odd!r}, {path}:{8 if count == 1 else 5})"
+    verb = "has" if count == 1 else "have"
+    note = f"{count} of 20 {name}s {verb} {has} ({odd!r}, {path}:{8 if count == 1 else 5})"
     assert f"{note}, but all are read as {units}" in notes_of(whole(path))
     assert "read as" not in notes_of(whole(path, symbols=units)).replace("symbols are", "")
 

@@ -70,8 +70,9 @@ def normalization_warnings(lines: PairLines, request: PairFiles) -> Iterator[str
     ]
     if decomposed and not all(unicodedata.is_normalized("NFD", text) for _, text in others):
         row, text = decomposed[0]
+        many = counted(len(decomposed), "string has", "strings have")
         yield (
-            f"{len(decomposed):,} strings have letters in decomposed form (NFD), such as "
+            f"{many} letters in decomposed form (NFD), such as "
             f"{shown(text)} ({lines.location(row)}), others in composed form (NFC), which are "
             "different symbols; see --normalize"
         )
@@ -95,6 +96,7 @@ def pair_warnings(lines: PairLines, keys: Keys) -> Iterator[str]:
         yield f"{many} an earlier one of the training set ({lines.locations(training[again])})"
     for part, others in ((DEV, [TRAIN]), (TEST, [TRAIN, DEV])):
         rows = np.flatnonzero(lines.parts == part)
+        rows = np.delete(rows, _again(keys.source[rows]))
         for other in others:
             seen = rows[np.isin(keys.source[rows], keys.source[lines.parts == other])]
             if len(seen):
@@ -107,7 +109,8 @@ def pair_warnings(lines: PairLines, keys: Keys) -> Iterator[str]:
                 )
     several, examples = _several_answers(keys)
     if several:
-        pairs = "; ".join(" and ".join(map(lines.location, rows)) for rows in examples)
+        found = lines.short_locations(np.concatenate(examples))
+        pairs = "; ".join(map(" and ".join, zip(found[::2], found[1::2], strict=True)))
         more = "; ..." if several > len(examples) else ""
         many = counted(several, "source has", "sources have")
         right = "an answer is right if it is one of those in its set"

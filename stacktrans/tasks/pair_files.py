@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -110,7 +110,15 @@ class PairLines:
     def locations(self, indices: Sequence[int] | Ids) -> str:
         """The origins of the first of some lines."""
         more = ", ..." if len(indices) > MAX_LISTED else ""
-        return ", ".join(map(self.location, indices[:MAX_LISTED])) + more
+        return ", ".join(self.short_locations(indices[:MAX_LISTED])) + more
+
+    def short_locations(self, indices: Sequence[int] | Ids) -> list[str]:
+        """The origins of lines, without the file where it is that of the line before."""
+        files = [None, *self.files[indices].tolist()]
+        return [
+            str(self.numbers[index]) if file == before else self.location(index)
+            for index, (before, file) in zip(indices, pairwise(files), strict=True)
+        ]
 
 
 def read_files(request: PairFiles) -> PairLines:

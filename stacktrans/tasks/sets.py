@@ -395,8 +395,9 @@ def _detect_tokenizer(lines: PairLines, request: PairFiles) -> tuple[Tokenizer, 
             detected[column], odd = detect_unit(strings[row] for row in rows.tolist())
             if odd:
                 example = f"{shown(strings[rows[odd[0]]])}, {lines.location(rows[odd[0]])}"
-                has = "no spaces" if detected[column] == "words" else "spaces"
-                many = f"{len(odd):,} of {len(rows):,} {column}s have {has} ({example})"
+                what = "no spaces" if detected[column] == "words" else "spaces"
+                has = f"{'has' if len(odd) == 1 else 'have'} {what}"
+                many = f"{len(odd):,} of {len(rows):,} {column}s {has} ({example})"
                 notes.append(f"{many}, but all are read as {detected[column]}; see --symbols")
         # A column of single characters, whose unit is unknown, has the unit of the other.
         source, target = detected["source"], detected["target"]
