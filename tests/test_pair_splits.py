@@ -130,6 +130,15 @@ def test_oddities_are_counted_and_named(tmp_path: Path) -> None:
         "2 of 3 targets of the test set have symbols that no target to train on has, and count as "
         f"wrong ({test}:1, 3)",
     ]
+    # A source is counted once, however many targets it has.
+    again = learned(train, dev=write(tmp_path / "again.tsv", "c\td\nc\ta\n"), test=test).data.notes
+    assert any("1 of 1 source of the development set is in the training set" in n for n in again)
+
+
+def test_empty_targets_are_counted_and_named(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "a\t\nb\t \ncc\tdd\nd\tc d\ne\t\nf\tgg\ng\t\n")
+    notes = learned(path, symbols="words").data.notes
+    assert f"4 targets are empty, which counts as an answer ({path}:1, 2, 5, ...)" in notes
 
 
 def test_three_sources_are_enough_however_often_one_of_them_comes(tmp_path: Path) -> None:

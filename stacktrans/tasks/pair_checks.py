@@ -117,6 +117,13 @@ def pair_warnings(lines: PairLines, keys: Keys) -> Iterator[str]:
         yield f"{many} more than one target ({pairs}{more}); {right}"
 
 
+def empty_target_warnings(lines: PairLines, sizes: Ids) -> Iterator[str]:
+    """A warning of targets without symbols, by the length of each target, [n]."""
+    if len(rows := np.flatnonzero(sizes == 0)):
+        many = counted(len(rows), "target is", "targets are")
+        yield f"{many} empty, which counts as an answer ({lines.locations(rows)})"
+
+
 def unknown_target_warnings(lines: PairLines, targets: Ragged) -> Iterator[str]:
     """A warning for each set with targets that the target alphabet does not cover.
 

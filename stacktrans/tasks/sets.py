@@ -31,6 +31,7 @@ from stacktrans.tasks.lines import files_of
 from stacktrans.tasks.pair_alphabets import SourceAlphabet, TargetAlphabet
 from stacktrans.tasks.pair_checks import (
     check_sizes,
+    empty_target_warnings,
     header_warnings,
     normalization_warnings,
     pair_warnings,
@@ -317,6 +318,7 @@ def _read_sets(request: PairFiles) -> PairSets:
     keys = Keys(hashes_of(inputs), hashes_of(columns.values()))
     sizes = columns["source"].strings.lengths
     notes += header_warnings(lines, columns)
+    notes += empty_target_warnings(lines, columns["target"].strings.lengths)
     notes += [*hold_out(lines, keys, sizes, request), *pair_warnings(lines, keys)]
     training = lines.parts == TRAIN
     symbols = {
