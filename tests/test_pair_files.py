@@ -38,6 +38,8 @@ def notes_of(task: Pairs) -> str:
         ("Lemma\tFeatures\tForm", ("source", "features", "target")),
         ("tgt\tsrc", ("target", "source")),
         (" form \tlemma\ttags\r", ("target", "source", "features")),
+        ("Singular\tPlural", ("source", "target")),
+        ("IPA\tSpelling", ("target", "source")),
     ],
 )
 def test_a_header_names_the_columns_and_is_no_pair(
@@ -51,6 +53,13 @@ def test_a_header_names_the_columns_and_is_no_pair(
     assert set(task.source.symbols[:2]) == {"a", "b"}
     assert task.target.symbols == ("x", "y")
     assert f"columns {','.join(columns)}, as the first line says; " in notes_of(task)
+
+
+@pytest.mark.parametrize("line", ["singular\tsingulars", "base\tbase\tN;SG", "word\tspelling"])
+def test_a_pair_that_does_not_name_both_columns_is_no_header(tmp_path: Path, line: str) -> None:
+    other = "\t".join(["a", "b", "N;PL"][: len(line.split("\t"))])
+    task = whole(write(tmp_path / "a.tsv", f"{line}\n{other}\n"))
+    assert len(task.data.sets[TRAIN]) == 2
 
 
 def test_every_file_may_have_a_header_with_an_order_of_its_own(tmp_path: Path) -> None:

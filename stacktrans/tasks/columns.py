@@ -10,8 +10,10 @@ from stacktrans.common.reading import split_words
 
 COLUMNS = ("source", "target", "features")
 HEADINGS = {
-    **dict.fromkeys(("source", "src", "input", "lemma", "word", "grapheme", "graphemes"), "source"),
-    **dict.fromkeys(("target", "tgt", "output", "form", "phonemes", "pronunciation"), "target"),
+    **dict.fromkeys(("source", "src", "input", "lemma", "word", "base", "singular"), "source"),
+    **dict.fromkeys(("grapheme", "graphemes", "spelling", "orthography"), "source"),
+    **dict.fromkeys(("target", "tgt", "output", "form", "inflected", "plural"), "target"),
+    **dict.fromkeys(("phonemes", "pronunciation", "transcription", "ipa"), "target"),
     **dict.fromkeys(("features", "feats", "feature", "tags", "tag", "msd"), "features"),
 }
 """Column headings in files of pairs, and the column that each denotes."""
