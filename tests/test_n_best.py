@@ -138,7 +138,7 @@ def test_predictions_have_the_log_probabilities_of_answers(model: Model, beam: i
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--n-best 3 --beam 2", "a beam of 2: expected at least 3 for the 3 best answers"),
+        ("--n-best 3 --beam 2", "--beam 2: expected at least 3, for --n-best 3"),
         ("--n-best 0", "--n-best 0: expected a number of at least 1"),
         ("--n-best 5000", "a beam of 5000: expected at most 4096"),
     ],
@@ -153,5 +153,5 @@ def test_wrong_numbers_of_answers_are_refused(
 
 
 def test_a_beam_narrower_than_the_answers_is_refused(model: Model) -> None:
-    with pytest.raises(UsageError, match="a beam of 2: expected at least 3"):
+    with pytest.raises(UsageError, match=r"^beam 2: expected at least 3, for n_best 3"):
         model.evaluate(n_best=3, beam=2)

@@ -205,7 +205,8 @@ def test_processes_of_a_race_share_pairs_that_were_read_once(tmp_path: Path, tra
         (["--symbols", "words"], "--symbols words: needs --data"),
         (["--data", "a.tsv", "--task", "copy"], "--data a.tsv: cannot be used with task copy"),
         (["--data", "absent.tsv"], "absent.tsv: No such file or directory"),
-        (["--data", "a.tsv", "--symbols", "x"], "--data: task a: parameters: symbols is 'x'"),
+        (["--data", "a.tsv", "--symbols", "x"], "stacktrans: --symbols is 'x'; expected"),
+        (["--data", "a.tsv", "--columns", "1,2"], "stacktrans: --columns is '1,2'; expected"),
         (["--data", "a.tsv", "--set", "data.stream.steps=3"], "training.data"),
     ],
 )
@@ -460,7 +461,10 @@ def test_lines_with_features_are_transduced(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert first["output"] is not None
     assert second["output"] == ""
-    assert third["error"] == "expected source, a tab, features; found 1 column"
+    wrong = "expected source, a tab, features; found 1 column"
+    assert third["error"] == wrong
+    inspected = run("inspect", tmp_path / "run", "ab").err
+    assert f"{wrong}; in a shell, a tab is written as in $'source\\tfeatures'" in inspected
     assert run("eval", tmp_path / "run", "--data", path).returncode == 0
     answered = stacktrans.load(tmp_path / "run").transduce("abab\tF")
     assert isinstance(answered, str)

@@ -136,7 +136,7 @@ def eval(
 
     check_positive(**{"--count": count, "--depth": depth, "--errors": errors})
     check_positive(**{"--beam": beam, "--n-best": n_best})
-    width = beam_width(beam, n_best)
+    width = beam_width(beam, n_best, "--")
     bounds = [options.parse_lengths(range_) for range_ in lengths or []]
     forms = {"--json": as_json, "--csv": as_csv, "--latex": as_latex}
     form = options.check_exclusive(forms)

@@ -18,6 +18,7 @@ from stacktrans.commands.terminal import output_width, print_json, print_out
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.files import check_file_path, write_atomically
 from stacktrans.common.messages import print_message
+from stacktrans.common.visible import shell_text
 
 if TYPE_CHECKING:
     from stacktrans.inference.trace import Trace
@@ -142,11 +143,21 @@ def inspect(
             print_out(trace_view(steps, loaded.config))
 
     if string is not None:
-        show(loaded.task.source.split(string))
+        show(_symbols_of(string, loaded))
     elif stepping or plot or animate or page or bounds or seed is not None:
         show(_sample(loaded, 1 if seed is None else seed, bounds))
     elif not _all_shown(loaded.task.source.split, show):
         raise typer.Exit(1)
+
+
+def _symbols_of(string: str, loaded: "Checkpoint") -> list[str]:
+    """The symbols of a source in a command; raises `StacktransError` if columns are missing."""
+    try:
+        return loaded.task.source.split(string)
+    except StacktransError as error:
+        columns = [column for column in loaded.task.columns if column != "target"]
+        written = shell_text(["\t".join(columns)])
+        raise StacktransError(f"{error}; in a shell, a tab is written as in {written}") from error
 
 
 def _write_files(

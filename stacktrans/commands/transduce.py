@@ -86,7 +86,7 @@ def transduce(
 
     check_positive(**{"--max-length": max_length, "--beam": beam, "--n-best": n_best})
     options.check_exclusive({"--n-best": n_best, "--probability": probability})
-    width = beam_width(beam, n_best)
+    width = beam_width(beam, n_best, "--")
     names = [checkpoint, *map(str, files or [])] if ensemble else [checkpoint]
     inputs = [STDIN] if ensemble else files or [STDIN]
     for path in inputs:

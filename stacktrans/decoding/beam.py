@@ -31,16 +31,20 @@ NO_SYMBOL = -1
 """The continuation of a hypothesis that has ended."""
 
 
-def beam_width(beam: int | None, n_best: int | None) -> int | None:
+def beam_width(beam: int | None, n_best: int | None, prefix: str = "") -> int | None:
     """The width of a beam that finds the N best answers: as given, or N; None if neither is given.
+
+    Args:
+        beam: the width.
+        n_best: the number N.
+        prefix: of the names of options in messages.
 
     Raises:
         UsageError: the beam is narrower.
     """
     if beam and n_best and beam < n_best:
-        raise UsageError(
-            f"a beam of {beam}: expected at least {n_best} for the {n_best} best answers"
-        )
+        many = f"{prefix}n-best" if prefix else "n_best"
+        raise UsageError(f"{prefix}beam {beam}: expected at least {n_best}, for {many} {n_best}")
     return beam or n_best
 
 

@@ -212,7 +212,7 @@ def task_from_files(
         prefix: prefix of the names of arguments in messages.
 
     Raises:
-        UsageError: there are two tasks, or parameters without a file.
+        UsageError: there are two tasks, parameters without a file, or a wrong parameter.
     """
     further = {
         name: os.fspath(value) if isinstance(value, os.PathLike) else value
@@ -226,6 +226,10 @@ def task_from_files(
         return None
     if other is not None:
         raise UsageError(f"{prefix}data {os.fspath(data)}: cannot be used with task {other}")
+    try:
+        Pairs(**{name: value for name, value in further.items() if name not in SPLITS})
+    except ValueError as error:  # which begins with the name of the parameter
+        raise UsageError(f"{prefix}{error}") from error
     files = {"train": os.fspath(data), **further}
     parameters = files | {part: _file(files[part]) for part in SPLITS if part in files}
     path = Path(parameters["train"])
