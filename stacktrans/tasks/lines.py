@@ -184,15 +184,22 @@ _NO_FIELD = re.compile("[\t\n\r\ud800-\udfff]")
 """Characters that a string in JSON can contain, but no field of a line."""
 
 
+def found_columns(line: str) -> str:
+    """A line with a wrong number of columns, and that number, for a message."""
+    count = line.count("\t") + 1
+    if count > 1:
+        return f"found {count} columns: {shown(line)}"
+    hint = "; tabs separate columns, not commas" if "," in line else ""
+    return f"found {shown(line)}{hint}"
+
+
 def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
     """The fields of a line; raises `StacktransError` if it has other columns."""
     if not as_json:
         fields = line.split("\t")
         if len(fields) == len(columns):
             return fields
-        form = f"{', a tab, '.join(columns)};"
-        count = f" {len(fields)} columns:" if len(fields) > 1 else ""
-        raise StacktransError(f"expected {form} found{count} {shown(line)}")
+        raise StacktransError(f"expected {', a tab, '.join(columns)}; {found_columns(line)}")
     try:
         value = parsed_json(line)
     except ValueError as error:

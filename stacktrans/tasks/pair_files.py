@@ -19,7 +19,7 @@ from stacktrans.tasks.columns import (
     normalized,
     parse_columns,
 )
-from stacktrans.tasks.lines import RawLines, labelled_file, read_pair_content
+from stacktrans.tasks.lines import RawLines, found_columns, labelled_file, read_pair_content
 
 SPLITS = ("train", "dev", "test")
 TRAIN, DEV, TEST = range(3)
@@ -175,8 +175,7 @@ def _rows_of_three(raw: RawLines) -> list[list[str]]:
         fields = text.split("\t")
         if not rows and len(fields) not in (2, 3):
             form = "expected source, a tab, target, and perhaps a tab and features"
-            count = f"{len(fields)} columns: " if len(fields) > 1 else ""
-            raise StacktransError(f"{raw.name}:{number}: {form}; found {count}{shown(text)}")
+            raise StacktransError(f"{raw.name}:{number}: {form}; {found_columns(text)}")
         if len(fields) == 2 and not rows:
             break
         if len(fields) != 3:
