@@ -208,6 +208,19 @@ def test_a_source_with_several_targets_is_one_string_without_its_features(tmp_pa
     assert ": a string of 1 symbol\n" in run("verify", out).out
 
 
+def test_a_model_of_pairs_in_files_is_tried_on_a_task_with_their_symbols(tmp_path: Path) -> None:
+    data, out = tmp_path / "pairs.tsv", tmp_path / "run"
+    pairs = run("generate", "--task", "even-pairs", "--count", "60", "--lengths", "1:9").stdout
+    data.write_bytes(pairs)
+    settings = ("--recipe", "feedforward", "--max-steps", "1", "--set", "memory.size=4")
+    assert run("train", "--data", data, *settings, "--out", out).returncode == 0
+    found = json.loads(run("verify", out, "even-pairs", "--exhaustive", "10", "--json").stdout)
+    assert (found["task"], found["stages"][0]["count"]) == ("even-pairs", 6)
+    refused = run("verify", out, "copy", "--exhaustive", "10")
+    assert "task copy: the source symbols are" in refused.err
+    assert "expected 0 1 <unk>" in refused.err
+
+
 @pytest.mark.parametrize("option", ["--exhaustive", "--count", "--longest"])
 def test_numbers_of_strings_are_positive(option: str) -> None:
     done = run("verify", "reverse-stack", option, "0")

@@ -166,7 +166,8 @@ def _check_comparable(task: Task, answered: Task, name: str) -> None:
 def with_task(checkpoint: Checkpoint, config: TaskConfig) -> Checkpoint:
     """A model with another task; raises `UsageError` if its answers are not comparable."""
     task = config.make()
-    check_alphabets(checkpoint.task, task, f"task {config.name}")
+    # The strings of a task without an unknown symbol do not need that of a model.
+    check_alphabets(checkpoint.task, task, f"task {config.name}", unknown=False)
     _check_comparable(task, checkpoint.task, str(checkpoint.path))
     changed = checkpoint.config.model_copy(update={"task": config})
     machine = checkpoint.machine and replace(checkpoint.machine, task=config.name)

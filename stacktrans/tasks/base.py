@@ -12,7 +12,7 @@ from numpy.random import Generator
 from stacktrans.common.errors import StacktransError, UsageError, clipped
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.visible import visible_symbol
-from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNSCORED_MARK, Alphabet, Ids
+from stacktrans.tasks.alphabets import FEATURE, SYMBOL, UNKNOWN_SYMBOL, UNSCORED_MARK, Alphabet, Ids
 from stacktrans.tasks.layout import Layout, OutputBound, Pair, is_fixed
 from stacktrans.tasks.lengths import (
     DepthLimit,
@@ -231,13 +231,24 @@ def draw_pairs(
         yield from task.sample(rng, lengths, PAIRS_PER_DRAW, law)[: count - start]
 
 
-def check_alphabets(task: Task, other: Task, name: str) -> None:
-    """Raise `UsageError` if another task, of some name or that of a model, has other alphabets."""
+def check_alphabets(task: Task, other: Task, name: str, unknown: bool = True) -> None:
+    """Raise `UsageError` if another task, of some name or that of a model, has other alphabets.
+
+    Args:
+        task: the task.
+        other: the other task.
+        name: of the other task or its model.
+        unknown: whether the other task needs an unknown symbol if the task has one.
+    """
     for side in ("source", "target"):
         expected, given = getattr(task, side), getattr(other, side)
-        if given.words != expected.words:
+        # A label is a single symbol, which is written in the same way as a word.
+        labels = side == "target" and task.positive is not None
+        if given.words != expected.words and not labels:
             shown = ["words" if each.words else "characters" for each in (given, expected)]
-        elif given.symbols != expected.symbols:
+        elif given.symbols != expected.symbols and (
+            unknown or (*given.symbols, UNKNOWN_SYMBOL) != expected.symbols
+        ):
             shown = _distinct(given.symbols, expected.symbols)
         else:
             continue
