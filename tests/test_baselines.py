@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from command_line import run
 
 from stacktrans.inference import baselines
 from stacktrans.inference.baselines import baseline_scores
+from stacktrans.showing.scores import flat_entries
 from stacktrans.tasks.pair_files import PairFiles
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import read_sets
@@ -80,3 +82,21 @@ def test_train_and_eval_show_baselines_while_the_files_are_there(files: Path) ->
         "results"
     ]
     assert "baselines" not in result
+
+
+def test_baselines_of_several_models_are_told_apart() -> None:
+    def measured(name: str, development: int) -> dict[str, Any]:
+        counts = {"development": development, "test": 9}
+        results = [
+            {"strings": name, "lengths": [1, 3], "baselines": {"copied source": {"count": count}}}
+            for name, count in counts.items()
+        ]
+        return {"checkpoint": name, "results": results}
+
+    rows = flat_entries([measured("a", 5), measured("b", 7)])
+    shown = [(row["checkpoint"], row["strings"], row["count"]) for row in rows if "count" in row]
+    assert shown == [
+        ("copied source (a)", "development", 5),
+        ("copied source (b)", "development", 7),
+        ("copied source", "test", 9),
+    ]

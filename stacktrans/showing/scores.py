@@ -187,7 +187,8 @@ def flat_entries(
 ) -> list[dict[str, Any]]:
     """The results of checkpoints, given as JSON, without nesting, and then those of baselines.
 
-    With `by_length`, those for each length follow the results of a range.
+    With `by_length`, those for each length follow the results of a range. Baselines that are
+    equal for all checkpoints occur once; others are named with their checkpoints.
     """
     rows = [
         (each["checkpoint"], part)
@@ -195,13 +196,25 @@ def flat_entries(
         for result in each["results"]
         for part in (result, *(_of_length(result) if by_length else ()))
     ]
-    others = [
-        (name, {key: result[key] for key in ("strings", "lengths") if key in result} | measures)
-        for _, result in rows
-        for name, measures in result.get("baselines", {}).items()
-    ]
-    distinct = [item for index, item in enumerate(others) if item not in others[:index]]
-    return [{"checkpoint": name, **_flat(result)} for name, result in rows + distinct]
+    return [{"checkpoint": name, **_flat(result)} for name, result in rows + _baselines(rows)]
+
+
+def _baselines(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, dict[str, Any]]]:
+    """The names and the results of the baselines beside the results of checkpoints."""
+    groups: dict[Any, dict[str, list[dict[str, Any]]]] = {}
+    for checkpoint, result in rows:
+        strings = {key: result[key] for key in ("strings", "lengths") if key in result}
+        for name, measures in result.get("baselines", {}).items():
+            group = groups.setdefault((name, result.get("strings")), {})
+            group.setdefault(checkpoint, []).append(strings | measures)
+    named = []
+    for (name, _), group in groups.items():
+        first, *others = group.values()
+        if all(other == first for other in others):
+            named += [(name, each) for each in first]
+        else:
+            named += [(f"{name} ({one})", each) for one in group for each in group[one]]
+    return named
 
 
 def _of_length(result: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
