@@ -60,6 +60,30 @@ def test_an_ensemble_is_measured_like_a_model(models: list[Model], paths: list[P
     assert [each["checkpoint"] for each in table] == [*map(str, paths)]
 
 
+def test_held_out_pairs_that_another_model_may_be_trained_on_are_reported(tmp_path: Path) -> None:
+    settings = ("--recipe", "feedforward", "--max-steps", "1", "--set", "memory.size=4")
+    lines = [f"{number:b}\t{number:b}\n" for number in range(8, 40)]
+    for name in ("a.tsv", "b.tsv"):
+        (tmp_path / name).write_text("".join(lines), encoding="utf-8")
+    (tmp_path / "c.tsv").write_text("".join(reversed(lines)), encoding="utf-8")
+    options = {
+        "one": ["a.tsv"], "seed": ["b.tsv", "--seed", "2"], "other": ["c.tsv"],
+        "dev": ["a.tsv", "--dev", "c.tsv"], "same": ["b.tsv", "--dev", "c.tsv", "--seed", "2"],
+    }  # fmt: skip
+    for name, files in options.items():
+        done = run("train", "--data", *files, *settings, "--out", name, cwd=tmp_path)
+        assert done.returncode == 0
+    reported = "may have been trained on pairs of the development"
+    for names, what in {
+        "one seed": f"seed: {reported} set of one, which are measured",
+        "one other": f"other: {reported} and test sets of one, which are measured",
+        "dev same": "",
+    }.items():
+        done = run("eval", *names.split(), "--ensemble", cwd=tmp_path)
+        assert done.err.removeprefix("stacktrans: ").strip() == what
+    assert run("eval", "one", "seed", "--ensemble", "--data", "a.tsv", cwd=tmp_path).err == ""
+
+
 def test_a_model_twice_is_the_model() -> None:
     for name in ("anbncn", "reversal-stack"):
         model = stacktrans.load(name)

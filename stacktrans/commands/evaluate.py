@@ -12,6 +12,7 @@ from stacktrans.commands.terminal import print_data, print_json, print_out, prin
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.files import check_file_path
 from stacktrans.common.messages import print_message
+from stacktrans.common.visible import listed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -157,6 +158,8 @@ def eval(
     load = partial(options.load_model, device=device, hard=hard, workers=workers)
     loaded = [each for name in checkpoints for each in _with_ablations(name, load(name), without)]
     if ensemble:
+        if data is None:
+            _report_sets_not_shared(loaded)
         loaded = [(" + ".join(checkpoints), ensemble_of([model for _, model in loaded]))]
     if text or any(model.config.task.lengths is None for _, model in loaded):
         strings = {"--lengths": lengths, "--count": count, "--each": each, "--depth": depth}
@@ -211,6 +214,19 @@ def _with_ablations(
     yield name, model
     for part in parts or ():
         yield f"{name} without {part}", ablate(model, part)
+
+
+def _report_sets_not_shared(loaded: "Sequence[tuple[str, Checkpoint]]") -> None:
+    """Report on stderr which models may have been trained on the held-out pairs of the first."""
+    from stacktrans.tasks.pairs import Pairs
+
+    (first, measured), *others = loaded
+    for name, model in others:
+        if not (isinstance(measured.task, Pairs) and isinstance(model.task, Pairs)):
+            continue
+        if names := measured.task.sets_not_shared(model.task):
+            sets = f"the {listed(names)} {'sets' if names[1:] else 'set'} of {first}"
+            print_message(f"{name}: may have been trained on pairs of {sets}, which are measured")
 
 
 def _report_unknown(measured: "Measured") -> None:

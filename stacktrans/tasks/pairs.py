@@ -172,6 +172,15 @@ class Pairs(Task):
     def held_out(self) -> dict[str, Sequence[Pair]]:
         return {SET_NAMES[part]: self.data.sets[part] for part in (DEV, TEST)}
 
+    def sets_not_shared(self, other: "Pairs") -> list[str]:
+        """The names of the held-out sets, pairs of which may be training pairs of another task."""
+        digests, others = (dict((task.known or {})["digests"]) for task in (self, other))
+        if digests != others:
+            return [SET_NAMES[DEV], SET_NAMES[TEST]]
+        # The pairs of a test set without a file are the longest, whatever the seed.
+        drawn = SPLITS[DEV] not in digests
+        return [SET_NAMES[DEV]] if drawn and self.request.split != other.request.split else []
+
     def training_pairs(self) -> PairSet | None:
         """The training pairs; None if a file is large, a pipe, missing or changed."""
         with suppress(OSError, StacktransError):
