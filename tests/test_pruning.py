@@ -126,9 +126,11 @@ def test_a_memory_is_left_out_if_the_model_learns_to_do_without_it(
     monkeypatch.setattr(RoundingOfAttempt, "_measured", measured)
     state = trainer_of(small_run("rounding=discrete", memory="2*queue"), tmp_path).state
     state.rounding.weights = copy.deepcopy(state.attempt.model.state_dict())
+    state.attempt.losses.running = 0.125
     rounded = state.rounding.round(state.attempt, lambda: None, may_fail=False)
     assert rounded
     assert rounded.config.memory.name == memory
+    assert state.attempt.losses.running == 0.125, "the loss before, not of models that are dropped"
     # The attempt keeps all memories, as its configuration says, and can be saved.
     assert state.attempt.model.config.memory.name == "2*queue"
 

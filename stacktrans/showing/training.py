@@ -227,7 +227,7 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         *([remark(f"with hard signals: {hard_use}")] if hard_use else []),
         *map(remark, _contradictions(summary.contradictions)),
         *([remark("to train this run alone:", summary.command)] if summary.race else []),
-        *([remark(f"pruned to {summary.model}")] if pruned else []),
+        *([remark(f"pruned to the memories that it needs: {summary.model}")] if pruned else []),
         remark(f"saved in {directory}"),
     )
 

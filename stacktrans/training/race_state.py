@@ -25,7 +25,8 @@ class Candidate(BaseModel):
         seconds: training time.
         ended: the rule or the budget that has ended its training, if one has.
         failed: the reason why it can't continue, if it can't.
-        loss: running mean of recent losses, in nats per symbol; None before there is one.
+        loss: running mean of recent losses before rounding, in nats per symbol; None before there
+            is one.
         train: coarse accuracy after the last time slice, as in a `Record`; None before there is
             one.
         test: coarse accuracy on longer strings, as in a `Record`; None before there is one.

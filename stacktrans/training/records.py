@@ -122,7 +122,7 @@ class Summary:
         outcome: the key of `OUTCOMES` that ended it; `rule` is its meaning.
         decided_by: description of what decided when the run stopped.
         reported_on: description of what the accuracies are measured on, which decided nothing.
-        steps: batches of all attempts.
+        steps: batches of all attempts, with those of rounding and pruning, which have no records.
         attempts: number of attempts.
         seconds: training time.
         best_step: the batch after which the best weights were taken.
@@ -144,7 +144,7 @@ class Summary:
             the task; each is a line, as `file:number`, and its source, target and answer. Of a
             source with several targets, there is at most one pair.
         notes: remarks made before the run, on `start_from` and on the files of pairs.
-        parameters: number of parameters in training; a memory may be left out at the end.
+        parameters: number of parameters in training; a memory may be pruned at the end.
         model: the saved model, in one line.
         version: version of stacktrans; `torch` is that of torch.
     """

@@ -1,7 +1,6 @@
 """Fine-tune a trained model to hard signals (joulin2015, 3.3), with no needless memories."""
 
 import copy
-import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -97,15 +96,16 @@ class Rounding(StatefulPart):
                 lossless, not for strings that are much longer.
         """
         assert self.weights is not None
-        model = attempt.new_model()
+        model, loss = attempt.new_model(), attempt.losses.running
         model.load_state_dict(self.weights)
         try:
             return RoundingOfAttempt(self._training, attempt, check_stop).rounded(model, may_fail)
         finally:
             # It has the memories of the configuration, and can be saved.
             attempt.replace_model(model)
-            if not math.isfinite(attempt.losses.total):
-                attempt.losses.forget()
+            # The losses of models that are not kept, some of them not finite, say nothing of it.
+            attempt.losses.forget()
+            attempt.losses.running = loss
 
 
 class RoundingOfAttempt:
