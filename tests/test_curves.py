@@ -11,6 +11,7 @@ from command_line import run
 
 import stacktrans
 from stacktrans.showing.curves import curves_of, read_metrics
+from stacktrans.training.records import LOSS
 
 DOTS = re.compile("[⠁-⣿]")
 
@@ -47,7 +48,7 @@ def measured(tmp_path: Path) -> Path:
 
 def test_curves_have_the_measurements_of_a_run(measured: Path) -> None:
     metrics = {"a": read_metrics(measured)}
-    (loss,) = curves_of(metrics, "loss, nats/symbol", "seconds")
+    (loss,) = curves_of(metrics, LOSS, "seconds")
     assert (loss.times, loss.values) == ([10, 20, 30, 40], [1 / 100, 1 / 200, 1 / 300, 1 / 400])
     test, train = curves_of(metrics, "coarse accuracy", "batches")
     assert (test.field, test.times, test.values) == ("test", [200, 400], [0.25, 0.75])

@@ -15,14 +15,13 @@ from stacktrans.common.files import is_race
 from stacktrans.common.reading import read_bytes
 from stacktrans.common.visible import one_line
 from stacktrans.showing.plots import CHART, empty_figure, save, show_legend
-from stacktrans.training.records import METRICS, Accuracy, Record
+from stacktrans.training.records import LOSS, METRICS, Accuracy, Record
 
 Unit = Literal["batches", "seconds"]
 Metrics = Mapping[str, Sequence[Record]]
 """The records of runs by their names."""
 _RECORD = TypeAdapter(Record)
 
-LOSS = "loss, nats/symbol"
 PANELS: Mapping[str, Mapping[str, str]] = {
     LOSS: {"loss": "-", "validation": "--"},
     "coarse accuracy": {"development": "-", "longest": "--", "test": "--", "train": ":"},

@@ -12,7 +12,7 @@ from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.tables import GAP, Column, Table, remark
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate, RaceState
-from stacktrans.training.records import SOLUTIONS, Accuracy, Summary
+from stacktrans.training.records import LOSS, SOLUTIONS, Accuracy, Summary
 
 STRINGS = {
     "development": "development",
@@ -23,6 +23,8 @@ STRINGS = {
 """The strings that runs are compared on, by their keys in `Candidate.best`."""
 UNKNOWN = "–"
 """Placeholder of a number that was not measured."""
+LEGEND = f"{LOSS}; accuracies are those of each run's best weights"
+"""The meaning of the numbers of a race."""
 LONGER = 4
 """Factor on the budget in advice to race for longer."""
 LEARNED = 0.9
@@ -44,7 +46,7 @@ class RaceDisplay(ProgressDisplay):
         )
         for note in self._race.notes:
             self._write(note)
-        self._write("accuracies are those of each run's best weights so far")
+        self._write(f"{LEGEND} so far")
         if code_cache.is_empty():
             code_cache.announce()
 
@@ -71,7 +73,7 @@ class RaceDisplay(ProgressDisplay):
 
 
 def _line(name: str, candidate: Candidate) -> str:
-    loss = "" if candidate.loss is None else f"loss {candidate.loss:.4f} nats/symbol"
+    loss = "" if candidate.loss is None else f"loss {candidate.loss:.4f}"
     best = candidate.best
     coarse = GAP.join(f"{STRINGS[part]} coarse {best[part]:.2f}" for part in _compared(best))
     accuracies = f"{coarse} fine {best['fine']:.2f}" if best else ""
@@ -106,7 +108,7 @@ def _race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str]) -> 
         Column("strategy", left=True),
         Column("batches", drop=5),
         Column("seconds", drop=3),
-        Column("nats/symbol", "last batches", drop=2),
+        Column("loss", "last batches", drop=2),
         *(Column("coarse", STRINGS[name], drop=1 if name != names[-1] else None) for name in names),
         *(Column("fine", STRINGS[name], drop=4) for name in names[-1:]),
         Column("state", left=True, fold=" "),

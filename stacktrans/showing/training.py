@@ -14,11 +14,11 @@ from stacktrans.inference.perplexity import perplexity_of
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.progress import ProgressDisplay
-from stacktrans.showing.race import STRINGS, race_view
+from stacktrans.showing.race import LEGEND, STRINGS, race_view
 from stacktrans.showing.scores import ACCURACIES, perplexity_json, perplexity_table
 from stacktrans.showing.tables import GAP, Column, Table, remark, table_of
 from stacktrans.training.race_state import Candidate
-from stacktrans.training.records import SOLUTIONS, Accuracy, Record, Summary
+from stacktrans.training.records import LOSS, SOLUTIONS, Accuracy, Record, Summary
 from stacktrans.training.wording import started_from
 
 WITHOUT = {
@@ -47,6 +47,8 @@ class TrainingDisplay(ProgressDisplay):
     last batches; elsewhere, records are plain lines.
     """
 
+    legends: Sequence[str] = (LOSS,)
+
     def __init__(
         self,
         console: Console,
@@ -63,9 +65,8 @@ class TrainingDisplay(ProgressDisplay):
         super().__init__(console, transient=True)
 
     def _open(self) -> None:
-        self._write(self.heading)
-        for note in self.notes:
-            self._write(note)
+        for line in (self.heading, *self.notes, *self.legends):
+            self._write(line)
 
     def show(self, record: Record) -> None:
         """Show a record."""
@@ -128,7 +129,7 @@ class TrainingDisplay(ProgressDisplay):
             "attempt {}" if record.attempt > 1 else "",
         )
         yield Column("lengths", drop=1), str(record.lengths), "lengths {}"
-        yield Column("nats/symbol", "loss"), f"{record.loss:.4f}", "loss {} nats/symbol"
+        yield Column("loss"), f"{record.loss:.4f}", "loss {}"
         yield Column("perplexity", drop=2), f"{record.perplexity:.3f}", ""
         yield Column("batches/s", drop=5), self._speed(record), "{} batches/s"
         for index, (group, _, accuracy) in enumerate(self._measured(record)):
@@ -166,7 +167,9 @@ class TrainingDisplay(ProgressDisplay):
 
 
 class LanguageDisplay(TrainingDisplay):
-    """The progress display of a run on a text."""
+    """The progress display of a run on a text, which shows perplexities and no losses."""
+
+    legends = ()
 
     def _is_due(self, record: Record) -> bool:
         return True  # there are few, and an epoch may take minutes
@@ -215,7 +218,7 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
     batches, hard_use = counted(summary.steps, "batch", "batches"), _hard_use(summary)
     ended = f"{'solved: ' if certain else ''}{summary.rule}, after {batches}{attempts}"
     return Group(
-        *([race_view(candidates)] if candidates else []),
+        *([race_view(candidates), remark(LEGEND)] if candidates else []),
         remark(f"{ended}, {_seconds(summary.seconds)}{race}"),
         *([remark(started_from(config.start_from))] if config.start_from else []),
         remark(f"stopping rule and best weights: {summary.decided_by}"),

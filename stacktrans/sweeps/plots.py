@@ -13,7 +13,7 @@ from stacktrans.showing.plots import chart, label_axes_by_length
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.records import undamaged
 from stacktrans.sweeps.store import SweepStore
-from stacktrans.training.records import METRICS
+from stacktrans.training.records import LOSS, METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -65,7 +65,7 @@ def _curves(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun]) -> None
             if steps:
                 axis.plot(steps, losses, color=colour, linewidth=0.8, alpha=0.7, label=label)
                 label = None
-    axis.set(xlabel="batches", ylabel="loss (nats/symbol)", yscale="log")
+    axis.set(xlabel="batches", ylabel=LOSS, yscale="log")
 
 
 def _by_length(store: SweepStore, run: PlannedRun, measure: str) -> dict[int, float]:

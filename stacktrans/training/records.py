@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
 
+LOSS = "loss in nats per symbol"
+"""The legend of a loss."""
+
 BUDGET_OUTCOMES = {"max_steps", "time_limit", "budget"}
 """Outcomes after which there may be more to train; all others are stopping rules."""
 OUTCOMES = {
