@@ -17,6 +17,7 @@ import pytest
 from command_line import invoke
 from rich.cells import cell_len
 from rich.console import Console
+from rich.live import Live
 from small_runs import SETTINGS
 from test_sweep_tables import plan_of, records_of
 
@@ -315,6 +316,35 @@ def test_a_terminal_gets_rows_that_stay_and_little_else() -> None:
     assert written.count(LOSS) == 1
     assert len(re.findall(r"batch .* loss ", written)) == 1
     assert len(written) < 6000  # for 400 records
+
+
+def show_two_attempts() -> None:
+    from stacktrans.commands.terminal import progress_console
+
+    with TrainingDisplay(progress_console(), CONFIG, 7, "run") as display:
+        for step, number in ((100, 1), (200, 2), (300, 2)):
+            display.show(replace(RECORD, step=step, attempt=number))
+
+
+@pytest.mark.parametrize("kind", ["xterm", "dumb"])
+def test_a_further_attempt_is_announced_at_any_width(kind: str) -> None:
+    written = in_a_terminal(40, show_two_attempts, TERM=kind)
+    before, after = written.split("attempt 2, with newly drawn weights")
+    assert re.search(r"100 .*0\.1234", before)
+    assert not re.search(r"[23]00 .*0\.1234", before)
+    assert re.search(r"200 .*0\.1234.*300 .*0\.1234", after, re.S)
+
+
+def test_a_run_that_ends_between_measurements_leaves_no_row_without_accuracies() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    display = TrainingDisplay(console, CONFIG, 7, "run")
+    display.live = Live(console=Console(file=io.StringIO()))  # as in a terminal
+    with display:
+        display.show(RECORD)
+        display.show(replace(RECORD, step=12350, loss=0.9876, test=None, development=None))
+    written = console.file.getvalue()
+    assert "0.1234" in written
+    assert "0.9876" not in written
 
 
 def test_lines_of_a_log_are_short() -> None:

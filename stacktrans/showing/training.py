@@ -60,7 +60,7 @@ class TrainingDisplay(ProgressDisplay):
         self.config, self.notes = config, notes
         self.heading = f"{model_line(config)}; {parameters:,} parameters; in {directory}"
         self.records: deque[Record] = deque(maxlen=RECORDS_KEPT)
-        self.printed = 0
+        self.printed, self.attempt = 0, 1
         self._head: list[Text] = []
         super().__init__(console, transient=True)
 
@@ -69,7 +69,10 @@ class TrainingDisplay(ProgressDisplay):
             self._write(line)
 
     def show(self, record: Record) -> None:
-        """Show a record."""
+        """Show a record, below a line on its attempt if that is another than before."""
+        if record.attempt != self.attempt:
+            self.attempt = record.attempt
+            self._print(Text(f"attempt {record.attempt}, with newly drawn weights"))
         if self.live and not self._head and (head := self._new_head(record)):
             self._print(*head)
         self.records.append(record)
@@ -110,8 +113,7 @@ class TrainingDisplay(ProgressDisplay):
         return Group(*self._row(self.records[-1]))
 
     def _close(self) -> None:
-        if self.live and self.records and self.records[-1].step > self.printed:
-            self._print_row(self.records[-1])
+        """Write nothing: a last record without accuracies gets no row, and others have one."""
 
     def _speed(self, record: Record) -> str:
         """The present speed: batches a second over the last few records."""
@@ -123,11 +125,6 @@ class TrainingDisplay(ProgressDisplay):
     def _quantities(self, record: Record) -> Iterator[tuple[Column, str, str]]:
         """The columns of a record's row, their cells, and the format of these in a plain line."""
         yield Column("batch", least=7), str(record.step), "batch {}"
-        yield (
-            Column("attempt", drop=4),
-            str(record.attempt),
-            "attempt {}" if record.attempt > 1 else "",
-        )
         yield Column("lengths", drop=1), str(record.lengths), "lengths {}"
         yield Column("loss"), f"{record.loss:.4f}", "loss {}"
         yield Column("perplexity", drop=2), f"{record.perplexity:.3f}", ""
