@@ -94,10 +94,10 @@ def test_targets_that_a_model_cannot_output_are_named(tmp_path: Path) -> None:
     dev = write(tmp_path / "dev.tsv", "e\tb\nf\tz\n")
     test = write(tmp_path / "test.tsv", "g\tz\n")
     assert learned(train, dev=dev, test=test).data.notes[1:] == [
-        "1 of 2 targets of the development set has symbols that no target to train on has, and "
-        f"counts as wrong ({dev}:2)",
-        "1 of 1 target of the test set has symbols that no target to train on has, and counts as "
-        f"wrong ({test}:1)",
+        "1 of 2 targets of the development set has symbols that are in no training target, "
+        f"and counts as wrong ({dev}:2)",
+        "1 of 1 target of the test set has symbols that are in no training target, "
+        f"and counts as wrong ({test}:1)",
     ]
 
 
@@ -125,9 +125,9 @@ def test_oddities_are_counted_and_named(tmp_path: Path) -> None:
         f"({test}:2)",
         f"2 of 3 sources of the test set are in the development set, too ({test}:1, 2)",
         f"2 sources have more than one target ({train}:1 and 5; {dev}:2 and {test}:1){RIGHT}",
-        "1 of 2 targets of the development set has symbols that no target to train on has, and "
+        "1 of 2 targets of the development set has symbols that are in no training target, and "
         f"counts as wrong ({dev}:2)",
-        "2 of 3 targets of the test set have symbols that no target to train on has, and count as "
+        "2 of 3 targets of the test set have symbols that are in no training target, and count as "
         f"wrong ({test}:1, 3)",
     ]
     # A source is counted once, however many targets it has.

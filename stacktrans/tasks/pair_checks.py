@@ -139,7 +139,7 @@ def unknown_target_warnings(lines: PairLines, targets: Ragged) -> Iterator[str]:
             has, counts = ("has", "counts") if len(rows) == 1 else ("have", "count")
             yield (
                 f"{len(rows):,} of {counted(of_part.sum(), 'target')} of the {SET_NAMES[part]} set "
-                f"{has} symbols that no target to train on has, and {counts} as wrong "
+                f"{has} symbols that are in no training target, and {counts} as wrong "
                 f"({lines.locations(rows)})"
             )
 
