@@ -371,10 +371,17 @@ def test_a_summary_explains_what_it_shows() -> None:
 
 @pytest.mark.parametrize(
     ("hard", "use"),
-    [(1.0, "right"), (0.75, "as good as soft"), (0.8, "better than soft"), (0.5, "worse than")],
+    [
+        (1.0, "right"),
+        (0.75, "about as good as soft, 0.750 compared with 0.750"),
+        (0.74, "about as good as soft, 0.740 compared with 0.750"),
+        (0.8, "better than soft"),
+        (0.5, "worse than"),
+        (0.0, "worse than"),
+    ],
 )
 def test_a_summary_says_what_hard_signals_do(hard: float, use: str) -> None:
-    summary = replace(SUMMARY, test=replace(ACCURACY, coarse=0.75))
+    summary = replace(SUMMARY, test=replace(ACCURACY, coarse=0.75, count=2000))
     summary = replace(summary, hard=replace(ACCURACY, coarse=hard))
     assert f"with hard signals: {use}" in shown(200, summary_view(summary, CONFIG, "x"))
 

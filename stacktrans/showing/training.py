@@ -15,7 +15,12 @@ from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.race import LEGEND, STRINGS, race_view
-from stacktrans.showing.scores import ACCURACIES, perplexity_json, perplexity_table
+from stacktrans.showing.scores import (
+    ACCURACIES,
+    confidence_interval,
+    perplexity_json,
+    perplexity_table,
+)
 from stacktrans.showing.tables import GAP, Column, Table, remark, table_of
 from stacktrans.training.race_state import Candidate
 from stacktrans.training.records import LOSS, SOLUTIONS, Accuracy, Record, Summary
@@ -237,17 +242,19 @@ def _seconds(seconds: float) -> str:
 
 
 def _hard_use(summary: Summary) -> str | None:
-    """The effect of hard signals on a model that solves any strings, in words."""
-    if summary.hard is None or summary.test is None or summary.test.coarse == 0:
+    """The effect of hard signals on a model, in words; differences may be due to chance."""
+    soft, hard = summary.test, summary.hard
+    if soft is None or hard is None:
         return None
-    if summary.hard.coarse == 1:
+    if hard.coarse == 1:
         return "right"
-    soft, hard = (f"{each.coarse:.3f}" for each in (summary.test, summary.hard))
-    if summary.hard.coarse == summary.test.coarse:
-        return f"as good as soft, {hard}"
-    if summary.hard.coarse > summary.test.coarse:
-        return f"better than soft, {hard} instead of {soft}"
-    return f"worse than soft, {hard} instead of {soft}; it needs signals between 0 and 1"
+    low, high = confidence_interval(soft.coarse, soft.count)
+    both = f"{hard.coarse:.3f} compared with {soft.coarse:.3f}"
+    if low <= hard.coarse <= high:
+        return f"about as good as soft, {both}"
+    if hard.coarse > high:
+        return f"better than soft, {both}"
+    return f"worse than soft, {both}; it needs signals between 0 and 1"
 
 
 def _legend(parts: Iterable[str]) -> str:
