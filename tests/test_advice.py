@@ -63,7 +63,7 @@ def test_advice_follows_from_what_is_right_and_what_is_not(
     counts = [f"{round(200 * share)} of 200 strings ({part})" for part, share in shares.items()]
     assert all(each in text for each in counts)
     assert "%" not in text
-    assert "longer: stacktrans train --resume x --budget 240s" in text
+    assert "longer: stacktrans train --resume x --budget 4m" in text
 
 
 @pytest.mark.parametrize("shares", [{"train": 1.0, "test": 1.0},
@@ -71,7 +71,7 @@ def test_advice_follows_from_what_is_right_and_what_is_not(
 def test_a_model_that_is_right_is_advised_only_more_time(shares: dict[str, float]) -> None:
     first, *others = advice_on(of_lengths((1, 9), (10, 20)), shares)
     assert "200 of 200 strings (test), but not yet in 2 measurements in a row" in first
-    assert others == ["  longer: stacktrans train --resume x --budget 240s"]
+    assert others == ["  longer: stacktrans train --resume x --budget 4m"]
     _, *others = advice_on(of_lengths((1, 9), (10, 20)), shares, goes_on=False)
     assert others == ["  a larger --max-steps"]
 

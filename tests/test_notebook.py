@@ -47,7 +47,7 @@ def test_a_session_in_a_notebook(tmp_path: Path) -> None:
     assert strengths["text/plain"] == "[0.0, 1.0]"
     assert "read top" in picture["image/svg+xml"]
     assert "coarse" in accuracy["text/html"]
-    assert "after 4 batches" in run["text/html"]
+    assert "; 4 batches in " in run["text/html"]
     assert (tmp_path / "runs" / "a" / "best" / "model.safetensors").exists()
     assert "source='HÛÁa2âI', target='Iâ2aÁÛH'" in strings["text/plain"]
     (error,) = notebook.cells[-1].outputs

@@ -369,7 +369,8 @@ def test_wrong_pairs_are_listed_with_their_lines(tmp_path: Path) -> None:
     assert len(found) >= 0.9 * len(expected)  # a short one may be learned by heart
     shown = done.stdout.decode()
     assert (
-        f"{len(found)} pairs in the files have another target than the model's answer, the" in shown
+        f"{len(found)} pairs in the files have another target than the model's answer; "
+        "the first 10:\n" in shown
     )
     assert f"{found[0]['line']}: '" in shown
 

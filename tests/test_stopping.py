@@ -42,7 +42,8 @@ def test_training_stops_when_solved_twice_in_a_row(
     assert (summary.outcome, summary.steps) == ("solved", 50)
     best = [record for record in records_of(tmp_path) if record["step"] in best_steps]
     assert summary.best_step == max(best, key=lambda each: each["discreteness"])["step"]
-    assert "in a row" in summary.rule
+    target = f"{100 * solved_accuracy:g}%"
+    assert summary.rule == f"coarse accuracy reached {target} in the last 2 measurements"
 
 
 @pytest.mark.parametrize(("solved_accuracy", "strings"), [(1, 100), (0.5, 900), (0.1, 1000)])

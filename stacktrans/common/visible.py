@@ -103,6 +103,11 @@ def counted(count: int, one: str, several: str = "") -> str:
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
+def short_time(seconds: int) -> str:
+    """A time as options take it, in minutes if it is a whole number of them: 90s, 5m."""
+    return f"{seconds}s" if seconds % 60 else f"{seconds // 60}m"
+
+
 def duration(seconds: float) -> str:
     """A time in seconds, in minutes from one minute on, or in hours from two hours on."""
     minutes = round(seconds / 60)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Console, Group, RenderableType
 
-from stacktrans.common.visible import counted, listed, shell_text
+from stacktrans.common.visible import counted, listed, shell_text, short_time
 from stacktrans.kernels import code_cache
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import strategies
@@ -174,7 +174,7 @@ def advice(
     if hard_right and not all_right:
         tips.append("  the discrete model, which solves the task on test strings: --hard")
     if state.can_continue:
-        budget = f"{max(1, round(LONGER * state.budget))}s"
+        budget = short_time(max(1, round(LONGER * state.budget)))
         tips.append(f"  longer: {shell_text([*resume_command, '--budget', budget])}")
     elif summary.outcome in ("max_steps", "time_limit"):
         tips.append(f"  a larger --{summary.outcome.replace('_', '-')}")

@@ -210,7 +210,7 @@ def mean_signals(record: Record) -> dict[str, float]:
 
 def summary_view(summary: Summary, config: RunConfig, directory: str) -> RenderableType:
     """The outcome of a run, and its accuracies, or the perplexities of its texts."""
-    attempts = f", {summary.attempts} attempts" if summary.attempts > 1 else ""
+    attempts = f" and {summary.attempts} attempts" if summary.attempts > 1 else ""
     raced = summary.race["strategies"].items() if summary.race else ()
     candidates = {name: Candidate(**progress) for name, progress in raced}
     race = f"; the race took {_seconds(summary.race['seconds'])}" if summary.race else ""
@@ -218,10 +218,10 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
     certain = summary.outcome in SOLUTIONS and (not summary.race or summary.race["winner"])
     pruned = summary.model not in ("", model_line(config))
     batches, hard_use = counted(summary.steps, "batch", "batches"), _hard_use(summary)
-    ended = f"{'solved: ' if certain else ''}{summary.rule}, after {batches}{attempts}"
+    ended = f"{'solved: ' if certain else ''}{summary.rule}; {batches}{attempts}"
     return Group(
         *([race_view(candidates), remark(LEGEND)] if candidates else []),
-        remark(f"{ended}, {_seconds(summary.seconds)}{race}"),
+        remark(f"{ended} in {_seconds(summary.seconds)}{race}"),
         *([remark(started_from(config.start_from))] if config.start_from else []),
         remark(f"stopping rule and best weights: {summary.decided_by}"),
         remark(f"accuracies are measured on: {summary.reported_on}"),
@@ -266,9 +266,8 @@ def _contradictions(pairs: Sequence[Mapping[str, str]]) -> Iterator[str]:
     """Lines on the pairs that contradict a model."""
     if pairs:
         many = counted(len(pairs), "pair in the files has", "pairs in the files have")
-        yield f"{many} another target than the model's answer" + (
-            f", the first {LISTED} of them:" if len(pairs) > LISTED else ":"
-        )
+        first = f"; the first {LISTED}" if len(pairs) > LISTED else ""
+        yield f"{many} another target than the model's answer{first}:"
     for pair in pairs[:LISTED]:
         source, target, answer = (shown(pair[name]) for name in ("source", "target", "answer"))
         yield f"  {pair['line']}: {source}: expected {target}; the model answers {answer}"

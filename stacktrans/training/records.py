@@ -19,7 +19,7 @@ LOSS = "loss in nats per symbol"
 BUDGET_OUTCOMES = {"max_steps", "time_limit", "budget"}
 """Outcomes after which there may be more to train; all others are stopping rules."""
 OUTCOMES = {
-    "solved": "coarse accuracy reached its target the required number of times in a row",
+    "solved": "coarse accuracy reached {accuracy} in the last {measurements}",
     "exceptions": "the same few development pairs were wrong several times in a row",
     "converged": "the training perplexity stopped improving",
     "development": "the accuracy on the development set stopped improving",
@@ -27,7 +27,7 @@ OUTCOMES = {
     "attempts": "all attempts have ended",
     "max_steps": "the maximum number of batches was reached",
     "time_limit": "the time limit was reached",
-    "budget": "the race ran out of time",
+    "budget": "time ran out",
 }
 SOLUTIONS = {"solved", "exceptions"}
 """Outcomes after which a task counts as solved."""

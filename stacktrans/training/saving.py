@@ -42,7 +42,7 @@ from stacktrans.training.stateful import (
     check_keys,
     check_value,
 )
-from stacktrans.training.wording import decided_by, reported_on
+from stacktrans.training.wording import decided_by, reported_on, rule_of
 
 
 class FailedAttempt(StacktransError):
@@ -166,7 +166,7 @@ class SavedRun:
         start_from = self.config.start_from
         return Summary(
             outcome=outcome,
-            rule=OUTCOMES[outcome],
+            rule=rule_of(self.config, outcome),
             decided_by=decided_by(self.config),
             reported_on=reported_on(self.config),
             steps=self.step,

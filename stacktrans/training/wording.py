@@ -1,10 +1,12 @@
-"""Descriptions of a run in words: what it starts from, is decided by, and is measured on."""
+"""Descriptions of a run in words: what it starts from, ends by, and is measured on."""
 
 from pathlib import Path
 
 from stacktrans.common.reading import name_of
+from stacktrans.common.visible import counted
 from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.tasks.pair_files import SET_NAMES, SPLITS
+from stacktrans.training.records import OUTCOMES
 
 
 def started_from(start_from: StartFromConfig) -> str:
@@ -14,6 +16,14 @@ def started_from(start_from: StartFromConfig) -> str:
         f"symbols: {source}" if source == target else f"of sources: {source}; of targets: {target}"
     )
     return f"starts from {start_from.checkpoint} (SHA-256 {start_from.sha256[:12]}); {became}"
+
+
+def rule_of(config: RunConfig, outcome: str) -> str:
+    """The meaning of a key of `OUTCOMES`, with the numbers of the configuration."""
+    solved = config.training.solved
+    return OUTCOMES[outcome].format(
+        accuracy=f"{100 * solved.accuracy:g}%", measurements=counted(solved.times, "measurement")
+    )
 
 
 def decided_by(config: RunConfig) -> str:
