@@ -49,6 +49,7 @@ def advice_on(
         ({"train": 0.95, "test": 0.2}, ((1, 9), (10, 20)), {LONGER_STRINGS}),
         ({"train": 1.0, "development": 0.3, "test": 0.1}, ((1, 9), (9, 20)), {MORE}),
         ({"train": 1.0, "development": 1.0, "test": 0.8}, ((1, 9), (9, 20)), {LONGER_STRINGS}),
+        ({"train": 1.0, "development": 1.0, "test": 0.8}, ((1, 9), (9, 9)), {LONGER_STRINGS}),
         ({"train": 1.0, "development": 1.0, "test": 0.8}, ((9, 9), (9, 9)), {MORE}),
         ({"train": 1.0, "development": 1.0, "test": 0.8}, ((1, 20), (3, 9)), {MORE}),
         ({"train": 0.99, "development": 0.98, "test": 0.95}, ((1, 9), (9, 20)), set()),
