@@ -21,7 +21,8 @@ def plot(
     """Show the learning curves of runs: their loss and accuracy over time.
 
     Accuracy is that on the development set, or else on strings of test lengths. A file
-    also shows accuracy on strings of training lengths, as a dotted line.
+    also shows it on the longest development strings (a dashed line) or, where strings are
+    drawn, on those of training lengths (a dotted line).
 
         stacktrans plot runs/copy
         stacktrans plot runs/copy --by seconds
