@@ -26,6 +26,7 @@ from stacktrans.settings.layers import merged_settings
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StopConfig
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
+from stacktrans.tasks.pairs import task_from_files
 from stacktrans.training.files import Files
 from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.race import DATA, Race
@@ -93,8 +94,8 @@ def test_a_stack_learns_to_reverse_from_a_file(tmp_path: Path) -> None:
     assert summary["test"]["count"] == 100
     assert summary["development"]["coarse"] == 1
     assert summary["decided_by"] == (
-        f"accuracy on the development set, a tenth of {path}, drawn at random; also for "
-        "rounding and pruning"
+        f"accuracy on the development set, a tenth of {path}, drawn at random; "
+        "rounding and pruning: the development set"
     )
     assert summary["reported_on"].startswith(f"the test set, {test}, which decides nothing")
     printed = done.stderr.decode()
@@ -116,6 +117,16 @@ def test_a_run_is_named_after_its_file_and_keeps_nothing_of_it(tmp_path: Path) -
     config = yaml.safe_load((directory / "config.yaml").read_text())
     assert config["task"]["lengths"] == {"train": [12, 38], "test": [39, 40]}
     assert config["task"]["parameters"]["known"]["source"] == "xyz"
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("finnish/plurals.tsv", "plurals"), ("finnish/train.tsv.gz", "finnish"), ("-", "pairs")],
+)
+def test_a_file_whose_name_says_nothing_is_named_after_its_folder(path: str, name: str) -> None:
+    settings = task_from_files(None, path, {})
+    assert settings
+    assert settings["name"] == name
 
 
 def test_pairs_come_through_a_pipe(tmp_path: Path, train: Path) -> None:

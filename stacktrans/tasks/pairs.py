@@ -25,6 +25,8 @@ from stacktrans.tasks.pair_alphabets import SourceAlphabet, TargetAlphabet
 from stacktrans.tasks.pair_files import DEV, SET_NAMES, SPLITS, TEST, TRAIN, PairFiles
 from stacktrans.tasks.sets import PairSet, PairSets, read_sets
 
+UNSPECIFIC = {Path(STRINGS).stem, "train", "training"}
+"""Names of files that say nothing about a task, which is then named after their folder."""
 AT_HAND = 10_000_000
 """The maximum size of the files that are read for baselines, in bytes; reading takes a second."""
 
@@ -212,7 +214,7 @@ class Pairs(Task):
 def task_from_files(
     other: object, data: str | os.PathLike[str] | None, given: Mapping[str, Any], prefix: str = ""
 ) -> dict[str, Any] | None:
-    """The settings of a task of files, with the name of the file to train on.
+    """The settings of a task of files, named after the file to train on.
 
     Args:
         other: another task that is requested, if one is.
@@ -242,8 +244,9 @@ def task_from_files(
     files = {"train": os.fspath(data), **further}
     parameters = files | {part: _file(files[part]) for part in SPLITS if part in files}
     path = Path(parameters["train"])
-    name = path.absolute().parent.name if path.name == STRINGS else path.name
-    stem = "" if path == STDIN else name.removesuffix(PACKED).partition(".")[0]
+    stem = "" if path == STDIN else path.name.removesuffix(PACKED).partition(".")[0]
+    if stem in UNSPECIFIC:
+        stem = path.absolute().parent.name
     return {"name": _as_name(stem) or "pairs", "generator": "pairs", "parameters": parameters}
 
 
