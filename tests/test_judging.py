@@ -147,7 +147,7 @@ def test_the_deciding_set_is_named() -> None:
     kept = "validation strings of both ranges"
     assert named("measure.strings=500") == (
         "500 fresh validation strings of lengths 65:128, drawn anew each time; "
-        f"for rounding and pruning, {kept}"
+        f"rounding and pruning: {kept}"
     )
     assert kept not in named("measure.strings=500", memory="none")
     assert "and some of lengths 8:64" in named("solved.ranges=both")
@@ -157,7 +157,7 @@ def test_the_deciding_set_is_named() -> None:
     )
     stream = named(task="anbn", memory="stack-rnn", recipe="paper")
     assert stream.startswith("the loss on ")
-    assert stream.endswith("; for rounding and pruning, validation strings of both ranges")
+    assert stream.endswith("; rounding and pruning: validation strings of both ranges")
 
 
 def test_a_sweep_s_figures_are_named(tmp_path: Path) -> None:

@@ -362,6 +362,9 @@ def test_a_summary_explains_what_it_shows() -> None:
     assert "to train this run alone: stacktrans train" in text
     assert "without pops: they are blocked" in text
     assert "without state" not in text
+    both = replace(ablated, without={"pushes": ACCURACY, "pops": ACCURACY, "state": ACCURACY})
+    legend = "without pushes or pops: they are blocked; without state: "
+    assert legend in shown(200, summary_view(both, CONFIG, "x"))
     assert "solved: " in text
     assert "the race took 1 second" in text
     unfinished = replace(ablated, race={**race, "winner": None})

@@ -191,7 +191,7 @@ def test_training_continues_from_its_step_rather_than_the_beginning(tmp_path: Pa
     assert found.model.transduce(["αcβ", "βfedcbaα"]) == ["βcα", "αabcdefβ"]
     note = "symbols: 128 carried over, 2 new, 0 dropped"
     assert found.summary.notes[0].endswith(note)
-    assert note in found._repr_html_()
+    assert found._repr_html_().count(note) == 1
     other = stacktrans.train(memory="stack", recipe="default", out=tmp_path / "new", **asked)
     assert other.summary.development
     assert other.summary.development.coarse < 0.2

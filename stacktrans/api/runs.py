@@ -15,6 +15,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.showing.curves import Unit, plot_curves, read_metrics
 from stacktrans.showing.plots import check_plot
 from stacktrans.showing.progress import as_html
+from stacktrans.showing.tables import remark
 from stacktrans.showing.training import summary_view
 from stacktrans.training import requests
 from stacktrans.training.interrupts import Interrupted, stopping
@@ -66,7 +67,8 @@ class Run:
         return f"Run({self.directory}: {self.summary.outcome} after {self.summary.steps} batches)"
 
     def _repr_html_(self) -> str:
-        return as_html(summary_view(self.summary, self.config, str(self.directory)))
+        view = summary_view(self.summary, self.config, str(self.directory))
+        return as_html(*map(remark, self.summary.notes), view)
 
 
 @checked

@@ -4,12 +4,13 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import groupby
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from stacktrans.common.errors import shown
-from stacktrans.common.visible import counted
+from stacktrans.common.visible import counted, listed
 from stacktrans.inference.perplexity import perplexity_of
 from stacktrans.model.description import model_line
 from stacktrans.settings.config import RunConfig
@@ -24,13 +25,12 @@ from stacktrans.showing.scores import (
 from stacktrans.showing.tables import GAP, Column, Table, remark, table_of
 from stacktrans.training.race_state import Candidate
 from stacktrans.training.records import LOSS, SOLUTIONS, Accuracy, Record, Summary
-from stacktrans.training.wording import started_from
 
 WITHOUT = {
     "memory": "its reads are zero",
     "pushes": "they are blocked",
     "pops": "they are blocked",
-    "state": "the state of the controller is reset at each step",
+    "state": "that of the controller is reset at each step",
 }
 """The meaning of the accuracies without parts of the model."""
 
@@ -222,9 +222,8 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
     return Group(
         *([race_view(candidates), remark(LEGEND)] if candidates else []),
         remark(f"{ended} in {_seconds(summary.seconds)}{race}"),
-        *([remark(started_from(config.start_from))] if config.start_from else []),
-        remark(f"stopping rule and best weights: {summary.decided_by}"),
-        remark(f"accuracies are measured on: {summary.reported_on}"),
+        *map(remark, f"stopping and best weights: {summary.decided_by}".split("; ")),
+        remark(f"accuracies: on {summary.reported_on}"),
         _accuracy_table(summary, config)
         if config.task.lengths
         else perplexity_table(perplexity_json(summary.texts)),
@@ -259,7 +258,8 @@ def _hard_use(summary: Summary) -> str | None:
 
 def _legend(parts: Iterable[str]) -> str:
     """A line on the accuracies without some parts of the model."""
-    return "; ".join(f"without {part}: {WITHOUT[part]}" for part in parts)
+    by_meaning = groupby(parts, WITHOUT.__getitem__)
+    return "; ".join(f"without {listed(each, 'or')}: {meaning}" for meaning, each in by_meaning)
 
 
 def _contradictions(pairs: Sequence[Mapping[str, str]]) -> Iterator[str]:

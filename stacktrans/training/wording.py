@@ -35,8 +35,8 @@ def decided_by(config: RunConfig) -> str:
     if not config.is_rounded:
         return by
     if config.has_pair_files:
-        return f"{by}; also for rounding and pruning"
-    return f"{by}; for rounding and pruning, validation strings of both ranges"
+        return f"{by}; rounding and pruning: the development set"
+    return f"{by}; rounding and pruning: validation strings of both ranges"
 
 
 def _ended_by(config: RunConfig) -> str:
