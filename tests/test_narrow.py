@@ -25,6 +25,7 @@ from stacktrans.cli import COMMANDS
 from stacktrans.commands.terminal import print_out
 from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import ReadShare, Trace, TraceStep
+from stacktrans.kernels import code_cache
 from stacktrans.model.description import model_line
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.race import RaceDisplay, candidates_table, race_view
@@ -326,6 +327,28 @@ def show_two_attempts() -> None:
             display.show(replace(RECORD, step=step, attempt=number))
 
 
+@pytest.mark.parametrize("compiled", [0, 3])
+def test_a_race_announces_what_its_processes_compile(
+    compiled: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, announced = tmp_path / "code", list[bool]()
+    for number in range(compiled):
+        (code / f"before-{number}").mkdir(parents=True)
+    code.mkdir(exist_ok=True)
+    monkeypatch.setattr(code_cache, "cache_directory", lambda: code)
+    monkeypatch.setattr(code_cache, "announce", lambda: announced.append(True))
+    directory = tmp_path / "race"
+    directory.mkdir()
+    begin(directory, dict.fromkeys(RACE, CONFIG), ["train"], 300)
+    race = Race(directory, "cpu", 1)
+    with race.opened(), RaceDisplay(Console(file=io.StringIO()), race) as display:
+        display.show()
+        assert not announced
+        (code / "another").mkdir()
+        display.show()
+    assert announced
+
+
 @pytest.mark.parametrize("kind", ["xterm", "dumb"])
 def test_a_further_attempt_is_announced_at_any_width(kind: str) -> None:
     written = in_a_terminal(40, show_two_attempts, TERM=kind)
@@ -336,13 +359,13 @@ def test_a_further_attempt_is_announced_at_any_width(kind: str) -> None:
 
 
 def test_a_run_that_ends_between_measurements_leaves_no_row_without_accuracies() -> None:
-    console = Console(file=io.StringIO(), width=80)
-    display = TrainingDisplay(console, CONFIG, 7, "run")
+    file = io.StringIO()
+    display = TrainingDisplay(Console(file=file, width=80), CONFIG, 7, "run")
     display.live = Live(console=Console(file=io.StringIO()))  # as in a terminal
     with display:
         display.show(RECORD)
         display.show(replace(RECORD, step=12350, loss=0.9876, test=None, development=None))
-    written = console.file.getvalue()
+    written = file.getvalue()
     assert "0.1234" in written
     assert "0.9876" not in written
 

@@ -197,10 +197,10 @@ def announce() -> None:
     print_message("compiling for this machine, once (10 to 15 seconds)")
 
 
-def is_empty() -> bool:
-    """Whether no code has been compiled yet."""
+def count() -> int:
+    """The number of functions whose code is compiled or being compiled, by any process."""
     directory = cache_directory()
-    return directory is None or not any(directory.iterdir())
+    return len([*directory.iterdir()]) if directory else 0
 
 
 @contextlib.contextmanager

@@ -36,6 +36,7 @@ class RaceDisplay(ProgressDisplay):
 
     def __init__(self, console: Console, race: Race) -> None:
         self._race, self._shown = race, race.state.latest
+        self._compiled = code_cache.count()
         super().__init__(console, transient=True)
 
     def _open(self) -> None:
@@ -47,11 +48,11 @@ class RaceDisplay(ProgressDisplay):
         for note in self._race.notes:
             self._write(note)
         self._write(f"{LEGEND} so far")
-        if code_cache.is_empty():
-            code_cache.announce()
 
     def show(self) -> None:
-        """Show the progress of the runs."""
+        """Show the progress of the runs, and announce it if one of their processes compiles."""
+        if code_cache.count() > self._compiled:
+            code_cache.announce()
         candidates = self._race.state.latest
         if self.live:
             self._refresh()
