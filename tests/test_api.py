@@ -351,7 +351,7 @@ def test_wrong_requests_are_refused(tmp_path: Path) -> None:
         stacktrans.load("nothing")
     with pytest.raises(CheckpointError, match="not the name of a checkpoint"):
         stacktrans.load("a\0b")
-    with pytest.raises(CheckpointError, match="aaa.*: File name too long"):
+    with pytest.raises(CheckpointError, match=r"aaa.*: File name too long"):
         stacktrans.load("a" * 300)
     with pytest.raises(UsageError, match="unknown memory 'stak'"):
         stacktrans.train("copy", memory="stak", out=tmp_path / "run")
