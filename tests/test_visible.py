@@ -166,9 +166,12 @@ def test_paths_in_commands_are_quoted_for_a_shell(
     Path("checkpoints/my model").mkdir(parents=True)
     result = invoke("eval", "my model")
     assert result.err.endswith("no such checkpoint; did you mean 'checkpoints/my model'?\n")
-    plan = plan_of(tmp_path)
-    page = markdown(replace(plan, path=tmp_path / "my sweep.yaml", profile="s t"), {})
-    assert "Written by `stacktrans sweep 'my sweep.yaml' --profile 's t'`" in page
+
+
+def test_the_file_of_a_sweep_and_its_profile_are_text_in_markdown(tmp_path: Path) -> None:
+    named = replace(plan_of(tmp_path), path=tmp_path / "my *sweep*.yaml", profile="s `t`")
+    page = markdown(named, {})
+    assert "Results of my \\*sweep\\*.yaml with the profile s \\`t\\`: " in page
 
 
 def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:

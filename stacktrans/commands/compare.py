@@ -12,10 +12,14 @@ from stacktrans.common.documents import yaml_text
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.files import write_atomically
 from stacktrans.common.reading import is_stream
+from stacktrans.common.visible import shell_text
 from stacktrans.model.devices import check_device
 
-REPLACED = "# Written by stacktrans compare, which replaces it: edit a copy."
-"""The first line of a sweep file."""
+HEADER = """\
+# Written by stacktrans compare, which replaces it: edit a copy.
+# To go on with its runs: {command}
+"""
+"""The first lines of a sweep file."""
 
 
 def compare(
@@ -50,8 +54,9 @@ def compare(
     bootstrap intervals.
 
     Writes a directory with everything that a sweep writes, and a sweep file of the same
-    name; stacktrans sweep runs an edited copy of it. The same command continues a
-    comparison that was interrupted; runs that are done are not repeated.
+    name; stacktrans sweep, with --out and the directory, goes on with an edited copy of
+    it. The same command continues a comparison that was interrupted; runs that are done
+    are not repeated.
 
         stacktrans compare stack queue none --task reverse --time-limit 2m
         stacktrans compare none,gru stack,lstm,hidden_size=32 --task reverse
@@ -115,7 +120,8 @@ def compare(
         plan = make_plan(path, SettingsLayer(str(path), settings))
     store = SweepStore(path.parent, plan)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, f"{REPLACED}\n{yaml_text(settings)}")
+    command = shell_text(["stacktrans", "sweep", "COPY", "--out", str(path.parent)])
+    write_atomically(path, HEADER.format(command=command) + yaml_text(settings))
     carry_out_runs(store, plan.runs, workers, None, device, plot)
     entries = comparison.comparison_entries(plan, store.records)
     if as_json:

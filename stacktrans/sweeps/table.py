@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from stacktrans.common.visible import counted, duration, markdown_text, one_line, shell_text
+from stacktrans.common.visible import counted, duration, markdown_text, one_line
 from stacktrans.showing.scores import confidence_interval
 from stacktrans.showing.tables import csv_text
 from stacktrans.sweeps.cells import Cell, Records, cells_of, claim_holds
@@ -73,12 +73,11 @@ def _origin(plan: Plan, records: Records) -> str:
     incomplete = sum(not is_complete(record, plan.file.measures) for record in finished)
     versions = sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in finished})
     trained = duration(sum(record["seconds"] for record in finished))
-    profile = ["--profile", plan.profile] if plan.profile else []
-    command = shell_text(["stacktrans", "sweep", plan.path.name, *profile]).replace("`", "'")
+    name = plan.path.name + (f" with the profile {plan.profile}" if plan.profile else "")
     done = f"{len(finished)} of {counted(len(plan.runs), 'run')}, {trained} of training"
     lacking = f" Some measures are missing in {incomplete} of them." if incomplete else ""
     software = f" ({_line('; '.join(versions))})" if versions else ""
-    return f"Written by `{command}`: {done}{software}.{lacking}"
+    return f"Results of {_line(name)}: {done}{software}.{lacking}"
 
 
 def caption(plan: Plan, name: str) -> str:
