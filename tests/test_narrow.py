@@ -170,6 +170,7 @@ def test_sweeps_fit(width: int, tmp_path: Path) -> None:
     display = SweepDisplay(Console(file=io.StringIO()), store, plan.runs)
     text = shown(width, display._now(), *overview(store))
     assert all(cell_len(line) <= width for line in text.splitlines())
+    assert re.search(r"^Queue +(runs )?12 +(done )?6\b", text, flags=re.MULTILINE)
     assert "80.0 → 85.0 ▲" in text
     assert "10.0 / 20.0 / 30.0 → 25.0" in text
 

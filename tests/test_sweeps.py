@@ -1,5 +1,6 @@
 """Sweeps: what they run and record, what they go on from, and what is wrong with a command."""
 
+import io
 import json
 import re
 import shlex
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from command_line import run
 from matplotlib.figure import Figure
+from rich.console import Console
 from small_sweeps import MEASURES, RACED, records, sweep_file
 
 import stacktrans
@@ -21,6 +23,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import strategies
 from stacktrans.sweeps import plots
+from stacktrans.sweeps.live import SweepDisplay
 from stacktrans.sweeps.plan import PlannedRun, read_plan
 from stacktrans.sweeps.store import SweepStore
 
@@ -97,6 +100,19 @@ def test_finished_runs_are_not_repeated(swept: Path) -> None:
     assert b"6 runs, 6 of them done" in done.stderr
     assert {path: path.stat().st_mtime_ns for path in swept.glob("runs/*/*.json*")} == before
     assert json.loads(done.stdout)["runs"] == records(swept)
+
+
+def test_only_a_sweep_with_something_to_do_has_a_live_table(
+    swept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    console = Console(file=terminal)
+    store = SweepStore(swept, read_plan(swept.parent / "small.yaml"))
+    assert SweepDisplay(console, store, store.plan.runs).live is None
+    store.records.clear()
+    assert SweepDisplay(console, store, store.plan.runs).live
 
 
 def test_records_suffice_without_the_folders_of_runs(swept: Path, tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ class SweepDisplay(ProgressDisplay):
         self.began, self.end = time.monotonic(), math.nan
         self.before, self.done = sum(map(store.done, self._distinct)), 0
         super().__init__(console, transient=False, auto_refresh=True)
+        if self.before == len(self._distinct):  # nothing to do
+            self.live = None
 
     def _open(self) -> None:
         runs = counted(len(self._distinct), "run")
@@ -59,7 +61,7 @@ class SweepDisplay(ProgressDisplay):
 
     def _now(self) -> RenderableType:
         first = next(iter(self.store.plan.file.measures))
-        counts = ("done", Column("running", drop=2), Column("failed", drop=3), "of")
+        counts = ("runs", "done", Column("running", drop=2), Column("failed", drop=3))
         table = Table(Column("condition", fold=" "), *counts, Column(f"best {first}", drop=1))
         for row in self._rows():
             table.add_row(*row)
@@ -78,7 +80,7 @@ class SweepDisplay(ProgressDisplay):
                 found = (value_of(records.get(run.identity, {}), first, measure) for run in runs)
                 values = [value for value in found if value is not None]
                 best = decimal(best_of(values), 3) if values else ""
-                rows.append([condition, *map(str, (done, running, failed, len(runs))), best])
+                rows.append([condition, *map(str, (len(runs), done, running, failed)), best])
         return rows
 
 
