@@ -200,6 +200,34 @@ def test_rows_of_a_single_column_count_solved_runs(tmp_path: Path) -> None:
     assert "| Stack | not run |  |  |" in shown
 
 
+def test_details_have_no_empty_columns_and_judge_by_the_criterion_alone(tmp_path: Path) -> None:
+    changes: dict[str, Any] = {"claims": [], "published": [], "choose": None}
+    grid = {"learning_rate": [0.1], "seed": [1, 2, 3]}
+    task = {"task": "copy", "model": {"memory": "queue"}}
+    changes |= {"grid": grid, "conditions": {"Queue": task}}
+    both = {name: {"of": "coarse", "strings": name} for name in ("test", "train")}
+    plan = plan_of(tmp_path, **changes, measures=both)
+    records = records_of(plan)
+    for record in records.values():
+        measured = record["measured"]
+        measured["train"] = {
+            **measured["test"],
+            "measure": plan.file.measures["train"].model_dump(),
+        }
+    details = markdown(plan, records).splitlines()[-4:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in details]
+    assert cells[0] == [
+        *("condition", "measure", "min / median / max", "mean [95%]", "solved [95%]"),
+        *("median seconds to solve", "median batches to solve", "runs"),
+    ]
+    assert cells[2][4].startswith("2 of 3 ")
+    assert cells[3][4:] == ["", "", "", "3"]
+    plan = plan_of(tmp_path, **changes, solved=None)
+    first = plan.runs[0].identity
+    details = markdown(plan, {first: records[first]}).splitlines()[-3:]
+    assert details[0] == "| condition | measure | min / median / max | mean | runs |"
+
+
 def test_claims_hold_or_not_or_were_not_run(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     held = [claim["holds"] for claim in as_json(plan, records_of(plan))["claims"]]

@@ -50,8 +50,8 @@ def compare(
     """Train several models on one task, and compare their accuracy.
 
     A model is a memory, perhaps with a controller and other settings after commas. Each
-    is trained with several seeds; the table shows mean coarse accuracies with 95%
-    bootstrap intervals.
+    is trained with several seeds; the table shows mean coarse accuracies and, of three or
+    more runs, their 95% bootstrap intervals.
 
     Writes a directory with everything that a sweep writes, and a sweep file of the same
     name; stacktrans sweep, with --out and the directory, goes on with an edited copy of

@@ -109,8 +109,8 @@ def with_equal_sizes(plan: Plan, settings: Settings) -> Settings:
 def comparison_entries(plan: Plan, records: Records) -> list[dict[str, Any]]:
     """An entry for each model, with its size, and its mean accuracies over the seeds.
 
-    For each measure there are the mean and, of several runs, its 95% bootstrap interval as `_low`
-    and `_high`.
+    For each measure there are the mean and, of three or more runs, its 95% bootstrap interval as
+    `_low` and `_high`.
     """
     entries = {model: _size(plan, model, records) for model in plan.file.conditions}
     for cell in cells_of(plan, records):

@@ -33,12 +33,15 @@ MAX_LISTED = 12
 def markdown(plan: Plan, records: Records) -> str:
     """The complete results of a sweep, as Markdown."""
     cells = cells_of(plan, records)
+    mean = "mean [95%]" if any(cell.mean_interval for cell in cells) else "mean"
     heading = [
-        *("condition", "task", "measure", "min / median / max", "mean [95%]", "solved [95%]"),
+        *("condition", "task", "measure", "min / median / max", mean, "solved [95%]"),
         *("median seconds to solve", "median batches to solve", "runs", "failed"),
     ]
     details = [_detail(plan, cell) for cell in cells if cell.values or cell.failed]
-    parts = [f"# {_line(plan.file.title)}", summary(plan, records), _table(heading, details)]
+    parts = [f"# {_line(plan.file.title)}", summary(plan, records)]
+    if details:
+        parts.append(_table(heading, details))
     failed = [
         f"- {_line(f'{run.name}: ' + str(record['error']))}"
         for run in plan.runs
@@ -157,20 +160,20 @@ def _detail(plan: Plan, cell: Cell) -> list[str]:
     mean = _number(plan, sum(cell.values) / cell.runs)
     if cell.mean_interval:
         mean += f" [{' – '.join(_number(plan, bound) for bound in cell.mean_interval)}]"
-    return [
-        *names,
-        _figure(plan, cell.spread),
-        mean,
-        share_solved(cell),
-        _rounded(cell.median_seconds_to_solve),
-        _rounded(cell.median_batches_to_solve),
-        str(cell.runs),
-        str(cell.failed or ""),
-    ]
+    times = (cell.median_seconds_to_solve, cell.median_batches_to_solve)
+    solved = [share_solved(cell), *map(_rounded, times)]
+    criterion = plan.file.solved
+    if criterion and cell.measure != criterion.measure:  # by which it is not judged
+        solved = ["", "", ""]
+    runs = [str(cell.runs), str(cell.failed or "")]
+    return [*names, _figure(plan, cell.spread), mean, *solved, *runs]
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    return "\n".join([_row(heading), "|" + "---|" * len(heading), *map(_row, rows)])
+    """A table without columns whose cells are all empty."""
+    columns = [column for column in zip(heading, *rows, strict=True) if any(column[1:])]
+    first, *others = zip(*columns, strict=True)
+    return "\n".join([_row(first), "|" + "---|" * len(first), *map(_row, others)])
 
 
 def _row(cells: Sequence[str]) -> str:
