@@ -43,7 +43,7 @@ def test_each_model_is_trained_with_each_seed_and_measured(compared: Path) -> No
         of_model = [record for record in records if record["condition"] == entry["model"]]
         assert entry["runs"] == 2
         assert {record["parameters"] for record in of_model} == {entry["parameters"]}
-        for name in ("1-3", "4-6"):
+        for name in ("1:3", "4:6"):
             values = [record["measured"][name]["value"] for record in of_model]
             assert entry[name] == pytest.approx(sum(values) / 2)
             assert f"{name}_low" not in entry, "an interval needs three runs"
@@ -65,12 +65,12 @@ def test_finished_runs_are_shown_in_other_forms(compared: Path) -> None:
     entries = json.loads((compared / "shown.json").read_text())
     comma_separated = run(*again, "--out", compared, "--csv")
     rows = [*csv.DictReader(io.StringIO(comma_separated.stdout.decode()))]
-    assert [float(row["4-6"]) for row in rows] == [entry["4-6"] for entry in entries]
+    assert [float(row["4:6"]) for row in rows] == [entry["4:6"] for entry in entries]
     latex = run(*again, "--out", compared, "--latex").stdout.decode()
     assert r"\toprule" in latex
     assert r"hidden\_size=9" in latex
     table = run(*again, "--out", compared).stdout.decode()
-    assert f"{entries[0]['1-3']:.3f}" in table
+    assert f"{entries[0]['1:3']:.3f}" in table
     assert "more in" in table
 
 

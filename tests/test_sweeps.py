@@ -421,6 +421,17 @@ def test_a_curve_by_length_is_the_median_of_the_runs_within_their_range(
     assert (heights.min(), heights.max()) == (0.1, 0.9)
 
 
+def test_curves_that_coincide_are_both_visible(
+    swept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SweepStore(swept, read_plan(swept.parent / "small.yaml"))
+    monkeypatch.setattr(plots, "_by_length", lambda *_: {4: 0.5, 5: 0.5})
+    axis = Figure().subplots()
+    plots._lengths(axis, store, store.plan.runs, "test")
+    first, second = axis.lines
+    assert first.get_linestyle() != second.get_linestyle()
+
+
 def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
     conditions = {"ratio 1:100:1 [red]x[/red]": {"model": {"memory": "stack"}}}
     path = sweep_file(tmp_path, conditions=conditions, grid={})

@@ -75,10 +75,7 @@ def _strings(ranges: Sequence[Lengths], count: int) -> dict[str, Settings]:
     """The strings of each measure, by its name."""
     if not ranges:
         return {"train": {"strings": "train"}, "test": {"count": count}}
-    return {
-        f"{shortest}-{longest}": {"lengths": [shortest, longest], "count": count}
-        for shortest, longest in ranges
-    }
+    return {str(bounds): {"lengths": [*bounds], "count": count} for bounds in ranges}
 
 
 def with_equal_sizes(plan: Plan, settings: Settings) -> Settings:
@@ -136,16 +133,14 @@ def _size(plan: Plan, model: str, records: Records) -> dict[str, Any]:
 
 def comparison_table(plan: Plan, entries: Sequence[Mapping[str, Any]]) -> Table:
     """A table of entries, with the mean and its interval for each measure."""
-    columns = [
-        column
-        for name in plan.file.measures
-        for column in (
-            Column("mean", name, form=f"{{{name}:.3f}}"),
-            Column("[95%]", name, form=f"[{{{name}_low:.3f}} – {{{name}_high:.3f}}]", drop=2),
-        )
-    ]
+    columns = list[Column]()
+    for name in plan.file.measures:
+        # In a format, a name with a colon can only be an index.
+        interval = f"[{{of[{name}_low]:.3f}} – {{of[{name}_high]:.3f}}]"
+        columns.append(Column("mean", name, form=f"{{of[{name}]:.3f}}"))
+        columns.append(Column("[95%]", name, form=interval, drop=2))
     return table_of(
-        entries,
+        [{**entry, "of": entry} for entry in entries],
         Column("model"),
         Column("parameters", drop=3),
         Column("runs", drop=1),

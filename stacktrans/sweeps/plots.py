@@ -1,10 +1,10 @@
 """Plots of a sweep: learning curves, and accuracy by length."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.files import numbered
 from stacktrans.common.reading import json_lines
@@ -13,10 +13,14 @@ from stacktrans.showing.plots import chart, label_axes_by_length
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.records import undamaged
 from stacktrans.sweeps.store import SweepStore
+from stacktrans.sweeps.table import strings_of
 from stacktrans.training.records import LOSS, METRICS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+STYLES = ("-", "--", ":", "-.")
+"""The styles of lines of successive conditions: one that covers another does not hide it."""
 
 
 def draw(store: SweepStore) -> None:
@@ -30,7 +34,8 @@ def draw(store: SweepStore) -> None:
         for measure in store.plan.file.measures:
             if any(_by_length(store, run, measure) for run in runs):
                 path = _path(store, f"{task}-{measure}-by-length", taken)
-                with chart(path, f"{task}: strings of {measure}") as axis:
+                title = f"{task}, {measure}: {strings_of(store.plan, measure)}"
+                with chart(path, title) as axis:
                     _lengths(axis, store, runs, measure)
 
 
@@ -45,17 +50,18 @@ def _path(store: SweepStore, name: str, taken: set[Path]) -> Path:
 
 def _conditions(
     store: SweepStore, runs: Sequence[PlannedRun]
-) -> Iterator[tuple[str, str, list[PlannedRun]]]:
-    """The label in the legend, the colour and the runs of each condition."""
+) -> Iterator[tuple[str, Mapping[str, Any], list[PlannedRun]]]:
+    """The label in the legend, the colour and style of lines, and the runs of each condition."""
     for index, condition in enumerate(store.plan.file.conditions):
         of_condition = [run for run in runs if run.condition == condition]
         if of_condition:
             # A label that begins with an underscore would be left out of the legend.
-            yield f" {one_line(condition)}", f"C{index % 10}", of_condition
+            style = {"color": f"C{index % 10}", "linestyle": STYLES[index % len(STYLES)]}
+            yield f" {one_line(condition)}", style, of_condition
 
 
 def _curves(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun]) -> None:
-    for condition, colour, of_condition in _conditions(store, runs):
+    for condition, style, of_condition in _conditions(store, runs):
         label: str | None = condition
         for run in of_condition:
             with undamaged(store.run_directory(run) / METRICS) as path:
@@ -63,7 +69,7 @@ def _curves(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun]) -> None
                 steps = [float(record["step"]) for record in records]
                 losses = [float(record["loss"]) for record in records]
             if steps:
-                axis.plot(steps, losses, color=colour, linewidth=0.8, alpha=0.7, label=label)
+                axis.plot(steps, losses, **style, linewidth=0.8, alpha=0.7, label=label)
                 label = None
     axis.set(xlabel="batches", ylabel=LOSS, yscale="log")
 
@@ -77,14 +83,13 @@ def _by_length(store: SweepStore, run: PlannedRun, measure: str) -> dict[int, fl
 
 def _lengths(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun], measure: str) -> None:
     """Plot the median accuracy of the runs of each condition by length, and its range."""
-    for condition, colour, of_condition in _conditions(store, runs):
+    for condition, style, of_condition in _conditions(store, runs):
         curves = [_by_length(store, run, measure) for run in of_condition]
         lengths = sorted({length for curve in curves for length in curve})
         shares = [[curve[length] for curve in curves if length in curve] for length in lengths]
         if shares:
-            axis.plot(lengths, [*map(median, shares)], color=colour, label=condition)
-            axis.fill_between(
-                lengths, [*map(min, shares)], [*map(max, shares)], color=colour, alpha=0.2
-            )
+            axis.plot(lengths, [*map(median, shares)], **style, label=condition)
+            low, high = [*map(min, shares)], [*map(max, shares)]
+            axis.fill_between(lengths, low, high, color=style["color"], alpha=0.2)
     accuracy = "coarse accuracy (median and range of the runs)"
     label_axes_by_length(axis, runs[0].config.task.ranges.train, accuracy)

@@ -10,7 +10,7 @@ from stacktrans.showing.tables import csv_text
 from stacktrans.sweeps.cells import Cell, Records, cells_of, claim_holds
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.records import is_complete, value_of
-from stacktrans.sweeps.sweep_file import Figure, Measure
+from stacktrans.sweeps.sweep_file import Figure
 
 VERDICTS = {True: "held", False: "did not hold", None: "not run"}
 _DIVERGED = 1e6
@@ -92,10 +92,7 @@ def caption(plan: Plan, name: str) -> str:
     if choose:
         best = "the run" if "seed" in choose.among else figure
         figure = f"{best} with the best {choose.by}, among {', '.join(choose.among)}"
-    has_pair_files = all(run.config.has_pair_files for run in plan.runs)
-    parts = [
-        f"{name}: {_MEASURES[measure.of]} on {_strings(measure, has_pair_files)}{unit}; {figure}"
-    ]
+    parts = [f"{name}: {_MEASURES[measure.of]} on {strings_of(plan, name)}{unit}; {figure}"]
     by = choose.by if choose and choose.by != "training perplexity" else ""
     if measure.strings and by.startswith(measure.strings):
         parts.append("runs were selected on these strings, so the figure is optimistic")
@@ -105,8 +102,9 @@ def caption(plan: Plan, name: str) -> str:
     return "; ".join(parts) + "."
 
 
-def _strings(measure: Measure, has_pair_files: bool) -> str:
+def strings_of(plan: Plan, name: str) -> str:
     """A description of the strings that a measure is taken on."""
+    measure = plan.file.measures[name]
     if measure.of == "perplexity":
         return f"the {'validation' if measure.strings == 'valid' else 'test'} text"
     if measure.strings == "train":
@@ -114,7 +112,7 @@ def _strings(measure: Measure, has_pair_files: bool) -> str:
     if measure.strings:
         return f"each run's own {measure.strings} strings"
     hard = ", with hard signals" if measure.hard else ""
-    if has_pair_files:
+    if all(run.config.has_pair_files for run in plan.runs):
         lengths = f" of lengths {measure.lengths}" if measure.lengths else ""
         return f"up to {measure.count} strings of the test set{lengths}{hard}"
     strings = f"lengths {measure.lengths}" if measure.lengths else "the test lengths"
