@@ -87,7 +87,7 @@ def compare(
         as_latex: Print the table as LaTeX, for the package booktabs.
     """
     from stacktrans.settings.command import option_layers
-    from stacktrans.settings.layers import SettingsLayer, merge_layers
+    from stacktrans.settings.layers import SettingsLayer
     from stacktrans.settings.resolve import DEFAULT_RECIPE
     from stacktrans.showing.tables import csv_of, latex_text, remark
     from stacktrans.sweeps import comparison
@@ -106,8 +106,11 @@ def compare(
     pairs = task_from_files(task, data, {"dev": dev, "test": test}, "--")
     if not (task or pairs):
         raise UsageError("expected --task or --data")
-    limits = option_layers({"max_steps": max_steps, "time_limit": seconds}, "--")
-    shared = {"task": pairs or task, "recipe": recipe or DEFAULT_RECIPE, **merge_layers(limits)}
+    shared = [
+        SettingsLayer("--data" if pairs else "--task", {"task": pairs or task}),
+        SettingsLayer("--recipe", {"recipe": recipe or DEFAULT_RECIPE}),
+        *option_layers({"max_steps": max_steps, "time_limit": seconds}, "--"),
+    ]
     name = pairs["name"] if pairs else Path(str(task)).stem
     settings = comparison.comparison_settings(
         name, models, shared, set_ or [], seeds, bounds, count

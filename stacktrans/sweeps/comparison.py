@@ -6,6 +6,7 @@ from typing import Any
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import counted
+from stacktrans.settings.candidates import candidate_configs
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import (
     Settings,
@@ -24,7 +25,7 @@ from stacktrans.tasks.lengths import Lengths
 def comparison_settings(
     name: str,
     models: Sequence[str],
-    shared: Settings,
+    shared: Sequence[SettingsLayer],
     assignments: Sequence[str],
     seeds: int,
     ranges: Sequence[Lengths],
@@ -35,7 +36,7 @@ def comparison_settings(
     Args:
         name: the name of the task.
         models: the models, each as `MEMORY[,CONTROLLER][,KEY=VALUE]...`.
-        shared: settings of all runs.
+        shared: the layers of settings of all runs.
         assignments: further settings of all models as `key=value`.
         seeds: number of runs of each model.
         ranges: lengths of the strings to measure on; by default, the training strings of the run,
@@ -49,10 +50,13 @@ def comparison_settings(
         if models.count(model) > 1:
             raise UsageError(f"MODEL: '{model}' is given twice")
     changes = [option_layer(each, RunConfig) for each in assignments]
+    layers = {model: [*changes, *_layers_of(model)] for model in models}
+    for of_model in layers.values():  # so that a problem is reported with the argument
+        candidate_configs(options=[*shared, *of_model])
     return {
         "title": f"{counted(len(models), 'model')} for {name}, with {counted(seeds, 'seed')}",
-        "settings": shared,
-        "conditions": {model: merge_layers([*changes, *_layers_of(model)]) for model in models},
+        "settings": merge_layers(shared),
+        "conditions": {model: merge_layers(of_model) for model, of_model in layers.items()},
         "grid": {"seed": [*range(1, seeds + 1)]},
         "measures": {
             name: {"of": "coarse", **measure} for name, measure in _strings(ranges, count).items()
@@ -61,13 +65,13 @@ def comparison_settings(
 
 
 def _layers_of(model: str) -> list[SettingsLayer]:
-    memory, *others = model.split(",")
-    layers = [SettingsLayer(model, nested("model.memory", memory))]
+    origin, (memory, *others) = f"MODEL {model}", model.split(",")
+    layers = [SettingsLayer(origin, nested("model.memory", memory))]
     for word in others:
         if "=" in word:
             layers.append(option_layer(word, RunConfig))
         else:
-            layers.append(SettingsLayer(model, nested("model.controller", word)))
+            layers.append(SettingsLayer(origin, nested("model.controller", word)))
     return layers
 
 
