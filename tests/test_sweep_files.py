@@ -29,7 +29,7 @@ def task_file(directory: Path, file: str, name: str) -> str:
     ("changes", "message"),
     [
         ({"conditions": {}}, "small.yaml:35: conditions: "),
-        ({"settting": {}}, "unknown setting 'settting'; did you mean 'settings'?"),
+        ({"settting": {}}, "unknown key 'settting'; did you mean 'settings'?"),
         ({"grid": {"sed": [1]}}, "unknown setting 'sed'; did you mean 'seed'?"),
         ({"grid": {"seed": [-1]}}, "seed: "),
         ({"grid": {"seed": []}}, "grid.seed: "),
@@ -53,6 +53,11 @@ def test_errors_in_a_sweep_file_are_named(
 ) -> None:
     with pytest.raises(UsageError, match=re.escape(message)):
         read_plan(sweep_file(tmp_path, **changes))
+
+
+def test_a_key_that_is_no_setting_is_not_looked_for_among_settings(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"unknown key 'mesures'; did you mean 'measures'\?$"):
+        read_plan(sweep_file(tmp_path, mesures={}))
 
 
 TABLE = {"source": "table 1", "measure": "test"}

@@ -302,7 +302,8 @@ def _in_plain_words(annotation: Any, path: KeyPath, error: dict[str, Any]) -> Pr
         keys, message = _setting_named_in(annotation, message)
         path = (*path, *keys)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        return Problem(path, unknown_name("setting", str(path[-1]), fields(annotation)))
+        kind = getattr(plain(annotation), "KIND", "setting")
+        return Problem(path, unknown_name(kind, str(path[-1]), fields(annotation)))
     if kind == "missing" and isinstance(path[-1], str):
         return _naming(path, "is missing", " ")
     if kind == "missing":  # an item of the list before

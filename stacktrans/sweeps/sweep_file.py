@@ -1,6 +1,6 @@
 """The schema of a sweep's YAML file: grid, conditions, measures, claims and published figures."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Field, PositiveInt, field_validator, model_validator
 
@@ -145,6 +145,9 @@ class SweepFile(Section):
         choose: the choice of winners; by default the median of all runs counts.
         profiles: changes to this file, by name; one of them can be requested.
     """
+
+    KIND: ClassVar = "key"
+    """What its fields are called in messages: those of a run are the settings."""
 
     title: str
     description: str = ""
