@@ -34,6 +34,7 @@ from stacktrans.extraction.queries import Query, answers_of, random_queries, sam
 from stacktrans.extraction.symmetry import REPRESENTATIVES, symmetry_of
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
+from stacktrans.model.description import machine_line
 from stacktrans.model.transducer import Transducer
 from stacktrans.proofs.proof import Bisimulation, Counterexample, prove
 from stacktrans.settings.config import RunConfig
@@ -604,7 +605,17 @@ def test_a_machine_cannot_be_trained(saved: Path) -> None:
         checkpoint.load(saved).model  # noqa: B018
     trained = run("train", "--task", "reverse", "--from", saved)
     assert f"{saved}: a machine has no weights" in trained.stderr.decode()
-    assert f"{saved}: it is a machine already" in run("extract", saved).stderr.decode()
+    again = run("extract", saved, "--strings", "5")
+    assert f"{saved}: it is a machine already" in again.stderr.decode()
+
+
+def test_extract_shows_the_rules_of_a_machine(saved: Path) -> None:
+    machine = checkpoint.load(saved).machine
+    assert machine
+    title, _, *rules = run("extract", saved).stdout.decode().splitlines()
+    assert title == machine_line(machine)
+    for line, rule in zip(rules, machine.worded_rules, strict=True):
+        assert all(words in line for words in (str(rule.number), rule.action))
 
 
 def test_a_machine_for_another_task_is_refused(saved: Path, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ MOST_UNDECIDED = 0.05
 """The greatest share of signals far from 0 and 1 that is not reported."""
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from stacktrans.automata.machine import Machine
     from stacktrans.extraction.learner import Extraction
     from stacktrans.tasks.base import Task
@@ -43,8 +45,9 @@ def extract(
     not.
 
     A machine that is saved is a checkpoint: transduce, eval and inspect take it. Of such
-    a checkpoint, only the files of --dot, --svg, --python and --fst are written. The exit
-    code is 1 if no machine is found, or no transducer for --fst; a message says why.
+    a checkpoint, the rules are printed, or only the files of --dot, --svg, --python and
+    --fst written. The exit code is 1 if no machine is found, or no transducer for --fst; a
+    message says why.
 
         stacktrans extract parenthesis-stack
         stacktrans extract xor-buffered --out xor-machine
@@ -82,8 +85,11 @@ def extract(
     range_ = options.parse_lengths(lengths or "1:1000")
     seconds = options.parse_seconds(time_limit, "--time-limit")
     loaded = options.load_model(checkpoint, "auto", hard=True, workers=workers)
-    if loaded.machine and any(files) and not (out or strings or as_json):
-        _export(loaded.machine, *files)
+    if loaded.machine and not (out or strings or as_json):
+        if any(files):
+            _export(loaded.machine, *files)
+        else:
+            print_out(*_rules(loaded.machine))
         return
     if strings:
         check_lengths(loaded, range_)
@@ -110,19 +116,23 @@ def _export(
     machine: "Machine", dot: Path | None, svg: Path | None, python: Path | None, fst: Path | None
 ) -> None:
     """Write a machine to the files that are given; raises `NotFinite` last."""
+    from stacktrans.automata.fst import to_fst
     from stacktrans.showing import machine_graph
 
     if dot:
-        write_atomically(dot, machine.to_dot())
+        _save(dot, machine.to_dot())
     if svg:
-        write_atomically(svg, machine_graph.svg(machine))
+        _save(svg, machine_graph.svg(machine))
     if python:
-        write_atomically(python, machine.to_python())
+        _save(python, machine.to_python())
     if fst:
-        from stacktrans.automata.fst import to_fst
-
         for suffix, text in zip(("", ".isyms", ".osyms"), to_fst(machine), strict=True):
-            write_atomically(Path(f"{fst}{suffix}"), text)
+            _save(Path(f"{fst}{suffix}"), text)
+
+
+def _save(path: Path, text: str) -> None:
+    write_atomically(path, text)
+    print_message(f"saved in {path}")
 
 
 def _facts(extraction: "Extraction") -> dict[str, Any]:
@@ -139,15 +149,17 @@ def _facts(extraction: "Extraction") -> dict[str, Any]:
     }
 
 
-def _print(extraction: "Extraction", task: "Task") -> None:
+def _rules(machine: "Machine") -> list["RenderableType"]:
     from stacktrans.model.description import machine_line
-    from stacktrans.showing.machines import agreement_table, rules_table
+    from stacktrans.showing.machines import rules_table
 
-    print_out(
-        machine_line(extraction.machine),
-        rules_table(extraction.machine),
-        agreement_table(extraction),
-    )
+    return [machine_line(machine), rules_table(machine)]
+
+
+def _print(extraction: "Extraction", task: "Task") -> None:
+    from stacktrans.showing.machines import agreement_table
+
+    print_out(*_rules(extraction.machine), agreement_table(extraction))
     if extraction.undecided > MOST_UNDECIDED:
         print_message(
             f"{extraction.undecided:.0%} of the model's signals are far from 0 and 1: without "
