@@ -139,7 +139,7 @@ def rewrite(model: Model) -> None:
         name,
         source=model.source,
         evaluations=[evaluation],
-        licence="Apache-2.0, as stacktrans itself.",
+        license="Apache-2.0, as stacktrans itself.",
     )
     accuracy = {part: summary[part] for part in ("train", "test")}
     weights = loaded.model.state_dict()

@@ -23,7 +23,7 @@ def test_a_model_card_describes_a_finished_run(trained: Path) -> None:
     assert f"| stacktrans transduce {trained}\n" in card
     assert "Lengths of sources: 1:5" in card
     assert "lengths 6:8 | 20 |" in card
-    assert "Licence" not in card
+    assert "License" not in card
     with safetensors.safe_open(trained / "best" / "model.safetensors", "pt") as file:
         accuracies = json.loads(file.metadata()["accuracy"])
     assert accuracies == {part: summary[part] for part in ("train", "test")}
@@ -92,9 +92,9 @@ def test_the_directory_of_an_example_is_what_a_shell_understands(tmp_path: Path)
     assert f"$ stacktrans inspect {place} '!'\n" in card
 
 
-def test_a_model_card_has_accuracies_and_the_licence(tmp_path: Path) -> None:
+def test_a_model_card_has_accuracies_and_the_license(tmp_path: Path) -> None:
     found = {"lengths": [3, 9], "count": 8, "coarse": 0.5, "fine": 0.75, "symbols": 0.875}
     evaluation = {"seed": 4, "hard": True, "results": [found]}
-    card = card_of(tmp_path / "model", evaluations=[evaluation], licence="Apache-2.0")
+    card = card_of(tmp_path / "model", evaluations=[evaluation], license="Apache-2.0")
     assert "| `eval --seed 4`, lengths 3:9, hard | 8 | 0.500 | 0.750 | 0.8750 |" in card
-    assert card.endswith("## Licence\n\nApache-2.0\n")
+    assert card.endswith("## License\n\nApache-2.0\n")

@@ -36,7 +36,7 @@ CPU = torch.device("cpu")
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_licence_and_how_to_cite_are_with_the_project() -> None:
+def test_the_license_and_how_to_cite_are_with_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert project["project"]["license"] == citation["license"] == "Apache-2.0"

@@ -363,7 +363,7 @@ class Learner:
         """The best machine with its agreement on new strings; raises `CannotExtract`."""
         short, files = self._short, self._checkpoint.task.file_parameters
         few = short.symbols < len(self._checkpoint.task.source)
-        of_few = f"over {short.symbols} symbols " if few else ""
+        of_few = f"with {short.symbols} symbols " if few else ""
         counts = zip(self._ranges, (OBSERVED, OBSERVED // 2), strict=True)
         drawn = (random_queries(self._checkpoint, *each, seed=0) for each in counts)
         sets = [(f"all {of_few}up to length {short.longest}", short.queries)]

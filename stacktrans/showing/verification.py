@@ -186,7 +186,8 @@ def _proof_lines(proof: Mapping[str, Any]) -> list[str]:
         cells = f": {_some(pairs)}" if pairs else ""
         lines.append(f"{name}: {_INVARIANTS[entry['invariant']]}{cells}")
     for state, others in proof["states"].items():
-        lines.append(f"{state}: related to the reference's {_some(others)}")
+        states = "the states" if others[1:] else "the state"
+        lines.append(f"{state}: related to {states} {_some(others)} of the reference automaton")
     sizes = [str(len(symbols)) for symbols in proof["symbol_classes"] if len(symbols) > 2]
     if sizes:
         lines.append(f"two symbols represent {' and '.join(sizes)} equivalent ones")

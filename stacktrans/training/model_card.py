@@ -26,7 +26,7 @@ def model_card(
     *,
     source: str | None = None,
     evaluations: Sequence[Mapping[str, Any]] = (),
-    licence: str | None = None,
+    license: str | None = None,
 ) -> str:
     """The model card of a checkpoint.
 
@@ -36,7 +36,7 @@ def model_card(
         directory: directory of the model in the example commands.
         source: source of the example, as text; by default, a sample of the task.
         evaluations: other measurements of its accuracy, as in `eval --json`.
-        licence: licence of the model; left out if there is none.
+        license: license of the model; left out if there is none.
     """
     config = checkpoint.config
     count = sum(weight.size for weight in checkpoint.weights.values())
@@ -50,7 +50,7 @@ def model_card(
         _training(config, summary),
         "## Accuracy",
         "\n".join(_accuracies(checkpoint, summary, evaluations)),
-        f"## Licence\n\n{licence}" if licence else "",
+        f"## License\n\n{license}" if license else "",
     ]
     return "\n\n".join(part for part in paragraphs if part) + "\n"
 
