@@ -113,6 +113,7 @@ def test_what_an_ensemble_lacks_is_refused(models: list[Model]) -> None:
     [
         ("eval copy-queue reversal-stack --ensemble", "the source symbols are"),
         ("eval xor-buffered xor-buffered --ensemble", "a model with buffers cannot be part"),
+        ("eval reversal-stack xor-buffered --ensemble", "a model with buffers cannot be part"),
         ("eval copy-queue {other} --ensemble", "the layout is not that of"),
         ("eval copy-queue copy-queue --ensemble --without memory", "cannot be used with --without"),
         ("transduce copy-queue reversal-stack --ensemble", "the source symbols are"),

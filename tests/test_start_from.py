@@ -409,6 +409,7 @@ def test_a_path_that_is_no_checkpoint_is_an_error(old: Path, tmp_path: Path) -> 
     assert f"{copy}: no such checkpoint; shipped are" in complaint(2)
     copy.mkdir()
     assert f"{copy}: not a stacktrans checkpoint; expected a directory with" in complaint()
+    assert "config.yaml and model.safetensors or machine.json" in complaint()
     shutil.copytree(old, copy, dirs_exist_ok=True)
     weights = copy / "best" / "model.safetensors"
     content = weights.read_bytes()

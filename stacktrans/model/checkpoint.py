@@ -313,7 +313,8 @@ def locate(name: str | Path) -> Path:
         resume = shell_text(resume_command(given))
         raise CheckpointError(f"{name}: an unfinished race of strategies; resume it with: {resume}")
     raise CheckpointError(
-        f"{name}: not a stacktrans checkpoint; expected a directory with {CONFIG} and {WEIGHTS}"
+        f"{name}: not a stacktrans checkpoint; expected a directory with {CONFIG} and "
+        f"{WEIGHTS} or {MACHINE}"
     )
 
 
@@ -348,11 +349,11 @@ def ensemble_of(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
         raise UsageError("an ensemble needs at least one model")
     first = checkpoints[0]
     for each in checkpoints:
-        check_alphabets(first.task, each.task, str(each.path))
-        if each.layout != first.layout:
-            raise UsageError(f"{each.path}: the layout is not that of {first.path}")
         if each.config.model.buffers:
             raise UsageError(f"{each.path}: a model with buffers cannot be part of an ensemble")
+        check_alphabets(first.task, each.task, str(each.path))
+        if each.layout != first.layout:  # as with backwards, or pairs in step
+            raise UsageError(f"{each.path}: the layout is not that of {first.path}")
     hard = all(each.hard for each in checkpoints)
     return replace(first, weights={}, machine=None, hard=hard, members=checkpoints)
 
