@@ -206,9 +206,9 @@ def test_columns_that_are_numbered_are_left_out_as_one_range() -> None:
 def test_tables_too_wide_for_the_terminal_are_printed_by_names() -> None:
     table = Table("accuracy", "perplexity")
     table.add_row("0.12345", "123.4567")
-    assert shown(19, table).split() == ["accuracy", "0.12345", "perplexity", "123.4567"]
-    assert shown(14, table).split() == ["accuracy", "0.12345", "perplexity", "123.4567"]
-    assert shown(19, table).splitlines()[0] == "accuracy 0.12345", "a line for each"
+    assert shown(19, table).split() == ["accuracy:", "0.12345", "perplexity:", "123.4567"]
+    assert shown(14, table).split() == ["accuracy:", "0.12345", "perplexity:", "123.4567"]
+    assert shown(19, table).splitlines()[0] == "accuracy: 0.12345", "a line for each"
 
 
 def test_columns_of_equal_weight_go_on_below() -> None:

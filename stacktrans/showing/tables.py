@@ -2,7 +2,7 @@
 
 In a narrow terminal, headings and cells with several parts are folded first. Then what is extra in
 cells and the least important columns are omitted, with a note. If the others do not fit either, a
-row becomes a list of `name value`.
+row becomes a list of `name: value`.
 """
 
 import csv
@@ -242,9 +242,8 @@ class Table:
 
     def _as_list(self, row: Sequence[str], width: int) -> Iterator[str]:
         """A row as names and values, in a line or, if that is too long, in a line for each."""
-        pairs = [
-            f"{column.title} {cell}" for column, cell in zip(self.columns, row, strict=True) if cell
-        ]
+        cells = zip(self.columns, row, strict=True)
+        pairs = [f"{column.title}: {cell}" for column, cell in cells if cell]
         if cell_len(GAP.join(pairs)) <= width:
             pairs = [GAP.join(pairs)]
         first, *others = pairs
