@@ -266,6 +266,13 @@ def test_verify_takes_another_task(tmp_path: Path) -> None:
     assert b"\non the task reverse\n" in done.stdout
 
 
+def test_verify_takes_a_name_of_both_for_the_task_and_says_so(tmp_path: Path) -> None:
+    assert run("extract", "anbn", "--out", tmp_path / "machine").returncode == 0
+    done = run("verify", tmp_path / "machine", "anbn", *QUICK)
+    assert done.returncode == 0
+    assert b"\non the task anbn; checkpoints/anbn is a model\n" in done.stdout
+
+
 @pytest.mark.parametrize("other", ["xor-buffered", "xor"])
 def test_models_of_different_alphabets_are_refused(other: str) -> None:
     done = run("verify", "reversal-stack", other)

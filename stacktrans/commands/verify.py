@@ -15,7 +15,7 @@ OTHER = typer.Argument(
     metavar="OTHER",
     show_default=False,
     help="Another checkpoint, whose answers are compared; or another task, by its name or YAML "
-    "file.",
+    "file. A name of both is the task's; checkpoints/NAME is the checkpoint.",
     autocompletion=completion.checkpoints,
 )
 
@@ -67,7 +67,8 @@ def verify(
     path, headings = Path(other), [loaded.description]
     if path.suffix in TASK_SUFFIXES or (other in task_files() and not path.exists()):
         loaded = verification.with_task(loaded, load_task(other))
-        headings.append(f"on the task {loaded.config.task.name}")
+        note = f"; checkpoints/{other} is a model" if other in checkpoints() else ""
+        headings.append(f"on the task {loaded.config.task.name}{note}")
     elif other:
         try:
             second = options.load_model(other, device, hard, workers)
