@@ -49,6 +49,8 @@ def _in_one_style() -> Iterator[None]:
 def _complaint(error: Any) -> str:
     """The message of an error of Typer, which begins with the option and refers to the help."""
     message = re.sub(r"^Invalid value for '(.+?)'", r"\1", plain_words(error.format_message()))
+    if near := getattr(error, "possibilities", None):  # the nearest first
+        message = f"{error.message}; did you mean '{near[0]}'?"
     command = error.ctx.command_path if error.ctx else completion.PROGRAM
     see = " See" if message.endswith("?") else "; see"
     return f"{message[0].lower()}{message[1:].rstrip('.')}{see} {command} --help"

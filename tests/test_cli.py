@@ -250,6 +250,7 @@ def test_inspect_shows_each_line_of_standard_input(model: Path) -> None:
         ("inspect reverse-stack abc --lengths 30", "STRING: cannot be used with --lengths"),
         ("inspect reverse-stack --stacks 1", "--stacks: for a model with several stacks"),
         ("extract anbncn --lengths 5:6", "--lengths needs --strings"),
+        ("eval copy-queue --dat x", "no such option: --dat; did you mean '--data'? See"),
         ("extract anbncn --svg rules.png", "rules.png: expected a file that ends in .svg"),
         ("transduce reversal-stack --max-length 2", "--max-length: the model has an output for"),
         (
