@@ -1,11 +1,14 @@
 """Words that sentences are made of."""
 
+from dataclasses import replace
+
 import pytest
 from own_machines import STACK, rearranging
 
 from stacktrans.automata.rules import Family, SymbolTable
 from stacktrans.automata.wording import entry_names
 from stacktrans.common.visible import counted, listed
+from stacktrans.tasks.alphabets import UNKNOWN_SYMBOL
 from stacktrans.tasks.computed import Copy
 
 
@@ -29,6 +32,16 @@ def test_written_symbols_are_told_from_those_of_the_source() -> None:
     inputs = SymbolTable((Family("symbol", series), Family("written symbol", series)))
     a, b = machine.symbols[:2]
     assert entry_names(machine, inputs, [0, 5]) == f"{a} or written {b}"
+
+
+def test_the_unknown_symbol_is_named_rather_than_the_only_other_symbol() -> None:
+    machine = rearranging(Copy(symbols=4), STACK)
+    first, second, *_ = machine.symbols
+    machine = replace(machine, symbols=(first, second, UNKNOWN_SYMBOL))
+    inputs = SymbolTable((Family("symbol", (0, 1, 2)),))
+    assert entry_names(machine, inputs, [1, 2]) == f"{second} or <unk>"
+    assert entry_names(machine, inputs, [0, 1]) == "a symbol but <unk>"
+    assert entry_names(machine, inputs, [0, 1, 2]) == "a symbol"
 
 
 def test_a_blank_is_not_mistaken_for_a_symbol() -> None:

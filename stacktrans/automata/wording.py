@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from stacktrans.automata.rules import CONSTANT, EMPTY, Rule, SymbolTable, Term
 from stacktrans.common.visible import listed
+from stacktrans.tasks.alphabets import UNKNOWN_SYMBOL
 
 if TYPE_CHECKING:
     from stacktrans.automata.machine import Machine
@@ -58,7 +59,9 @@ def entry_names(machine: Machine, table: SymbolTable, numbers: Iterable[int]) ->
         there, lacking = sorted(members & wanted), sorted(members - wanted)
         if not there:
             continue
-        if family.symbols is not None and len(members) > 1 and len(lacking) < len(there):
+        # The unknown symbol, which no string shows, is not what "a symbol but 0" is read as.
+        shown = [each for each in there if entry_name(machine, table, each) != UNKNOWN_SYMBOL]
+        if family.symbols is not None and len(members) > 1 and len(lacking) < len(shown):
             names = [entry_name(machine, table, number) for number in lacking]
             if len(names) > MOST_NAMED:
                 parts.append(f"one of {len(there)} {family.name}s")
