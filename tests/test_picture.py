@@ -159,6 +159,17 @@ def test_blocks_are_as_high_as_their_strengths(tmp_path: Path) -> None:
     ]
 
 
+def test_heights_are_labelled_with_whole_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures: list[Figure] = []
+    monkeypatch.setattr(plots, "save", lambda figure, _: figures.append(figure))
+    steps = [replace(step_of(1, "a", 1.0), contents={"stack": [StoredRow("a", 1, 0.25)]})]
+    plots.plot_trace(trace_of(*steps), CONFIG, tmp_path / "a.svg")
+    axis = figures[0].axes[0]
+    assert [tick for tick in axis.get_yticks() if 0 <= tick <= axis.get_ylim()[1]] == [0, 1]
+
+
 def test_marks_have_no_colour_of_their_own() -> None:
     steps = [step_of(place, symbol, 1.0) for place, symbol in enumerate(["<s>", "a", "|||", "b"])]
     colours = colours_of(trace_of(*steps))

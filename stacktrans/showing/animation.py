@@ -71,7 +71,7 @@ class _Picture:
     def __init__(self, trace: Trace) -> None:
         self._steps = trace.steps
         panels = panels_of(trace)
-        self._highest = max([1.0, *map(highest, panels.values())])
+        self._highest = max(map(highest, panels.values()), default=1.0)
         self._colours = colours_of(trace)
         signals = len(trace.steps[0].signals)
         height = 1.8 + max(2.4, 0.22 * signals)

@@ -237,12 +237,12 @@ def panels_of(trace: Trace) -> dict[str, list[PlacedBlock]]:
 
 def highest(placed: Sequence[PlacedBlock]) -> float:
     """The height of a panel, at least 1."""
-    return max((each.bottom + each.block.height for each in placed), default=1.0)
+    return max([1.0, *(each.bottom + each.block.height for each in placed)])
 
 
 def panel_height(placed: Sequence[PlacedBlock]) -> int:
     """The height of a panel in rows of the picture."""
-    return min(max(math.ceil(highest(placed)), 1), TALLEST)
+    return min(math.ceil(highest(placed)), TALLEST)
 
 
 def draw_blocks(
