@@ -53,8 +53,8 @@ def test_rows_are_strengths_values_inputs_and_outputs() -> None:
     assert [(row.group, row.label, row.shades) for row in rows] == [
         ("strengths", "pop", [0.75, 0.0]),
         ("strengths", "push", [0.25, 1.0]),
-        ("pushed top", "1", [0.0, 0.0]),
-        ("pushed top", "2", [0.75, 0.75]),
+        ("pushed top", "component 1", [0.0, 0.0]),
+        ("pushed top", "component 2", [0.75, 0.75]),
         ("input", "a", [1.0, 0.0]),
         ("input", "b", [0.0, 1.0]),
         ("output", "a", [0.1, 0.1]),
@@ -180,7 +180,7 @@ def test_marks_have_no_colour_of_their_own() -> None:
 def test_heat_maps_are_printed(model: Path) -> None:
     printed = run("inspect", model, "ab", "--heatmap").stdout.decode()
     assert "strengths push" in printed
-    assert "pushed back 1" in printed
+    assert "pushed back component 1" in printed
     assert "answer: " in printed
 
 

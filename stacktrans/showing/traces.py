@@ -235,7 +235,7 @@ def heat_map_rows(trace: Trace, config: RunConfig) -> list[HeatRow]:
     for end, vector in steps[0].pushed.items():
         for index in range(len(vector) if len(vector) <= LARGEST else 0):
             shades = [(step.pushed[end][index] - least) / (1 - least) for step in steps]
-            rows.append(HeatRow(f"pushed {end}", str(index + 1), shades))
+            rows.append(HeatRow(f"pushed {end}", _component(vector, index), shades))
     for end in steps[0].reads:
         reads = [
             {(part.step, part.symbol): part.weight for part in step.reads[end]} for step in steps
@@ -244,9 +244,14 @@ def heat_map_rows(trace: Trace, config: RunConfig) -> list[HeatRow]:
     for name, cells in steps[0].tops.items():
         for index in range(len(cells[0])):
             shades = [(step.tops[name][0][index] + 1) / 2 for step in steps]
-            rows.append(HeatRow(name, str(index + 1), shades))
+            rows.append(HeatRow(f"read {name}", _component(cells[0], index), shades))
     rows += _rows("input", [_input_shares(step) for step in steps], str)
     return rows + _rows("output", [step.likely for step in steps], str)
+
+
+def _component(vector: Sequence[float], index: int) -> str:
+    """The label of a component, by its index from 0; empty if it is the only one."""
+    return f"component {index + 1}" if len(vector) > 1 else ""
 
 
 def _rows(
@@ -276,7 +281,7 @@ def heat_map_view(trace: Trace, config: RunConfig, width: int) -> RenderableType
 
 def heat_map(rows: Sequence[HeatRow], width: int) -> Iterator[Text]:
     """The lines of a heat map; steps that do not fit follow below."""
-    labels = [f"{row.group} {row.label}" for row in rows]
+    labels = [f"{row.group} {row.label}".rstrip() for row in rows]
     margin = max(map(cell_len, labels)) + 1
     fitting = max((width - margin) // CELL, 1)
     count = len(rows[0].shades)
