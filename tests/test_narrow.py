@@ -197,12 +197,6 @@ def test_intervals_and_bars_are_left_out_before_columns() -> None:
     assert heads.split()[:6] == ["step", "input", "output", "prob.", "pop", "push"]
 
 
-def test_columns_that_are_numbered_are_left_out_as_one_range() -> None:
-    table = Table("a", "b", *(Column(f"stack {number}", drop=1) for number in range(2, 6)))
-    table.add_row(*"123456")
-    assert shown(30, table).splitlines()[-1] == "(no room for stacks 2 to 5)"
-
-
 def test_tables_too_wide_for_the_terminal_are_printed_by_names() -> None:
     table = Table("accuracy", "perplexity")
     table.add_row("0.12345", "123.4567")

@@ -136,7 +136,9 @@ def inspect(
             step_through(len(steps.steps), functools.partial(screen, steps))
             print_out(remark(verdict(steps)))
         elif contents:
-            print_out(contents_view(steps, output_width()))
+            # Only a terminal has a width to fit.
+            width = output_width() if sys.stdout.isatty() else sys.maxsize
+            print_out(contents_view(steps, width))
         elif heatmap:
             print_out(heat_map_view(steps, loaded.config, output_width()))
         else:

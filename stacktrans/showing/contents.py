@@ -14,15 +14,11 @@ from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Trace, Tr
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
 from stacktrans.showing.traces import applied_rules_table, control_cells, output_text, verdict
 
-ALWAYS = ("step", "input", "output")
-"""Columns that are never omitted."""
 BARS = "▁▂▃▄▅▆▇█"
 SIDE = "│"
 """The mark before the first row or cell."""
 ROOM = 24
-"""Characters that contents need at least before signals are shown beside them."""
-LEAST = 8
-"""Characters of contents in the narrowest terminal."""
+"""Characters that each part of a memory has at least, if it needs them and the width allows it."""
 
 
 class Block(NamedTuple):
@@ -114,11 +110,17 @@ def drawn(blocks: Sequence[Block], room: int) -> str:
 def contents_view(trace: Trace, width: int) -> RenderableType:
     """A table of the memory's contents after each step, and the answer.
 
+    Parts of the memory that do not fit beside the others follow below, and contents that do not fit
+    a width of that many characters are drawn without their middle.
+
     Raises:
         UsageError: the memory has no contents to show.
     """
     if not parts_of(trace.steps[0]):
-        raise UsageError(f"{trace.model}: the memory has no contents to show")
+        raise UsageError(
+            f"--contents: {trace.model}: the snapshots of this memory have no rows or cells; "
+            "without the option, its signals and reads are shown"
+        )
     return Group(
         heading(trace.model),
         _table(trace, width),
@@ -147,7 +149,7 @@ def _table(trace: Trace, width: int) -> Table:
     names = [*parts_of(trace.steps[0])]
     # The signals of several stacks with actions would leave no room for contents.
     signals = [] if len(names) > 1 and trace.steps[0].lines else [*trace.steps[0].signals]
-    always = [*ALWAYS, *(column.name for column, _ in control_cells(trace.steps[0]))]
+    control = [column.name for column, _ in control_cells(trace.steps[0])]
     beside = [
         [
             str(step.step),
@@ -161,28 +163,24 @@ def _table(trace: Trace, width: int) -> Table:
     contents = [parts_of(step) for step in trace.steps]
     blocks_of_parts = (blocks for parts in contents for blocks in parts.values())
     needed = max(cell_len(drawn(blocks, sys.maxsize)) for blocks in blocks_of_parts)
-    room = _room([[*always, *signals], *beside], len(always), len(names), needed, width)
+    left = ["step", "input", "output", *control]
+    room = _room([[*left, *signals], *beside], len(names), needed, width)
     table = Table(
-        *(Column(name, left=True) for name in always),
-        *(Column(name, drop=1) for name in signals),
-        # Of several parts, the last are omitted first, and the first never.
-        Column(names[0], left=True),
-        *(
-            Column(name, left=True, drop=len(names) + 1 - index)
-            for index, name in enumerate(names[1:], start=1)
-        ),
+        *(Column(name, left=True) for name in left),
+        *signals,
+        *(Column(name, left=True) for name in names),
+        continued=True,
     )
     for row, parts in zip(beside, contents, strict=True):
         table.add_row(*row, *(drawn(parts[name], room) for name in names))
     return table
 
 
-def _room(beside: Sequence[Sequence[str]], always: int, count: int, needed: int, width: int) -> int:
+def _room(beside: Sequence[Sequence[str]], count: int, needed: int, width: int) -> int:
     """The number of characters for each part of a memory.
 
     Args:
         beside: the rows of the columns before the parts.
-        always: the number of first columns that are never omitted.
         count: number of parts.
         needed: the most characters that a part takes.
         width: the width of the table.
@@ -190,8 +188,14 @@ def _room(beside: Sequence[Sequence[str]], always: int, count: int, needed: int,
     columns = [
         max(cell_len(visible(cell)) for cell in column) for column in zip(*beside, strict=True)
     ]
-    with_signals, without = (
-        (width - sum(shown) - len(GAP) * (len(shown) + count - 1)) // count
-        for shown in (columns, columns[:always])
-    )
-    return max(LEAST, with_signals if with_signals >= min(needed, ROOM) else without)
+    together = _shared(width - sum(columns) - len(GAP) * len(columns), count)
+    if together >= min(needed, ROOM):
+        return together
+    # Then parts follow in further tables, next to the first column.
+    rest = width - columns[0] - len(GAP)
+    return _shared(rest, min(count, max(1, (rest + len(GAP)) // (ROOM + len(GAP)))))
+
+
+def _shared(width: int, count: int) -> int:
+    """The width of each of several columns that share a width."""
+    return (width + len(GAP)) // count - len(GAP)

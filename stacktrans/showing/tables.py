@@ -135,7 +135,7 @@ class Table:
                 omitted.append(brief if column.group in groups else column.group)
         names = dict.fromkeys(filter(None, omitted))
         separator = "; " if any("," in name for name in names) else ", "
-        return [Text(f"(no room for {separator.join(_joined(names))})")] if names else []
+        return [Text(f"(no room for {separator.join(names)})")] if names else []
 
     def _brief(self) -> "Table":
         """The table without what is extra in its cells and headings."""
@@ -258,21 +258,6 @@ def table_of(entries: Sequence[Mapping[str, object]], *columns: Column) -> Table
     for row in zip(*(cells[column] for column in kept), strict=True):
         table.add_row(*row)
     return table
-
-
-def _joined(names: Iterable[str]) -> Iterator[str]:
-    """Names, three or more with successive numbers as one: "stacks 3 to 9"."""
-
-    def series(item: tuple[int, str]) -> tuple[str, int]:
-        name, _, number = item[1].rpartition(" ")
-        return (name, int(number) - item[0]) if number.isdecimal() else (item[1], -1)
-
-    for (name, _), items in groupby(enumerate(names), series):
-        first, *others = (each for _, each in items)
-        if len(others) < 2:
-            yield from (first, *others)
-        else:
-            yield f"{name}s {first.rpartition(' ')[2]} to {others[-1].rpartition(' ')[2]}"
 
 
 def _gaps(columns: Sequence[int]) -> int:
