@@ -15,6 +15,7 @@ from stacktrans.inference.trace import SMALLEST, StoredRow, Trace, TraceStep, tr
 from stacktrans.model import checkpoint
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.contents import Block, bar, contents_view, drawn
+from stacktrans.showing.traces import verdict
 
 CHECKPOINTS = Path(__file__).parent.parent / "checkpoints"
 CONFIG = resolve(task="copy", settings={"model": {"memory": "stack"}})
@@ -181,6 +182,12 @@ def test_contents_fit_a_terminal(width: int) -> None:
     # Narrow tables have their last columns below, and none is left out.
     names = " ".join(line for line in lines if line.startswith("step")).replace("step", "")
     assert names.split() == ["input", "output", "pop", "push", "stack"]
+
+
+def test_an_empty_answer_is_said_to_be_empty() -> None:
+    assert verdict(followed("reverse-stack", "")) == "empty answer  (right)"
+    wrong = replace(followed("anbn", "aab"), expected="", correct=False)
+    assert verdict(wrong).endswith("(wrong; the target is empty)")
 
 
 @pytest.mark.parametrize("width", [20, 40, 60, 80])

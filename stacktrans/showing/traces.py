@@ -90,14 +90,15 @@ def verdict(trace: Trace) -> str:
     if not trace.ended:
         judgement = "cut off: the model did not end it"
         if trace.expected is not None:
-            judgement += f"; the target is {trace.expected}"
+            judgement += f"; the target is {trace.expected or 'empty'}"
     elif trace.no_target is not None:
         judgement = f"not checked: {trace.no_target}"
     elif trace.correct:
         judgement = "right"
     else:
-        judgement = f"wrong; the target is {trace.expected}"
-    return f"answer: {trace.marked}  ({judgement})"
+        judgement = f"wrong; the target is {trace.expected or 'empty'}"
+    answer = f"answer: {trace.marked}" if trace.marked else "empty answer"
+    return f"{answer}  ({judgement})"
 
 
 Row = list[tuple[Column, object]]

@@ -267,7 +267,8 @@ function verdictOf(model, machine, { answer, steps, ended, failed, stuck }) {
   if (failed) return "no answer: a rule has no output where the answer needs one";
   const symbols = answer.map((output) => (output === NO_OUTPUT ? "·" : model.names.outputs[output]));
   const cut = ended ? "" : "  (cut off: the model did not end it)";
-  return `answer: ${symbols.join(machine.words[1] ? " " : "")}${cut}`;
+  const written = symbols.join(machine.words[1] ? " " : "");
+  return (written ? `answer: ${written}` : "empty answer") + cut;
 }
 
 /** An observation in words, without the components that no rule depends on. */
