@@ -69,7 +69,10 @@ def inspect(
     whose pushed vectors make up the read, the step at which each was pushed, and
     its weight. For stacks and lists with actions, whose cells are mixtures, each
     row shows the most probable action with its probability, and the contents of
-    the top or head after it. For a machine, the rule that applies is shown, too.
+    the top or head after it. For a machine, the rule that applies is shown, too;
+    for a model with buffers, the number of symbols left in the input buffer, the
+    symbols read from it, the number held by the output buffer, and the symbols of
+    the answer that the output is written to.
     Without a STRING, the steps over each line of standard input are shown.
 
         stacktrans inspect checkpoints/reverse-stack hello

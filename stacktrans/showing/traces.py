@@ -119,11 +119,11 @@ def _strength_row(step: TraceStep) -> Row:
     before, after = Row(), Row()
     if step.input_read is not None:
         before += [
-            (Column("left"), f"{step.input_left:.2f}"),
+            (Column("input left"), f"{step.input_left:.2f}"),
             _parts_cell("read input", step.input_read),
         ]
         after += [
-            (Column("held"), f"{step.output_strength:.2f}"),
+            (Column("output held"), f"{step.output_strength:.2f}"),
             _parts_cell("write answer", step.written),
         ]
     return [
