@@ -163,6 +163,12 @@ def test_long_memories_are_left_out_in_the_middle() -> None:
     assert len(lines) == 24
 
 
+def test_what_has_no_room_is_hinted_at() -> None:
+    lines = screen(followed("addition", "1+1="), 0, 60, 24)
+    assert any(line.endswith("more lines; --stacks shows some of the stacks") for line in lines)
+    assert not any("--stacks" in line for line in screen(followed("copy-queue", "a"), 0, 60, 8))
+
+
 def test_invisible_characters_do_not_reach_the_screen() -> None:
     trace = held_for_ever(3)
     steps = [replace(step, input="\x1b[2J", output="\x9b", state="\x1b[3J") for step in trace.steps]

@@ -42,7 +42,9 @@ def screen(trace: Trace, index: int, width: int, height: int) -> list[str]:
     lines = [*_contents_lines(step, width, room - len(operations)), *operations]
     if len(lines) > room:
         kept = max(0, room - 1)
-        lines = [*lines[:kept], f"… {len(lines) - kept} more lines"]
+        # The contents of one memory are shortened instead.
+        hint = "; --stacks shows some of the stacks" if len(step.tops) > 1 else ""
+        lines = [*lines[:kept], f"… {len(lines) - kept} more lines{hint}"]
     lines = [*above, *lines, *below][:height]
     return [set_cell_size(line, min(cell_len(line), width)) for line in lines]
 
