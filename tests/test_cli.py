@@ -233,6 +233,12 @@ def test_inspect_names_standard_input_that_it_can_not_read(tmp_path: Path) -> No
     )
 
 
+def test_inspect_says_that_standard_input_is_empty(model: Path) -> None:
+    done = run("inspect", model)
+    assert (done.returncode, done.stdout) == (0, b"")
+    assert b"standard input has no lines to show the steps over" in done.stderr
+
+
 def test_inspect_shows_each_line_of_standard_input(model: Path) -> None:
     alone = [run("inspect", model, word).stdout for word in ("ab", "")]
     done = run("inspect", model, stdin=b"ab\r\n\n\xff\na b\nab")

@@ -190,7 +190,7 @@ def _all_shown(split: Callable[[str], list[str]], show: Callable[[list[str]], No
 
     if sys.stdin.isatty():
         print_message("shows the steps over each line that you type; end with Ctrl-D")
-    complete = True
+    complete, number = True, 0
     for number, raw in enumerate(_lines_of_standard_input(), start=1):
         try:
             show(split(decode_line(raw)))
@@ -199,6 +199,8 @@ def _all_shown(split: Callable[[str], list[str]], show: Callable[[list[str]], No
         except StacktransError as error:
             complete = False
             print_message(f"standard input:{number}: {error}")
+    if not number:
+        print_message("standard input has no lines to show the steps over")
     return complete
 
 
