@@ -290,6 +290,20 @@ def test_a_page_is_as_wide_as_its_window(chromium: Browser, tmp_path: Path, widt
 
 
 @NEEDS_CHROMIUM
+def test_the_legend_is_that_of_the_memories(chromium: Browser, tmp_path: Path) -> None:
+    legends = """["strengths", "cells"].filter((name) => !document.getElementById(name).hidden)"""
+    strengths, cells = shown("reverse-stack", "ab"), shown("addition", "1+1=")
+    for models, expected in (
+        ([strengths], ["strengths"]),
+        ([cells], ["cells"]),
+        ([strengths, cells], ["strengths", "cells"]),
+    ):
+        write_page(models, tmp_path / "it.html")
+        chromium.open(tmp_path / "it.html")
+        assert chromium.value(legends) == expected
+
+
+@NEEDS_CHROMIUM
 def test_nothing_moves_for_those_who_want_no_motion(chromium: Browser, tmp_path: Path) -> None:
     write_page([shown("reverse-stack", "ab")], tmp_path / "it.html")
     moving = """[...document.querySelectorAll("*")].filter((each) => ["", "::before"].some((part) =>
