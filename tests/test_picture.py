@@ -213,6 +213,7 @@ def test_accuracy_of_several_models_is_drawn_with_a_line_for_each(
     ("ranges", "drawn"),
     [
         ([(90, 90), (10, 10), (50, 50)], [10, 50, 90]),
+        ([(2, 3)], [2.5]),
         ([(4, 8), (8, 8)], [6, np.nan, 8]),  # as those of a development and a test set
         ([(1, 100), (2, 5), (50, 60)], [50.5, np.nan, 3.5, np.nan, 55]),
     ],
@@ -232,6 +233,8 @@ def test_ranges_of_lengths_are_drawn_from_the_shortest_on(
     ]
     plots.plot_accuracy({"a": results}, Lengths(1, 20), "a", tmp_path / "a.svg")
     coarse, *_ = figures[0].axes[0].lines
+    ticks = figures[0].axes[0].get_xticks()
+    assert np.array_equal(ticks, np.round(ticks))
     assert np.array_equal(coarse.get_xdata(), drawn, equal_nan=True)
 
 

@@ -89,6 +89,7 @@ def label_axes_by_length(axis: "Axes", trained: Lengths | None, accuracy: str) -
     if trained:
         axis.axvspan(trained.shortest, trained.longest, zorder=0, label="trained on", **shade)
     axis.set(xlabel="length", ylabel=accuracy, ylim=(-0.03, 1.03))
+    axis.locator_params(axis="x", integer=True)
 
 
 @contextmanager
