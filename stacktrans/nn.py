@@ -63,7 +63,7 @@ class StackLSTM(nn.Module):
         )
         self.memory = _memory_of(memory)
         self.signal_names = tuple(self.memory.signal_names)
-        self.memory_size, self.batch_first = memory_size, batch_first
+        self.input_size, self.memory_size, self.batch_first = input_size, memory_size, batch_first
         config = validated(
             ModelConfig,
             {
@@ -93,7 +93,16 @@ class StackLSTM(nn.Module):
 
         Returns:
             Outputs of the shape of `inputs`, with H in place of E, and the state.
+
+        Raises:
+            UsageError: the inputs have another shape.
         """
+        if inputs.dim() not in (2, 3) or inputs.shape[-1] != self.input_size:
+            dimensions = "[B, T, E]" if self.batch_first else "[T, B, E]"
+            raise UsageError(
+                f"inputs of shape {[*inputs.shape]}: expected {dimensions} or [T, E] with "
+                f"E = {self.input_size}"
+            )
         single, time_first = inputs.dim() == 2, not self.batch_first
         steps = inputs.unsqueeze(0) if single else inputs.transpose(0, 1) if time_first else inputs
         state = state or self.initial(len(steps))

@@ -151,6 +151,12 @@ def test_unknown_names_are_refused() -> None:
         StackLSTM(2, 3, num_layers=65)
 
 
+@pytest.mark.parametrize("shape", [(2, 3, 5), (3,), (1, 2, 3, 4)])
+def test_inputs_of_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
+    with pytest.raises(UsageError, match=r"expected \[T, B, E\] or \[T, E\] with E = 4"):
+        StackLSTM(4, 6)(torch.zeros(shape))
+
+
 @pytest.mark.parametrize("memory", MEMORIES)
 def test_a_detached_state_has_no_past(memory: str) -> None:
     """As for truncated backpropagation through time."""
