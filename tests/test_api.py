@@ -142,6 +142,16 @@ def test_a_wrong_argument_is_named_with_its_function() -> None:
     model = stacktrans.load("reverse-stack")
     with pytest.raises(UsageError, match=r"other .*: expected a model that load returned"):
         model.verify(model.trace("ab"))
+    with pytest.raises(UsageError) as raised:
+        stacktrans.ensemble([model, "reverse-stack"])
+    assert raised.value.problems == (
+        "models[1] 'reverse-stack': expected a model that load returned",
+    )
+    with pytest.raises(UsageError, match=r"hard 'x': expected true or false"):
+        stacktrans.load("reverse-stack", hard="x")  # type: ignore[arg-type]
+    with pytest.raises(UsageError) as raised:
+        stacktrans.train()
+    assert "--" not in str(raised.value)
 
 
 def test_sources_may_have_features_beside_them(tmp_path: Path) -> None:
@@ -256,6 +266,8 @@ def test_a_run_is_that_of_the_command(tmp_path: Path) -> None:
     assert weights[0].read_bytes() == weights[1].read_bytes()
     assert seen == [record["step"] for record in run.metrics()] == [5, 10]
     assert run.summary.outcome == "max_steps"
+    assert repr(run).endswith(": max_steps after 10 batches)")
+    assert repr(replace(run, summary=replace(run.summary, steps=1))).endswith(" after 1 batch)")
     assert run.model.transduce([]) == []
     longer = stacktrans.resume(tmp_path / "run", max_steps=15)
     assert longer.summary.steps == 15
@@ -362,6 +374,7 @@ def test_wrong_requests_are_refused(tmp_path: Path) -> None:
 
 def test_signatures_have_plain_types() -> None:
     assert "(name: str | os.PathLike[str], *" in str(inspect.signature(stacktrans.load))
+    assert "data: str | os.PathLike[str] | None = None" in str(inspect.signature(stacktrans.train))
     for function in (stacktrans.load, stacktrans.train, stacktrans.resume, stacktrans.task):
         assert "Annotated" not in pydoc.render_doc(function)
     for shown in (stacktrans.Model, stacktrans.Trace, stacktrans.TaskStrings):

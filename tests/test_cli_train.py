@@ -75,7 +75,7 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
     [
         (["--task", "copy", "--recipe", "default"], "no memory given"),
         (["--task", "copy", "--recipe", "nope"], "stacktrans: --recipe: unknown recipe 'nope'"),
-        (["--memory", "queue"], "no task given; expected --task with a name, such as copy"),
+        (["--memory", "queue"], "no task given; expected a task (a name such as copy"),
         (
             ["--task", "copy", "--memory", "quue"],
             "stacktrans: --memory: unknown memory 'quue'; did you mean 'queue'?\n",

@@ -6,7 +6,7 @@ import json
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BeforeValidator, ConfigDict, ValidationError, validate_call
 
@@ -109,9 +109,10 @@ def checked(function: Function) -> Function:
     names = list(signature.parameters)
 
     def problem(error: Any) -> str:
-        position = error["loc"][0]
+        position, *inner = error["loc"]
         name = names[position] if isinstance(position, int) else position
-        return f"{name} {shown(error['input'])}: {plain_words(error['msg'])}"
+        index = "".join(f"[{each}]" for each in inner if isinstance(each, int))
+        return f"{name}{index} {shown(error['input'])}: {plain_words(error['msg'])}"
 
     @functools.wraps(function)
     def wrapper(*given: Any, **named: Any) -> Any:
@@ -126,12 +127,19 @@ def checked(function: Function) -> Function:
 
     plain = get_type_hints(function)
     parameters = [
-        parameter.replace(annotation=plain.get(name, parameter.annotation))
+        parameter.replace(annotation=_with_bars(plain.get(name, parameter.annotation)))
         for name, parameter in signature.parameters.items()
     ]
     shown_as = signature.replace(parameters=parameters, return_annotation=plain["return"])
     wrapper.__signature__ = shown_as  # type: ignore[attr-defined]
     return wrapper  # type: ignore[return-value]
+
+
+def _with_bars(annotation: Any) -> Any:
+    """A union written as `X | Y`, not as `Union` or `Optional`, where Python can write it so."""
+    if get_origin(annotation) is not Union:
+        return annotation
+    return functools.reduce(operator.or_, get_args(annotation))
 
 
 def assignments_of(settings: Mapping[str, Any] | None) -> list[str]:

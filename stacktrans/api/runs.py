@@ -9,6 +9,7 @@ from typing import Any, Literal
 from stacktrans.api.arguments import Count, NameOrPath, Seed, Text, assignments_of, checked
 from stacktrans.api.models import Model, load
 from stacktrans.common.reading import json_lines
+from stacktrans.common.visible import counted
 from stacktrans.model.devices import computing_with
 from stacktrans.settings.command import OPTIONS, option_layers
 from stacktrans.settings.config import RunConfig
@@ -64,7 +65,8 @@ class Run:
         return path
 
     def __repr__(self) -> str:
-        return f"Run({self.directory}: {self.summary.outcome} after {self.summary.steps} batches)"
+        batches = counted(self.summary.steps, "batch", "batches")
+        return f"Run({self.directory}: {self.summary.outcome} after {batches})"
 
     def _repr_html_(self) -> str:
         view = summary_view(self.summary, self.config, str(self.directory))
@@ -124,8 +126,8 @@ def train(
         accept: whether a solution counts that needs signals between 0 and 1, "soft"; by default
             "discrete" in a race of strategies, which keeps a soft solution, and goes on.
         recipe: auto (the default), a race of strategies; or a strategy (`stacktrans list
-            strategies`), or default or paper. With `from_`, how to train, if not as the
-            checkpoint was trained.
+            strategies`), or another recipe (`stacktrans list recipes`). With `from_`, how to train,
+            if not as the checkpoint was trained.
         strategies: those to race; by default, all that fit the task and the memory.
         budget: seconds of the race; by default the time limit, or 300.
         config: settings from a YAML file, such as a run's config.yaml.

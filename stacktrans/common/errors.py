@@ -58,6 +58,8 @@ _PLAIN = {
     "Input should be greater than or equal to": "expected a number of at least",
     "Input should be a valid integer, unable to parse string as an integer": "expected an integer",
     "Input should be a valid number, unable to parse string as a number": "expected a number",
+    "Input should be a valid boolean, unable to interpret input": "expected true or false",
+    "Input should be a valid boolean": "expected true or false",
     "Input should be": "expected",
     "'str' instances are not allowed as a Sequence value": "expected a list of strings",
 }

@@ -171,8 +171,8 @@ def task_layers(layers: Sequence[SettingsLayer]) -> list[SettingsLayer]:
     base, changes = split_task(layers)
     if base is None:
         raise UsageError(
-            "no task given; expected --task with a name, such as copy, or a YAML file, "
-            "--data with pairs, or --text"
+            "no task given; expected a task (a name such as copy, or a YAML file), data (pairs of "
+            "strings) or a text"
         )
     definition = base.settings["task"]
     first = base.section("task") if isinstance(definition, dict) else _named_task(base)
