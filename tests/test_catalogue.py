@@ -208,6 +208,7 @@ def test_checkpoints_shipped_and_of_one_s_own(
     assert found["reverse-stack"]["memory"] == "stack"
     (line,) = [line for line in shown.splitlines() if line.startswith("reverse-stack ")]
     assert "coarse 1.000 on 65:128" in line
+    assert ("feed-forward tanh" in line, found["reverse-stack"]["controller"]) == (True, "rnn")
     summary = json.loads((trained / "summary.json").read_text())
     assert found["checkpoints/run"]["summary"] == summary
     assert f"coarse {summary['test']['coarse']:.3f} on 6:8" in shown

@@ -19,6 +19,7 @@ from stacktrans.common.files import CONFIG, MACHINE
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
 from stacktrans.common.registry import GENERATORS, MEMORIES, Registry
 from stacktrans.common.visible import one_line, shell_text
+from stacktrans.model.description import controller_name
 from stacktrans.settings import locations
 from stacktrans.settings.config import RunConfig, TaskConfig
 from stacktrans.settings.layers import Settings, read_layer
@@ -251,6 +252,9 @@ def _checkpoint(name: str, path: Path) -> Entry:
     }
     evaluation, summary = _json_of(path / "evaluation.json"), _json_of(path / "summary.json")
     columns = {column: str(fact or "") for column, fact in known.items()}
+    if known["controller"] and not machine:
+        recurrent = model["controller"].get("recurrent", True)
+        columns["controller"] = controller_name(columns["controller"], recurrent)
     return Entry(
         name,
         str(task.get("description") or ""),

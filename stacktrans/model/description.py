@@ -20,10 +20,7 @@ def model_line(config: RunConfig) -> str:
     controller = f"{shape.name} controller"
     if isinstance(shape, RecurrentConfig):
         layers = f"{shape.layers} layers of " if shape.layers > 1 else ""
-        name = shape.name.upper() if shape.name in ABBREVIATED else shape.name
-        if not shape.recurrent:
-            name = f"feed-forward {'tanh' if shape.name == 'rnn' else name}"
-        controller = f"{layers}{name} {shape.hidden_size}"
+        controller = f"{layers}{controller_name(shape.name, shape.recurrent)} {shape.hidden_size}"
     elif own := model.encoder_decoder:
         layers = f", {own.layers} layers" if own.layers > 1 else ""
         controller = f"{own.name} {own.hidden_size}{layers}"
@@ -39,6 +36,13 @@ def model_line(config: RunConfig) -> str:
     buffers = ", buffers" if model.buffers else ""
     backwards = ", backwards" if model.backwards else ""
     return f"{config.task.name}: {controller}, memory {memory}, {embeddings}{buffers}{backwards}"
+
+
+def controller_name(name: str, recurrent: bool) -> str:
+    """What a controller is called, by its name in settings."""
+    if recurrent:
+        return name.upper() if name in ABBREVIATED else name
+    return f"feed-forward {'tanh' if name == 'rnn' else name}"
 
 
 def machine_line(machine: "Machine") -> str:
