@@ -151,6 +151,15 @@ def test_models_of_pairs_read_unknown_symbols_but_cannot_output_them(tmp_path: P
     assert b"symbols that the model does not know in 1 of 3 strings" in done.stderr
 
 
+def test_unknown_symbols_that_are_read_are_counted_at_the_end(tmp_path: Path) -> None:
+    path = tripling(tmp_path)
+    done = run("transduce", path, stdin="ab\nxa\nayéb\n".encode())
+    assert len(done.stdout.splitlines()) == 3
+    note = "standard input: read 3 symbols as unknown to the model, the first 'x' in line 2"
+    assert done.stderr.decode().splitlines()[-1] == f"stacktrans: {note}"
+    assert run("transduce", path, stdin=b"ab\n").stderr == b""
+
+
 def test_errors_are_shown_with_their_first_wrong_symbol(data: Path) -> None:
     shown = run("eval", "reverse-stack", "--data", data, "--errors", "1").stdout.decode()
     lines = [line.split() for line in shown.splitlines()]

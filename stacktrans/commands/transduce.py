@@ -13,6 +13,7 @@ from stacktrans.commands.terminal import print_data, print_json, print_text
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.messages import print_message
 from stacktrans.common.reading import Unreadable
+from stacktrans.common.visible import counted
 
 if TYPE_CHECKING:
     from stacktrans.inference.transduction import AnsweredLine, AnsweredLines
@@ -41,8 +42,8 @@ def transduce(
     line; the exit code is then 1. An empty line stays empty, unless the model labels
     strings. An answer that the model did not end is cut off and reported, too; the
     exit code is then 1 unless --max-length is given, or the model is a language model.
-    Symbols that are unknown to a model of pairs in files are not reported: it has
-    learned to read them as `<unk>`.
+    Symbols that are unknown to a model of pairs in files or of a text are no error,
+    since it has learned to read them as `<unk>`; their number is reported at the end.
 
     Answers are greedy, the most probable symbol at each step, unless --beam K searches for the
     most probable answer as a whole. --json then has the K best hypotheses, each with its log
@@ -123,7 +124,7 @@ def _show_answers(
     """
     from stacktrans.inference.transduction import AnsweredLines
 
-    failed = False
+    failed, unknown = False, list[str]()
     try:
         for line in lines:
             if isinstance(line, AnsweredLines):
@@ -134,6 +135,7 @@ def _show_answers(
                 show(line)
                 if line.last:
                     sys.stdout.flush()
+                unknown += (f"{symbol!r} in line {line.number}" for symbol in line.unknown)
                 problem = line.error or (NOT_ENDED if line.ended is False else "")
                 problems = [(line.number, problem)] if problem else []
             failed |= any(strict or problem != NOT_ENDED for _, problem in problems)
@@ -141,6 +143,9 @@ def _show_answers(
                 print_message(f"{name}:{number}: {problem}")
     except Unreadable as error:
         raise Unreadable(f"{name}: {error}") from error
+    if unknown:
+        count = counted(len(unknown), "symbol")
+        print_message(f"{name}: read {count} as unknown to the model, the first {unknown[0]}")
     return failed
 
 

@@ -54,6 +54,7 @@ class AnsweredLine:
         hypotheses: the best answers of a beam search, the answer first; None without beam search.
         following: predictions of a language model after each symbol; None for other models.
         error: why there is no answer.
+        unknown: the symbols that the model does not know, and reads as its unknown symbol.
         last: whether no further line is ready.
         complete: whether this includes the end of the line.
     """
@@ -67,6 +68,7 @@ class AnsweredLine:
     hypotheses: list[Hypothesis] | None = None
     following: list[NextSymbolPrediction] | None = None
     error: str | None = None
+    unknown: Sequence[str] = ()
     last: bool = False
     complete: bool = True
 
@@ -176,7 +178,10 @@ class _LineTransducer:
                     line.output = ""
                     continue
                 check_length(len(symbols))
-                encoded.append((line, symbols, task.source.encode(symbols)))
+                ids = task.source.encode(symbols)
+                read = zip(symbols, task.source.decode(ids), strict=True)
+                line.unknown = [symbol for symbol, known in read if symbol != known]
+                encoded.append((line, symbols, ids))
             except StacktransError as error:
                 line.error = str(error)
         hypotheses = self._decoded([ids for _, _, ids in encoded])
