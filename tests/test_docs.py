@@ -134,7 +134,7 @@ def rows(printed: str) -> list[str]:
 
 
 OF_A_PROCESSOR = re.compile(
-    r"[░▒▓█]+|<s>@1 [.0-9]+|\S+@\d+ 0\.0\d|SHA-256 \w+|after [\d,]+ batches, \d+ seconds"
+    r"[░▒▓█]+|<s>@1 [.0-9]+|\S+@\d+ 0\.0\d|SHA-256 \w+|[\d,]+ batches in \d+ seconds"
     r"|test without state .*|^\d+ (?= *reading)"
     r"|stack of \d+ symbols, \d+ rules|mark 1█ ?|\d+(?= +[.0-9]+ +[.0-9]+ +│)"
 )
