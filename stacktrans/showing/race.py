@@ -155,18 +155,15 @@ def advice(
     """
     parts, solved = ("train", "development", "test"), config.training.solved
     measured = {part: accuracy for part in parts if (accuracy := getattr(summary, part))}
-    right = listed(
-        f"{round(accuracy.coarse * accuracy.count):,} of {accuracy.count:,} strings ({part})"
-        for part, accuracy in measured.items()
-    )
+    right = listed(f"{_share(each)} strings ({part})" for part, each in measured.items())
     least = min((accuracy.coarse for accuracy in measured.values()), default=0.0)
     all_right = least >= solved.accuracy
     result = f"not solved; {state.best} has come furthest"
     result += f": it is right on {right}" if right else ""
     hard_right = summary.hard is not None and summary.hard.coarse >= solved.accuracy
     soft = all_right and summary.hard is not None and not hard_right
-    if soft:
-        result += ", but only with signals between 0 and 1"
+    if soft and summary.hard:
+        result += f", but with hard signals on only {_share(summary.hard)} (test)"
     elif all_right and summary.outcome in SOLUTIONS:
         result += ", but the race had no time to make sure of it"
     elif all_right:
@@ -184,6 +181,11 @@ def advice(
     if others:
         tips.append(f"  other strategies: --strategies {','.join(others)}")
     return [*tips, *_remedies(measured, config), "  other memories: stacktrans list memories"]
+
+
+def _share(accuracy: Accuracy) -> str:
+    """The number of strings that are right, out of all."""
+    return f"{round(accuracy.coarse * accuracy.count):,} of {accuracy.count:,}"
 
 
 def _remedies(measured: Mapping[str, Accuracy], config: RunConfig) -> Iterator[str]:
