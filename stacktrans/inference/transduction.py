@@ -179,8 +179,9 @@ class _LineTransducer:
                     continue
                 check_length(len(symbols))
                 ids = task.source.encode(symbols)
-                read = zip(symbols, task.source.decode(ids), strict=True)
-                line.unknown = [symbol for symbol, known in read if symbol != known]
+                if task.source.unknown_ids:
+                    read = zip(symbols, task.source.decode(ids), strict=True)
+                    line.unknown = [symbol for symbol, known in read if symbol != known]
                 encoded.append((line, symbols, ids))
             except StacktransError as error:
                 line.error = str(error)

@@ -1,4 +1,4 @@
-"""Leave out memories of a trained model, as many as it can do without."""
+"""Pruning of a trained model: its memories are removed, as far as it can do without them."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from stacktrans.model.transducer import Transducer
 
 
 def prunable(model: Transducer) -> bool:
-    """Whether some of a model's memories may be left out."""
+    """Whether some of a model's memories may be pruned."""
     return len(model.memory.parts) > 1 and bool(model.controller.weights_on_reads)
 
 
