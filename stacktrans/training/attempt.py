@@ -33,9 +33,8 @@ from stacktrans.training.stateful import (
     StatefulPart,
     check_keys,
     check_same_structure,
-    check_value,
 )
-from stacktrans.training.stopping import stopping_rule
+from stacktrans.training.stopping import EarlyStopping, RateDecay
 
 RUNNING_DECAY = 0.95
 """Decay of the mean of recent losses."""
@@ -81,7 +80,7 @@ class Losses(StatefulPart):
         self.running, self.total, self.count = None, 0.0, 0
 
     def check_state(self) -> None:
-        check_value("losses.count", self.count, self.count <= self.step)
+        self.check("count", self.count <= self.step)
 
 
 class Curriculum(StatefulPart):
@@ -115,7 +114,7 @@ class Curriculum(StatefulPart):
         return 1.0
 
     def check_state(self) -> None:
-        check_value("curriculum.share", self.share, self.share >= self._first)
+        self.check("share", self.share >= self._first)
 
 
 class Attempts(StatefulPart):
@@ -189,9 +188,8 @@ class Attempts(StatefulPart):
         self.number, self.first_step, self.failed = self.number + 1, step, False
 
     def check_state(self) -> None:
-        allowed = self._most is None or self.number <= self._most
-        check_value("attempts.number", self.number, allowed)
-        check_value("attempts.validation", self.validation, len(self.validation) <= self.number)
+        self.check("number", self._most is None or self.number <= self._most)
+        self.check("validation", len(self.validation) <= self.number)
 
 
 def noise_seed(config: RunConfig, moment: Moment) -> int:
@@ -221,6 +219,7 @@ class Attempt:
         initialize: gives the model its initial weights; None for newly drawn ones.
 
     Attributes:
+        rule: the rule that ends the attempt.
         average: the model with the moving average of the weights, which is measured and kept.
         signals: [steps, signals] of the last batch.
     """
@@ -233,8 +232,8 @@ class Attempt:
         initialize: Initializer | None = None,
     ) -> None:
         self._config, self._training = source.config, source.config.training
-        self._attempts, self._number, self.source = attempts, attempts.number, source
-        self._device, self._clip = device, self._training.gradient_clip
+        self.attempts, self._number, self.source = attempts, attempts.number, source
+        self._device = device
         self.losses = Losses()
         self.curriculum = Curriculum(self._training, source, self._number)
         self.draw_weights()
@@ -243,7 +242,8 @@ class Attempt:
                 initialize(model)
             if not self._training.stream:  # whose sequences grow longer by themselves
                 self._skip_learned_lengths()
-        self.rule = stopping_rule(self._config, attempts.add_validation, self.model.state_dict())
+        stream, weights = self._training.stream, self.model.state_dict()
+        self.rule = RateDecay(stream, weights) if stream else EarlyStopping(self._config)
 
     def draw_weights(self) -> None:
         """Draw weights by the seed and the attempt's number, and go to the first batch."""
@@ -296,7 +296,7 @@ class Attempt:
     @property
     def run_step(self) -> int:
         """Number of batches of the run, including those of the attempts before."""
-        return self._attempts.first_step + self.step
+        return self.attempts.first_step + self.step
 
     @property
     def moment(self) -> Moment:
@@ -326,7 +326,7 @@ class Attempt:
 
     def _update(self) -> bool:
         """Update the weights by their gradients; whether gradients and step are finite."""
-        clip = self._clip
+        clip = self._training.gradient_clip
         if clip and clip.value:
             nn.utils.clip_grad_value_(self.weights, clip.value, foreach=True)
         largest = (clip and clip.norm) or math.inf

@@ -83,7 +83,6 @@ class Source(StatefulPart, ABC):
         self.config, self.task, self.layout = config, task, task.layout
         self.notes: Sequence[str] = ()
         self.threads = config.workers
-        self._law = functools.cache(self._law_of)
 
     @cached_property
     def ranges(self) -> TaskLengths:
@@ -107,7 +106,7 @@ class Source(StatefulPart, ABC):
     ) -> list[Pair]:
         return self.task.sample(rng, lengths, count, law)
 
-    def _law_of(self, purpose: Purpose, lengths: Lengths) -> LengthDistribution:
+    def _law(self, purpose: Purpose, lengths: Lengths) -> LengthDistribution:
         """The distribution of lengths; part of the training lengths has that of all of them."""
         task, training = self.config.task, self.config.training
         if purpose is Purpose.TRAINING:

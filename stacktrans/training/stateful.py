@@ -69,6 +69,10 @@ class StatefulPart:
     def check_state(self) -> None:
         """Raise `ValueError` if the values of the state contradict each other."""
 
+    def check(self, key: str, right: bool) -> None:
+        """Raise `ValueError` naming a value of the state if it is wrong."""
+        check_value(f"{self.name}.{key}", getattr(self, key), right)
+
 
 def check_keys(name: str, state: Any, expected: Iterable[str]) -> None:
     """Raise `ValueError`, naming missing and unknown keys, unless a state is a dict with these."""

@@ -2,14 +2,13 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from copy import deepcopy
 from typing import TYPE_CHECKING
 
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import DevelopmentConfig, SolvedConfig, StreamConfig
 from stacktrans.training.records import EXCEPTIONS, Record, merit
-from stacktrans.training.stateful import Merit, SavedCount, StatefulPart, Weights, check_value
+from stacktrans.training.stateful import Merit, SavedCount, StatefulPart, Weights
 
 if TYPE_CHECKING:
     from stacktrans.training.attempt import Attempt
@@ -128,10 +127,8 @@ class RateDecay(StoppingRule):
     best: Merit
     kept: Weights
 
-    def __init__(
-        self, stream: StreamConfig, add_validation: Callable[[float], bool], weights: Weights
-    ) -> None:
-        self._stream, self._add_validation = stream, add_validation
+    def __init__(self, stream: StreamConfig, weights: Weights) -> None:
+        self._stream = stream
         self.best, self.kept = list[float](), deepcopy(weights)
 
     @property
@@ -149,24 +146,9 @@ class RateDecay(StoppingRule):
                 model.load_state_dict(self.kept)
             attempt.multiply_rate(self._stream.RATE_DECAY)
         compared, self.epochs = self.compares_next, self.epochs + 1
-        worse = compared and self._add_validation(-self.best[0])
+        worse = compared and attempt.attempts.add_validation(-self.best[0])
         over = attempt.rate < self._stream.LEAST_RATE or self.epochs >= self._stream.epochs
         return "attempts" if over or worse else None
 
     def check_state(self) -> None:
-        check_value("stopping.epochs", self.epochs, self.epochs <= self._stream.epochs)
-
-
-def stopping_rule(
-    config: RunConfig, add_validation: Callable[[float], bool], weights: Weights
-) -> StoppingRule:
-    """Make the rule that ends an attempt.
-
-    Args:
-        config: configuration of the run.
-        add_validation: adds a validation loss to those of the attempts; whether it is above their
-            mean.
-        weights: initial weights of the attempt.
-    """
-    stream = config.training.stream
-    return RateDecay(stream, add_validation, weights) if stream else EarlyStopping(config)
+        self.check("epochs", self.epochs <= self._stream.epochs)
