@@ -19,7 +19,6 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.training import rounding
-from stacktrans.training.attempt import Attempt
 from stacktrans.training.initial_weights import checksum_of, weights_from_checkpoint
 from stacktrans.training.records import Accuracy
 from stacktrans.training.rounding import ROUNDINGS, Rounding, RoundingKind, soft_and_hard
@@ -57,10 +56,10 @@ def have_right(
     monkeypatch.setattr(Source, "generalizes", lambda *_: True)
     certain = Rounding.round
 
-    def scripted(self: Rounding, attempt: Attempt, *others: Any) -> Transducer | None:
-        found = hard[min(attempt.moment.attempt, len(hard)) - 1]
+    def scripted(self: Rounding, *others: Any) -> Transducer | None:
+        found = hard[min(self.attempt.moment.attempt, len(hard)) - 1]
         monkeypatch.setattr(rounding, "soft_and_hard", lambda *_: (1.0, found))
-        return certain(self, attempt, *others)
+        return certain(self, *others)
 
     monkeypatch.setattr(Rounding, "round", scripted)
 
@@ -208,11 +207,8 @@ def test_signals_of_a_model_that_loses_nothing_are_0_or_1(
 ) -> None:
     monkeypatch.setattr(rounding, "soft_and_hard", lambda *_: (soft, hard))
     state = trainer_of(counter(), Path()).state
-    attempt, state.rounding.weights = (
-        state.attempt,
-        copy.deepcopy(state.attempt.model.state_dict()),
-    )
-    rounded = state.rounding.round(attempt, lambda: None, may_fail=False)
+    state.rounding.weights = copy.deepcopy(state.attempt.model.state_dict())
+    rounded = state.rounding.round(lambda: None, may_fail=False)
     assert rounded
     inputs = torch.tensor([[0, 0, 1, 1, 0, 1]])
     with torch.no_grad():
@@ -281,7 +277,7 @@ def test_rounding_keeps_the_last_or_the_best_weights(
     assert operation is not None
     before = operation.signals.weight.detach().clone()
     state.rounding.weights = copy.deepcopy(attempt.model.state_dict())
-    rounded = state.rounding.round(attempt, lambda: None, may_fail=False)
+    rounded = state.rounding.round(lambda: None, may_fail=False)
     assert rounded
     rounded.sharpen(1 / rounded.sharpness)
     assert rounded.operation
@@ -298,7 +294,7 @@ def test_rounding_that_may_lose_accuracy_keeps_a_soft_model_rather_than_a_wrong_
     state = trainer_of(counter(), Path()).state
     before = copy.deepcopy(state.attempt.model)
     state.rounding.weights = before.state_dict()
-    rounded = state.rounding.round(state.attempt, lambda: None, may_fail=False)
+    rounded = state.rounding.round(lambda: None, may_fail=False)
     assert rounded
     assert_same_weights(rounded, before)
 
@@ -315,7 +311,7 @@ def test_a_model_is_measured_on_the_same_strings_before_and_after_rounding(
 
     monkeypatch.setattr(state.source, "validation", drawing)
     state.rounding.weights = copy.deepcopy(state.attempt.model.state_dict())
-    state.rounding.round(state.attempt, lambda: None, may_fail=False)
+    state.rounding.round(lambda: None, may_fail=False)
     first, *others = [[pair.source.tolist() for pair in pairs] for pairs in drawn]
     assert others
     assert all(each == first for each in others)

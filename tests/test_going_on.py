@@ -22,7 +22,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.interrupts import Interrupted
-from stacktrans.training.rounding import RoundingOfAttempt
+from stacktrans.training.rounding import Rounding
 from stacktrans.training.run_directory import check_free, claim, last_saved
 from stacktrans.training.trainer import Trainer
 
@@ -126,11 +126,11 @@ def test_a_run_stopped_during_rounding_resumes_bit_for_bit(
     have_right(monkeypatch)
 
     # Not as good when hard, but the better, the longer it is trained, and good in a second attempt.
-    def measured(self: RoundingOfAttempt, _: object) -> tuple[float, float]:
+    def measured(self: Rounding, _: object) -> tuple[float, float]:
         moment = self.attempt.moment
         return 1.0, 1.0 if moment.attempt > 1 else moment.step / 1000
 
-    monkeypatch.setattr(RoundingOfAttempt, "_measured", measured)
+    monkeypatch.setattr(Rounding, "_measured", measured)
     config = ENDED_BY[rule]() if rule in ENDED_BY else counting(*SOLVED, f"rounding={rule}")
     whole = trainer_in(tmp_path / "whole", config).run(ignore)
     for batches in (0, 1, 5):  # that are trained on to round it before it is stopped

@@ -13,7 +13,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import rounding
 from stacktrans.training.pruning import prunable, pruned, smallest
-from stacktrans.training.rounding import RoundingOfAttempt, SoftHardAccuracy
+from stacktrans.training.rounding import Rounding, SoftHardAccuracy
 
 
 def model_of(memory: str = "stack-rnn", task: str = "anbn", **settings: Any) -> Transducer:
@@ -115,7 +115,7 @@ def test_a_memory_is_left_out_if_the_model_learns_to_do_without_it(
 ) -> None:
     """The accuracies are those without a memory, before and after training."""
 
-    def measured(self: RoundingOfAttempt, model: Transducer) -> SoftHardAccuracy:
+    def measured(self: Rounding, model: Transducer) -> SoftHardAccuracy:
         smaller = before if self.attempt.losses.running is None else after
         accuracy = 1.0 if len(model.memory.parts) > 1 else smaller
         return accuracy, accuracy
@@ -123,11 +123,11 @@ def test_a_memory_is_left_out_if_the_model_learns_to_do_without_it(
     monkeypatch.setattr(rounding, "RELEARNED", relearned)
     monkeypatch.setattr(rounding, "RELEARNING", 5)
     monkeypatch.setattr(rounding, "LONGEST_RELEARNING", 5)
-    monkeypatch.setattr(RoundingOfAttempt, "_measured", measured)
+    monkeypatch.setattr(Rounding, "_measured", measured)
     state = trainer_of(small_run("rounding=discrete", memory="2*queue"), tmp_path).state
     state.rounding.weights = copy.deepcopy(state.attempt.model.state_dict())
     state.attempt.losses.running = 0.125
-    rounded = state.rounding.round(state.attempt, lambda: None, may_fail=False)
+    rounded = state.rounding.round(lambda: None, may_fail=False)
     assert rounded
     assert rounded.config.memory.name == memory
     assert state.attempt.losses.running == 0.125, "the loss before, not of models that are dropped"

@@ -36,7 +36,7 @@ from stacktrans.training.race_state import Candidate, RaceState, read_race
 from stacktrans.training.records import Accuracy
 from stacktrans.training.requests import begin_race
 from stacktrans.training.requests import resume as taken_up
-from stacktrans.training.rounding import RoundingOfAttempt
+from stacktrans.training.rounding import Rounding
 from stacktrans.training.sources import Source
 
 
@@ -251,10 +251,10 @@ def soft_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Source, "accuracies", lambda *_: (right, right))
     monkeypatch.setattr(Source, "generalizes", lambda *_: True)
 
-    def measured(self: RoundingOfAttempt, _: Transducer) -> tuple[float, float]:
+    def measured(self: Rounding, _: Transducer) -> tuple[float, float]:
         return 1.0, float(self.attempt.moment.attempt == 2)
 
-    monkeypatch.setattr(RoundingOfAttempt, "_measured", measured)
+    monkeypatch.setattr(Rounding, "_measured", measured)
 
 
 RESTARTING = ("restart={after: 1000}", "accuracy_loss=null", "training.settle=null")
@@ -281,7 +281,7 @@ def test_a_race_may_accept_a_soft_solution(tmp_path: Path) -> None:
 def test_a_race_without_a_discrete_solution_keeps_a_soft_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(RoundingOfAttempt, "_measured", lambda *_: (1.0, 0.0))
+    monkeypatch.setattr(Rounding, "_measured", lambda *_: (1.0, 0.0))
     found = carried_on(begun(tmp_path / "race", 1, *RESTARTING), 3)
     assert not found.state.winner
     summary = found.best_run().run(lambda _: None)

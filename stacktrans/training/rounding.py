@@ -9,7 +9,7 @@ import torch
 from stacktrans.common.randomness import Purpose
 from stacktrans.model.devices import computing_with
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.training_config import RoundingName, TrainingConfig
+from stacktrans.settings.training_config import RoundingName
 from stacktrans.tasks.layout import Pair
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.objective import indecision
@@ -74,6 +74,12 @@ ROUNDINGS: dict[RoundingName, RoundingKind] = {
 class Rounding(StatefulPart):
     """Rounds and prunes the best weights of a run as far as that does no harm.
 
+    Lossless rounding, also where the model must solve the task when hard, changes only models that
+    lose nothing.
+
+    Args:
+        attempt: the attempt that solved the task, which is trained further.
+
     Attributes:
         weights: the weights to be rounded; None if nothing is to be done now.
     """
@@ -81,25 +87,30 @@ class Rounding(StatefulPart):
     name = "rounding"
     weights: Weights | None = None
 
-    def __init__(self, training: TrainingConfig) -> None:
-        self._training = training
+    def __init__(self, attempt: Attempt) -> None:
+        self.attempt, self._source = attempt, attempt.source
+        self._training = attempt.source.config.training
 
-    def round(
-        self, attempt: Attempt, check_stop: Callable[[], None], may_fail: bool
-    ) -> Transducer | None:
+    def round(self, check_stop: Callable[[], None], may_fail: bool) -> Transducer | None:
         """A model with the weights rounded and pruned, and sharpened if that loses nothing.
 
+        The attempt loses its own weights.
+
         Args:
-            attempt: which is trained further, and loses its own weights.
             check_stop: called after each batch; may raise an exception to stop.
             may_fail: whether to return None if the hard model does not solve the task, or, if
                 lossless, not for strings that are much longer.
         """
+        attempt, self._check_stop = self.attempt, check_stop
         assert self.weights is not None
+        assert self._training.rounding  # otherwise, there are never weights to be rounded
+        self._kind = ROUNDINGS[self._training.rounding]
+        # All models are measured on the same strings; otherwise, chance would compare them.
+        self._moment = attempt.moment
         model, loss = attempt.new_model(), attempt.losses.running
         model.load_state_dict(self.weights)
         try:
-            return RoundingOfAttempt(self._training, attempt, check_stop).rounded(model, may_fail)
+            return self._rounded(model, may_fail)
         finally:
             # It has the memories of the configuration, and can be saved.
             attempt.replace_model(model)
@@ -107,27 +118,7 @@ class Rounding(StatefulPart):
             attempt.losses.forget()
             attempt.losses.running = loss
 
-
-class RoundingOfAttempt:
-    """The rounding of one attempt, which is trained further.
-
-    Lossless rounding, also where the model must solve the task when hard, changes only models that
-    lose nothing.
-    """
-
-    def __init__(
-        self, training: TrainingConfig, attempt: Attempt, check_stop: Callable[[], None]
-    ) -> None:
-        assert training.rounding  # otherwise, there are never weights to be rounded
-        self._kind = ROUNDINGS[training.rounding]
-        self._first_rate = training.settle.rate if training.settle else 1.0
-        self._solved = training.solved.accuracy
-        self.attempt, self._source, self._check_stop = attempt, attempt.source, check_stop
-        # All models are measured on the same strings; otherwise, chance would compare them.
-        self._moment = attempt.moment
-
-    def rounded(self, best: Transducer, may_fail: bool) -> Transducer | None:
-        """See `Rounding.round`."""
+    def _rounded(self, best: Transducer, may_fail: bool) -> Transducer | None:
         attempt, lossless = self.attempt, self._kind.lossless
         discrete = lossless and self._kind.must_solve_hard
         before = self._measured(best)
@@ -185,9 +176,9 @@ class RoundingOfAttempt:
         """Whether a model solves the task when hard; if lossless, also for longer strings."""
         soft, hard = measured
         if not self._kind.lossless:
-            return min(measured) >= self._solved
+            return min(measured) >= self._training.solved.accuracy
         with computing_with(self._source.threads), model.hard_signals():
-            is_right = hard >= min(soft, self._solved)
+            is_right = hard >= min(soft, self._training.solved.accuracy)
             return is_right and self._source.generalizes(model, self._moment)
 
     def _fine_tune(self) -> None:
@@ -216,8 +207,8 @@ class RoundingOfAttempt:
 
     def _settle_rate(self) -> None:
         """Lower the learning rate to that after settling; otherwise the curriculum will."""
-        if self.attempt.curriculum.settled:
-            self.attempt.multiply_rate(self._first_rate)
+        if self._training.settle and self.attempt.curriculum.settled:
+            self.attempt.multiply_rate(self._training.settle.rate)
 
     def _train(self, batches: int) -> None:
         for _ in range(batches):

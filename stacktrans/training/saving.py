@@ -77,8 +77,8 @@ class Progress(StatefulPart):
 
     def check_state(self) -> None:
         rules = (None, *(OUTCOMES.keys() - BUDGET_OUTCOMES))
-        check_value("progress.ended", self.ended, self.ended in rules)
-        check_value("progress.best", self.best, bool(self.best) or not self.ended)
+        self.check("ended", self.ended in rules)
+        self.check("best", bool(self.best) or not self.ended)
 
 
 class SavedRun:
@@ -87,7 +87,6 @@ class SavedRun:
     Attributes:
         progress: progress over all attempts.
         attempts: which attempt this is, and what is known of those before.
-        rounding: the weights to be rounded, once training has ended.
     """
 
     def __init__(
@@ -101,12 +100,16 @@ class SavedRun:
         self.config, self.source, self.device, self.command = source.config, source, device, command
         self._initialize = initialize
         self.progress, self.attempts = Progress(), Attempts(source.config, number)
-        self.rounding = Rounding(source.config.training)
 
     @functools.cached_property
     def attempt(self) -> Attempt:
         """The present attempt; its weights are drawn when it is first used."""
         return Attempt(self.source, self.device, self.attempts, self._initialize)
+
+    @functools.cached_property
+    def rounding(self) -> Rounding:
+        """The weights of the attempt to be rounded, once training has ended."""
+        return Rounding(self.attempt)
 
     @property
     def step(self) -> int:
@@ -283,7 +286,6 @@ class SavedRun:
         attempts.load_state_dict(state["attempts"])
         self.attempt.load_state_dict(state["attempt"])
         self.rounding.load_state_dict(state["rounding"], self.attempt.model.state_dict())
-        size, best_step = progress.metrics_size, progress.best_step
-        check_value("progress.metrics_size", size, size <= metrics_size)
-        check_value("progress.best_step", best_step, best_step <= self.step)
-        check_value("attempts.failed", attempts.failed, not (attempts.failed and progress.ended))
+        progress.check("metrics_size", progress.metrics_size <= metrics_size)
+        progress.check("best_step", progress.best_step <= self.step)
+        attempts.check("failed", not (attempts.failed and progress.ended))

@@ -204,7 +204,7 @@ class Trainer:
 
         solved = state.progress.ended in SOLUTIONS
         may_fail = solved and state.attempts.another_allowed and self.outcome is None
-        rounded = state.rounding.round(state.attempt, check_stop, may_fail)
+        rounded = state.rounding.round(check_stop, may_fail)
         if rounded is None:
             lengths = "very short or very long strings"
             self._fail(f"the discrete model does not solve the task, or not for {lengths}")
@@ -238,7 +238,7 @@ class Trainer:
     def _restart(self) -> None:
         state = self.state
         state.attempts.begin_next(state.step)
-        del state.attempt
+        del state.attempt, state.rounding
         if trained := self._speculative.take(state.attempts.number):
             take_over(state, trained)
         if state.progress.ended:
