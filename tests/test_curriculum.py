@@ -12,7 +12,7 @@ from stacktrans.common.randomness import Purpose
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths
-from stacktrans.training.sources import Moment, Source, Strings
+from stacktrans.training.sources import Moment, Source
 
 
 def test_short_strings_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -75,7 +75,6 @@ def test_a_batch_limited_by_symbols_has_more_strings_while_they_are_short(tmp_pa
     lengths = ("task.lengths.train=[1, 40]", "task.lengths.test=[41, 80]")
     config = small_run(*lengths, "batch_size=900 symbols", CURRICULUM % 1)
     source = trainer_of(config, tmp_path).source
-    assert isinstance(source, Strings)
     counts = [len(source.batch(Moment(1, 3, share)).lengths) for share in (0.2, 1)]
     assert counts == [pytest.approx(900 / 5, rel=0.15), pytest.approx(900 / 20.5, rel=0.15)]
 

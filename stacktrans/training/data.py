@@ -15,7 +15,7 @@ from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import load_sets
 from stacktrans.training.files import Files
-from stacktrans.training.sources import Examples, Source, Strings
+from stacktrans.training.sources import Examples, Source
 from stacktrans.training.streams import Streams, Texts
 
 _BYTES = 4
@@ -50,7 +50,7 @@ def make_source(config: RunConfig, device: torch.device, data: Path | None = Non
     elif stream:
         source = Streams(config, task, stream)
     else:
-        source = Examples(config, task, examples) if examples else Strings(config, task)
+        source = Examples(config, task, examples) if examples else Source(config, task)
     model, weight = config.model, torch.empty(0, device=device)
     compiled_architecture(model, make_memory(model), weight)
     check_room(config, source.layout)

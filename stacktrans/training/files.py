@@ -25,7 +25,7 @@ from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.permutation import SymbolClass, interchangeable
 from stacktrans.tasks.sets import PairSet, unknown_probabilities
 from stacktrans.training.records import EXCEPTIONS, Accuracy, Record, Summary
-from stacktrans.training.sources import SHORTEST_SHARE, Moment, Strings
+from stacktrans.training.sources import SHORTEST_SHARE, Moment, Source
 
 LEAST_PAIRS = 80
 """The fewest pairs that a curriculum begins with if no symbols are permuted; fewer would be
@@ -43,7 +43,7 @@ LONGEST_SHARE = 0.1
 """Share of the development set, its longest sources, that is measured separately."""
 
 
-class Files(Strings):
+class Files(Source):
     """A source of pairs in files: batches from the training set, measured on the other sets.
 
     Symbols that are rare in the training set are sometimes replaced by an unknown one, so that the

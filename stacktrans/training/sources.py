@@ -3,7 +3,6 @@
 import functools
 import itertools
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property
@@ -65,8 +64,8 @@ class Moment(NamedTuple):
     loss: float | None = None
 
 
-class Source(StatefulPart, ABC):
-    """The data that a run is trained on and measured by; drawn strings by default.
+class Source(StatefulPart):
+    """The data that a run is trained on and measured by: newly drawn strings, or other data.
 
     Batches depend only on the run's seed and the moment, so that a run that is interrupted and
     resumed has the same ones. All else that a source has to remember is its state.
@@ -83,6 +82,8 @@ class Source(StatefulPart, ABC):
         self.config, self.task, self.layout = config, task, task.layout
         self.notes: Sequence[str] = ()
         self.threads = config.workers
+        self._sequences = config.training.sequences if self.layout.consecutive else 1
+        self._rows = functools.cache(self._rows_of)
 
     @cached_property
     def ranges(self) -> TaskLengths:
@@ -116,13 +117,35 @@ class Source(StatefulPart, ABC):
     def begin(self, model: Transducer) -> None:
         """Go to the first batch of an attempt; its newly drawn model may be changed."""
 
-    @abstractmethod
+    def batch(self, moment: Moment) -> Batch:
+        """The training batch of a moment."""
+        lengths = self._shortest(moment.share)
+        rows = self._rows(lengths)
+        pairs = self.strings(Purpose.TRAINING, moment, lengths, rows * self._sequences)
+        return self.layout.batch([pairs[row::rows] for row in range(rows)])
+
+    def _rows_of(self, lengths: Lengths) -> int:
+        """The number of rows of a batch of strings of these lengths."""
+        training = self.config.training
+        if not training.batch_symbols:
+            return training.batch_strings
+        symbols = max(training.batch_symbols, min(self.layout.inputs, SYMBOLS_FOR_ALL))
+        drawn = self.strings(Purpose.TRAINING, Moment(1, 0), lengths, FIRST_STRINGS)
+        mean = sum(pair.length for pair in drawn) / len(drawn)
+        # The mean is 0 if all of them are empty.
+        return max(1, round(symbols / max(mean, 1) / self._sequences))
+
     def unroll(self, model: Transducer, moment: Moment, noise: Noise) -> UnrolledBatch:
         """Run a model, with some noise, over the batch of a moment, which follows the last."""
+        batch = self.batch(moment)
+        inputs = torch.from_numpy(batch.inputs).to(model.classifier.weight.device)
+        return batch, model.unroll(inputs, batch.lengths, noise)
 
-    @abstractmethod
     def due(self, step: int) -> tuple[bool, bool]:
         """After `step` batches, whether weights are measured and saved, and whether recorded."""
+        measures = self.config.training.measure
+        measured = step % measures.accuracy_every == 0
+        return measured, measured or step % measures.loss_every == 0
 
     @property
     def resumable(self) -> bool:
@@ -143,9 +166,9 @@ class Source(StatefulPart, ABC):
             return bool(self.strings(Purpose.TRAINING, Moment(attempt, 0), lengths, 1))
         return False
 
-    @abstractmethod
     def first_batches(self) -> Iterator[Batch]:
         """The training batches of the first attempt, or of its first epoch again and again."""
+        return (self.batch(Moment(1, step)) for step in itertools.count())
 
     @cached_property
     def _unigram_loss(self) -> float:
@@ -172,9 +195,11 @@ class Source(StatefulPart, ABC):
         shortest, longest = self.ranges.train
         return Lengths(shortest, shortest + math.ceil(share * (longest - shortest)))
 
-    @abstractmethod
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
         """Fill in the measurements of a model."""
+        limit, loss = self.config.training.measure.accuracy_loss, moment.loss
+        if limit is None or (loss is not None and loss < self.in_nats(limit)):
+            record.train, record.test = self.accuracies(model, Purpose.VALIDATION, moment)
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
         """Fill in the measurements of the weights that a run has kept."""
@@ -244,52 +269,7 @@ class Source(StatefulPart, ABC):
         return Accuracy.of(scores)
 
 
-class Strings(Source):
-    """A source of new strings for each batch and each measurement."""
-
-    def __init__(self, config: RunConfig, task: Task) -> None:
-        super().__init__(config, task)
-        self._sequences = config.training.sequences if self.layout.consecutive else 1
-        self._rows = functools.cache(self._rows_of)
-
-    def first_batches(self) -> Iterator[Batch]:
-        return (self.batch(Moment(1, step)) for step in itertools.count())
-
-    def batch(self, moment: Moment) -> Batch:
-        """The training batch of a moment."""
-        lengths = self._shortest(moment.share)
-        rows = self._rows(lengths)
-        pairs = self.strings(Purpose.TRAINING, moment, lengths, rows * self._sequences)
-        return self.layout.batch([pairs[row::rows] for row in range(rows)])
-
-    def _rows_of(self, lengths: Lengths) -> int:
-        """The number of rows of a batch of strings of these lengths."""
-        training = self.config.training
-        if not training.batch_symbols:
-            return training.batch_strings
-        symbols = max(training.batch_symbols, min(self.layout.inputs, SYMBOLS_FOR_ALL))
-        drawn = self.strings(Purpose.TRAINING, Moment(1, 0), lengths, FIRST_STRINGS)
-        mean = sum(pair.length for pair in drawn) / len(drawn)
-        # The mean is 0 if all of them are empty.
-        return max(1, round(symbols / max(mean, 1) / self._sequences))
-
-    def unroll(self, model: Transducer, moment: Moment, noise: Noise) -> UnrolledBatch:
-        batch = self.batch(moment)
-        inputs = torch.from_numpy(batch.inputs).to(model.classifier.weight.device)
-        return batch, model.unroll(inputs, batch.lengths, noise)
-
-    def due(self, step: int) -> tuple[bool, bool]:
-        measures = self.config.training.measure
-        measured = step % measures.accuracy_every == 0
-        return measured, measured or step % measures.loss_every == 0
-
-    def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
-        limit, loss = self.config.training.measure.accuracy_loss, moment.loss
-        if limit is None or (loss is not None and loss < self.in_nats(limit)):
-            record.train, record.test = self.accuracies(model, Purpose.VALIDATION, moment)
-
-
-class Examples(Strings):
+class Examples(Source):
     """A source of fixed training, development and test sets; training is reordered in each epoch.
 
     See hao2018, section 5. An epoch has `epoch` batches, the last of which may be smaller.

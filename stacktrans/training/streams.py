@@ -1,7 +1,7 @@
 """Truncated backpropagation over streams or texts: pieces, carried state, and validation loss."""
 
 import itertools
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -51,7 +51,7 @@ def cut(batch: Batch, steps: int) -> Iterator[StreamPiece]:
         yield StreamPiece(piece, begin == 0)
 
 
-class PieceSource(Source):
+class PieceSource(Source, ABC):
     """A source of consecutive pieces; each continues from the state after the last one.
 
     That state is not saved, so that a run is resumed where an epoch begins.
@@ -116,13 +116,13 @@ class Streams(PieceSource):
         if stream.sequences is None:
             setting = "training.data.stream.sequences"
             raise UsageError(f"{setting}: null is for a text; expected a number")
-        self._sequences, self._steps = stream.sequences, stream.steps
+        self._epoch_size, self._steps = stream.sequences, stream.steps
 
     def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
         rng = generator(self.config.seed, Purpose.TRAINING, attempt, epoch)
         training = self.config.training
         law, rows = training.length_law or self.config.task.training_law, training.batch_strings
-        pairs = self.task.sample(rng, self.lengths_of(epoch), self._sequences, law)
+        pairs = self.task.sample(rng, self.lengths_of(epoch), self._epoch_size, law)
         streams, every = [pairs[row::rows] for row in range(rows)], StreamConfig.EMPTY_AFTER
         pieces = list[StreamPiece]()
         for first in range(0, max(map(len, streams)), every):
