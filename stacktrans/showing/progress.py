@@ -84,7 +84,6 @@ class ProgressDisplay(ABC):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._close()
         if self.live:
             self.live.stop()
 
@@ -107,10 +106,6 @@ class ProgressDisplay(ABC):
     @abstractmethod
     def _open(self) -> None:
         """Write the first lines."""
-
-    @abstractmethod
-    def _close(self) -> None:
-        """Write the last lines."""
 
     @abstractmethod
     def _now(self) -> RenderableType:

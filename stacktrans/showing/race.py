@@ -67,10 +67,11 @@ class RaceDisplay(ProgressDisplay):
         view = race_view(state.latest, self._race.at_work)
         return Group(view, remark(f"{self._race.elapsed:.0f} of {state.budget:.0f} seconds"))
 
-    def _close(self) -> None:
+    def __exit__(self, *error: object) -> None:
         # The end of a race is shown in the summary.
         if self.live and self._race.stop_requested:
             self._print(self._now())
+        super().__exit__(*error)
 
 
 def _line(name: str, candidate: Candidate) -> str:

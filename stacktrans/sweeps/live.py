@@ -34,9 +34,6 @@ class SweepDisplay(ProgressDisplay):
         runs = counted(len(self._distinct), "run")
         self._write(f"{runs}, {self.before} of them done, in {self.store.directory}")
 
-    def _close(self) -> None:
-        """Nothing to write at the end."""
-
     def show(self, run: PlannedRun, record: Record) -> None:
         """Show that a run has ended, with its record."""
         self.done += self.store.done(run)
