@@ -78,47 +78,35 @@ class TrainingDisplay(ProgressDisplay):
         if record.attempt != self.attempt:
             self.attempt = record.attempt
             self._print(Text(f"attempt {record.attempt}, with newly drawn weights"))
-        if self.live and not self._head and (head := self._new_head(record)):
-            self._print(*head)
         self.records.append(record)
-        if not self._is_due(record):
-            self._refresh()
+        is_due = self._is_due(record)
+        if is_due:
+            self.printed = record.step
+        if not self.live:
+            if is_due:
+                self._write(self._line(record))
             return
-        self.printed = record.step
-        if self.live:
-            self._print_row(record)
+        headings, row, note = self._table(record).lines(self.console.width)
+        head = [*note, *headings]
+        if head != self._head and (is_due or not self._head):
+            self._head = head
+            self._print(*head)
+        if is_due:
+            self._print(*row)
         else:
-            self._write(self._line(record))
+            self._refresh()
 
     def _is_due(self, record: Record) -> bool:
         """Whether a record has a line of its own."""
         every = self.config.training.measure.accuracy_every
         return bool(record.test or record.development) or record.step - self.printed >= every
 
-    def _print_row(self, record: Record) -> None:
-        """Print a row permanently, below new headings if it does not fit the last."""
-        self._print(*self._new_head(record), *self._row(record))
-
-    def _row(self, record: Record) -> list[Text]:
-        """A record's row, without headings."""
-        return self._table(record).lines(self.console.width)[1]
-
-    def _new_head(self, record: Record) -> list[Text]:
-        """The headings of a record's row, if they differ from the last."""
-        headings, _, note = self._table(record).lines(self.console.width)
-        head = [*note, *headings]
-        new = head if head != self._head else []
-        self._head = head
-        return new
-
     def _now(self) -> RenderableType:
         """The row of the last record, unless it was printed permanently."""
         if not self.records or self.records[-1].step <= self.printed:
             return Text("")
-        return Group(*self._row(self.records[-1]))
-
-    def _close(self) -> None:
-        """Write nothing: a last record without accuracies gets no row, and others have one."""
+        _, row, _ = self._table(self.records[-1]).lines(self.console.width)
+        return Group(*row)
 
     def _speed(self, record: Record) -> str:
         """The present speed: batches a second over the last few records."""
