@@ -215,19 +215,15 @@ class Race:
             self._check_files()
             self._began = time.monotonic() - state.seconds
             if self._budget is not None:
-                self._extend(self._budget)
+                if self._budget < state.seconds:
+                    taken = f"the race has already taken {state.seconds:.0f} seconds"
+                    raise UsageError(f"budget {self._budget:g}: {taken}; expected a larger budget")
+                state.budget = self._budget
             task = next(iter(self.configs.values())).make_task()
             if isinstance(task, Pairs) and not self._given:
                 task.check_files()
             with self._in_place():
                 yield
-
-    def _extend(self, budget: float) -> None:
-        """Give the race a new budget; raises `UsageError` if it has taken longer already."""
-        if budget < self.state.seconds:
-            taken = f"the race has already taken {self.state.seconds:.0f} seconds"
-            raise UsageError(f"budget {budget:g}: {taken}; expected a larger budget")
-        self.state.budget = budget
 
     def _check_files(self) -> None:
         """Raise `CheckpointError` if a file of a run that may get another time slice is missing."""
