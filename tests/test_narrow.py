@@ -130,8 +130,8 @@ def test_all_signals_and_reads_of_several_memories_are_shown(width: int) -> None
 
 
 def test_headings_are_folded_before_columns_are_omitted() -> None:
-    table = Table("step", Column("push bottom", drop=1), Column("read top", left=True))
-    table.add_row(1, 0.5, "a")
+    columns = "step", Column("push bottom", drop=1), Column("read top", left=True)
+    table = Table(*columns, rows=[(1, 0.5, "a")])
     assert shown(18, table).splitlines() == [
         "        push  read",
         "step  bottom  top",
@@ -140,8 +140,8 @@ def test_headings_are_folded_before_columns_are_omitted() -> None:
 
 
 def test_commas_and_conjunctions_stay_before_folds() -> None:
-    table = Table("rule", Column("when", left=True, fold=", "), Column("state", fold=" or "))
-    table.add_row(1, "queue has a, b or c, stack has d", "q1 or q2")
+    columns = "rule", Column("when", left=True, fold=", "), Column("state", fold=" or ")
+    table = Table(*columns, rows=[(1, "queue has a, b or c, stack has d", "q1 or q2")])
     folded = ["1     queue has a,  q1 or", "      b or c,          q2", "      stack has d"]
     assert shown(25, table).splitlines()[1:] == folded
 
@@ -176,8 +176,8 @@ def test_sweeps_fit(width: int, tmp_path: Path) -> None:
 
 
 def test_the_least_important_columns_are_left_out_first_and_named() -> None:
-    table = Table("a", Column("bbbb", drop=1), Column("cccc", drop=2), Column("d", "group", drop=2))
-    table.add_row("1", "2.25", "3.25", "4.25")
+    columns = Column("bbbb", drop=1), Column("cccc", drop=2), Column("d", "group", drop=2)
+    table = Table("a", *columns, rows=[("1", "2.25", "3.25", "4.25")])
     found = {width: shown(width, table).splitlines() for width in (40, 18, 14, 10)}
     assert found[40][1].split() == ["a", "bbbb", "cccc", "d"]
     assert found[18][-1] == "(no room for bbbb)"
@@ -198,8 +198,7 @@ def test_intervals_and_bars_are_left_out_before_columns() -> None:
 
 
 def test_tables_too_wide_for_the_terminal_are_printed_by_names() -> None:
-    table = Table("accuracy", "perplexity")
-    table.add_row("0.12345", "123.4567")
+    table = Table("accuracy", "perplexity", rows=[("0.12345", "123.4567")])
     assert shown(19, table).split() == ["accuracy:", "0.12345", "perplexity:", "123.4567"]
     assert shown(14, table).split() == ["accuracy:", "0.12345", "perplexity:", "123.4567"]
     assert shown(19, table).splitlines()[0] == "accuracy: 0.12345", "a line for each"
@@ -207,8 +206,7 @@ def test_tables_too_wide_for_the_terminal_are_printed_by_names() -> None:
 
 def test_columns_of_equal_weight_go_on_below() -> None:
     names = ("first", "second", "third")
-    table = Table("run", *names, continued=True)
-    table.add_row("x", "1.0", "2.0", "3.0")
+    table = Table("run", *names, rows=[("x", "1.0", "2.0", "3.0")], continued=True)
     lines = shown(14, table).splitlines()
     assert [line.split() for line in lines[::2]] == [["run", each] for each in names]
     assert [line.split() for line in lines[1::2]] == [["x", "1.0"], ["x", "2.0"], ["x", "3.0"]]

@@ -68,8 +68,7 @@ def test_consoles_write_nothing_else() -> None:
     for text in HOSTILE:
         file = io.StringIO()
         console = VisibleConsole(file=file, force_terminal=True, color_system=None, width=80)
-        table = Table("name", text)
-        table.add_row(text, "1")
+        table = Table("name", text, rows=[(text, "1")])
         console.print(text, table)
         assert harmless(file.getvalue())
         assert visible(text).removeprefix("\\n") in file.getvalue()

@@ -165,15 +165,16 @@ def _table(trace: Trace, width: int) -> Table:
     needed = max(cell_len(drawn(blocks, sys.maxsize)) for blocks in blocks_of_parts)
     left = ["step", "input", "output", *control]
     room = _room([[*left, *signals], *beside], len(names), needed, width)
-    table = Table(
+    return Table(
         *(Column(name, left=True) for name in left),
         *signals,
         *(Column(name, left=True) for name in names),
+        rows=[
+            [*row, *(drawn(parts[name], room) for name in names)]
+            for row, parts in zip(beside, contents, strict=True)
+        ],
         continued=True,
     )
-    for row, parts in zip(beside, contents, strict=True):
-        table.add_row(*row, *(drawn(parts[name], room) for name in names))
-    return table
 
 
 def _room(beside: Sequence[Sequence[str]], count: int, needed: int, width: int) -> int:

@@ -6,29 +6,24 @@ from stacktrans.common.visible import markdown_text, visible
 from stacktrans.extraction.learner import Extraction
 from stacktrans.model.description import machine_line
 from stacktrans.showing.tables import Column, Table
+from stacktrans.showing.traces import RULE
 
 
 def rules_table(machine: Machine) -> Table:
     """The rules, numbered, in words."""
     several = machine.states.size > 1
-    table = Table(
-        "rule",
-        *([Column("state", left=True, fold=" or ")] if several else []),
-        Column("when", left=True, fold=", "),
-        Column("action", left=True, fold=", "),
-    )
+    state = Column("state", left=True, fold=" or ")
+    rows = []
     for number, rule in enumerate(machine.rules, start=1):
-        state = [state_names(machine, rule)] if several else []
-        table.add_row(number, *state, stateless_condition(machine, rule), actions(machine, rule))
-    return table
+        states = [state_names(machine, rule)] if several else []
+        rows.append([number, *states, stateless_condition(machine, rule), actions(machine, rule)])
+    return Table("rule", *([state] if several else []), *RULE, rows=rows)
 
 
 def agreement_table(extraction: Extraction) -> Table:
     """The agreement of machine and network."""
-    table = Table(Column("strings", left=True), "number", "same answer")
-    for each in extraction.agreement:
-        table.add_row(*each)
-    return table
+    columns = Column("strings", left=True), "number", "same answer"
+    return Table(*columns, rows=extraction.agreement)
 
 
 def card(extraction: Extraction, source: str) -> str:

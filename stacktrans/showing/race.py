@@ -106,7 +106,7 @@ def race_view(candidates: Mapping[str, Candidate], at_work: Sequence[str] = ()) 
 
 def _race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str]) -> Table:
     names = _compared(*(candidate.best for candidate in candidates.values()))
-    table = Table(
+    columns = (
         Column("strategy", left=True),
         Column("batches", drop=5),
         Column("seconds", drop=3),
@@ -115,27 +115,27 @@ def _race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str]) -> 
         *(Column("fine", STRINGS[name], drop=4) for name in names[-1:]),
         Column("state", left=True, fold=" "),
     )
-    ranked = sorted(candidates.items(), key=lambda item: item[1].merit, reverse=True)
+    ranked, rows = sorted(candidates.items(), key=lambda item: item[1].merit, reverse=True), []
     for name, candidate in ranked:
         loss = UNKNOWN if candidate.loss is None else f"{candidate.loss:.4f}"
         shares = (candidate.best.get(part) for part in ([*names, "fine"] if names else []))
         accuracies = (UNKNOWN if share is None else f"{share:.2f}" for share in shares)
         state = _state(candidate, name in at_work)
-        cells = f"{candidate.seconds:.0f}", loss, *accuracies, state
-        table.add_row(name, candidate.step, *cells)
-    return table
+        rows.append([name, candidate.step, f"{candidate.seconds:.0f}", loss, *accuracies, state])
+    return Table(*columns, rows=rows)
 
 
 def candidates_table(configs: Mapping[str, RunConfig]) -> Table:
     """A table of the candidates of a race: the memory and the idea of each."""
-    table = Table(
+    return Table(
         Column("strategy", left=True),
         Column("memory", left=True),
         Column("idea", left=True, fold=" "),
+        rows=[
+            (name, config.model.memory.name, strategies()[name].idea)
+            for name, config in configs.items()
+        ],
     )
-    for name, config in configs.items():
-        table.add_row(name, config.model.memory.name, strategies()[name].idea)
-    return table
 
 
 def advice(

@@ -84,21 +84,20 @@ class Table:
 
     Args:
         columns: the columns; those given as plain names are never omitted.
+        rows: the rows, each with a cell for each column.
         continued: whether columns that do not fit follow below, next to the first column again.
     """
 
-    def __init__(self, *columns: Column | str, continued: bool = False) -> None:
+    def __init__(
+        self, *columns: Column | str, rows: Iterable[Iterable[object]] = (), continued: bool = False
+    ) -> None:
         named = [column if isinstance(column, Column) else Column(column) for column in columns]
         self.columns = [
             column._replace(name=visible(column.name), group=visible(column.group))
             for column in named
         ]
+        self.rows = [[visible(str(cell)) for cell in row] for row in rows]
         self.continued = continued
-        self.rows: list[list[str]] = []
-
-    def add_row(self, *cells: object) -> None:
-        """Add a row with a cell for each column."""
-        self.rows.append([visible(str(cell)) for cell in cells])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         width = options.max_width
@@ -139,18 +138,13 @@ class Table:
 
     def _brief(self) -> "Table":
         """The table without what is extra in its cells and headings."""
-        part = Table(*(each._replace(name=each.brief(each.name)) for each in self.columns))
-        part.rows = [
-            [column.brief(cell) for column, cell in zip(self.columns, row, strict=True)]
-            for row in self.rows
-        ]
-        return part
+        columns = (each._replace(name=each.brief(each.name)) for each in self.columns)
+        return Table(*columns, rows=[[*map(Column.brief, self.columns, row)] for row in self.rows])
 
     def _only(self, indices: Sequence[int]) -> "Table":
         """A table of some of the columns."""
-        part = Table(*(self.columns[index] for index in indices))
-        part.rows = [[row[index] for index in indices] for row in self.rows]
-        return part
+        rows = [[row[index] for index in indices] for row in self.rows]
+        return Table(*(self.columns[index] for index in indices), rows=rows)
 
     def _parts(self, width: int) -> Iterator["Table"]:
         """Tables of as many columns as fit, each with the first column."""
@@ -254,10 +248,7 @@ def table_of(entries: Sequence[Mapping[str, object]], *columns: Column) -> Table
     """A table with a row for each entry, without columns whose cells are all empty."""
     cells = {column: [column.cell(entry) for entry in entries] for column in columns}
     kept = [column for column in columns if any(cells[column]) or not entries]
-    table = Table(*kept)
-    for row in zip(*(cells[column] for column in kept), strict=True):
-        table.add_row(*row)
-    return table
+    return Table(*kept, rows=zip(*(cells[column] for column in kept), strict=True))
 
 
 def _gaps(columns: Sequence[int]) -> int:

@@ -28,6 +28,8 @@ LARGEST = 16
 """The most components of pushed vectors that are shown, and the most signals that always are."""
 FIRST = 4
 """The components of a larger cell that a table shows."""
+RULE = Column("when", left=True, fold=", "), Column("action", left=True, fold=", ")
+"""The columns of a rule of a machine, beside its number."""
 
 
 def of_stacks(whole: Trace, numbers: Sequence[int]) -> Trace:
@@ -65,21 +67,16 @@ def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
         rows = [*map(_action_row, trace.steps, following)]
     else:
         rows = [*map(_strength_row, trace.steps)]
-    table = Table(*(column for column, _ in rows[0]), continued=True)
-    for row in rows:
-        table.add_row(*(cell for _, cell in row))
+    cells = ([cell for _, cell in row] for row in rows)
+    table = Table(*(column for column, _ in rows[0]), rows=cells, continued=True)
     return Group(heading(trace.model), table, *applied_rules_table(trace), remark(verdict(trace)))
 
 
 def applied_rules_table(trace: Trace) -> list[Table]:
     """A table of the rules that a machine applies; none for other models."""
     rules = {step.rule.number: step.rule for step in trace.steps if step.rule}
-    table = Table(
-        "rule", Column("when", left=True, fold=", "), Column("action", left=True, fold=", ")
-    )
-    for number in sorted(rules):
-        table.add_row(number, rules[number].when, rules[number].action)
-    return [table] if rules else []
+    rows = [(number, rule.when, rule.action) for number, rule in sorted(rules.items())]
+    return [Table("rule", *RULE, rows=rows)] if rules else []
 
 
 def verdict(trace: Trace) -> str:

@@ -151,9 +151,8 @@ class TrainingDisplay(ProgressDisplay):
         """A record as the only row of a table."""
         columns, cells, _ = zip(*self._quantities(record), strict=True)
         signals = mean_signals(record)
-        table = Table(*columns, *(Column(name, drop=3, least=4) for name in signals))
-        table.add_row(*cells, *(f"{mean:.2f}" for mean in signals.values()))
-        return table
+        row = [*cells, *(f"{mean:.2f}" for mean in signals.values())]
+        return Table(*columns, *(Column(name, drop=3, least=4) for name in signals), rows=[row])
 
 
 class LanguageDisplay(TrainingDisplay):

@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
-from operator import attrgetter
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -59,9 +58,12 @@ def verification_view(
     """
     (_, checkpoint), *others = models
     wrong = "different" if others else "wrong"
-    table = Table(Column("strings", left=True), "lengths", "tried", wrong)
-    for stage in filter(attrgetter("count"), result.stages):
-        table.add_row(stage.strings, stage.lengths or "", stage.count, stage.wrong)
+    rows = [
+        (stage.strings, stage.lengths or "", stage.count, stage.wrong)
+        for stage in result.stages
+        if stage.count
+    ]
+    table = Table(Column("strings", left=True), "lengths", "tried", wrong, rows=rows)
     proof, machine = {}, checkpoint.machine
     if result.verdict and machine:
         proof = verdict_json(result.verdict, machine)

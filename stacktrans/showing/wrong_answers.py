@@ -79,12 +79,12 @@ def _counts(edits: Sequence[Edit]) -> dict[str, int]:
 def confusions_tables(confusions: Mapping[str, Any]) -> Iterator[RenderableType]:
     """The most frequent edits of each kind, and the features with the most edits."""
     thirds = (Column(third, "third of the target", drop=1) for third in THIRDS)
-    table, features = Table("edits", *STRINGS, "count", *thirds), confusions.get("features", [])
+    rows, features = list[list[object]](), confusions.get("features", [])
     for kind in KINDS.values():
-        rows = confusions[kind]["symbols"][:LISTED]
-        for first, row in [(kind, confusions[kind]), *(("", row) for row in rows)]:
-            table.add_row(first, *_visible(row), *(row[name] for name in ("count", *THIRDS)))
-    yield table
+        symbols = confusions[kind]["symbols"][:LISTED]
+        for first, row in [(kind, confusions[kind]), *(("", row) for row in symbols)]:
+            rows.append([first, *_visible(row), *(row[name] for name in ("count", *THIRDS))])
+    yield Table("edits", *STRINGS, "count", *thirds, rows=rows)
     if features:
         names = Column("feature"), Column("count")
         rate = Column("error rate", form="{symbol_error_rate:.4f}")
@@ -131,8 +131,7 @@ def errors_table(
     their beginning.
     """
     right = [prediction.right for prediction in predictions_of(results)]
-    edits = Column("edits", left=True, drop=1, fold=", ")
-    table = Table("source", *STRINGS, "first wrong", edits, Column("count", drop=2))
+    rows = []
     for entry in entries:
         first, source = entry["first_wrong"], _excerpt(task.source, entry["source"], 0)
         source = source.replace("\t", GAP)  # between features and string
@@ -140,9 +139,11 @@ def errors_table(
         changes = ", ".join(
             "→".join(each or NONE for each in _visible(edit)) for edit in entry["edits"]
         )
-        table.add_row(source, *strings, first, changes, entry["count"])
+        rows.append([source, *strings, first, changes, entry["count"]])
+    edits = Column("edits", left=True, drop=1, fold=", ")
+    columns = "source", *STRINGS, "first wrong", edits, Column("count", drop=2)
     wrong = right.count(False)
-    yield from [table] if entries else []
+    yield from [Table(*columns, rows=rows)] if entries else []
     more = f"; {len(entries)} shown" if len(entries) < wrong else ""
     yield remark(f"wrong answers: {wrong:,} of {len(right):,}{more}")
     yield from [remark("count: the wrong answers with the same edits")] if entries else []

@@ -59,9 +59,8 @@ class SweepDisplay(ProgressDisplay):
     def _now(self) -> RenderableType:
         first = next(iter(self.store.plan.file.measures))
         counts = ("runs", "done", Column("running", drop=2), Column("failed", drop=3))
-        table = Table(Column("condition", fold=" "), *counts, Column(f"best {first}", drop=1))
-        for row in self._rows():
-            table.add_row(*row)
+        columns = Column("condition", fold=" "), *counts, Column(f"best {first}", drop=1)
+        table = Table(*columns, rows=self._rows())
         title = f"{one_line(self.store.plan.file.title)}; in {self.store.directory}"
         return Group(heading(title), table, remark(f"left: {self._left()}"))
 
@@ -88,9 +87,7 @@ def overview(store: SweepStore) -> list[RenderableType]:
     parts: list[RenderableType] = [heading(one_line(plan.file.title))]
     for measure in plan.file.measures:
         (first, *others), *rows = overview_rows(plan, cells, measure)
-        table = Table(Column(first, fold=" "), *others, continued=True)
-        for row in rows:
-            table.add_row(*row)
+        table = Table(Column(first, fold=" "), *others, rows=rows, continued=True)
         parts += [table, remark(caption(plan, measure))]
     for claim in plan.file.claims:
         parts.append(
