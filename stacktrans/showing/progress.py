@@ -59,12 +59,24 @@ class ProgressDisplay(ABC):
 
     Its console writes to an `OptionalStream`: the work continues if that can no longer be written.
 
+    Args:
+        console: the console.
+        first_lines: lines that are written at the beginning.
+        transient: whether the live part disappears at the end.
+        auto_refresh: whether the live part is refreshed all the time.
+
     Attributes:
         live: the live part, which is overwritten; None where the console can't overwrite.
     """
 
-    def __init__(self, console: Console, transient: bool, auto_refresh: bool = False) -> None:
-        self.console = console
+    def __init__(
+        self,
+        console: Console,
+        first_lines: Iterable[str],
+        transient: bool = True,
+        auto_refresh: bool = False,
+    ) -> None:
+        self.console, self._first_lines = console, first_lines
         live = Live(
             get_renderable=self._now,
             console=console,
@@ -78,7 +90,8 @@ class ProgressDisplay(ABC):
         self._written = -SECONDS_BETWEEN
 
     def __enter__(self) -> Self:
-        self._open()
+        for line in self._first_lines:
+            self._write(line)
         if self.live:
             self.live.start()
         return self
@@ -102,10 +115,6 @@ class ProgressDisplay(ABC):
         if self.live and (at_once or now - self._written >= SECONDS_BETWEEN):
             self._written = now
             self.live.refresh()
-
-    @abstractmethod
-    def _open(self) -> None:
-        """Write the first lines."""
 
     @abstractmethod
     def _now(self) -> RenderableType:

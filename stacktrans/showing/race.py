@@ -37,17 +37,11 @@ class RaceDisplay(ProgressDisplay):
     def __init__(self, console: Console, race: Race) -> None:
         self._race, self._shown = race, race.state.latest
         self._compiled = code_cache.count()
-        super().__init__(console, transient=True)
-
-    def _open(self) -> None:
-        state = self._race.state
-        self._write(
-            f"{len(state.candidates)} strategies race in time slices, until one solves the task, "
-            f"for at most {state.budget:.0f} seconds; in {self._race.directory}"
+        announced = (
+            f"{len(race.state.candidates)} strategies race in time slices, until one solves the "
+            f"task, for at most {race.state.budget:.0f} seconds; in {race.directory}"
         )
-        for note in self._race.notes:
-            self._write(note)
-        self._write(f"{LEGEND} so far")
+        super().__init__(console, [announced, *race.notes, f"{LEGEND} so far"])
 
     def show(self) -> None:
         """Show the progress of the runs, and announce it if one of their processes compiles."""

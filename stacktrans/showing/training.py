@@ -62,38 +62,33 @@ class TrainingDisplay(ProgressDisplay):
         directory: str,
         notes: Sequence[str] = (),
     ) -> None:
-        self.config, self.notes = config, notes
-        self.heading = f"{model_line(config)}; {parameters:,} parameters; in {directory}"
+        self.config = config
         self.records: deque[Record] = deque(maxlen=RECORDS_KEPT)
         self.printed, self.attempt = 0, 1
         self._head: list[Text] = []
-        super().__init__(console, transient=True)
-
-    def _open(self) -> None:
-        for line in (self.heading, *self.notes, *self.legends):
-            self._write(line)
+        model = f"{model_line(config)}; {parameters:,} parameters; in {directory}"
+        super().__init__(console, [model, *notes, *self.legends])
 
     def show(self, record: Record) -> None:
         """Show a record, below a line on its attempt if that is another than before."""
         if record.attempt != self.attempt:
             self.attempt = record.attempt
             self._print(Text(f"attempt {record.attempt}, with newly drawn weights"))
-        self.records.append(record)
         is_due = self._is_due(record)
         if is_due:
             self.printed = record.step
-        if not self.live:
+        if self.live:
+            headings, row, note = self._table(record).lines(self.console.width)
+            head = [*note, *headings]
+            if head != self._head and (is_due or not self._head):
+                self._head = head
+                self._print(*head)
             if is_due:
-                self._write(self._line(record))
-            return
-        headings, row, note = self._table(record).lines(self.console.width)
-        head = [*note, *headings]
-        if head != self._head and (is_due or not self._head):
-            self._head = head
-            self._print(*head)
-        if is_due:
-            self._print(*row)
-        else:
+                self._print(*row)
+        elif is_due:
+            self._write(self._line(record))
+        self.records.append(record)  # last, so that the live part is below the headings
+        if not is_due:
             self._refresh()
 
     def _is_due(self, record: Record) -> bool:

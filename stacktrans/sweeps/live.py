@@ -26,13 +26,11 @@ class SweepDisplay(ProgressDisplay):
         self._distinct = distinct(runs)
         self.began, self.end = time.monotonic(), math.nan
         self.before, self.done = sum(map(store.done, self._distinct)), 0
-        super().__init__(console, transient=False, auto_refresh=True)
+        count = counted(len(self._distinct), "run")
+        line = f"{count}, {self.before} of them done, in {store.directory}"
+        super().__init__(console, [line], transient=False, auto_refresh=True)
         if self.before == len(self._distinct):  # nothing to do
             self.live = None
-
-    def _open(self) -> None:
-        runs = counted(len(self._distinct), "run")
-        self._write(f"{runs}, {self.before} of them done, in {self.store.directory}")
 
     def show(self, run: PlannedRun, record: Record) -> None:
         """Show that a run has ended, with its record."""
