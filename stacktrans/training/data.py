@@ -65,7 +65,9 @@ def check_room(config: RunConfig, layout: Layout) -> None:
     weights = _BYTES * _COPIES * count_weights(model)
     # At least gates, states and outputs of a batch are kept.
     rows = sum((len(layer.gates) + 1) * layer.hidden_size for layer in model.controller.all_layers)
-    steps = training.batch_symbols or training.batch_strings * _least_steps(config)
+    stream = training.stream
+    least_steps = stream.steps if stream else config.task.ranges.train.shortest
+    steps = training.batch_symbols or training.batch_strings * least_steps
     whole = weights + _BYTES * steps * (rows + layout.outputs)
     size = training.batch_size if training.batch_symbols else f"{training.batch_size} strings"
     parts = {"model: its weights": weights, f"training.batch_size: {size} at once": whole}
@@ -78,14 +80,6 @@ def check_room(config: RunConfig, layout: Layout) -> None:
 def count_weights(model: Transducer) -> int:
     """Count the numbers that a model consists of, including those that are not learned."""
     return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
-
-
-def _least_steps(config: RunConfig) -> int:
-    """A lower bound on the number of steps of a sequence in a batch."""
-    training = config.training
-    if training.stream:
-        return training.stream.steps
-    return config.task.ranges.train.shortest
 
 
 def _bytes_of_machine() -> float:

@@ -52,10 +52,9 @@ class Candidate(BaseModel):
     def after(self, before: "Candidate") -> "Candidate":
         """Complete `furthest` and `stalled`, given the candidate before its last time slice."""
         reached = (self.test or 0.0, self.train or 0.0)
-        if reached > before.furthest:
-            return self.model_copy(update={"furthest": reached, "stalled": 0})
-        stalled = {"furthest": before.furthest, "stalled": before.stalled + 1}
-        return self.model_copy(update=stalled)
+        stalled = 0 if reached > before.furthest else before.stalled + 1
+        furthest = max(reached, before.furthest)
+        return self.model_copy(update={"furthest": furthest, "stalled": stalled})
 
     @property
     def solved(self) -> bool:

@@ -148,11 +148,11 @@ def begin(request: TrainRequest, dry_run: bool = False) -> "Trainer | Race":
     from stacktrans.training.run_directory import check_free, claim
     from stacktrans.training.trainer import Trainer
 
+    if request.out is not None:
+        check_free(request.out)
     if len(configs) > 1:
         return begin_race(configs, request, dry_run)
     (config,) = configs.values()
-    if request.out is not None:
-        check_free(request.out)
     # Nothing is written before all that was requested is known to exist.
     trainer = Trainer(config, Path(), find_device(request.device), request.command)
     if not dry_run:
@@ -175,10 +175,8 @@ def begin_race(
     """
     from stacktrans.training import race
     from stacktrans.training.data import make_source
-    from stacktrans.training.run_directory import check_free, claim
+    from stacktrans.training.run_directory import claim
 
-    if request.out is not None:
-        check_free(request.out)
     device = find_device(request.device)
     sources = [make_source(config, device) for config in configs.values()]
     directory, words = Path(), request.words_of_race()
