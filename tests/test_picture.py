@@ -16,10 +16,16 @@ from soft_models import SOFT
 from stacktrans.inference.scores import Scores
 from stacktrans.inference.trace import ReadShare, StoredRow, Trace, TraceStep
 from stacktrans.settings.resolve import resolve
-from stacktrans.showing import plots
-from stacktrans.showing.animation import animate_trace, fullest
+from stacktrans.showing import pictures, plots
 from stacktrans.showing.contents import Block
-from stacktrans.showing.plots import COLOURS, PlacedBlock, colours_of, panels_of
+from stacktrans.showing.pictures import (
+    COLOURS,
+    PlacedBlock,
+    animate_trace,
+    colours_of,
+    fullest,
+    panels_of,
+)
 from stacktrans.showing.traces import HeatRow, heat_map, heat_map_rows, shade
 from stacktrans.tasks.lengths import Lengths
 
@@ -163,9 +169,9 @@ def test_heights_are_labelled_with_whole_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures: list[Figure] = []
-    monkeypatch.setattr(plots, "save", lambda figure, _: figures.append(figure))
+    monkeypatch.setattr(pictures, "save", lambda figure, _: figures.append(figure))
     steps = [replace(step_of(1, "a", 1.0), contents={"stack": [StoredRow("a", 1, 0.25)]})]
-    plots.plot_trace(trace_of(*steps), CONFIG, tmp_path / "a.svg")
+    pictures.plot_trace(trace_of(*steps), CONFIG, tmp_path / "a.svg")
     axis = figures[0].axes[0]
     assert [tick for tick in axis.get_yticks() if 0 <= tick <= axis.get_ylim()[1]] == [0, 1]
 

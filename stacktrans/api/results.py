@@ -17,9 +17,9 @@ from stacktrans.inference.scores import Scores
 from stacktrans.inference.transduction import Hypothesis
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.settings.config import RunConfig
-from stacktrans.showing.animation import animate_trace
 from stacktrans.showing.page import SUFFIXES, PageModel, page_of
-from stacktrans.showing.plots import check_plot, plot_trace
+from stacktrans.showing.pictures import animate_trace, plot_trace
+from stacktrans.showing.plots import check_plot
 from stacktrans.showing.progress import as_html
 from stacktrans.showing.scores import scores_tables
 from stacktrans.showing.traces import trace_view

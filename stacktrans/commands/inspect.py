@@ -169,9 +169,8 @@ def _write_files(
     models: "Sequence[PageModel]", plot: Path | None, animate: Path | None, page: Path | None
 ) -> None:
     """Write the files that are given: the first two of the first model, the page of all."""
-    from stacktrans.showing.animation import animate_trace
     from stacktrans.showing.page import page_of
-    from stacktrans.showing.plots import plot_trace
+    from stacktrans.showing.pictures import animate_trace, plot_trace
 
     first = models[0]
     if plot:

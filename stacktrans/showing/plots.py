@@ -1,24 +1,19 @@
-"""Matplotlib plots: accuracy by length, and traces over time."""
+"""Matplotlib charts: accuracy by length; and what all plots have in common."""
 
 import importlib.util
 import io
-import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import check_file_path, write_atomically
-from stacktrans.common.visible import one_line, visible, visible_symbol
-from stacktrans.inference.trace import Trace
-from stacktrans.settings.config import RunConfig
-from stacktrans.showing.contents import Block, parts_of, symbol_text, symbols_read
+from stacktrans.common.visible import one_line
 from stacktrans.showing.scores import Results, confidence_interval, spread
-from stacktrans.showing.traces import heat_map_rows
 from stacktrans.tasks.lengths import Lengths
 
 if TYPE_CHECKING:
@@ -29,25 +24,6 @@ if TYPE_CHECKING:
 CHART = (7.0, 3.5)
 """Width and height of a chart, in inches."""
 SUFFIXES = (".png", ".svg", ".pdf")
-
-COLOURS = (
-    *("#8ecdf2", "#f7c873", "#7fd0b3", "#f3e98a", "#e3b0cf", "#f0a37f"),
-    *("#9fb8e8", "#c5d98c", "#cdb9a0", "#b7b3e0"),
-)
-"""Colours of symbols: light enough for black text, with neighbours of different lightness."""
-PLAIN = "#d9d9d9"
-"""The colour of marks, which are not symbols of a string, and of cells."""
-EDGE = "#444444"
-LEGIBLE = 0.3
-"""The least strength of a row with room for its symbol."""
-LONGEST_LABEL = 3
-MAX_LABELS = 600
-"""The most blocks with legible symbols."""
-MAX_SHAPES = 5000
-"""The most blocks that are drawn as vector graphics."""
-TALLEST = 12
-"""The total strength from which on a panel does not grow any more."""
-
 MOST_INSIDE = 4
 """The most entries of a legend within the axes."""
 
@@ -169,107 +145,3 @@ def _points(results: Results) -> list[tuple[float, ...]]:
                     (middle, coarse, *interval, within.fine_accuracy, within.symbol_accuracy)
                 )
     return points
-
-
-def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
-    """Plot a trace over time: the contents of the memory, and below them everything else.
-
-    Contents are drawn as blocks as high as their strengths. Strengths, values, reads, inputs and
-    outputs are shaded as in figures 5 and 6 of hao2018.
-    """
-    rows = heat_map_rows(trace, config)
-    groups = list(dict.fromkeys(row.group for row in rows))
-    members = [[row for row in rows if row.group == group] for group in groups]
-    panels = panels_of(trace)
-    heights = [*map(panel_height, panels.values()), *map(len, members)]
-    figure = empty_figure(min(2 + 0.25 * len(trace.steps), 60), min(1.5 + 0.25 * sum(heights), 60))
-    axes = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-    colours = colours_of(trace)
-    for axis, (name, blocks) in zip(axes, panels.items(), strict=False):
-        draw_blocks(axis, blocks, colours)
-        axis.set(xlim=(-0.5, len(trace.steps) - 0.5), ylim=(0, highest(blocks)))
-        axis.locator_params(axis="y", integer=True, nbins=4)
-        _name(axis, f"{name} holds")
-    for axis, group, listed in zip(axes[len(panels) :], groups, members, strict=True):
-        shades = [row.shades for row in listed]
-        axis.imshow(shades, cmap="Greys", vmin=0, vmax=1, aspect="auto", interpolation="nearest")
-        axis.set_yticks(range(len(listed)), [row.label for row in listed], parse_math=False)
-        _name(axis, group)
-    symbols = [visible_symbol(step.input) for step in trace.steps]
-    rotation = 90 if any(len(symbol) > 2 for symbol in symbols) else 0
-    axes[-1].set_xticks(range(len(symbols)), symbols, rotation=rotation, parse_math=False)
-    axes[-1].set_xlabel("time")
-    axes[0].set_title(visible(trace.model), parse_math=False)
-    save(figure, path)
-
-
-def _name(axis: "Axes", name: str) -> None:
-    axis.set_ylabel(name, rotation=0, ha="right", va="center", parse_math=False)
-
-
-class PlacedBlock(NamedTuple):
-    """A block with its coordinates: centred on `middle`, from `bottom` upwards."""
-
-    block: Block
-    middle: float
-    bottom: float
-
-
-def colours_of(trace: Trace) -> dict[str, str]:
-    """A colour for each input symbol, in the order of first appearance."""
-    return dict(zip(symbols_read([trace]), itertools.cycle(COLOURS)))
-
-
-def stacked(blocks: Sequence[Block], middle: float) -> Iterator[PlacedBlock]:
-    """Blocks on top of one another, from 0 upwards."""
-    bottoms = itertools.accumulate((block.height for block in blocks), initial=0.0)
-    for block, bottom in zip(blocks, bottoms, strict=False):
-        yield PlacedBlock(block, middle, bottom)
-
-
-def panels_of(trace: Trace) -> dict[str, list[PlacedBlock]]:
-    """The blocks of each part of a memory over time, centred on the index of their step."""
-    panels: dict[str, list[PlacedBlock]] = {name: [] for name in parts_of(trace.steps[0])}
-    for index, step in enumerate(trace.steps):
-        for name, blocks in parts_of(step).items():
-            panels[name] += stacked(blocks, index)
-    return panels
-
-
-def highest(placed: Sequence[PlacedBlock]) -> float:
-    """The height of a panel, at least 1."""
-    return max([1.0, *(each.bottom + each.block.height for each in placed)])
-
-
-def panel_height(placed: Sequence[PlacedBlock]) -> int:
-    """The height of a panel in rows of the picture."""
-    return min(math.ceil(highest(placed)), TALLEST)
-
-
-def draw_blocks(
-    axis: "Axes", placed: Sequence[PlacedBlock], colours: Mapping[str, str], width: float = 0.9
-) -> None:
-    """Draw blocks, with symbols in those that are high enough."""
-    import numpy as np
-    from matplotlib.collections import PolyCollection
-
-    corners = np.array([(-width / 2, 0), (-width / 2, 1), (width / 2, 1), (width / 2, 0)])
-    shapes = [corners * (1, each.block.height) + (each.middle, each.bottom) for each in placed]
-    collection = PolyCollection(
-        shapes,
-        facecolors=[colours.get(each.block.symbol, PLAIN) for each in placed],
-        edgecolors=EDGE,
-        linewidths=0.5,
-        rasterized=len(placed) > MAX_SHAPES,
-    )
-    axis.add_collection(collection)
-    for block, middle, bottom in placed if len(placed) <= MAX_LABELS else ():
-        label = symbol_text(block.symbol)
-        if block.step and block.height >= LEGIBLE and len(label) <= LONGEST_LABEL:
-            size = 8 if len(label) == 1 else 6
-            write_label(axis, middle, bottom + block.height / 2, label, fontsize=size, clip_on=True)
-
-
-def write_label(axis: "Axes", x: float, y: float, text: str, **style: Any) -> None:
-    """Write a text, centred by default, without mathematical markup."""
-    axis.text(x, y, text, **{"ha": "center", "va": "center", "parse_math": False, **style})
