@@ -69,6 +69,12 @@ _MARKUP = re.compile(r"[\\`*\[\]~|]|\b_|_\b|^#|(?<=\n)#")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;"})
 
 
+def markdown_table(heading: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """A table in Markdown, whose cells have no markup, as from `markdown_text`."""
+    first, *others = (f"| {' | '.join(map(str, cells))} |" for cells in (heading, *rows))
+    return "\n".join([first, "|" + "---|" * len(heading), *others])
+
+
 def shell_text(words: Sequence[str]) -> str:
     """Words quoted as a command line; unprintable ones as `$'...'`, which bash understands."""
     return " ".join(map(_shell_word, words))

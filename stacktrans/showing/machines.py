@@ -2,7 +2,7 @@
 
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.wording import actions, state_names, stateless_condition
-from stacktrans.common.visible import markdown_text, visible
+from stacktrans.common.visible import markdown_table, markdown_text, visible
 from stacktrans.extraction.learner import Extraction
 from stacktrans.model.description import machine_line
 from stacktrans.showing.tables import Column, Table
@@ -34,24 +34,17 @@ def card(extraction: Extraction, source: str) -> str:
         source: the name of the model.
     """
     machine = extraction.machine
-    rules = "\n".join(
-        f"| {rule.number} | {markdown_text(rule.when)} | {markdown_text(rule.action)} |"
+    rules = [
+        (rule.number, markdown_text(rule.when), markdown_text(rule.action))
         for rule in machine.worded_rules
-    )
-    agreement = "\n".join(
-        f"| {each.what} | {each.strings} | {each.agreeing} |" for each in extraction.agreement
-    )
+    ]
     return f"""# A machine for {machine.task}
 
 Extracted from `{visible(source)}` by `stacktrans extract`: {machine_line(machine)}.
 
-| rule | when | action |
-|---|---|---|
-{rules}
+{markdown_table(["rule", "when", "action"], rules)}
 
 Agreement with the model, whose signals are rounded to 0 or 1:
 
-| strings | number | same answer |
-|---|---|---|
-{agreement}
+{markdown_table(["strings", "number", "same answer"], extraction.agreement)}
 """

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from stacktrans.common.visible import counted, duration, markdown_text, one_line
+from stacktrans.common.visible import counted, duration, markdown_table, markdown_text, one_line
 from stacktrans.showing.scores import confidence_interval
 from stacktrans.showing.tables import csv_text
 from stacktrans.sweeps.cells import Cell, Records, cells_of, claim_holds
@@ -171,11 +171,7 @@ def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table without columns whose cells are all empty."""
     columns = [column for column in zip(heading, *rows, strict=True) if any(column[1:])]
     first, *others = zip(*columns, strict=True)
-    return "\n".join([_row(first), "|" + "---|" * len(first), *map(_row, others)])
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
+    return markdown_table(first, others)
 
 
 def _number(plan: Plan, share: float) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.common.visible import markdown_text, shell_text, visible
+from stacktrans.common.visible import markdown_table, markdown_text, shell_text, visible
 from stacktrans.decoding.decoder import decode
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.description import model_line
@@ -16,6 +16,11 @@ from stacktrans.tasks.lengths import Lengths
 
 LONGEST_EXAMPLE = 100
 """Largest number of symbols of the source in an example."""
+ACCURACIES = """\
+Coarse: the share of strings that are right from first to last symbol. Fine: the mean
+share of a string before its first error. Symbols: the share of scored symbols."""
+MEASURES = {"coarse": ".3f", "fine": ".3f", "symbols": ".4f"}
+"""The columns of accuracies, and the formats of their cells."""
 _PLAIN = re.compile(r"'?[A-Za-z0-9+= ]+'?")
 
 
@@ -49,7 +54,7 @@ def model_card(
         _console(f"$ {summary['command']}") if summary["command"] else "",
         _training(config, summary),
         "## Accuracy",
-        "\n".join(_accuracies(checkpoint, summary, evaluations)),
+        _accuracies(checkpoint, summary, evaluations),
         f"## License\n\n{license}" if license else "",
     ]
     return "\n\n".join(part for part in paragraphs if part) + "\n"
@@ -100,39 +105,36 @@ def _training(config: RunConfig, summary: Mapping[str, Any]) -> str:
 
 def _accuracies(
     checkpoint: Checkpoint, summary: Mapping[str, Any], evaluations: Sequence[Mapping[str, Any]]
-) -> Iterator[str]:
-    """The lines of a table of accuracies, or of perplexities for a text."""
-    if summary.get("texts"):
-        yield from ("| text | symbols | perplexity |", "|---|---|---|")
-        for name, text in summary["texts"].items():
-            yield f"| {markdown_text(name)} | {text['symbols']} | {text['perplexity']:.2f} |"
-        return
-    yield "Coarse: the share of strings that are right from first to last symbol. Fine: the mean"
-    yield "share of a string before its first error. Symbols: the share of scored symbols."
-    yield ""
-    yield "| strings | count | coarse | fine | symbols |"
-    yield "|---|---|---|---|---|"
-    ranges = checkpoint.config.task.ranges
-    config = checkpoint.config
+) -> str:
+    """A table of accuracies, with a legend; or of perplexities, for a text."""
+    if texts := summary.get("texts"):
+        of_texts = (
+            (markdown_text(name), text["symbols"], f"{text['perplexity']:.2f}")
+            for name, text in texts.items()
+        )
+        return markdown_table(["text", "symbols", "perplexity"], of_texts)
+    config, ranges, rows = checkpoint.config, checkpoint.config.task.ranges, list[list[str]]()
     for part, lengths in (("train", ranges.train), ("test", ranges.test)):
         if accuracy := summary.get(part):
             own = "training set" if part == "train" else "test set"
             of_a_set = config.has_pair_files or (part == "train" and config.training.examples)
             which = own if of_a_set else "new at the end of the run"
-            yield _row(f"{which}, lengths {lengths}", accuracy)
+            rows.append(_row(f"{which}, lengths {lengths}", accuracy))
     if accuracy := summary.get("hard"):
-        yield _row(f"the same, hard, lengths {ranges.test}", accuracy)
+        rows.append(_row(f"the same, hard, lengths {ranges.test}", accuracy))
     for evaluation in evaluations:
         hard = ", hard" if evaluation.get("hard") else ""
         for accuracy in evaluation["results"]:
-            lengths = Lengths(*accuracy["lengths"])
-            yield _row(f"`eval --seed {evaluation['seed']}`, lengths {lengths}{hard}", accuracy)
+            drawn = f"`eval --seed {evaluation['seed']}`, lengths {Lengths(*accuracy['lengths'])}"
+            rows.append(_row(f"{drawn}{hard}", accuracy))
+    return f"{ACCURACIES}\n\n{markdown_table(['strings', 'count', *MEASURES], rows)}"
 
 
-def _row(strings: str, accuracy: Mapping[str, Any]) -> str:
-    symbols = f"{accuracy['symbols']:.4f}" if "symbols" in accuracy else ""
-    coarse, fine = (f"{accuracy[measure]:.3f}" for measure in ("coarse", "fine"))
-    return f"| {strings} | {accuracy['count']} | {coarse} | {fine} | {symbols} |"
+def _row(strings: str, accuracy: Mapping[str, Any]) -> list[str]:
+    numbers = (
+        f"{accuracy[name]:{form}}" if name in accuracy else "" for name, form in MEASURES.items()
+    )
+    return [strings, str(accuracy["count"]), *numbers]
 
 
 def _console(*lines: str) -> str:
