@@ -260,12 +260,12 @@ class Source(StatefulPart):
         allowed = count
         if purpose is Purpose.VALIDATION:
             allowed -= math.ceil(count * self.config.training.solved.accuracy)
-        scores: Scores | None = None
-        while scores is None or (scores.count < count and scores.wrong <= allowed):
-            done = scores.count if scores else 0
-            size = min(max(FIRST_STRINGS, 2 * done), count - done)
-            more = self.score(model, self.strings(purpose, moment, lengths, size, done))
-            scores = scores + more if scores else more
+        first = self.strings(purpose, moment, lengths, min(FIRST_STRINGS, count), 0)
+        scores = self.score(model, first)
+        while scores.count < count and scores.wrong <= allowed:
+            size = min(max(FIRST_STRINGS, 2 * scores.count), count - scores.count)
+            more = self.strings(purpose, moment, lengths, size, scores.count)
+            scores += self.score(model, more)
         return Accuracy.of(scores)
 
 

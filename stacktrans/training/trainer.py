@@ -131,20 +131,17 @@ class Trainer:
         others = SpeculativeAttempts(self.source, self.directory, state.device, train_attempt)
         with others as self._speculative:
             while not (outcome := state.ended or self.budget_spent()) and not is_over():
-                if state.progress.ended is None:
+                is_trained = state.progress.ended is not None
+                if not is_trained:
                     self._speculative.train(state.attempts.speculative(state.attempt.step))
-                self._proceed(is_over)
+                begin = time.monotonic()
+                if is_trained:
+                    self._round(is_over)
+                else:
+                    self._advance()
+                state.progress.seconds += time.monotonic() - begin
         self._check_weights()
         return outcome
-
-    def _proceed(self, is_over: Callable[[], bool]) -> None:
-        """Train on a batch or, once training has ended, round; count the seconds."""
-        begin = time.monotonic()
-        if self.state.progress.ended is None:
-            self._advance()
-        else:
-            self._round(is_over)
-        self.state.progress.seconds += time.monotonic() - begin
 
     def budget_spent(self) -> str | None:
         """The budget that is spent, if one is."""
