@@ -16,7 +16,6 @@ from stacktrans.model.controllers import NO_NOISE, Noise
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weight_tying import tie_initial_weights
 from stacktrans.settings.config import RunConfig
-from stacktrans.settings.training_config import TrainingConfig
 from stacktrans.training.initial_weights import Initializer
 from stacktrans.training.objective import SourcePrediction, indecision, objective
 from stacktrans.training.optimizers import (
@@ -97,8 +96,9 @@ class Curriculum(StatefulPart):
     since: SavedCount = 0
     settled: StrictBool = False
 
-    def __init__(self, training: TrainingConfig, source: Source, number: int) -> None:
-        self._growing, self._settle, self._source = training.curriculum, training.settle, source
+    def __init__(self, source: Source, number: int) -> None:
+        training, self._source = source.config.training, source
+        self._growing, self._settle = training.curriculum, training.settle
         self._first = self.share = source.first_share(number)
 
     def update(self, losses: Losses) -> float:
@@ -235,7 +235,7 @@ class Attempt:
         self.attempts, self._number, self.source = attempts, attempts.number, source
         self._device = device
         self.losses = Losses()
-        self.curriculum = Curriculum(self._training, source, self._number)
+        self.curriculum = Curriculum(source, self._number)
         self.draw_weights()
         if initialize:
             for model in (self.model, self.average):

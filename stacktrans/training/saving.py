@@ -130,10 +130,8 @@ class SavedRun:
         path = directory / METRICS
         # Without a buffer, which would fail once more when it is closed on a full disk.
         mode = "r+" if path.exists() else "w"
-        with ExitStack() as stack:
-            self._directory = directory
-            self._in_place = stack.enter_context(watched(directory))
-            self._metrics = stack.enter_context(FileIO(path, mode))
+        self._directory = directory
+        with watched(directory) as self._in_place, FileIO(path, mode) as self._metrics:
             lock(self._metrics, directory)
             # Records after the checkpoint that is resumed will be written again.
             self._metrics.truncate(min(self.progress.metrics_size, path.stat().st_size))
