@@ -256,22 +256,20 @@ def _contradictions(pairs: Sequence[Mapping[str, str]]) -> Iterator[str]:
 
 
 def _accuracy_table(summary: Summary, config: RunConfig) -> Table:
-    ranges = config.task.ranges
-    development = (
-        "" if config.has_pair_files else str(ranges.train)
-    )  # whose lengths differ for files
-    rows = {
-        "train": (str(ranges.train), summary.train),
-        "development": (development, summary.development),
-        "test": (str(ranges.test), summary.test),
-        "test, hard": (str(ranges.test), summary.hard),
-    }
-    further = [(f"test, {name}", each) for name, each in summary.baselines.items()]
-    further += [(f"test without {part}", each) for part, each in summary.without.items()]
-    rows |= {name: (str(ranges.test), accuracy) for name, accuracy in further}
+    train, test = config.task.ranges.train, config.task.ranges.test
+    # In files, those of a development set are others.
+    development = "" if config.has_pair_files else train
+    rows = [
+        ("train", train, summary.train),
+        ("development", development, summary.development),
+        ("test", test, summary.test),
+        ("test, hard", test, summary.hard),
+        *((f"test, {name}", test, each) for name, each in summary.baselines.items()),
+        *((f"test without {part}", test, each) for part, each in summary.without.items()),
+    ]
     entries = [
         {"strings": name, "lengths": lengths, **asdict(accuracy)}
-        for name, (lengths, accuracy) in rows.items()
+        for name, lengths, accuracy in rows
         if accuracy
     ]
     columns = Column("strings", left=True), Column("lengths"), Column("count", drop=1)
