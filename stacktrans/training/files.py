@@ -133,10 +133,12 @@ class Files(Source):
     def _longer(self, sizes: Ids, share: float) -> Mask:
         """[n] which sources [n] are longer than those trained on, or the longest of all."""
         if share < 1:
-            return sizes > self._shortest(share).longest
-        longest = np.argsort(sizes, kind="stable")[-math.ceil(LONGEST_SHARE * len(sizes)) :]
-        # If all are equally long, none is longer than others.
-        return np.isin(np.arange(len(sizes)), longest) & (sizes > sizes.min())
+            longer: Mask = sizes > self._shortest(share).longest
+        else:
+            longest = np.argsort(sizes, kind="stable")[-math.ceil(LONGEST_SHARE * len(sizes)) :]
+            # If all are equally long, none is longer than others.
+            longer = np.isin(np.arange(len(sizes)), longest) & (sizes > sizes.min())
+        return longer
 
     def validation(self, moment: Moment) -> list[Pair]:
         return self.development
