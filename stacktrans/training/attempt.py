@@ -79,7 +79,7 @@ class Losses(StatefulPart):
         self.running, self.total, self.count = None, 0.0, 0
 
     def check_state(self) -> None:
-        self.check_key("count", self.count <= self.step)
+        self.check_attribute("count", self.count <= self.step)
 
 
 class Curriculum(StatefulPart):
@@ -114,7 +114,7 @@ class Curriculum(StatefulPart):
         return 1.0
 
     def check_state(self) -> None:
-        self.check_key("share", self.share >= self._first)
+        self.check_attribute("share", self.share >= self._first)
 
 
 class Attempts(StatefulPart):
@@ -188,8 +188,8 @@ class Attempts(StatefulPart):
         self.number, self.first_step, self.failed = self.number + 1, step, False
 
     def check_state(self) -> None:
-        self.check_key("number", self._most is None or self.number <= self._most)
-        self.check_key("validation", len(self.validation) <= self.number)
+        self.check_attribute("number", self._most is None or self.number <= self._most)
+        self.check_attribute("validation", len(self.validation) <= self.number)
 
 
 def noise_seed(config: RunConfig, moment: Moment) -> int:

@@ -77,8 +77,8 @@ class Progress(StatefulPart):
 
     def check_state(self) -> None:
         rules = (None, *(OUTCOMES.keys() - BUDGET_OUTCOMES))
-        self.check_key("ended", self.ended in rules)
-        self.check_key("best", bool(self.best) or not self.ended)
+        self.check_attribute("ended", self.ended in rules)
+        self.check_attribute("best", bool(self.best) or not self.ended)
 
 
 class SavedRun:
@@ -284,6 +284,6 @@ class SavedRun:
         attempts.load_state_dict(state["attempts"])
         self.attempt.load_state_dict(state["attempt"])
         self.rounding.load_state_dict(state["rounding"], self.attempt.model.state_dict())
-        progress.check_key("metrics_size", progress.metrics_size <= metrics_size)
-        progress.check_key("best_step", progress.best_step <= self.step)
-        attempts.check_key("failed", not (attempts.failed and progress.ended))
+        progress.check_attribute("metrics_size", progress.metrics_size <= metrics_size)
+        progress.check_attribute("best_step", progress.best_step <= self.step)
+        attempts.check_attribute("failed", not (attempts.failed and progress.ended))

@@ -69,7 +69,7 @@ class StatefulPart:
     def check_state(self) -> None:
         """Raise `ValueError` if the values of the state contradict each other."""
 
-    def check_key(self, key: str, right: bool) -> None:
+    def check_attribute(self, key: str, right: bool) -> None:
         """Raise `ValueError` naming a value of the state if it is wrong."""
         check_value(f"{self.name}.{key}", getattr(self, key), right)
 

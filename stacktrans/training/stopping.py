@@ -151,4 +151,4 @@ class RateDecay(StoppingRule):
         return "attempts" if over or worse else None
 
     def check_state(self) -> None:
-        self.check_key("epochs", self.epochs <= self._stream.epochs)
+        self.check_attribute("epochs", self.epochs <= self._stream.epochs)
