@@ -76,8 +76,7 @@ class StatefulPart:
 
 def check_keys(name: str, state: Any, expected: Iterable[str]) -> None:
     """Raise `ValueError`, naming missing and unknown keys, unless a state is a dict with these."""
-    if not isinstance(state, Mapping):
-        raise _wrong(name, state)
+    check_value(name, state, isinstance(state, Mapping))
     different = ", ".join(sorted(map(str, state.keys() ^ set(expected))))
     check_value(name, different, not different)
 
@@ -93,10 +92,11 @@ def check_same_structure(name: str, state: Any, expected: Any) -> None:
 
     The numbers in the first must be finite.
     """
+    is_alike = type(state) is type(expected)
     if isinstance(expected, Tensor):
-        right = isinstance(state, Tensor) and state.layout is torch.strided
-        if not right or (state.shape, state.dtype) != (expected.shape, expected.dtype):
-            raise _wrong(name, state)
+        is_dense = isinstance(state, Tensor) and state.layout is torch.strided
+        like = expected.shape, expected.dtype
+        check_value(name, state, is_dense and (state.shape, state.dtype) == like)
         if state.is_floating_point() and not state.isfinite().all():
             raise ValueError(f"{name}: not all finite numbers")
     elif isinstance(expected, Mapping):
@@ -104,12 +104,11 @@ def check_same_structure(name: str, state: Any, expected: Any) -> None:
         for key, part in expected.items():
             check_same_structure(f"{name}.{key}", state[key], part)
     elif isinstance(expected, (list, tuple)):
-        if type(state) is not type(expected) or len(state) != len(expected):
-            raise _wrong(name, state)
+        check_value(name, state, is_alike and len(state) == len(expected))
         for index, (part, other) in enumerate(zip(state, expected, strict=True)):
             check_same_structure(f"{name}.{index}", part, other)
-    elif type(state) is not type(expected) or state != expected:
-        raise _wrong(name, state)
+    else:
+        check_value(name, state, is_alike and state == expected)
 
 
 def _wrong(name: str, value: object) -> ValueError:
