@@ -222,18 +222,4 @@ def resume(
             f"budget and workers apply only to a race; {directory} is a single run, or a race "
             "that has been won"
         )
-    trainer = Trainer.resume(directory, limits, find_device(device))
-    _check_limits(limits, trainer)
-    return trainer
-
-
-def _check_limits(limits: Sequence[SettingsLayer], trainer: "Trainer") -> None:
-    """Raise `UsageError` if a run has gone beyond one of its new limits already."""
-    steps, seconds = trainer.state.attempt.run_step, trainer.state.progress.seconds
-    done = {"max_steps": (steps, "batches"), "time_limit": (seconds, "seconds")}
-    for layer in limits:
-        for name, value in layer.settings["training"].items():
-            taken, unit = done[name]
-            if value < taken:
-                said = f"the run has already taken {taken:.0f} {unit}; expected a larger limit"
-                raise UsageError(f"{layer.origin} {value:g}: {said}")
+    return Trainer.resume(directory, limits, find_device(device))

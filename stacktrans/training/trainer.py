@@ -11,7 +11,7 @@ from typing import Self
 
 import torch
 
-from stacktrans.common.errors import StacktransError
+from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.model import checkpoint
 from stacktrans.model.ablation import ablatable_parts, ablate
 from stacktrans.model.devices import computing_with
@@ -82,14 +82,21 @@ class Trainer:
         Raises:
             CheckpointError: there is no run, or its last checkpoint is damaged; the message
                 names the value.
-            UsageError: a limit is out of its range.
+            UsageError: a limit is out of its range, or the run has gone beyond it already.
         """
         last = checkpoint.last_checkpoint(directory)
         before = checkpoint.read_config(last)
         layers = [SettingsLayer(str(last / checkpoint.CONFIG), before.model_dump()), *budgets]
         config = validated(RunConfig, merge_layers(layers), layers)
         trainer = cls(config, directory, device, resumed=True)
-        attempt = trainer.state.attempt
+        attempt, seconds = trainer.state.attempt, trainer.state.progress.seconds
+        done = {"max_steps": (attempt.run_step, "batches"), "time_limit": (seconds, "seconds")}
+        for layer in budgets:
+            for name, value in layer.settings["training"].items():
+                taken, unit = done[name]
+                if value < taken:
+                    said = f"the run has already taken {taken:.0f} {unit}; expected a larger limit"
+                    raise UsageError(f"{layer.origin} {value:g}: {said}")
         now, then = (rate_factor(each.training, attempt.step) for each in (config, before))
         attempt.multiply_rate(now / then)  # a falling rate depends on the limit
         return trainer
