@@ -230,15 +230,14 @@ class Race:
         if not self.state.can_continue:
             return
         for name, candidate in self.state.latest.items():
-            directory = self.directory_of(name)
-            present = {
-                CONFIG: (directory / CONFIG).is_file(),
-                "last": not candidate.step or has_last(directory),
-            }
-            for file, is_there in present.items():
-                if candidate.can_continue and not is_there:
-                    problem = "missing; the race cannot continue without it"
-                    raise CheckpointError(f"{directory / file}: {problem}")
+            directory, missing = self.directory_of(name), ""
+            if not (directory / CONFIG).is_file():
+                missing = CONFIG
+            elif candidate.step and not has_last(directory):
+                missing = "last"
+            if missing and candidate.can_continue:
+                problem = "missing; the race cannot continue without it"
+                raise CheckpointError(f"{directory / missing}: {problem}")
 
     def run(self, show: Callable[[], None]) -> None:
         """Train the runs in time slices until one has solved the task, or the time is over.
