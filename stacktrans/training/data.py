@@ -10,10 +10,11 @@ from stacktrans.common.errors import UsageError
 from stacktrans.memory import make_memory
 from stacktrans.model.transducer import Transducer, compiled_architecture, meta_transducer
 from stacktrans.settings.config import RunConfig
+from stacktrans.tasks.base import Task
 from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.pairs import Pairs
-from stacktrans.tasks.sets import load_sets
+from stacktrans.tasks.sets import load_sets, save_sets
 from stacktrans.training.files import Files
 from stacktrans.training.sources import Examples, Source
 from stacktrans.training.streams import Streams, Texts
@@ -29,7 +30,7 @@ def make_source(config: RunConfig, device: torch.device, data: Path | None = Non
     Args:
         config: configuration of the run.
         device: where to compute.
-        data: a folder that `save_sets` has written; None to read the files.
+        data: a folder that `save_pairs` has written; None to read the files.
 
     Raises:
         NoSuchLength: there are no strings to train or to test on.
@@ -56,6 +57,19 @@ def make_source(config: RunConfig, device: torch.device, data: Path | None = Non
     check_room(config, source.layout)
     source.check()
     return source
+
+
+def save_pairs(task: Task, folder: Path) -> Path | None:
+    """Save pairs in files, which may have come from a pipe, for other processes, once.
+
+    Returns:
+        The folder, as `make_source` takes it; None for a task without files of pairs.
+    """
+    if not isinstance(task, Pairs):
+        return None
+    if not folder.is_dir():
+        save_sets(task.data, folder)
+    return folder
 
 
 def check_room(config: RunConfig, layout: Layout) -> None:

@@ -29,7 +29,7 @@ from stacktrans.settings.command import single_run_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.pairs import Pairs
-from stacktrans.tasks.sets import save_sets
+from stacktrans.training.data import save_pairs
 from stacktrans.training.interrupts import Interrupted, stopping
 from stacktrans.training.race_state import Candidate, RaceState, read_race
 from stacktrans.training.records import BUDGET_OUTCOMES, SUMMARY
@@ -131,9 +131,7 @@ def begin(
     for name, config in single.items():
         (folder / name).mkdir(parents=True)
         write_atomically(folder / name / CONFIG, config.to_yaml())
-    task = next(iter(single.values())).make_task()
-    if isinstance(task, Pairs):
-        save_sets(task.data, folder / DATA)
+    save_pairs(next(iter(single.values())).make_task(), folder / DATA)
     state = RaceState(
         command=[*command],
         budget=budget or max(limits) or BUDGET,

@@ -13,8 +13,7 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.processes import Process, Work
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.tasks.pairs import Pairs
-from stacktrans.tasks.sets import save_sets
+from stacktrans.training.data import save_pairs
 from stacktrans.training.records import METRICS, SOLUTIONS
 from stacktrans.training.run_directory import has_last
 from stacktrans.training.saving import SavedRun
@@ -70,17 +69,9 @@ class SpeculativeAttempts:
         place, process = self._directory_of(number), Process(self.config.workers)
         place.mkdir(parents=True, exist_ok=True)
         alone = self.config.model_copy(update={"workers": 1})  # without attempts of its own
-        work = alone, place, self.device, number, self._saved_pairs()
+        pairs = save_pairs(self._task, self.directory / self.FOLDER / "pairs")
+        work = alone, place, self.device, number, pairs
         return process, process.submit(self._train_attempt, *work)
-
-    def _saved_pairs(self) -> Path | None:
-        """The folder with pairs in files, which may have come from a pipe; None without files."""
-        if not isinstance(self._task, Pairs):
-            return None
-        folder = self.directory / self.FOLDER / "pairs"
-        if not folder.is_dir():
-            save_sets(self._task.data, folder)
-        return folder
 
     def take(self, number: int) -> Path | None:
         """The directory of an attempt as far as it was trained; None if it was not."""
