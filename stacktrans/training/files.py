@@ -19,7 +19,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.base import random_subset
 from stacktrans.tasks.layout import Pair
-from stacktrans.tasks.lengths import LengthDistribution, Lengths
+from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.pair_files import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.permutation import SymbolClass, interchangeable
@@ -92,7 +92,15 @@ class Files(Source):
     def strings(
         self, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *key: int
     ) -> list[Pair]:
-        return self._permute(super().strings(purpose, moment, lengths, count, *key), moment)
+        """Draw training pairs, with some rare symbols of sources unknown."""
+        rng = generator(self.config.seed, purpose, moment.attempt, moment.step, *key)
+        pairs = self._train.draw(rng, lengths, count, self._law(purpose, lengths))
+        sources = Ragged.of([pair.source for pair in pairs])
+        ids = sources.values
+        unknown = rng.random(len(ids)) < self._unknown_chance[ids]
+        sources = Ragged(np.where(unknown, self._unknown[ids], ids), sources.starts)
+        drawn = [pair._replace(source=source) for pair, source in zip(pairs, sources, strict=True)]
+        return self._permute(drawn, moment)
 
     def _permute(self, pairs: list[Pair], moment: Moment) -> list[Pair]:
         """Pairs with interchangeable symbols permuted at random, unless this attempt has none."""
@@ -100,17 +108,6 @@ class Files(Source):
         for each in self._permuted(moment.attempt):
             pairs = [each.permute(rng, pair) for pair in pairs]
         return pairs
-
-    def _sample(
-        self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthDistribution
-    ) -> list[Pair]:
-        """Draw training pairs, with some rare symbols of sources unknown."""
-        pairs = self._train.draw(rng, lengths, count, law)
-        sources = Ragged.of([pair.source for pair in pairs])
-        ids = sources.values
-        unknown = rng.random(len(ids)) < self._unknown_chance[ids]
-        sources = Ragged(np.where(unknown, self._unknown[ids], ids), sources.starts)
-        return [pair._replace(source=source) for pair, source in zip(pairs, sources, strict=True)]
 
     def score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
         return best_references(super().score(model, pairs), self.task, pairs)

@@ -100,12 +100,7 @@ class Source(StatefulPart):
     ) -> list[Pair]:
         """Draw `count` strings; the key distinguishes draws of one purpose and moment."""
         rng = generator(self.config.seed, purpose, moment.attempt, moment.step, *key)
-        return self._sample(rng, lengths, count, self._law(purpose, lengths))
-
-    def _sample(
-        self, rng: np.random.Generator, lengths: Lengths, count: int, law: LengthDistribution
-    ) -> list[Pair]:
-        return self.task.sample(rng, lengths, count, law)
+        return self.task.sample(rng, lengths, count, self._law(purpose, lengths))
 
     def _law(self, purpose: Purpose, lengths: Lengths) -> LengthDistribution:
         """The distribution of lengths; part of the training lengths has that of all of them."""
