@@ -16,7 +16,6 @@ from stacktrans.model.controllers import NO_NOISE, Noise
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weight_tying import tie_initial_weights
 from stacktrans.settings.config import RunConfig
-from stacktrans.training.initial_weights import Initializer
 from stacktrans.training.objective import SourcePrediction, indecision, objective
 from stacktrans.training.optimizers import (
     check_optimizer,
@@ -216,7 +215,6 @@ class Attempt:
         source: the data.
         device: where to compute.
         attempts: those of the run, of which this is the latest.
-        initialize: gives the model its initial weights; None for newly drawn ones.
 
     Attributes:
         rule: the rule that ends the attempt.
@@ -224,22 +222,16 @@ class Attempt:
         signals: [steps, signals] of the last batch.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        device: torch.device,
-        attempts: Attempts,
-        initialize: Initializer | None = None,
-    ) -> None:
+    def __init__(self, source: Source, device: torch.device, attempts: Attempts) -> None:
         self._config, self._training = source.config, source.config.training
         self.attempts, self._number, self.source = attempts, attempts.number, source
         self._device = device
         self.losses = Losses()
         self.curriculum = Curriculum(source, self._number)
         self.draw_weights()
-        if initialize:
+        if source.initialize:
             for model in (self.model, self.average):
-                initialize(model)
+                source.initialize(model)
             if not self._training.stream:  # whose sequences grow longer by themselves
                 self._skip_learned_lengths()
         stream, weights = self._training.stream, self.model.state_dict()

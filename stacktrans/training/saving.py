@@ -20,7 +20,6 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import load_weights, set_weights, shapes_of
 from stacktrans.settings.config import RunConfig
 from stacktrans.training.attempt import Attempt, Attempts
-from stacktrans.training.initial_weights import Initializer
 from stacktrans.training.records import (
     BUDGET_OUTCOMES,
     METRICS,
@@ -89,22 +88,14 @@ class SavedRun:
         attempts: which attempt this is, and what is known of those before.
     """
 
-    def __init__(
-        self,
-        source: Source,
-        device: torch.device,
-        command: str,
-        number: int,
-        initialize: Initializer | None = None,
-    ) -> None:
+    def __init__(self, source: Source, device: torch.device, command: str, number: int) -> None:
         self.config, self.source, self.device, self.command = source.config, source, device, command
-        self._initialize = initialize
         self.progress, self.attempts = Progress(), Attempts(source.config, number)
 
     @functools.cached_property
     def attempt(self) -> Attempt:
         """The present attempt; its weights are drawn when it is first used."""
-        return Attempt(self.source, self.device, self.attempts, self._initialize)
+        return Attempt(self.source, self.device, self.attempts)
 
     @functools.cached_property
     def rounding(self) -> Rounding:

@@ -25,6 +25,7 @@ from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Batch, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
+from stacktrans.training.initial_weights import Initializer
 from stacktrans.training.records import Accuracy, Record, Summary
 from stacktrans.training.stateful import StatefulPart
 
@@ -74,6 +75,8 @@ class Source(StatefulPart):
         config: configuration of the run, completed with what the source found out about the task.
         notes: remarks on the data, to be shown before the run begins.
         threads: threads that measure a model after training, when other runs may have ended.
+        initialize: gives a model its initial weights, if the run starts from a checkpoint; None
+            for newly drawn ones.
     """
 
     name = "source"
@@ -82,6 +85,7 @@ class Source(StatefulPart):
         self.config, self.task, self.layout = config, task, task.layout
         self.notes: Sequence[str] = ()
         self.threads = config.workers
+        self.initialize: Initializer | None = None
         self._sequences = config.training.sequences if self.layout.consecutive else 1
         self._rows = functools.cache(self._rows_of)
 

@@ -60,16 +60,17 @@ class Trainer:
     ) -> None:
         torch.set_num_threads(config.threads)
         self.source = source = make_source(config, device, data)
-        initialize, start_from = None, config.start_from
+        start_from = config.start_from
         if start_from and not resumed:
-            initialize, start_from = weights_from_checkpoint(source.config, start_from, source.task)
+            carried = weights_from_checkpoint(source.config, start_from, source.task)
+            source.initialize, start_from = carried
             source.config = source.config.model_copy(update={"start_from": start_from})
         if start_from:
             source.notes = [started_from(start_from), *source.notes]
         self.config = source.config
         self.directory, self.stop_requested = directory, 0
         self.outcome: str | None = None
-        self.state = SavedRun(source, device, command, attempt, initialize)
+        self.state = SavedRun(source, device, command, attempt)
         if resumed:
             self.state.load(directory)
 
