@@ -62,25 +62,21 @@ class ProgressDisplay(ABC):
     Args:
         console: the console.
         first_lines: lines that are written at the beginning.
-        transient: whether the live part disappears at the end.
-        auto_refresh: whether the live part is refreshed all the time.
+        transient: whether the live part disappears at the end; one that stays is refreshed all
+            the time.
 
     Attributes:
         live: the live part, which is overwritten; None where the console can't overwrite.
     """
 
     def __init__(
-        self,
-        console: Console,
-        first_lines: Iterable[str],
-        transient: bool = True,
-        auto_refresh: bool = False,
+        self, console: Console, first_lines: Iterable[str], transient: bool = True
     ) -> None:
         self.console, self._first_lines = console, first_lines
         live = Live(
             get_renderable=self._now,
             console=console,
-            auto_refresh=auto_refresh,
+            auto_refresh=not transient,
             refresh_per_second=1 / SECONDS_BETWEEN,
             transient=transient,
         )

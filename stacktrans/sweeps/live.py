@@ -28,7 +28,7 @@ class SweepDisplay(ProgressDisplay):
         self.before, self.done = sum(map(store.done, self._distinct)), 0
         count = counted(len(self._distinct), "run")
         line = f"{count}, {self.before} of them done, in {store.directory}"
-        super().__init__(console, [line], transient=False, auto_refresh=True)
+        super().__init__(console, [line], transient=False)
         if self.before == len(self._distinct):  # nothing to do
             self.live = None
 
