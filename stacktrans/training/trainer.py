@@ -135,7 +135,7 @@ class Trainer:
         self, is_over: Callable[[], bool], report: Callable[[Record], None]
     ) -> str | None:
         """Train, and round, until `is_over` or the run ends; the rule or budget that ended it."""
-        self._report, state = report, self.state
+        self._report, self._is_over, state = report, is_over, self.state
         others = SpeculativeAttempts(self.source, self.directory, state.device, train_attempt)
         with others as self._speculative:
             while not (outcome := state.ended or self.budget_spent()) and not is_over():
@@ -144,7 +144,7 @@ class Trainer:
                     self._speculative.train(state.attempts.speculative(state.attempt.step))
                 begin = time.monotonic()
                 if is_trained:
-                    self._round(is_over)
+                    self._round()
                 else:
                     self._advance()
                 state.progress.seconds += time.monotonic() - begin
@@ -199,17 +199,12 @@ class Trainer:
         self._report(record)
         return self.state.judge(record)
 
-    def _round(self, is_over: Callable[[], bool]) -> None:
-        """Round and prune the best weights, or fail; raises `Interrupted` once it `is_over`."""
+    def _round(self) -> None:
+        """Round and prune the best weights, or fail; raises `Interrupted` if it is to stop."""
         state = self.state
-
-        def check_stop() -> None:
-            if is_over():
-                raise Interrupted(self.stop_requested)
-
         solved = state.progress.ended in SOLUTIONS
         may_fail = solved and state.attempts.another_allowed and self.outcome is None
-        rounded = state.rounding.round(check_stop, may_fail)
+        rounded = state.rounding.round(self._check_stop, may_fail)
         if rounded is None:
             lengths = "very short or very long strings"
             self._fail(f"the discrete model does not solve the task, or not for {lengths}")
@@ -282,8 +277,8 @@ class Trainer:
         return summary
 
     def _check_stop(self) -> None:
-        """Raise `Interrupted` if the run was asked to stop."""
-        if self.stop_requested:
+        """Raise `Interrupted` if the run is to stop now."""
+        if self._is_over():
             raise Interrupted(self.stop_requested)
 
 
