@@ -64,16 +64,9 @@ def page_of(models: Sequence[PageModel]) -> str:
         for name in ("page.html", "machine.js", "page.js", "page.css", "model.css")
     )
     script, style = "".join(scripts), page_style + model_style
+    allowed = f"style-src '{_hash(style)}'; script-src '{_hash(script)}'"
     parts = {
-        "policy": "; ".join(
-            (
-                "default-src 'none'",
-                f"style-src '{_hash(style)}'",
-                f"script-src '{_hash(script)}'",
-                "base-uri 'none'",
-                "form-action 'none'",
-            )
-        ),
+        "policy": f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'",
         "title": html.escape(f"{visible(models[0].trace.source)} – stacktrans"),
         "style": style,
         "script": script,
