@@ -77,10 +77,10 @@ class TrainingDisplay(ProgressDisplay):
         is_due = self._is_due(record)
         if is_due:
             self.printed = record.step
-        if self.live:
+        if self.live and (is_due or not self._head):
             headings, row, note = self._table(record).lines(self.console.width)
             head = [*note, *headings]
-            if head != self._head and (is_due or not self._head):
+            if head != self._head:
                 self._head = head
                 self._print(*head)
             if is_due:

@@ -78,7 +78,7 @@ class Rounding(StatefulPart):
     lose nothing.
 
     Args:
-        attempt: the attempt that solved the task, which is trained further.
+        attempt: the attempt that ended the training, which is trained further.
 
     Attributes:
         weights: the weights to be rounded; None if nothing is to be done now.
