@@ -206,7 +206,8 @@ def test_errors_on_the_shortest_or_the_longest_pairs_are_no_exceptions(
 def test_permutation_is_announced_and_can_be_prevented(tmp_path: Path) -> None:
     path = write(tmp_path / "pairs.tsv", pairs_of(lambda source: source[::-1]))
     command: list[str | Path] = [*TRAIN, "--data", path, "--memory", "stack", "--dry-run"]
-    note = f"20 symbols seem interchangeable and are permuted in training ('{LETTERS}')"
+    first = " ".join(LETTERS[:10])
+    note = f"20 symbols seem interchangeable and are permuted in training ({first} …)"
     assert note in run(*command).stderr.decode()
     many = pairs_of(lambda source: source[::-1], 2 * MOST_PERMUTED)
     from_many = run(*TRAIN, "--data", write(tmp_path / "many.tsv", many), *command[-3:])

@@ -382,11 +382,12 @@ class Learner:
         overall = sum(each.agreeing for each in agreement) / max(tested, 1)
         if overall < LEAST_AGREEMENT:
             states, rules = counted(machine.states.size, "state"), len(machine.rules)
+            late = " and no time for more" if self._deadline.over() else ""
             raise CannotExtract(
-                f"no machine found: after {counted(self._rounds, 'round')} the best, of {states} "
-                f"and {counted(rules, 'rule')}, gives the hard model's answer to only "
-                f"{overall:.0%} of strings; {undecided:.1%} of the signals are near neither 0 nor 1"
-                + ("; there was no time for more" if self._deadline.over() else "")
+                f"no machine found: after {counted(self._rounds, 'round')}{late}, the best gives "
+                f"the hard model's answer to only {overall:.0%} of strings",
+                f"it has {states} and {counted(rules, 'rule')}; "
+                f"{undecided:.1%} of the model's signals are near neither 0 nor 1",
             )
         shortest = _shortest(self._checkpoint, wrong, known=None)
         taken = self._deadline.taken

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stacktrans.common.errors import shown
 from stacktrans.common.ragged import Ragged
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.common.visible import visible
 from stacktrans.inference.baselines import baseline_scores
 from stacktrans.inference.predictions import predictions
 from stacktrans.inference.scores import Scores, best_references, counted_pairs, score
@@ -27,6 +27,8 @@ from stacktrans.tasks.sets import PairSet, unknown_probabilities
 from stacktrans.training.records import EXCEPTIONS, Accuracy, Record, Summary
 from stacktrans.training.sources import SHORTEST_SHARE, Moment, Source
 
+LISTED = 10
+"""The most interchangeable symbols that a note lists."""
 LEAST_PAIRS = 80
 """The fewest pairs that a curriculum begins with if no symbols are permuted; fewer would be
 memorized."""
@@ -68,10 +70,11 @@ class Files(Source):
 
     def _permutation_note(self, each: SymbolClass) -> str:
         """A note on symbols that are permuted."""
-        symbols = self.task.source.join(self.task.source.decode(each.sources))
+        first = self.task.source.decode(each.sources[:LISTED])
+        symbols = " ".join([*map(visible, first), *(["…"] if len(each.sources) > LISTED else [])])
         return (
             f"{len(each.sources)} symbols seem interchangeable and are permuted in training "
-            f"({shown(symbols)}); task.parameters.interchangeable=false prevents this"
+            f"({symbols}); --set interchangeable=false prevents this"
         )
 
     def _measured(self, pairs: PairSet, key: int) -> list[Pair]:

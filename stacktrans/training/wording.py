@@ -5,7 +5,6 @@ from pathlib import Path
 from stacktrans.common.reading import name_of
 from stacktrans.common.visible import counted
 from stacktrans.settings.config import RunConfig, StartFromConfig
-from stacktrans.tasks.pair_files import SET_NAMES, SPLITS
 from stacktrans.training.records import OUTCOMES
 
 
@@ -47,7 +46,7 @@ def _ended_by(config: RunConfig) -> str:
     if config.has_pair_files:
         if training.stop and training.stop.converged:
             return "the training perplexity"
-        return f"accuracy on {_set_of(config, 'dev')}"
+        return f"accuracy on {_development_set(config)}"
     fresh = f"{training.measure.strings} fresh validation strings"
     if training.stream:
         return f"the loss on {fresh} of lengths {train}, drawn anew after each epoch"
@@ -67,19 +66,17 @@ def reported_on(config: RunConfig) -> str:
     test, examples = config.task.lengths.test, config.training.examples
     if config.has_pair_files:
         others = "the development set, and pairs that were trained on"
-        return f"{_set_of(config, 'test')}, which decides nothing, {others}"
+        return f"the test set, which decides nothing, {others}"
     if examples:
         drawn = f"{examples.test} test strings of lengths {test}, which decide nothing"
         return f"{drawn}, and the strings that were trained on"
     return "other strings, drawn for the summary alone"
 
 
-def _set_of(config: RunConfig, part: str) -> str:
-    """A description of a set of pairs."""
+def _development_set(config: RunConfig) -> str:
+    """A description of the development set of pairs in files."""
     files = config.task.parameters
-    called = f"the {SET_NAMES[SPLITS.index(part)]} set"
-    if files[part] is not None:
-        return f"{called}, {name_of(Path(files[part]))}"
+    if files["dev"] is not None:
+        return f"the development set, {name_of(Path(files['dev']))}"
     train = name_of(Path(files["train"]))
-    how = f"longest tenth of {train}" if part == "test" else f"tenth of {train}, drawn at random"
-    return f"{called}, {'the' if part == 'test' else 'a'} {how}"
+    return f"the development set, a tenth of {train}, drawn at random"
