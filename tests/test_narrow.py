@@ -2,6 +2,7 @@
 
 import fcntl
 import io
+import json
 import os
 import pty
 import re
@@ -38,7 +39,7 @@ from stacktrans.sweeps.store import SweepStore
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.race import Race, begin
 from stacktrans.training.race_state import Candidate
-from stacktrans.training.records import LOSS, Accuracy, Record, Summary
+from stacktrans.training.records import LOSS, METRICS, Accuracy, Record, Summary
 
 WIDTHS = (200, 100, 80, 60, 40)
 CONFIG = resolve(task="copy", settings={"model": {"memory": "queue"}}, assignments=SETTINGS)
@@ -159,7 +160,7 @@ def test_rows_of_a_run_fit(width: int, kind: type[TrainingDisplay]) -> None:
         assert "0.1234" in lines[-1]
         assert re.search(r"0\.79 +0\.85", lines[-1])
         assert re.search(r" loss ", lines[-2])
-        assert "validation 6:8" in lines[-3]
+        assert "test lengths 6:8" in lines[-3]
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -278,6 +279,10 @@ def show_a_race() -> None:
             for name, candidate in RACE.items():
                 race.state.candidates[name] = candidate
                 display.show()
+            race.at_work = ["wide"]
+            now = {"step": 700, "seconds": 14.0, "loss": 0.9876}
+            record = json.dumps(now) + '\n{"step": 7'  # the next one is being written
+            (race.directory_of("wide") / METRICS).write_text(record)
             race.stop_requested = 2
 
 
@@ -287,6 +292,8 @@ def test_a_race_is_a_live_table_in_a_terminal_and_lines_elsewhere() -> None:
     assert "test lengths" in live
     assert re.search(r"no-memory +12345 .*0\.79", live)
     assert re.search(r"\d of 300 seconds", live)
+    assert re.search(r"wide +700 +14 +0\.9876 ", live)
+    assert live.count("loss in nats per symbol") == live.count("of 300 seconds")
     plain = in_a_terminal(200, show_a_race, TERM="dumb")
     assert "\x1b" not in plain
     assert re.search(r"^no-memory  batch 12345  loss 0\.1234 ", plain, re.M)
@@ -379,7 +386,7 @@ def test_a_summary_explains_what_it_shows() -> None:
     assert "without pops: they are blocked" in text
     assert "without state" not in text
     both = replace(ablated, without={"pushes": ACCURACY, "pops": ACCURACY, "state": ACCURACY})
-    legend = "without pushes or pops: they are blocked; without state: "
+    legend = "without pushes or pops: they are blocked\nwithout state: "
     assert legend in shown(200, summary_view(both, CONFIG, "x"))
     assert "solved: " in text
     assert "the race took 1 second" in text
@@ -438,7 +445,7 @@ def test_a_terminal_that_can_not_go_back_gets_plain_lines(kind: str) -> None:
     assert "\x1b" not in written
     lines = [line for line in written.splitlines() if line.startswith("batch ")]
     assert len(lines) >= 4
-    assert "train coarse 0.79 fine 0.85 symbols 0.788" in lines[0]
+    assert "train coarse 0.79 fine 0.85  test lengths coarse 0.79 fine 0.85" in lines[0]
 
 
 def test_no_colour_where_none_is_wanted() -> None:

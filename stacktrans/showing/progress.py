@@ -72,7 +72,7 @@ class ProgressDisplay(ABC):
     def __init__(
         self, console: Console, first_lines: Iterable[str], transient: bool = True
     ) -> None:
-        self.console, self._first_lines = console, first_lines
+        self.console, self._first_lines = console, [*first_lines]
         live = Live(
             get_renderable=self._now,
             console=console,

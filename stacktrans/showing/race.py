@@ -1,6 +1,9 @@
 """Live progress of a race, the table of its candidates, and advice after an unsolved one."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 
@@ -12,7 +15,7 @@ from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.tables import GAP, Column, Table, remark
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate, RaceState
-from stacktrans.training.records import LOSS, SOLUTIONS, Accuracy, Summary
+from stacktrans.training.records import LOSS, METRICS, SOLUTIONS, Accuracy, Summary
 
 STRINGS = {
     "development": "development",
@@ -41,7 +44,9 @@ class RaceDisplay(ProgressDisplay):
             f"{len(race.state.candidates)} strategies race in time slices, until one solves the "
             f"task, for at most {race.state.budget:.0f} seconds; in {race.directory}"
         )
-        super().__init__(console, [announced, *race.notes, f"{LEGEND} so far"])
+        super().__init__(console, [announced, *race.notes])
+        if not self.live:
+            self._first_lines += [f"{LEGEND} so far"]
 
     def show(self) -> None:
         """Show the progress of the runs, and announce it if one of their processes compiles."""
@@ -57,15 +62,26 @@ class RaceDisplay(ProgressDisplay):
         self._shown = candidates
 
     def _now(self) -> RenderableType:
-        state = self._race.state
-        view = race_view(state.latest, self._race.at_work)
-        return Group(view, remark(f"{self._race.elapsed:.0f} of {state.budget:.0f} seconds"))
+        race, latest = self._race, self._race.state.latest
+        latest |= {name: _progress(latest[name], race.directory_of(name)) for name in race.at_work}
+        time = remark(f"{race.elapsed:.0f} of {race.state.budget:.0f} seconds")
+        return Group(race_view(latest, race.at_work), remark(f"{LEGEND} so far"), time)
 
     def __exit__(self, *error: object) -> None:
         # The end of a race is shown in the summary.
         if self.live and self._race.stop_requested:
             self._print(self._now())
         super().__exit__(*error)
+
+
+def _progress(candidate: Candidate, directory: Path) -> Candidate:
+    """The progress of a candidate within its time slice, by the last of its records."""
+    with suppress(OSError, ValueError):  # there is no record yet
+        *_, record = (directory / METRICS).read_bytes().split(b"\n")[:-1]
+        now = {name: json.loads(record)[name] for name in ("step", "seconds", "loss")}
+        if now["step"] > candidate.step:
+            return candidate.model_copy(update=now)
+    return candidate
 
 
 def _line(name: str, candidate: Candidate) -> str:

@@ -67,10 +67,13 @@ class TrainingDisplay(ProgressDisplay):
         self.printed, self.attempt = 0, 1
         self._head: list[Text] = []
         model = f"{model_line(config)}; {parameters:,} parameters; in {directory}"
-        super().__init__(console, [model, *notes, *self.legends])
+        super().__init__(console, [model, *notes])
 
     def show(self, record: Record) -> None:
         """Show a record, below a line on its attempt if that is another than before."""
+        if not self.records:
+            for legend in self.legends:
+                self._write(legend)
         if record.attempt != self.attempt:
             self.attempt = record.attempt
             self._print(Text(f"attempt {record.attempt}, with newly drawn weights"))
@@ -132,14 +135,15 @@ class TrainingDisplay(ProgressDisplay):
         ranges, test = self.config.task.ranges, record.test
         name = "development" if self.config.training.examples else "train"
         first = (f"{name} {ranges.train}", name, record.train or record.development)
-        return first, (f"validation {ranges.test}", "validation", test)
+        longer = STRINGS["test"]
+        return first, (f"{longer} {ranges.test}", longer, test)
 
     def _line(self, record: Record) -> str:
         """A record as a plain line, without what is only in the table and in `metrics.jsonl`."""
         parts = [text.format(cell) for _, cell, text in self._quantities(record) if text and cell]
         for _, name, accuracy in self._measured(record):
             if accuracy:
-                parts.append("{} coarse {} fine {} symbols {}".format(name, *_accuracies(accuracy)))
+                parts.append("{} coarse {} fine {}".format(name, *_accuracies(accuracy)))
         return GAP.join(parts)
 
     def _table(self, record: Record) -> Table:
@@ -209,7 +213,7 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         _accuracy_table(summary, config)
         if config.task.lengths
         else perplexity_table(perplexity_json(summary.texts)),
-        *([remark(_legend(summary.without))] if summary.without else []),
+        *map(remark, _legend(summary.without)),
         *([remark(f"with hard signals: {hard_use}")] if hard_use else []),
         *map(remark, _contradictions(summary.contradictions)),
         *([remark("to train this run alone:", summary.command)] if summary.race else []),
@@ -238,10 +242,10 @@ def _hard_use(summary: Summary) -> str | None:
     return f"worse than soft, {both}; it needs signals between 0 and 1"
 
 
-def _legend(parts: Iterable[str]) -> str:
-    """A line on the accuracies without some parts of the model."""
-    by_meaning = groupby(parts, WITHOUT.__getitem__)
-    return "; ".join(f"without {listed(each, 'or')}: {meaning}" for meaning, each in by_meaning)
+def _legend(parts: Iterable[str]) -> Iterator[str]:
+    """Lines on the accuracies without some parts of the model."""
+    for meaning, each in groupby(parts, WITHOUT.__getitem__):
+        yield f"without {listed(each, 'or')}: {meaning}"
 
 
 def _contradictions(pairs: Sequence[Mapping[str, str]]) -> Iterator[str]:
