@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from stacktrans.automata.execution import Configuration, Row
 from stacktrans.automata.machine import Machine
-from stacktrans.common.errors import StacktransError
+from stacktrans.common.errors import StacktransError, shown
 from stacktrans.tasks.alphabets import UNSCORED_MARK
 
 MOST_STATES, MOST_STEPS, LONGEST_ANSWER = 1000, 100, 1000
@@ -100,9 +100,14 @@ def _written(machine: Machine, before: Symbols | None, source: Symbols) -> Symbo
     if machine.layout.feeds_back:
         return ()
     after = _answer(machine, source)
-    if before is None or after is None or after[: len(before)] != before:
-        reason = "it does not write its answer while it reads, or has none to some prefixes"
-        raise NotFinite(machine, reason)
+    beginning, text = (
+        shown(" ".join(machine.source[symbol] for symbol in each)) for each in (source[:-1], source)
+    )
+    if before is None or after is None:
+        unanswered = beginning if before is None else text
+        raise NotFinite(machine, f"it has no answer to {unanswered}, though it can read on")
+    if after[: len(before)] != before:
+        raise NotFinite(machine, f"its answer to {text} does not begin with that to {beginning}")
     return after[len(before) :]
 
 

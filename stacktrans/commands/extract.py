@@ -167,7 +167,8 @@ def _print(extraction: "Extraction", task: "Task") -> None:
         )
     if extraction.counterexample is not None:
         print_out(
-            f"the shortest string at which model and machine differ: {extraction.counterexample}"
+            "the shortest string at which model and machine differ: "
+            + (extraction.counterexample or "the empty string")
             + _who_is_right(extraction.machine, task, extraction.counterexample)
         )
 
