@@ -93,10 +93,10 @@ def test_baselines_of_several_models_are_told_apart() -> None:
         ]
         return {"checkpoint": name, "results": results}
 
-    rows = flat_entries([measured("a", 5), measured("b", 7)])
+    rows = flat_entries([measured("a", 5), measured("b", 7), measured("c", 5)])
     shown = [(row["checkpoint"], row["strings"], row["count"]) for row in rows if "count" in row]
     assert shown == [
-        ("copied source (a)", "development", 5),
+        ("copied source (a, c)", "development", 5),
         ("copied source (b)", "development", 7),
         ("copied source", "test", 9),
     ]

@@ -209,11 +209,17 @@ def _baselines(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[tuple[str,
             group.setdefault(checkpoint, []).append(strings | measures)
     named = []
     for (name, _), group in groups.items():
-        first, *others = group.values()
-        if all(other == first for other in others):
-            named += [(name, each) for each in first]
-        else:
-            named += [(f"{name} ({one})", each) for one in group for each in group[one]]
+        equal = list[tuple[list[str], list[dict[str, Any]]]]()
+        for checkpoint, entries in group.items():
+            for checkpoints, others in equal:
+                if entries == others:
+                    checkpoints.append(checkpoint)
+                    break
+            else:
+                equal.append(([checkpoint], entries))
+        for checkpoints, entries in equal:
+            of = f" ({', '.join(checkpoints)})" if len(equal) > 1 else ""
+            named += [(f"{name}{of}", each) for each in entries]
     return named
 
 
