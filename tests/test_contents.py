@@ -163,7 +163,7 @@ def held_for_ever(count: int) -> Trace:
         )
         for number in range(1, count + 1)
     ]
-    return Trace("copy", "a", "b", "b", True, None, None, None, steps)
+    return Trace("copy", "a", "b", "b", True, None, None, None, None, steps)
 
 
 @pytest.mark.parametrize("width", [24, 36, 60, 80, 150])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from command_line import run
 from own_machines import STACK, rearranging, rule, turned, when
+from test_exported_machines import delayed
 
 import stacktrans
 from stacktrans.automata.machine import Machine
@@ -187,8 +188,31 @@ def test_a_machine_without_a_rule_is_shown_until_it_is_stuck(tmp_path: Path) -> 
     assert [step.stuck for step in stuck.steps][-2:] == [None, 'reading ", stack is empty']
 
 
-def test_a_rule_without_an_output_is_an_error(tmp_path: Path) -> None:
+def test_a_machine_is_shown_until_a_rule_has_no_output(tmp_path: Path) -> None:
     path = reversing(tmp_path, last=rule(when(None, [0], None), (0, 0)))
     done = run("inspect", path, "!")
-    assert done.returncode == 1
-    assert b"a rule has no output where the answer needs one" in done.stderr
+    assert done.returncode == 0
+    assert lines_of(done.stdout)[-1] == (
+        "no answer: rule 4 has no output, but the answer needs one, at step 4"
+    )
+    stopped = trace(load(path), ["!"])
+    assert (stopped.answer, stopped.ended, len(stopped.steps)) == ("!", False, 4)
+
+
+def test_a_buffered_machine_is_shown_until_a_rule_has_no_output(tmp_path: Path) -> None:
+    """All that it has written is shown, also what comes before the symbol that is missing."""
+    settings: Any = {
+        "model": {"memory": "stack", "buffers": {"extra_steps": 1, "output_skip": 1}},
+        "task": {"parameters": {"symbols": 2}},
+    }
+    config = resolve(task="reverse", settings=settings)
+    bits, task = delayed(), config.make_task()
+    rules = [bits.rules[0], bits.rules[1]._replace(output=None), *bits.rules[2:]]
+    machine = replace(
+        bits, task="reverse", source=task.source.symbols, target=task.target.symbols,
+        rules=tuple(rules),
+    )  # fmt: skip
+    save_machine(tmp_path / "machine", config, machine, "")
+    stopped = trace(load(tmp_path / "machine"), [*'!""!'])
+    assert stopped.failure == "rule 2 has no output, but the answer needs one, at step 4"
+    assert [share.symbol for step in stopped.steps for share in step.written or ()] == [*'"!·']

@@ -84,7 +84,7 @@ def step_of(number: int, tops: bool) -> TraceStep:
 
 def trace_of(tops: bool) -> Trace:
     steps = [step_of(1, tops), replace(step_of(2, tops), scored=False)]
-    return Trace("copy: RNN 64", "aa", "bb", "b·", True, "b·", None, True, steps)
+    return Trace("copy: RNN 64", "aa", "bb", "b·", True, "b·", None, True, None, steps)
 
 
 NUMBER = re.compile(r"\d+\.\d+")

@@ -51,7 +51,7 @@ def step_of(
 
 
 def trace_of(*steps: TraceStep) -> Trace:
-    return Trace("copy", "ab", "bb", "bb", True, None, None, None, list(steps))
+    return Trace("copy", "ab", "bb", "bb", True, None, None, None, None, list(steps))
 
 
 def test_rows_are_strengths_values_inputs_and_outputs() -> None:

@@ -18,14 +18,13 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks import layout as sections
 from stacktrans.tasks.alphabets import FAILED, NO_OUTPUT, UNSCORED_MARK, Ids, UnknownSymbol
 from stacktrans.tasks.base import NotASource, Task, mask_unscored
+from stacktrans.tasks.layout import Layout
 
 BEGIN, SEPARATOR, END = "<s>", "|||", "</s>"
 _MARKS = {sections.BEGIN: [BEGIN], sections.SEPARATOR: [SEPARATOR], sections.BLANK: [END]}
 """The written form of inputs that are not symbols."""
 NOTHING = ""
 """The input of a step that reads nothing."""
-MISSING = "a rule has no output where the answer needs one"
-"""The reason why a machine that is not stuck has no answer."""
 SMALLEST = 0.005
 """The smallest weight or probability in a trace."""
 
@@ -154,6 +153,7 @@ class Trace:
             not determined; None if there is none.
         no_target: why there is none.
         correct: whether the answer is the exact one; None without an exact answer.
+        failure: why a machine has no answer; None if it has one.
         steps: the steps of the run.
     """
 
@@ -165,13 +165,15 @@ class Trace:
     expected: str | None
     no_target: str | None
     correct: bool | None
+    failure: str | None
     steps: list[TraceStep]
 
 
 def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> Trace:
     """Trace a model over the symbols of a source and of its own answer.
 
-    The trace of a machine that gets stuck ends with the step at which no rule applies.
+    The trace of a machine without an answer ends with the step at which no rule applies, or a rule
+    has no output where the answer needs one.
 
     Args:
         checkpoint: the model.
@@ -182,20 +184,19 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
     Raises:
         UnknownSymbol: a symbol of the source is not in the alphabet.
         NotASource: the source is empty.
-        StacktransError: the model's numbers overflow, or a rule of a machine has no output where
-            the answer needs one.
+        StacktransError: the model's numbers overflow.
     """
     task = checkpoint.task
     ids = task.encode_source(source)
     answer = decode(checkpoint.predictor, checkpoint.layout, [ids], log_probs=False)[0]
-    target, steps = _written(checkpoint, answer), list[TraceStep]()
-    if not answer.failed or checkpoint.machine:
-        steps_of = _buffered_steps if checkpoint.config.model.buffers else _steps
-        steps = steps_of(checkpoint, ids, target, contents)
-    stuck = bool(steps and steps[-1].stuck)
-    if answer.failed and not stuck:
-        raise StacktransError(MISSING if checkpoint.machine else checkpoint.predictor.failure)
-    if stuck and not answer.failed:
+    if answer.failed and not checkpoint.machine:
+        raise StacktransError(checkpoint.predictor.failure)
+    steps_of = _buffered_steps if checkpoint.config.model.buffers else _steps
+    target, failure = _written(checkpoint, answer), None
+    steps = steps_of(checkpoint, ids, target, contents)
+    if answer.failed:
+        steps, failure = _until_failure(steps, checkpoint.layout)
+    elif steps and steps[-1].stuck:
         steps.pop()  # after the answer, where no rule is needed
     written = task.target.decode(target)
     scored = [True] * len(written)
@@ -215,6 +216,7 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
         expected=expected,
         no_target=no_target,
         correct=correct,
+        failure=failure,
         steps=steps,
     )
 
@@ -248,6 +250,16 @@ def _written(checkpoint: Checkpoint, answer: Answer) -> Ids:
     missing = {FAILED, NO_OUTPUT} if layout.feeds_back else {FAILED}
     read = itertools.takewhile(lambda each: each not in missing, layout.in_reading_order(target))
     return layout.in_reading_order(np.array([*read], np.int64))
+
+
+def _until_failure(steps: Sequence[TraceStep], layout: Layout) -> tuple[list[TraceStep], str]:
+    """The steps of a machine up to the first at which it has no answer, and the reason."""
+    for number, step in enumerate(steps, start=1):
+        needed = number == len(steps) if layout.feeds_back else layout.ends_answers and step.written
+        if step.rule and needed and step.output is None:
+            reason = f"rule {step.rule.number} has no output, but the answer needs one"
+            return [*steps[:number]], f"{reason}, at step {number}"
+    return [*steps], f"no rule applies at step {len(steps)}: {steps[-1].stuck}"
 
 
 class ModelStep(NamedTuple):
@@ -340,18 +352,22 @@ def _buffered_steps(
     left = np.maximum(len(source) - before, 0)
     reads = _read_shares(np.arange(1, len(source) + 1) - before[:, None])
     written = np.maximum(np.cumsum(write) - buffers.output_skip, 0)
-    parts = _read_shares(written - np.arange(len(answer))[:, None])
     # A row is named after the symbol with the greatest share when the row was pushed.
     names = [symbols[int(row.argmax())] if row.any() else NOTHING for row in reads]
+    steps = [_step(checkpoint, number, step, names) for number, step in enumerate(observed, 1)]
+    if checkpoint.machine:  # which may have written something, but no answer
+        writes = np.diff(written, prepend=0) > 0
+        answer = [step.output or UNSCORED_MARK for step in itertools.compress(steps, writes)]
+    parts = _read_shares(written - np.arange(len(answer))[:, None])
     return [
         replace(
-            _step(checkpoint, index + 1, step, names),
+            step,
             input_read=_shares(reads[index], symbols),
             input_left=float(left[index]),
             written=_shares(parts[:, index], answer),
             output_strength=float(write[: index + 1].sum()),
         )
-        for index, step in enumerate(observed)
+        for index, step in enumerate(steps)
     ]
 
 

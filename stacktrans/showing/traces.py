@@ -81,9 +81,8 @@ def applied_rules_table(trace: Trace) -> list[Table]:
 
 def verdict(trace: Trace) -> str:
     """The answer, and whether it is right."""
-    last = trace.steps[-1]
-    if last.stuck:
-        return f"no answer: no rule applies at step {last.step}: {last.stuck}"
+    if trace.failure:
+        return f"no answer: {trace.failure}"
     if not trace.ended:
         judgement = "cut off: the model did not end it"
         if trace.expected is not None:

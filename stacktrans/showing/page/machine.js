@@ -172,8 +172,8 @@ function bufferedOutputs(machine, run, prompt) {
 
 /** The answer of a machine to a source, and the steps to it.
  *
- * Without an answer, the machine has failed: it is stuck at the last step, or has no output for a
- * symbol of the answer. */
+ * Without an answer, the machine has failed: it is stuck at the last step, or a step has no output
+ * for a symbol of the answer; `missing` is the index of the first of these, or -1. */
 function answerOf(machine, source, bound) {
   const { layout } = machine;
   const prompt = promptOf(layout, source);
@@ -193,7 +193,9 @@ function answerOf(machine, source, bound) {
   const feedsBack = layout.first_target !== null;
   const expected = feedsBack ? limit : prompt.length;
   const stuck = isStuck() && end < 0 && outputs.length < expected;
-  const failed = stuck || ((feedsBack || ends) && answer.includes(NO_OUTPUT));
+  const needsAll = feedsBack || ends;
+  const failed = stuck || (needsAll && answer.includes(NO_OUTPUT));
+  const missing = failed && needsAll ? missingOutput(machine, steps, prompt.length) : -1;
   if (feedsBack && !failed) {
     // Of a stream, the last symbol of an answer is read, too; a label is not.
     const read = layout.consecutive ? answer : answer.slice(0, layout.end === null ? -1 : undefined);
@@ -203,7 +205,19 @@ function answerOf(machine, source, bound) {
   }
   if (isStuck() && !stuck) steps.pop(); // after the answer, where no rule is needed
   if (layout.backwards) answer.reverse();
-  return { answer, steps, ended, failed, stuck, prompt: prompt.length };
+  return { answer, steps, ended, failed, missing, prompt: prompt.length };
+}
+
+/** The index of the first step that writes a symbol of the answer, but has no output; or -1. */
+function missingOutput({ buffers }, steps, prompt) {
+  let written = 0;
+  return steps.findIndex(({ transition }, at) => {
+    if (buffers) written += transition?.signals.at(-1) ?? 0;
+    const writes = buffers
+      ? transition?.signals.at(-1) && written > buffers.output_skip
+      : at >= prompt - 1;
+    return writes && transition?.output === NO_OUTPUT;
+  });
 }
 
 /** The ids of the symbols in a text. */
@@ -225,6 +239,7 @@ function idsOf(machine, text, unknown) {
 /** A model of the page with the steps of its machine over a text. */
 function traced(model, machine, text) {
   const run = answerOf(machine, idsOf(machine, text, model.unknown), model.bound);
+  if (run.missing >= 0) run.steps.splice(run.missing + 1);
   const { first_target: firstTarget, consecutive } = machine.layout;
   // Outputs before the last symbol of the prompt belong to no answer.
   const hidden = firstTarget === null || consecutive ? 0 : run.prompt - 1;
@@ -259,12 +274,16 @@ function stepOf({ names, signals, actions }, machine, { observation, transition 
 }
 
 /** The answer of a run, or why there is none. */
-function verdictOf(model, machine, { answer, steps, ended, failed, stuck }) {
-  if (stuck) {
-    const observed = wordedObservation(model, machine, steps.at(-1).observation);
+function verdictOf(model, machine, { answer, steps, ended, failed }) {
+  if (failed) {
+    const { observation, transition } = steps.at(-1);
+    if (transition) {
+      const reason = `rule ${transition.rule} has no output, but the answer needs one`;
+      return `no answer: ${reason}, at step ${steps.length}`;
+    }
+    const observed = wordedObservation(model, machine, observation);
     return `no answer: no rule applies at step ${steps.length}: ${observed}`;
   }
-  if (failed) return "no answer: a rule has no output where the answer needs one";
   const symbols = answer.map((output) => (output === NO_OUTPUT ? "·" : model.names.outputs[output]));
   const cut = ended ? "" : "  (cut off: the model did not end it)";
   const written = symbols.join(machine.words[1] ? " " : "");
