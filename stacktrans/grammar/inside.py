@@ -76,58 +76,46 @@ class NormalForm:
     def __init__(self, root: str, rules: Rules) -> None:
         self.lexical: list[list[Lexical]] = []
         self.binary: list[list[Binary]] = []
-        # Suffixes of right-hand sides: the first part, and the number of the rest.
+        self._single = {Nonterminal(name): self._new_symbol() for name in rules}
+        # Suffixes of several parts: the first part, and the symbol of the rest.
         self._suffixes: dict[tuple[Part, int], int] = {}
-        self._symbols: dict[int, int] = {}
-        symbols = {name: self._new_symbol(self._suffix(Nonterminal(name))) for name in rules}
         for name, alternatives in _without_units(rules).items():
             for alternative in alternatives:
-                self._add(symbols[name], alternative)
-        self.root = symbols[root]
+                self._add(self._single[Nonterminal(name)], alternative)
+        self.root = self._single[Nonterminal(root)]
 
     def __len__(self) -> int:
-        return len(self._symbols)
+        return len(self.binary)
 
-    def _suffix(self, part: Part, rest: int = -1) -> int:
-        """The number of a suffix of right-hand sides."""
-        return self._suffixes.setdefault((part, rest), len(self._suffixes))
-
-    def _new_symbol(self, suffix: int) -> int:
-        self._symbols[suffix] = len(self._symbols)
+    def _new_symbol(self) -> int:
         self.lexical.append([])
         self.binary.append([])
-        return self._symbols[suffix]
+        return len(self.binary) - 1
 
     def _add(self, symbol: int, alternative: Alternative) -> None:
-        parts = alternative.source
         if not alternative.probability:
             raise GrammarError("unit productions one after another have a probability of nearly 0")
-        log_probability = math.log(alternative.probability)
-        target: Template | None = alternative.target
-        suffixes = [-1]
-        for part in reversed(parts):
-            suffixes.append(self._suffix(part, suffixes[-1]))
-        suffixes.reverse()
-        for index, first in enumerate(parts, start=1):
-            if index == len(parts):
-                # A single part is a word, since there are no unit productions.
-                self.lexical[symbol].append(Lexical(log_probability, target, str(first)))
-                return
-            left, known = self._single(first), suffixes[index] in self._symbols
-            right = self._symbols[suffixes[index]] if known else self._new_symbol(suffixes[index])
-            self.binary[symbol].append(Binary(log_probability, target, left, right))
-            if known:
-                return
-            # The suffix has probability 1, and no template.
-            symbol, log_probability, target = right, 0.0, None
+        log_probability, (first, *rest) = math.log(alternative.probability), alternative.source
+        if rest:
+            parts = self._symbol_of(first), self._symbol_of(*rest)
+            self.binary[symbol].append(Binary(log_probability, alternative.target, *parts))
+        else:  # a single part is a word, since there are no unit productions
+            self.lexical[symbol].append(Lexical(log_probability, alternative.target, str(first)))
 
-    def _single(self, part: Part) -> int:
-        """The symbol of a single part."""
-        suffix = self._suffix(part)
-        if suffix not in self._symbols:
-            symbol = self._new_symbol(suffix)
-            self.lexical[symbol].append(Lexical(0.0, None, str(part)))
-        return self._symbols[suffix]
+    def _symbol_of(self, *parts: Part) -> int:
+        """The symbol that derives some parts with probability 1, and without a template."""
+        *others, last = parts
+        if last not in self._single:
+            self._single[last] = self._new_symbol()
+            self.lexical[-1].append(Lexical(0.0, None, str(last)))
+        symbol = self._single[last]
+        for part in reversed(others):
+            if (part, symbol) not in self._suffixes:
+                production = Binary(0.0, None, self._symbol_of(part), symbol)
+                self._suffixes[part, symbol] = self._new_symbol()
+                self.binary[-1].append(production)
+            symbol = self._suffixes[part, symbol]
+        return symbol
 
 
 def _without_units(rules: Rules) -> dict[str, list[Alternative]]:
