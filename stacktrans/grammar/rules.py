@@ -13,6 +13,8 @@ from graphlib import CycleError, TopologicalSorter
 
 from stacktrans.common.errors import abridged, shown, unknown_name
 
+KEYS = ("source", "target", "probability", "each")
+"""The keys of an alternative."""
 REFERENCE = re.compile(r"[^\s:{}]+:[0-9]+")
 PROBABILITY_TOLERANCE = 1e-9
 MAX_VALUES = 100_000
@@ -138,9 +140,11 @@ def _read_alternative(
         raise GrammarError(
             f"{shown(written)}; expected {{probability: ..., source: ..., target: ...}}"
         )
-    _check_keys(
-        "an alternative", written, required=("source",), optional=("target", "probability", "each")
-    )
+    for key in written:
+        if key not in KEYS:
+            raise GrammarError(unknown_name("key of an alternative", str(key), KEYS))
+    if "source" not in written:
+        raise GrammarError("an alternative has no 'source'; expected source")
     if written.get("probability") is not None:
         probability = _read_probability(written["probability"])
     elif share > PROBABILITY_TOLERANCE:
@@ -258,19 +262,6 @@ def _references(tokens: Sequence[str], names: set[str]) -> list[str]:
             )
         indices.add(index)
     return references
-
-
-def _check_keys(
-    what: str, settings: Mapping[str, object], required: Sequence[str], optional: Sequence[str] = ()
-) -> None:
-    """Raise `GrammarError` for an unknown or missing key."""
-    known = [*required, *optional]
-    for key in settings:
-        if key not in known:
-            raise GrammarError(unknown_name(f"key of {what}", str(key), known))
-    for key in required:
-        if key not in settings:
-            raise GrammarError(f"{what} has no '{key}'; expected {', '.join(required)}")
 
 
 def check_rules(root: str, rules: Rules) -> None:
