@@ -421,6 +421,6 @@ def test_generate_draws_from_the_training_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("ids", "size"), [([3, -2], 1), ([255, 0], 1), ([70_000, -2], 4)])
 def test_strings_are_kept_in_the_smallest_integer_type(ids: list[int], size: int) -> None:
     column = SymbolColumn.of(["ab", "", "b"], "source", CHARACTERS)
-    held = column.as_ids(dict(zip("ab", ids, strict=True)), 0)
+    held = column.as_ids(np.array(ids))
     assert [held[index].tolist() for index in range(len(held))] == [ids, [], ids[1:]]
     assert held.values.itemsize == size

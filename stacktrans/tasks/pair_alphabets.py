@@ -1,6 +1,6 @@
 """The alphabets of pairs in files, with unknown symbols, and with features of sources."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -51,8 +51,8 @@ class SourceAlphabet(Alphabet):
         super().__init__([*known, *map(Feature, names)], words=words, unknown=len(symbols))
         self.columns = [column for column in columns if column != "target"]
         self.tokenizer = tokenizer
-        self.string_ids = {symbol: index for index, symbol in enumerate(symbols)}
-        self.feature_ids = {name: index for index, name in enumerate(names, start=len(known))}
+        self._string_ids = {symbol: index for index, symbol in enumerate(symbols)}
+        self._feature_ids = {name: index for index, name in enumerate(names, start=len(known))}
 
     @property
     def unknown_ids(self) -> frozenset[int]:
@@ -88,18 +88,12 @@ class SourceAlphabet(Alphabet):
 
     def encode(self, symbols: Sequence[str]) -> Ids:
         ids = [
-            self.feature_ids.get(str(symbol), self.unknown_feature)
+            self._feature_ids.get(str(symbol), self.unknown_feature)
             if isinstance(symbol, Feature)
-            else self.string_ids.get(symbol, self.unknown)
+            else self._string_ids.get(symbol, self.unknown)
             for symbol in symbols
         ]
         return np.array(ids, dtype=np.int64)
-
-    def ids_of(self, column: str) -> tuple[Mapping[str, int], int]:
-        """The ids of the symbols in a column, and that of unknown ones."""
-        if column == "features":
-            return self.feature_ids, self.unknown_feature
-        return self.string_ids, self.unknown
 
     def unknowns(self) -> Ids:
         """[m] for each id, that of the unknown symbol or the unknown feature."""
@@ -121,7 +115,3 @@ class TargetAlphabet(Alphabet):
 
     def split(self, line: str) -> list[str]:
         return super().split(normalized(line, self.tokenizer.form))
-
-    def ids_of(self, column: str) -> tuple[Mapping[str, int], int]:
-        """The ids of the symbols, and that of unknown ones."""
-        return self._ids, OUT_OF_VOCABULARY

@@ -28,7 +28,7 @@ from stacktrans.tasks.columns import (
 from stacktrans.tasks.layout import OutputBound, Pair, is_fixed
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.lines import files_of
-from stacktrans.tasks.pair_alphabets import SourceAlphabet, TargetAlphabet
+from stacktrans.tasks.pair_alphabets import Feature, SourceAlphabet, TargetAlphabet
 from stacktrans.tasks.pair_checks import (
     check_sizes,
     empty_target_warnings,
@@ -367,13 +367,14 @@ def _encode(
     """The training, development and test set, and notes on targets with unknown symbols."""
     source = SourceAlphabet(symbols["source"], symbols.get("features"), lines.columns, tokenizer)
     target = TargetAlphabet(symbols["target"], tokenizer)
-    ids = {
-        name: column.as_ids(*(target if name == "target" else source).ids_of(name))
-        for name, column in columns.items()
-    }
-    sources, targets = ids["source"], ids["target"]
+    sources, targets = (
+        columns[name].as_ids(alphabet.encode(columns[name].symbols))
+        for name, alphabet in (("source", source), ("target", target))
+    )
     if tokenizer.features:
-        sources = concatenate_pairwise(ids["features"], sources)
+        features = columns["features"]
+        ids = source.encode([*map(Feature, features.symbols)])
+        sources = concatenate_pairwise(features.as_ids(ids), sources)
     sets, sizes = list[PairSet](), columns["source"].strings.lengths
     for part in (TRAIN, DEV, TEST):
         mask = lines.parts == part

@@ -1,7 +1,7 @@
 """Columns of strings encoded by numbers, and hashes by which lines are compared."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, pairwise
 from typing import Any, NamedTuple, Self
@@ -59,9 +59,8 @@ class SymbolColumn:
         counts = np.bincount(self.strings.values, minlength=len(self.symbols))
         return [*compress(self.symbols, counts)]
 
-    def as_ids(self, known: Mapping[str, int], unknown: int) -> Ragged:
-        """The strings as ids of an alphabet; `unknown` is the id of symbols that it lacks."""
-        ids = np.array([known.get(symbol, unknown) for symbol in self.symbols], dtype=np.int32)
+    def as_ids(self, ids: Ids) -> Ragged:
+        """The strings as ids of an alphabet, by the id of each of the column's symbols."""
         small, codes = _in_fewest_bytes(ids), self.strings.values
         blocks = (small[codes[at : at + BLOCK]] for at in range(0, len(codes), BLOCK))
         return Ragged(np.concatenate([small[:0], *blocks]), self.strings.starts)
