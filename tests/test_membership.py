@@ -9,7 +9,7 @@ import pytest
 from command_line import run
 from test_pair_training import OPTIONS
 
-from stacktrans.inference.labels import LabelScores
+from stacktrans.inference.scores import label_scores
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
@@ -72,14 +72,14 @@ def test_labels_are_two_words(labels: Any) -> None:
 def test_label_scores_are_those_of_their_definitions() -> None:
     rng = np.random.default_rng(1)
     positive, probability = rng.random(60) < 0.4, rng.integers(5, size=60) / 4
-    scores = LabelScores(positive, probability > 0.5, probability)
+    scores = label_scores(positive, probability > 0.5, probability)
     inside, outside = probability[positive], probability[~positive]
     wins = [(1.0 if a > b else 0.5 if a == b else 0.0) for a in inside for b in outside]
-    assert scores.auc == pytest.approx(sum(wins) / len(wins))
-    assert scores.precision == pytest.approx(positive[probability > 0.5].mean())
-    assert scores.recall == pytest.approx((probability > 0.5)[positive].mean())
+    assert scores["auc"] == pytest.approx(sum(wins) / len(wins))
+    assert scores["precision"] == pytest.approx(positive[probability > 0.5].mean())
+    assert scores["recall"] == pytest.approx((probability > 0.5)[positive].mean())
     none = np.zeros(3, np.bool_)
-    assert LabelScores(none, none, np.zeros(3)).as_json() == {}
+    assert label_scores(none, none, np.zeros(3)) == {}
 
 
 def test_a_recognizer_is_measured_by_length_and_kind(tmp_path: Path) -> None:

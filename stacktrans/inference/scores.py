@@ -14,12 +14,13 @@ import numpy.typing as npt
 from stacktrans.common.ragged import Ragged, row_starts
 from stacktrans.decoding.decoder import predict
 from stacktrans.decoding.model import Discretizable
-from stacktrans.inference.labels import LabelScores
 from stacktrans.inference.predictions import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY, Mask
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Layout, Pair, measured_sequences
+
+Floats = npt.NDArray[np.float64]
 
 
 def symbol_error_rate(predictions: Collection[Prediction]) -> float:
@@ -55,27 +56,27 @@ class Scores:
     """
 
     lengths: npt.NDArray[np.int64]
-    fine: npt.NDArray[np.float64]
+    fine: Floats
     right: npt.NDArray[np.int64]
     scored: npt.NDArray[np.int64]
     differing: npt.NDArray[np.int64]
     predictions: npt.NDArray[np.object_] | None = None
     name: str = ""
-    unknown: npt.NDArray[np.bool_] | None = None
-    positive: npt.NDArray[np.bool_] | None = None
+    unknown: Mask | None = None
+    positive: Mask | None = None
     kinds: npt.NDArray[np.object_] | None = None
-    log_probs: npt.NDArray[np.float64] | None = None
+    log_probs: Floats | None = None
     n_best: int | None = None
     baselines: dict[str, "Scores"] = field(default_factory=dict)
 
     @property
-    def labels(self) -> LabelScores | None:
-        """The scores of labels; None without labels."""
+    def of_labels(self) -> dict[str, float] | None:
+        """The `label_scores`; None without labels."""
         if self.positive is None or self.log_probs is None:
             return None
         answered = (self.fine == 1) == self.positive
         likely = np.nan_to_num(np.exp(self.log_probs), nan=0.5)
-        return LabelScores(self.positive, answered, np.where(answered, likely, 1 - likely))
+        return label_scores(self.positive, answered, np.where(answered, likely, 1 - likely))
 
     @property
     def count(self) -> int:
@@ -150,7 +151,7 @@ class Scores:
         """The scores of the strings within a range of lengths."""
         return self.of((self.lengths >= shortest) & (self.lengths <= longest))
 
-    def of(self, chosen: npt.NDArray[np.bool_]) -> "Scores":
+    def of(self, chosen: Mask) -> "Scores":
         """The scores of the strings that a mask [n] chooses."""
         return replace(self, **{name: values[chosen] for name, values in self._arrays().items()})
 
@@ -163,6 +164,31 @@ class Scores:
 
     def _arrays(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
+
+
+def label_scores(positive: Mask, answered: Mask, probability: Floats) -> dict[str, float]:
+    """Precision, recall and AUC of labels, as far as they are defined.
+
+    The AUC, the area under the ROC curve, is how often a string in the language has the higher
+    probability; a tie counts one half (the statistic of Mann and Whitney).
+
+    Args:
+        positive: [n] whether each string is in the language.
+        answered: [n] whether the model says so.
+        probability: [n] the probability that it gives to that.
+    """
+    right, inside, outside = (positive & answered).sum(), positive.sum(), (~positive).sum()
+    scores = {}
+    if answered.any():
+        scores["precision"] = float(right / answered.sum())
+    if inside:
+        scores["recall"] = float(right / inside)
+    if inside and outside:
+        _, group, counts = np.unique(probability, return_inverse=True, return_counts=True)
+        ranks = (np.cumsum(counts) - (counts - 1) / 2)[group]
+        above = ranks[positive].sum() - inside * (inside + 1) / 2
+        scores["auc"] = float(above / (inside * outside))
+    return scores
 
 
 def score(
@@ -279,7 +305,7 @@ def best_references(scores: Scores, task: Task, pairs: Sequence[Pair]) -> Scores
     return scores.of(counted_pairs(task, pairs, scores.fine))
 
 
-def counted_pairs(task: Task, pairs: Sequence[Pair], fine: npt.NDArray[np.float64]) -> Mask:
+def counted_pairs(task: Task, pairs: Sequence[Pair], fine: Floats) -> Mask:
     """[n] which of n pairs count, so that a source with several targets is counted once.
 
     An answer is right if it is one of the targets of its source; otherwise the target counts that

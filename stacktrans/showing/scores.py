@@ -164,7 +164,7 @@ def _entry(bounds: Lengths, scores: Scores, hard: bool) -> dict[str, Any]:
 def _measures(scores: Scores) -> dict[str, Any]:
     coarse, fine, count = scores.coarse_accuracy, scores.fine_accuracy, scores.count
     rate, unknown = scores.symbol_error_rate, scores.unknown_count
-    oracle, labels = scores.oracle_accuracy, scores.labels
+    oracle, labels = scores.oracle_accuracy, scores.of_labels
     of_symbols = {
         "fine": fine,
         "fine_interval": confidence_interval(fine, count),
@@ -175,9 +175,9 @@ def _measures(scores: Scores) -> dict[str, Any]:
         "coarse": coarse,
         "coarse_interval": confidence_interval(coarse, count),
         # All accuracies of single symbols are the same.
-        **(labels.as_json() if labels else of_symbols),
+        **(of_symbols if labels is None else labels),
         **({"unknown": unknown} if unknown else {}),
-        **({} if labels or rate is None else {"symbol_error_rate": rate}),
+        **({} if labels is not None or rate is None else {"symbol_error_rate": rate}),
         **({} if oracle is None else {"oracle": oracle}),
     }
 
