@@ -20,7 +20,7 @@ from stacktrans.tasks.pair_files import (
     PairFiles,
     PairLines,
 )
-from stacktrans.tasks.symbol_columns import Keys, SymbolColumn
+from stacktrans.tasks.symbol_columns import SymbolColumn
 
 ALMOST_NONE = 0.25
 """A first line is suspicious if no more than this share of its symbols occurs again."""
@@ -88,17 +88,23 @@ def space_warnings(lines: PairLines, tokenizer: Tokenizer) -> Iterator[str]:
                 yield f"{many} with a space, which is a symbol ({lines.locations(rows)})"
 
 
-def pair_warnings(lines: PairLines, keys: Keys) -> Iterator[str]:
-    """Warnings of repeated pairs, sources in several sets, and sources with several targets."""
+def pair_warnings(lines: PairLines, sources: Ids, pairs: Ids) -> Iterator[str]:
+    """Warnings of repeated pairs, sources in several sets, and sources with several targets.
+
+    Args:
+        lines: all lines.
+        sources: [n] the hash of each source with its features.
+        pairs: [n] the hash of each pair.
+    """
     training = np.flatnonzero(lines.parts == TRAIN)
-    if len(again := _again(keys.pair[training])):
+    if len(again := _again(pairs[training])):
         many = counted(len(again), "pair repeats", "pairs repeat")
         yield f"{many} an earlier one of the training set ({lines.locations(training[again])})"
     for part, others in ((DEV, [TRAIN]), (TEST, [TRAIN, DEV])):
         rows = np.flatnonzero(lines.parts == part)
-        rows = np.delete(rows, _again(keys.source[rows]))
+        rows = np.delete(rows, _again(sources[rows]))
         for other in others:
-            seen = rows[np.isin(keys.source[rows], keys.source[lines.parts == other])]
+            seen = rows[np.isin(sources[rows], sources[lines.parts == other])]
             if len(seen):
                 verb = "is" if len(seen) == 1 else "are"
                 inflated = ", which inflates accuracy on it" if other == TRAIN else ""
@@ -107,14 +113,14 @@ def pair_warnings(lines: PairLines, keys: Keys) -> Iterator[str]:
                     f"{many} of the {SET_NAMES[part]} set {verb} "
                     f"in the {SET_NAMES[other]} set, too{inflated} ({lines.locations(seen)})"
                 )
-    several, examples = _several_answers(keys)
+    several, examples = _several_answers(sources, pairs)
     if several:
         found = lines.short_locations(np.concatenate(examples))
-        pairs = "; ".join(map(" and ".join, zip(found[::2], found[1::2], strict=True)))
+        listed = "; ".join(map(" and ".join, zip(found[::2], found[1::2], strict=True)))
         more = "; ..." if several > len(examples) else ""
         many = counted(several, "source has", "sources have")
         right = "an answer is right if it is one of those in its set"
-        yield f"{many} more than one target ({pairs}{more}); {right}"
+        yield f"{many} more than one target ({listed}{more}); {right}"
 
 
 def empty_target_warnings(lines: PairLines, sizes: Ids) -> Iterator[str]:
@@ -150,12 +156,12 @@ def _again(keys: Ids) -> Ids:
     return np.setdiff1d(np.arange(len(keys)), first, assume_unique=True)
 
 
-def _several_answers(keys: Keys) -> tuple[int, list[Ids]]:
+def _several_answers(sources: Ids, pairs: Ids) -> tuple[int, list[Ids]]:
     """How many sources have several targets, and two lines of each of the first ones."""
-    _, distinct = np.unique(keys.pair, return_index=True)
+    _, distinct = np.unique(pairs, return_index=True)
     rows = np.sort(distinct)
     _, first, group, counts = np.unique(
-        keys.source[rows], return_index=True, return_inverse=True, return_counts=True
+        sources[rows], return_index=True, return_inverse=True, return_counts=True
     )
     several = np.flatnonzero(counts > 1)
     earliest = several[np.argsort(first[several])][:MAX_LISTED]

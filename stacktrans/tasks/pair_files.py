@@ -98,11 +98,6 @@ class PairLines:
     strings: dict[str, list[str]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
-    @property
-    def origins(self) -> Ids:
-        """[n, 2] of each line the index of the set whose file it is from, and its number there."""
-        return np.column_stack([self.files, self.numbers])
-
     def location(self, index: int) -> str:
         """The origin of a line, as `file:line`."""
         return f"{self.names[self.files[index]]}:{self.numbers[index]}"

@@ -48,7 +48,7 @@ from stacktrans.tasks.pair_files import (
     PairLines,
     read_files,
 )
-from stacktrans.tasks.symbol_columns import Keys, SymbolColumn, hashes_of
+from stacktrans.tasks.symbol_columns import SymbolColumn, hashes_of
 
 UNIT_COLUMNS = ("source", "target")
 """The columns that have units."""
@@ -62,7 +62,7 @@ AT_ONCE = 1000
 Probabilities = npt.NDArray[np.float64]
 
 
-def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> list[str]:
+def hold_out(lines: PairLines, sources: Ids, sizes: Ids, request: PairFiles) -> list[str]:
     """Move about a tenth of the pairs from the training set to each set without a file.
 
     The test set gets the longest sources, the development set random ones. Lines with equal sources
@@ -70,7 +70,7 @@ def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> li
 
     Args:
         lines: all lines, whose `parts` are changed.
-        keys: hashes of the lines.
+        sources: [n] the hash of each source.
         sizes: [n] the length of each source.
         request: the sets that have files, and the random seed.
 
@@ -87,7 +87,7 @@ def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> li
         if file is not None:
             continue
         rows = np.flatnonzero(lines.parts == TRAIN)
-        order, ends = _order_to_hold_out(part, keys.source[rows], sizes[rows], request.split)
+        order, ends = _order_to_hold_out(part, sources[rows], sizes[rows], request.split)
         kept = 2 if part == TEST and request.dev is None else 1  # sources for the other sets
         last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1 - kept)
         if last < 0:
@@ -100,8 +100,8 @@ def hold_out(lines: PairLines, keys: Keys, sizes: Ids, request: PairFiles) -> li
         lines.parts[taken] = part
         how = "the longest" if part == TEST else f"at random (seed {request.split})"
         verb = "is" if len(taken) == 1 else "are"
-        sources = f"{counted(last + 1, 'different source')}, " if last + 1 < len(taken) else ""
-        content = f"{sources}lengths {sizes[taken].min()}:{sizes[taken].max()}"
+        different = f"{counted(last + 1, 'different source')}, " if last + 1 < len(taken) else ""
+        content = f"{different}lengths {sizes[taken].min()}:{sizes[taken].max()}"
         notes.append(
             f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, {verb} held out as the "
             f"{SET_NAMES[part]} set ({content})"
@@ -315,11 +315,11 @@ def _read_sets(request: PairFiles) -> PairSets:
         check_sizes(lines, name, column.strings.lengths, bool(request.labels))
     # Of the encoded strings, so that the number of spaces between words makes no difference.
     inputs = [column for name, column in columns.items() if name != "target"]
-    keys = Keys(hashes_of(inputs), hashes_of(columns.values()))
+    sources, pairs = hashes_of(inputs), hashes_of(columns.values())
     sizes = columns["source"].strings.lengths
     notes += header_warnings(lines, columns)
     notes += empty_target_warnings(lines, columns["target"].strings.lengths)
-    notes += [*hold_out(lines, keys, sizes, request), *pair_warnings(lines, keys)]
+    notes += [*hold_out(lines, sources, sizes, request), *pair_warnings(lines, sources, pairs)]
     training = lines.parts == TRAIN
     symbols = {
         name: _training_symbols(column.select(training), request)
@@ -380,7 +380,8 @@ def _encode(
         mask = lines.parts == part
         written = [] if part == TRAIN else [column.select(mask) for column in columns.values()]
         strings = sources.compress(mask), sizes[mask], targets.compress(mask)
-        sets.append(PairSet(*strings, lines.origins[mask], written))
+        origins = np.column_stack([lines.files[mask], lines.numbers[mask]])
+        sets.append(PairSet(*strings, origins, written))
     return sets, unknown_target_warnings(lines, targets)
 
 

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress, pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -72,13 +72,6 @@ def _in_fewest_bytes(numbers: npt.NDArray[Any]) -> npt.NDArray[Any]:
     types = [np.iinfo(each) for each in (np.uint8, np.int8, np.uint16, np.int16, np.int32)]
     fitting = (each.dtype for each in types if each.min <= low and high <= each.max)
     return numbers.astype(next(fitting))
-
-
-class Keys(NamedTuple):
-    """Hashes by which lines are compared: [n] of sources with their features, and of pairs."""
-
-    source: Ids
-    pair: Ids
 
 
 def hashes_of(columns: Iterable[SymbolColumn]) -> Ids:
