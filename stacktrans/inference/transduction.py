@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +18,7 @@ from stacktrans.decoding.beam import search
 from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.inference.line_stream import LineStream
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.alphabets import Characters, Ids
+from stacktrans.tasks.alphabets import Characters
 from stacktrans.tasks.base import mask_unscored
 
 if TYPE_CHECKING:
@@ -139,14 +139,9 @@ class _LineTransducer:
         self._model, self._layout = checkpoint.predictor, checkpoint.layout
         self._task, self._options = checkpoint.task, options
         synchronous = checkpoint.task.same_length and not checkpoint.config.model.buffers
-        streams = synchronous and not options.full
-        self._stream = LineStream(checkpoint, options.marked) if streams else None
+        self.takes_parts = synchronous and not options.full
+        self._stream = LineStream(checkpoint, options.marked) if self.takes_parts else None
         self._number = 1
-
-    def groups(self, descriptor: int) -> Iterator[list[AnsweredLine] | AnsweredLines]:
-        """The answers to the lines of an open file or pipe, one group of available lines a time."""
-        for group in line_groups(descriptor, parts=self._stream is not None):
-            yield self.answer_batch(group) or self.answer_pieces(group)
 
     def answer_pieces(self, group: list[LinePiece]) -> list[AnsweredLine]:
         """The answers to lines and parts of lines."""
@@ -163,12 +158,14 @@ class _LineTransducer:
             except StacktransError as error:
                 line.error = str(error)
         self.answer(lines)
+        if self._options.full and self._layout.kind == "text":
+            self._add_predictions(lines)
         lines[-1].last = True
         return lines
 
     def answer(self, lines: Sequence[AnsweredLine]) -> None:
         """Answer the lines that have a source, in place."""
-        task, encoded = self._task, []
+        task, options, encoded = self._task, self._options, []
         for line in lines:
             if line.source is None:
                 continue
@@ -185,21 +182,17 @@ class _LineTransducer:
                 encoded.append((line, symbols, ids))
             except StacktransError as error:
                 line.error = str(error)
-        hypotheses = self._decoded([ids for _, _, ids in encoded])
+        sources = [ids for _, _, ids in encoded]
+        width = options.beam or 1  # a beam of 1 is greedy
+        most = options.n_best or (width if options.full else 1)
+        hypotheses = search(
+            self._model, self._layout, sources, width, most, options.max_length, options.full
+        )
         for (line, symbols, _), best in zip(encoded, hypotheses, strict=True):
             if best[0].failed:
                 line.error = self._model.failure
             else:
                 self._fill_in(line, symbols, best)
-
-    def _decoded(self, sources: Sequence[Ids]) -> Iterable[Sequence[Answer]]:
-        """The hypotheses for each source, the best first."""
-        model, layout, options = self._model, self._layout, self._options
-        limit, full = options.max_length, options.full
-        if options.beam is None:
-            return ([answer] for answer in decode(model, layout, sources, limit, full))
-        best = options.n_best or (options.beam if full else 1)
-        return search(model, layout, sources, options.beam, best, limit, full)
 
     def _fill_in(self, line: AnsweredLine, symbols: list[str], best: Sequence[Answer]) -> None:
         """Fill in the hypotheses for the symbols of a line."""
@@ -217,6 +210,20 @@ class _LineTransducer:
                 Hypothesis(text, hypothesis.log_probability, hypothesis.ended)
                 for text, hypothesis in zip(texts, best, strict=True)
             ]
+
+    def _add_predictions(self, lines: Sequence[AnsweredLine]) -> None:
+        """Add a language model's predictions after each word to lines."""
+        from stacktrans.inference.perplexity import next_symbol_predictions
+
+        words: Any = self._task.source
+        for line in lines:
+            symbols = words.split(line.source or "")
+            if symbols and not line.error:
+                predictions = next_symbol_predictions(self._model, words, symbols)
+                if any(math.isnan(prediction.log_probability) for prediction in predictions):
+                    line.error = self._model.failure
+                else:
+                    line.following = predictions
 
     @cached_property
     def _codecs(self) -> tuple[Characters, Characters] | None:
@@ -274,28 +281,12 @@ def transduce_lines(
     a line that arrives in parts part by part, as several `AnsweredLine`s of which all but the last
     are not `complete`.
     """
-    for group in _LineTransducer(checkpoint, options).groups(descriptor):
-        if isinstance(group, AnsweredLines):
-            yield group
-            continue
-        if options.full and checkpoint.layout.kind == "text":
-            _add_predictions(checkpoint, group)
-        yield from group
-
-
-def _add_predictions(checkpoint: Checkpoint, lines: Sequence[AnsweredLine]) -> None:
-    """Add a language model's predictions after each word to lines."""
-    from stacktrans.inference.perplexity import next_symbol_predictions
-
-    words: Any = checkpoint.task.source
-    for line in lines:
-        symbols = words.split(line.source or "")
-        if symbols and not line.error:
-            predictions = next_symbol_predictions(checkpoint.predictor, words, symbols)
-            if any(math.isnan(prediction.log_probability) for prediction in predictions):
-                line.error = checkpoint.predictor.failure
-            else:
-                line.following = predictions
+    transducer = _LineTransducer(checkpoint, options)
+    for group in line_groups(descriptor, transducer.takes_parts):
+        if batch := transducer.answer_batch(group):
+            yield batch
+        else:
+            yield from transducer.answer_pieces(group)
 
 
 def transduce_strings(
