@@ -49,17 +49,6 @@ class Buffers(Protocol):
         """The total strength of the first outputs, which are dropped."""
 
 
-class State(Protocol):
-    """The state of a model after some steps of B strings.
-
-    Attributes:
-        signals: [B, signals] of the last step; of a model with buffers, the last two are the
-            strengths with which the input buffer is popped and the output buffer is written.
-    """
-
-    signals: Numbers
-
-
 class Model(Protocol):
     """A model that is advanced step by step.
 
@@ -80,7 +69,12 @@ class Model(Protocol):
         """Its buffers; None if it has none."""
 
     def start(self, batch: int, steps: int = 0) -> Any:
-        """The initial state of B strings, with room for some steps; more room is made as needed."""
+        """The initial state of B strings, with room for some steps; more room is made as needed.
+
+        A state has the `signals` of the last step, [B, signals]; of a model with buffers, the last
+        two are the strengths with which the input buffer is popped and the output buffer is
+        written.
+        """
 
     def advance(self, state: Any, ids: Ids | SoftInput, requested: Mask | None = None) -> Numbers:
         """Logits after each of the next T symbols, [n, outputs].

@@ -135,14 +135,12 @@ def next_symbol_predictions(
     model: Model, vocabulary: Vocabulary, sentence: Sequence[str]
 ) -> list[NextSymbolPrediction]:
     """Predictions from before the first symbol of a sentence to after its last."""
-    ids = encode_sentences(vocabulary, [[*sentence]])
-    rows = (row for logits, _ in _predictions(model, ids) for row in log_softmax(logits))
-    symbols = zip(ids.tolist(), vocabulary.decode(ids.tolist()), strict=True)
+    stream = encode_sentences(vocabulary, [[*sentence]])
+    rows = (row for logits, _ in _predictions(model, stream) for row in log_softmax(logits))
+    neighbors = itertools.pairwise(vocabulary.decode(stream))
     predictions = []
-    for row, ((_, after), (index, following)) in zip(
-        rows, itertools.pairwise(symbols), strict=True
-    ):
-        log_probability = float(row[index])
+    for row, following_id, (after, following) in zip(rows, stream[1:], neighbors, strict=True):
+        log_probability = float(row[following_id])
         best = np.argsort(-row, kind="stable")[:LIKELIEST].tolist()
         likeliest = dict(zip(vocabulary.decode(best), np.exp(row[best]).tolist(), strict=True))
         predictions.append(

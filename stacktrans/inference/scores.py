@@ -279,18 +279,17 @@ def checkpoint_scores(
         scores = replace(scores, kinds=np.array(kinds, np.object_))
     unknown = [not pair.in_vocabulary or OUT_OF_VOCABULARY in pair.target for pair in pairs]
     scores = replace(scores, unknown=np.array(unknown, np.bool_), name=name)
-    if beam is None:
-        return best_references(scores, checkpoint.task, pairs)
-    assert scores.log_probs is not None
-    greedy = beam == 1 or not layout.feeds_back
-    # In a stream, scores depend on the pairs before, but each source is answered by itself; and the
-    # probability of an answer is also that of its symbols that are not scored.
-    same_answers = greedy and not layout.consecutive and checkpoint.task.scores_all
-    known = np.where((scores.fine == 1) & same_answers, scores.log_probs, np.nan)
-    answers = np.empty(len(pairs), dtype=np.object_)
-    answers[:] = predictions(checkpoint, pairs, beam, known, n_best or 1)
-    fine = scores.fine if greedy else np.array([prediction.fine for prediction in answers])
-    scores = replace(scores, fine=fine, predictions=answers, n_best=n_best)
+    if beam is not None:
+        assert scores.log_probs is not None
+        greedy = beam == 1 or not layout.feeds_back
+        # In a stream, scores depend on the pairs before, but each source is answered by itself; and
+        # the probability of an answer is also that of its symbols that are not scored.
+        same_answers = greedy and not layout.consecutive and checkpoint.task.scores_all
+        known = np.where((scores.fine == 1) & same_answers, scores.log_probs, np.nan)
+        answers = np.empty(len(pairs), dtype=np.object_)
+        answers[:] = predictions(checkpoint, pairs, beam, known, n_best or 1)
+        fine = scores.fine if greedy else np.array([prediction.fine for prediction in answers])
+        scores = replace(scores, fine=fine, predictions=answers, n_best=n_best)
     return best_references(scores, checkpoint.task, pairs)
 
 

@@ -292,10 +292,8 @@ def _observed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[ModelSte
     def observe(step: decoder.DecodingStep) -> None:
         if steps and steps[-1].stuck:
             return
-        signals, pushed = (
-            np.array(step.state.signals[0]),
-            np.array(model.pushed_vectors(step.state)),
-        )
+        signals = np.array(step.state.signals[0])
+        pushed = np.array(model.pushed_vectors(step.state))
         snapshot = model.snapshot(step.state, contents)
         rule = state = stuck = None
         if machine:
