@@ -92,9 +92,9 @@ def test_deep_derivations_are_drawn_within_lengths_or_refused() -> None:
 
 def test_derivations_within_lengths_are_as_likely_as_among_all() -> None:
     small = grammar({"S": [rule("1/2", "S:1 S:2"), rule("1/4", "a"), rule("1/4", "b c")]})
-    whole, part = small.depths.counts(6, 99), small.depths.counts(16, 8)
+    whole, part = small.derivations(6).counts(99), small.derivations(16).counts(8)
     assert {length: part[length] for length in range(1, 6)} == {
-        length: small.depths.counts(9, 99)[length] for length in range(1, 6)
+        length: small.derivations(9).counts(99)[length] for length in range(1, 6)
     }
     assert max(whole) == 32
     assert max(part) == 8
@@ -103,8 +103,8 @@ def test_derivations_within_lengths_are_as_likely_as_among_all() -> None:
 def test_a_chain_of_nonterminals_is_linear() -> None:
     units = grammar(chain(2000, lambda n: rule(1, f"A{n + 1}:1")), "A0")
     assert units.translate(["w"]) == ["w"]
-    assert units.depths.bounds(2001) is None
-    assert dict(units.depths.counts(2002, 9)) == {1: 1}
+    assert units.derivations(2001).bounds is None
+    assert dict(units.derivations(2002).counts(9)) == {1: 1}
     longer = chain(1000, lambda n: rule(0.5, f"A{n + 1}:1 x{n}"), lambda n: rule(0.5, f"y{n}"))
     made = grammar(longer, "A0")
     assert made.sample(np.random.default_rng(1), 3)[0] == ["y2", "x1", "x0"]

@@ -275,9 +275,9 @@ def test_possible_next_words_are_those_of_some_sentence(name: str) -> None:
     task = yaml.safe_load((TASKS / f"{name}.yaml").read_text())["parameters"]
     parameters = {"root": task["root"], "rules": task["rules"]}
     grammar = Grammar(**parameters)
-    length = max(length for length in grammar.depths.counts(9, 12) if length <= 12)
+    length = max(length for length in grammar.derivations(9).counts(12) if length <= 12)
     for seed in range(3):
-        source, _ = grammar.depths.sample(np.random.default_rng(seed), 9, length, 12)
+        source, _ = grammar.derivations(9).sample(np.random.default_rng(seed), length, 12)
         for count, words in enumerate(grammar.next_words(source)):
             begun = source[:count]
             expected = {
@@ -294,17 +294,17 @@ def test_a_prefix_outside_the_grammar_has_no_next_words() -> None:
 
 def test_depths_count_derivations_of_each_length() -> None:
     grammar = Grammar(**rules(S=["1/2: a S:1 b", "1/2: c"]))
-    assert dict(grammar.depths.counts(1, 9)) == {}
-    assert dict(grammar.depths.counts(2, 9)) == {1: 1}
-    assert dict(grammar.depths.counts(4, 9)) == {1: 1, 3: 1, 5: 1}
-    assert grammar.depths.sample(np.random.default_rng(1), 4, 5, 9) == (
+    assert dict(grammar.derivations(1).counts(9)) == {}
+    assert dict(grammar.derivations(2).counts(9)) == {1: 1}
+    assert dict(grammar.derivations(4).counts(9)) == {1: 1, 3: 1, 5: 1}
+    assert grammar.derivations(4).sample(np.random.default_rng(1), 5, 9) == (
         list("aacbb"),
         list("aacbb"),
     )
     with pytest.raises(GrammarError, match="no derivation of depth 3 has 5 source words"):
-        grammar.depths.sample(np.random.default_rng(1), 3, 5, 9)
+        grammar.derivations(3).sample(np.random.default_rng(1), 5, 9)
     # Many levels do not ask for as many calls within one another.
-    assert len(grammar.depths.counts(3000, 3000)) == 2999
+    assert len(grammar.derivations(3000).counts(3000)) == 2999
 
 
 def test_lengths_whose_probabilities_underflow_are_drawn() -> None:

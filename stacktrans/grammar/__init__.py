@@ -17,7 +17,7 @@ import numpy as np
 from numpy.random import Generator
 
 from stacktrans.common.errors import abridged
-from stacktrans.grammar.depth import DepthTable
+from stacktrans.grammar.depth import Derivations
 from stacktrans.grammar.earley import next_words
 from stacktrans.grammar.inside import Chart, Floats, InsideTable, NormalForm
 from stacktrans.grammar.rules import GrammarError, Nonterminal, Sentence, check_rules, read_rules
@@ -43,7 +43,6 @@ class Grammar:
         rules: the alternatives of each nonterminal.
         source_words: the terminals of sources, in the order of first appearance.
         target_words: the terminals of targets.
-        depths: the derivations by depth.
 
     Raises:
         GrammarError: the rules are not a valid grammar; the message names the nonterminal.
@@ -57,7 +56,7 @@ class Grammar:
         self.target_words = _distinct_words(each.target for each in alternatives)
         self._form = NormalForm(self.root, self.rules)
         self._inside = InsideTable(self._form)
-        self.depths = DepthTable(self.root, self.rules)
+        self._derivations: dict[int, Derivations] = {}
 
     def log_length_probabilities(self, longest: int) -> Floats:
         """[longest + 1] the log of the probability that the source of a derivation has n words.
@@ -78,6 +77,12 @@ class Grammar:
         if length < 1 or not np.isfinite(self.log_length_probabilities(length)[length]):
             raise GrammarError(f"no sentence of the grammar has {length} source words")
         return self._inside.draw(rng, length)
+
+    def derivations(self, depth: int) -> Derivations:
+        """The derivations up to a depth, with their counts; raises `GrammarError`."""
+        if depth not in self._derivations:
+            self._derivations[depth] = Derivations(self.root, self.rules, depth)
+        return self._derivations[depth]
 
     def check_same_length(self) -> None:
         """Raise `GrammarError` unless both sides of each alternative have equally many words."""

@@ -63,12 +63,12 @@ class GrammarTask(Task):
         drawn = rng.choice(possible, size=count, p=weights / weights.sum()).tolist()
         if not isinstance(law, DepthLimit):
             return [self._pair_of(*self.grammar.sample(rng, length)) for length in drawn]
-        depth, draw = law.depth, self.grammar.depths.sample
-        return [self._pair_of(*draw(rng, depth, n, lengths.longest)) for n in drawn]
+        derivations = self.grammar.derivations(law.depth)
+        return [self._pair_of(*derivations.sample(rng, n, lengths.longest)) for n in drawn]
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
         try:
-            bounds = self.grammar.depths.bounds(law.depth)
+            bounds = self.grammar.derivations(law.depth).bounds
         except GrammarError as error:
             raise NoSuchLaw(str(error)) from error
         if not bounds:
@@ -86,7 +86,7 @@ class GrammarTask(Task):
             if not isinstance(law, DepthLimit):
                 logs = self.grammar.log_length_probabilities(longest)
                 return logs if law == "task" else np.where(np.isfinite(logs), 0.0, -np.inf)
-            counts = self.grammar.depths.counts(law.depth, longest)
+            counts = self.grammar.derivations(law.depth).counts(longest)
         except GrammarError as error:
             raise NoSuchLaw(str(error)) from error
         logs = np.full(longest + 1, -np.inf)
