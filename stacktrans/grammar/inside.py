@@ -76,7 +76,7 @@ class NormalForm:
     def __init__(self, root: str, rules: Rules) -> None:
         self.lexical: list[list[Lexical]] = []
         self.binary: list[list[Binary]] = []
-        self._single = {Nonterminal(name): self._new_symbol() for name in rules}
+        self._single: dict[Part, int] = {Nonterminal(name): self._new_symbol() for name in rules}
         # Suffixes of several parts: the first part, and the symbol of the rest.
         self._suffixes: dict[tuple[Part, int], int] = {}
         for name, alternatives in _without_units(rules).items():

@@ -133,14 +133,17 @@ class _LineTransducer:
     Args:
         checkpoint: the model.
         options: of decoding and of answers.
+
+    Attributes:
+        stream: answers parts of lines; None if lines are only answered as a whole.
     """
 
     def __init__(self, checkpoint: Checkpoint, options: AnswerOptions) -> None:
         self._model, self._layout = checkpoint.predictor, checkpoint.layout
         self._task, self._options = checkpoint.task, options
         synchronous = checkpoint.task.same_length and not checkpoint.config.model.buffers
-        self.takes_parts = synchronous and not options.full
-        self._stream = LineStream(checkpoint, options.marked) if self.takes_parts else None
+        streams = synchronous and not options.full
+        self.stream = LineStream(checkpoint, options.marked) if streams else None
         self._number = 1
 
     def answer_pieces(self, group: list[LinePiece]) -> list[AnsweredLine]:
@@ -150,8 +153,8 @@ class _LineTransducer:
             line = AnsweredLine(self._number, complete=piece.ends)
             lines.append(line)
             self._number += piece.ends
-            if self._stream and not (piece.begins and piece.ends):
-                line.output, line.error = self._stream.feed(piece)
+            if self.stream and not (piece.begins and piece.ends):
+                line.output, line.error = self.stream.feed(piece)
                 continue
             try:
                 line.source = decode_line(piece.raw)
@@ -282,7 +285,7 @@ def transduce_lines(
     are not `complete`.
     """
     transducer = _LineTransducer(checkpoint, options)
-    for group in line_groups(descriptor, transducer.takes_parts):
+    for group in line_groups(descriptor, parts=transducer.stream is not None):
         if batch := transducer.answer_batch(group):
             yield batch
         else:
