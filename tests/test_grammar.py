@@ -277,7 +277,7 @@ def test_possible_next_words_are_those_of_some_sentence(name: str) -> None:
     grammar = Grammar(**parameters)
     length = max(length for length in grammar.derivations(9).counts(12) if length <= 12)
     for seed in range(3):
-        source, _ = grammar.derivations(9).sample(np.random.default_rng(seed), length, 12)
+        source, _ = grammar.derivations(9).sample(np.random.default_rng(seed), length)
         for count, words in enumerate(grammar.next_words(source)):
             begun = source[:count]
             expected = {
@@ -297,12 +297,12 @@ def test_depths_count_derivations_of_each_length() -> None:
     assert dict(grammar.derivations(1).counts(9)) == {}
     assert dict(grammar.derivations(2).counts(9)) == {1: 1}
     assert dict(grammar.derivations(4).counts(9)) == {1: 1, 3: 1, 5: 1}
-    assert grammar.derivations(4).sample(np.random.default_rng(1), 5, 9) == (
+    assert grammar.derivations(4).sample(np.random.default_rng(1), 5) == (
         list("aacbb"),
         list("aacbb"),
     )
     with pytest.raises(GrammarError, match="no derivation of depth 3 has 5 source words"):
-        grammar.derivations(3).sample(np.random.default_rng(1), 5, 9)
+        grammar.derivations(3).sample(np.random.default_rng(1), 5)
     # Many levels do not ask for as many calls within one another.
     assert len(grammar.derivations(3000).counts(3000)) == 2999
 

@@ -151,12 +151,12 @@ class Derivations:
                 total[length + more] += count * others
         return total
 
-    def sample(self, rng: Generator, length: int, longest: int) -> Sentence:
+    def sample(self, rng: Generator, length: int) -> Sentence:
         """Draw a uniform derivation of a source length; returns source and target.
 
         Raises `GrammarError` if there is none, or if `counts` does.
         """
-        if not self.counts(longest).get(length):
+        if not self.counts(length).get(length):
             raise GrammarError(f"no derivation of depth {self._depth} has {length} source words")
         rule = self._draw_rule(rng, self._root, self._depth, length)
         source, derivation = [], [rule]

@@ -61,10 +61,10 @@ class GrammarTask(Task):
         possible = np.arange(lengths.shortest, lengths.longest + 1)
         weights = np.exp(logs - logs.max())
         drawn = rng.choice(possible, size=count, p=weights / weights.sum()).tolist()
-        if not isinstance(law, DepthLimit):
-            return [self._pair_of(*self.grammar.sample(rng, length)) for length in drawn]
-        derivations = self.grammar.derivations(law.depth)
-        return [self._pair_of(*derivations.sample(rng, n, lengths.longest)) for n in drawn]
+        draw = self.grammar.sample
+        if isinstance(law, DepthLimit):
+            draw = self.grammar.derivations(law.depth).sample
+        return [self._pair_of(*draw(rng, length)) for length in drawn]
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
         try:
