@@ -100,8 +100,7 @@ def scores_of_range(
     """
     if checkpoint.task.file_parameters:
         held_out = held_out_pairs(checkpoint.task, lengths)
-        pairs = random_subset(held_out, request.count, request.seed)
-        return checkpoint_scores(checkpoint, pairs, request.beam, n_best=request.n_best)
+        return _scores_of(checkpoint, random_subset(held_out, request.count, request.seed), request)
     each, count = request.each, request.count or (100 if request.each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
     blocks = []
@@ -110,8 +109,7 @@ def scores_of_range(
             for start in range(0, count, BLOCK):
                 rng = generator(request.seed, Purpose.EVALUATION, start)
                 pairs = checkpoint.task.sample(rng, part, min(BLOCK, count - start), law)
-                scores = checkpoint_scores(checkpoint, pairs, request.beam, n_best=request.n_best)
-                blocks.append(scores)
+                blocks.append(_scores_of(checkpoint, pairs, request))
     if not blocks:
         raise NoSuchLength(f"the task has no length in {lengths}")
     return functools.reduce(operator.add, blocks)
