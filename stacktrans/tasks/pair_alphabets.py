@@ -56,11 +56,11 @@ class SourceAlphabet(Alphabet):
 
     @property
     def unknown_ids(self) -> frozenset[int]:
-        return frozenset(self.unknowns().tolist())
+        return frozenset([self.unknown, self.unknown_feature])
 
     @property
     def unknown_feature(self) -> int:
-        """The id of the unknown feature; only if there are features."""
+        """The id of the unknown feature; without features, that of the unknown symbol."""
         return len(self) - 1
 
     def roles(self) -> list[Role]:
