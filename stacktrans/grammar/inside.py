@@ -4,8 +4,9 @@ import math
 from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from graphlib import TopologicalSorter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
@@ -33,30 +34,32 @@ MAX_CHART_CELLS = 1 << 25
 """The maximum number of entries of a chart, which take half a gigabyte."""
 
 
-@dataclass(frozen=True, slots=True)
-class Production:
-    """A production of the normal form.
+class Lexical(NamedTuple):
+    """A production X -> word of the normal form.
 
     Attributes:
         log_probability: the natural logarithm of its probability.
         target: the template of its target; None if it continues a longer rule with a template.
+        word: the word.
     """
 
     log_probability: float
     target: Template | None
-
-
-@dataclass(frozen=True, slots=True)
-class Lexical(Production):
-    """A production X -> word."""
-
     word: str
 
 
-@dataclass(frozen=True, slots=True)
-class Binary(Production):
-    """A production X -> left right."""
+class Binary(NamedTuple):
+    """A production X -> left right of the normal form.
 
+    Attributes:
+        log_probability: the natural logarithm of its probability.
+        target: as in `Lexical`.
+        left: the first symbol.
+        right: the second symbol.
+    """
+
+    log_probability: float
+    target: Template | None
     left: int
     right: int
 
@@ -148,7 +151,7 @@ def _composed(unit: Alternative, inner: Alternative) -> Alternative:
     )
 
 
-def target_of(derivation: Sequence[Production | Alternative]) -> list[str]:
+def target_of(derivation: Sequence[Lexical | Binary | Alternative]) -> list[str]:
     """The target of a leftmost derivation, given by its rules in order."""
     phrases: list[list[str]] = []
     # In reverse order, a rule comes after all its phrases, the first of which is on top.
