@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, NamedTuple
 
@@ -231,54 +231,48 @@ def advance_in_chunks(
         yield columns, model.advance(state, ids[:, columns], requested[:, columns])
 
 
+@dataclass(frozen=True, eq=False)
 class _Batch:
     """A batch of strings that are decoded in parallel, with their outputs so far.
 
-    Args:
+    Attributes:
         indices: of the strings among all that are decoded.
         strings: the symbols read.
         requested: [B, T] which symbols' outputs are returned; padded to the longest string.
         steps: the most steps that are expected of any.
         log_probs: whether log-probabilities are computed.
         observe: is called with each step.
+        found: rows of the batch with the outputs for them, and the log-probabilities of these.
     """
 
-    def __init__(
-        self,
-        indices: Ids,
-        strings: Ragged,
-        requested: Mask,
-        steps: int,
-        log_probs: bool,
-        observe: Observer | None,
-    ) -> None:
-        self.indices, self.strings, self.requested = indices, strings, requested
-        self.steps, self._log_probs, self.observe = steps, log_probs, observe
-        self._rows = [np.empty(0, np.int64)]
-        self._symbols = [np.empty(0, np.int64)]
-        self._scores: list[Numbers] = [np.empty(0)]
+    indices: Ids
+    strings: Ragged
+    requested: Mask
+    steps: int
+    log_probs: bool
+    observe: Observer | None
+    found: list[tuple[Ids, Ids, Numbers]] = field(default_factory=list)
 
     def add(self, rows: Ids, logits: Numbers) -> Ids:
         """Add the most probable outputs for some of the strings, and return them."""
         if not len(rows):
             return rows
-        if self._log_probs:
+        if self.log_probs:
             symbols, scores = most_probable(logits)
-            self._scores.append(scores)
         else:
-            symbols = most_probable_ids(logits)
-        self._rows.append(rows)
-        self._symbols.append(symbols)
+            symbols, scores = most_probable_ids(logits), np.empty(0)
+        self.found.append((rows, symbols, scores))
         return symbols
 
     def outputs(self) -> Outputs:
         """All outputs, string by string."""
-        rows = np.concatenate(self._rows)
+        nothing = np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0)
+        columns = zip(nothing, *self.found, strict=True)
+        rows, symbols, scores = (np.concatenate(column) for column in columns)
         order = np.argsort(rows, kind="stable")
         starts = row_starts(np.bincount(rows, minlength=len(self.indices)))
-        symbols = Ragged(np.concatenate(self._symbols)[order], starts)
-        scores = Ragged(np.concatenate(self._scores)[order], starts) if self._log_probs else None
-        return Outputs(symbols, scores)
+        log_probs = Ragged(scores[order], starts) if self.log_probs else None
+        return Outputs(Ragged(symbols[order], starts), log_probs)
 
 
 def _outputs(
