@@ -136,10 +136,11 @@ def _numbered_by_first_appearance(keys: Ids) -> Ids:
     return numbers[group]
 
 
+@dataclass(eq=False, repr=False)
 class PairSet(Sequence[Pair]):
     """A sequence of n pairs whose strings are stored in a few arrays.
 
-    Args:
+    Attributes:
         sources: ids of each source, features included.
         sizes: [n] the length of each source without features.
         targets: ids of each target.
@@ -147,18 +148,15 @@ class PairSet(Sequence[Pair]):
         columns: the columns of their lines; empty if the fields are not needed.
     """
 
-    def __init__(
-        self,
-        sources: Ragged,
-        sizes: Ids,
-        targets: Ragged,
-        origins: Ids,
-        columns: Sequence[SymbolColumn] = (),
-    ) -> None:
-        self.sources, self.sizes, self.targets, self.columns = sources, sizes, targets, columns
-        self.origins = origins
-        self._order = np.argsort(sizes, kind="stable")
-        self._ordered = sizes[self._order]
+    sources: Ragged
+    sizes: Ids
+    targets: Ragged
+    origins: Ids
+    columns: Sequence[SymbolColumn] = ()
+
+    def __post_init__(self) -> None:
+        self._order = np.argsort(self.sizes, kind="stable")
+        self._ordered = self.sizes[self._order]
 
     def __len__(self) -> int:
         return len(self.sizes)
