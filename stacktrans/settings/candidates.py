@@ -67,10 +67,13 @@ def candidate_configs(
     layers = _with_files(layers, merged)
     first, *changes = task_layers(layers)
     task = checked_task(merge_layers([first, *changes]), [first, *changes])[1]
-    ordered = [*names] or _in_order(task, requested_part(merged, "controller"))
     memory = requested_part(merged, "memory")
     memory = memory and MEMORIES.canonical(memory)
-    configs = _resolved(ordered, task.layout.kind, memory, layers, bool(names))
+    for name in names:
+        if problem := _problem(name, task.layout.kind, memory):
+            raise UsageError(problem)
+    fitting = names or _fitting(task, memory, requested_part(merged, "controller"))
+    configs = _different(fitting, layers, named=bool(names))
     configs = configs or {DEFAULT_RECIPE: _with_recipe(DEFAULT_RECIPE, layers)}
     if len(configs) > 1 or not budget:
         return configs
@@ -79,8 +82,8 @@ def candidate_configs(
     return {name: run.model_copy(update={"training": run.training.model_copy(update=limit)})}
 
 
-def _in_order(task: Task, controller: str | None) -> list[str]:
-    """The strategies for a task and a controller, in the order in which they begin."""
+def _fitting(task: Task, memory: str | None, controller: str | None = None) -> list[str]:
+    """The strategies for a task, and perhaps a memory and a controller, in the order of a race."""
     traits: set[Trait | None] = set()
     if any(role[0] == FEATURE for role in task.source.roles()):
         traits.add("features")
@@ -93,7 +96,8 @@ def _in_order(task: Task, controller: str | None) -> list[str]:
     known = {
         name: strategy
         for name, strategy in strategies().items()
-        if strategy.only_with in {None, *traits}
+        if not _problem(name, task.layout.kind, memory)
+        and strategy.only_with in {None, *traits}
         and (controller not in ENCODER_DECODERS or controller == strategy.controller)
     }
     return sorted(known, key=lambda name: known[name].first_with not in traits)
@@ -108,36 +112,25 @@ def _with_files(layers: list[SettingsLayer], merged: Settings) -> list[SettingsL
     return layers if completed is settings else [*layers, SettingsLayer("", {"task": changes})]
 
 
-def _resolved(
-    names: Sequence[str],
-    kind: LayoutKind,
-    memory: str | None,
-    layers: Sequence[SettingsLayer],
-    named: bool,
+def _different(
+    names: Sequence[str], layers: Sequence[SettingsLayer], named: bool
 ) -> dict[str, RunConfig]:
     """The different configurations of strategies; invalid ones are an error if named."""
-    different: list[RunConfig] = []
-    deciding: list[Settings] = []
+    different: dict[str, RunConfig] = {}
     errors: list[UsageError] = []
     for name in names:
-        if problem := _problem(name, kind, memory):
-            if named:
-                raise UsageError(problem)
-            continue
         try:
             run = _with_recipe(name, layers)
         except UsageError as error:
             if named:
                 raise
             errors.append(error)
-            continue
-        settings = run.deciding_settings()
-        if (named or _remembers(run)) and settings not in deciding:
-            different.append(run)
-            deciding.append(settings)
+        else:
+            if named or _remembers(run):
+                different.setdefault(str(run.deciding_settings()), run)
     if errors and not different:
         raise errors[0]
-    return {run.recipe: run for run in different}
+    return {run.recipe: run for run in different.values()}
 
 
 def _problem(name: str, kind: LayoutKind, memory: str | None) -> str | None:
@@ -147,8 +140,8 @@ def _problem(name: str, kind: LayoutKind, memory: str | None) -> str | None:
         return unknown_name("strategy", name, strategies())
     if kind not in strategy.kinds:
         return f"strategy {name}: not for a task of this kind ({kind})"
-    if strategy.of_this_memory and memory not in (None, strategy.memory):
-        return f"strategy {name}: its memory is {strategy.memory}, not {memory}"
+    if strategy.memory == "none" and memory not in (None, "none"):
+        return f"strategy {name}: its memory is none, not {memory}"
     return None
 
 
@@ -165,9 +158,7 @@ def _with_recipe(name: str, layers: Sequence[SettingsLayer]) -> RunConfig:
 
 def not_raced(task: TaskConfig, names: Container[str], memory: str | None) -> list[str]:
     """The strategies for a task, and perhaps a memory, except for those with some names."""
-    made = task.make()
-    fitting = [name for name in _in_order(made, None) if name not in names]
-    return [name for name in fitting if not _problem(name, made.layout.kind, memory)]
+    return [name for name in _fitting(task.make(), memory) if name not in names]
 
 
 def title_of(configs: Mapping[str, RunConfig]) -> str:
