@@ -189,13 +189,11 @@ def eval(
         if plot:
             _plot(plot, measured)
             print_message(f"saved in {plot}")
-        if predictions and predictions != STDOUT:
+        if predictions:
             _write_predictions(predictions, model, results)
     finally:
         stderr = predictions == STDOUT
         _print_accuracies(measured, facts, errors, confusions, form, stderr)
-    if predictions == STDOUT:
-        _write_predictions(predictions, model, results)
 
 
 def _check_predictions(path: Path, data: Path | None) -> None:

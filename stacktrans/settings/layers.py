@@ -172,11 +172,6 @@ def part_settings(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
 
-def part_name(value: Any) -> str:
-    """The name of a part of a model, which may be given with settings."""
-    return str(value.get("name") if isinstance(value, Mapping) else value)
-
-
 def validated(model: type[Model], settings: Settings, layers: Sequence[SettingsLayer]) -> Model:
     """Validate settings merged from layers; raises `UsageError` that lists all problems."""
     try:

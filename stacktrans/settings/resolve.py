@@ -24,7 +24,6 @@ from stacktrans.settings.layers import (
     merged_settings,
     nearest_location,
     option_layer,
-    part_name,
     part_settings,
     read_layer,
     validated,
@@ -197,7 +196,7 @@ def requested_part(requested: Settings, part: str) -> str | None:
     """The name of the memory or controller in requested settings, if there is one."""
     model = requested.get("model")
     given = part_settings(model.get(part)) if isinstance(model, dict) else None
-    return part_name(given) if isinstance(given, dict) and "name" in given else None
+    return str(given["name"]) if isinstance(given, dict) and "name" in given else None
 
 
 def requested_seed(requested: Settings) -> int:
@@ -287,16 +286,15 @@ def _recipes_below(
     recipe = [read_layer(path) for path in files if path.is_file()]
     recipe += [layer.section("recipes", name) for layer in of_task]
     own = SettingsLayer("", {"model": requested.get("model", {})})
-    memory = requested_part(merge_layers(check_sections([*recipe, own])), "memory")
+    chosen = merge_layers(check_sections([*recipe, own]))
+    memory = requested_part(chosen, "memory")
     if memory is None:
         raise UsageError(f"no memory given; expected one of {', '.join(MEMORIES.installed())}")
     parts = {
         "by_memory": MEMORIES.canonical(memory),
         "by_generator": str(merge_layers(of_task).get("generator")),
+        "by_controller": str(requested_part(chosen, "controller")),
     }
-    usual = merge_layers(_with_special_cases(recipe, parts))
-    model = merged_settings(usual, own.settings)["model"]
-    parts["by_controller"] = part_name(model["controller"])
     return _with_special_cases(recipe, parts)
 
 

@@ -56,15 +56,14 @@ def on_this_machine(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[
     """
     for job in jobs:  # a killed process leaves its mark
         _remove_running_mark(job)
-    pending, begun = deque(jobs), dict[str, Job]()
+    pending, jobs_by_run = deque(jobs), {job.run.identity: job for job in jobs}
     with Pool(min(workers or cores(), len(jobs)), cancelled=lambda: False) as pool:
         while pending or pool.at_work:
             while pending and pool.is_free:
                 job = pending.popleft()
-                begun[job.run.identity] = job
                 pool.submit({job.run.identity: partial(_work, job)})
             for identity, record in pool.finished():
-                job = begun[identity]
+                job = jobs_by_run[identity]
                 if record == KILLED:
                     _remove_running_mark(job)
                     record = failure(job, KILLED)

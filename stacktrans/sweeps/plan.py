@@ -190,7 +190,7 @@ def _error_at(layers: Layers, path: KeyPath, problem: str) -> UsageError:
 def check_names(file: SweepFile, layers: Layers) -> None:
     """Raise `UsageError` for a reference to an unknown measure, condition, axis or task."""
     tasks = _swept_tasks(layers)
-    for kind, path, name, known in (*_references(file, tasks), *_single_tasks(file, tasks, layers)):
+    for kind, path, name, known in _references(file, tasks, layers):
         if name is None:
             if kind == "task" and tasks:
                 raise _error_at(layers, path, "task: is missing")
@@ -200,8 +200,10 @@ def check_names(file: SweepFile, layers: Layers) -> None:
             raise _error_at(layers, path, unknown_name(kind, name, map(str, known)))
 
 
-def _references(file: SweepFile, tasks: Collection[str | None]) -> Iterator[Reference]:
-    """The references in published figures, claims and the choice of a winner."""
+def _references(
+    file: SweepFile, tasks: Collection[str | None], layers: Layers
+) -> Iterator[Reference]:
+    """The references in figures, claims, the choice of a winner, and settings of single tasks."""
     for number, published in enumerate(file.published):
         path: KeyPath = ("published", number)
         yield "measure", (*path, "measure"), published.measure, file.measures
@@ -221,17 +223,10 @@ def _references(file: SweepFile, tasks: Collection[str | None]) -> Iterator[Refe
         yield "measure", ("solved", "measure"), file.solved.measure, file.measures
     for number, axis in enumerate(file.choose.among if file.choose else ()):
         yield "axis", ("choose", "among", number), axis, file.grid
-
-
-def _single_tasks(
-    file: SweepFile, tasks: Collection[str | None], layers: Layers
-) -> Iterator[Reference]:
-    """The references to tasks that have settings of their own."""
-    known = [task for task in tasks if task is not None]
-    for path in (("settings",), *(("conditions", name) for name in file.conditions)):
+    for keys in (("settings",), *(("conditions", name) for name in file.conditions)):
         for layer in layers:
-            for task in layer.section(*path, BY_TASK).settings:
-                yield "task", (*path, BY_TASK, task), str(task), known
+            for task in layer.section(*keys, BY_TASK).settings:
+                yield "task", (*keys, BY_TASK, task), task, [each for each in tasks if each]
 
 
 def _swept_tasks(layers: Layers) -> list[str | None]:
