@@ -13,6 +13,8 @@ from stacktrans.common.messages import print_message
 
 MOST_UNDECIDED = 0.05
 """The greatest share of signals far from 0 and 1 that is not reported."""
+PANELS = {"Agreement": "strings lengths"}
+"""The panel of the help for some of the parameters."""
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -29,8 +31,8 @@ def extract(
     svg: options.File = None,
     python: options.File = None,
     fst: options.File = None,
-    strings: Annotated[int | None, typer.Option(metavar="N", rich_help_panel="Agreement")] = None,
-    lengths: Annotated[str | None, typer.Option(metavar="A:B", rich_help_panel="Agreement")] = None,
+    strings: int | None = None,
+    lengths: options.LengthRange = None,
     time_limit: Annotated[str, typer.Option(metavar="TIME")] = "60s",
     workers: options.Workers = 1,
     as_json: options.Json = False,

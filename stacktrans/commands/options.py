@@ -55,8 +55,7 @@ Beam = Annotated[
         help="Search for the most probable answers with a beam of K hypotheses. Default: greedy.",
     ),
 ]
-Number = Annotated[int | None, typer.Option(metavar="N")]
-Workers = Annotated[int, typer.Option(metavar="N", help="The number of processor cores to use.")]
+Workers = Annotated[int, typer.Option(help="The number of processor cores to use.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option(min=0)]
 Directory = Annotated[Path | None, typer.Option(metavar="DIR")]
@@ -77,7 +76,7 @@ def items(documented: object) -> dict[str, str]:
 
 
 def with_help(
-    parameter: inspect.Parameter, text: str | None, panel: str | None = None
+    parameter: inspect.Parameter, text: str | None, panel: str | None
 ) -> inspect.Parameter:
     """A parameter of a command with its help text, metavar and panel in its annotation.
 
@@ -91,7 +90,7 @@ def with_help(
     elif value_type is bool:
         info = typer.Option(f"--{parameter.name.replace('_', '-')}")
     info = copy.copy(info)
-    info.help, info.rich_help_panel = text or info.help, panel or info.rich_help_panel
+    info.help, info.rich_help_panel = text or info.help, panel
     types = (value_type, *get_args(value_type))
     metavar = next((METAVARS[one] for one in types if one in METAVARS), "NAME")
     info.metavar = metavar if info.metavar is None else info.metavar

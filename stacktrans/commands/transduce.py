@@ -27,7 +27,7 @@ def transduce(
     files: Annotated[list[Path] | None, typer.Argument(metavar="FILE")] = None,
     max_length: int | None = None,
     beam: options.Beam = None,
-    n_best: options.Number = None,
+    n_best: int | None = None,
     everything: Annotated[bool, typer.Option("--all")] = False,
     probability: bool = False,
     ensemble: bool = False,

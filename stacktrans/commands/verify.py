@@ -23,7 +23,7 @@ OTHER = typer.Argument(
 def verify(
     checkpoint: options.CheckpointName,
     other: Annotated[str, OTHER] = "",
-    exhaustive: Annotated[int, typer.Option(metavar="N")] = 20_000,
+    exhaustive: int = 20_000,
     count: int = 10_000,
     longest: int = 10_000,
     seed: options.Seed = 1,

@@ -127,25 +127,28 @@ def make_plan(path: Path, layer: SettingsLayer, profile: str | None = None) -> P
     file = validated(SweepFile, merge_layers(layers), layers)
     use_plugins(*(path.parent / plugin for plugin in file.plugins))
     check_names(file, layers)
-    check_axes(file, layers)
-    runs = [run for name in file.conditions for run in _runs_of(path, name, file, layers)]
+    axes = _axes(file, layers)
+    runs = [run for name in file.conditions for run in _runs_of(path, name, file, layers, axes)]
     check_runs(file, runs, layers)
     return Plan(path, profile, file, runs)
 
 
-def _runs_of(path: Path, condition: str, file: SweepFile, layers: Layers) -> list[PlannedRun]:
+def _runs_of(
+    path: Path, condition: str, file: SweepFile, layers: Layers, axes: Mapping[str, str]
+) -> list[PlannedRun]:
+    """The runs of a condition; `axes` are the settings of the grid by their keys."""
     shared = [layer.section("settings") for layer in layers]
     shared += [layer.section("conditions", condition) for layer in layers]
-    axes = [_axis(key, values, layers) for key, values in file.grid.items()]
-    task_names = {str(task): swept_task(task) for task in file.grid.get("task", [])}
     runs, of_first_seed = [], dict[str, Mapping[str, RunConfig]]()
     try:
-        for point in itertools.product(*axes):
-            values = dict(zip(file.grid, (value for value, _ in point), strict=True))
-            task = task_names.get(str(values.get("task")))
+        for point in itertools.product(*file.grid.values()):
+            values = dict(zip(file.grid, point, strict=True))
+            task = swept_task(values["task"]) if "task" in values else None
             options = [SettingsLayer("", {"recipe": DEFAULT_RECIPE})]
             options += [part for layer in shared for part in _parts_for_task(layer, task)]
-            options += [layer for _, layer in point]
+            for key, value in values.items():
+                origin = nearest_location(layers, ("grid", key))
+                options.append(SettingsLayer(origin, nested(axes[key], value)))
             same = str({name: value for name, value in values.items() if name != "seed"})
             if "seed" in values and same in of_first_seed:
                 configs = _with_seed(of_first_seed[same], values["seed"], options)
@@ -174,13 +177,6 @@ def _parts_for_task(layer: SettingsLayer, task: str | None) -> list[SettingsLaye
     """The settings of a layer for all tasks, and then those for a task of the grid alone."""
     general = layer.without(BY_TASK)
     return [general, layer.section(BY_TASK, task)] if task else [general]
-
-
-def _axis(key: str, values: Sequence[Any], layers: Layers) -> list[tuple[Any, SettingsLayer]]:
-    """The values along an axis of the grid, each with its settings."""
-    origin = nearest_location(layers, ("grid", key))
-    path = setting_path(key, RunConfig, origin)
-    return [(value, SettingsLayer(origin, nested(path, value))) for value in values]
 
 
 def _error_at(layers: Layers, path: KeyPath, problem: str) -> UsageError:
@@ -250,26 +246,33 @@ def swept_task(value: Any) -> str | None:
     return given.get("name")
 
 
-def check_axes(file: SweepFile, layers: Layers) -> None:
-    """Raise `UsageError` if a setting has two axes, or both an axis and a value in a condition."""
+def _axes(file: SweepFile, layers: Layers) -> dict[str, str]:
+    """The paths of the settings of the grid, by their keys.
+
+    Raises:
+        UsageError: a setting is unknown, or has two axes, or both an axis and a value in a
+            condition.
+    """
     axes: dict[str, str] = {}
     for key, values in file.grid.items():
         path = setting_path(key, RunConfig, nearest_location(layers, ("grid", key)))
-        if path in axes:
-            problem = f"{key} is the same setting as {axes[path]}"
-            raise _error_at(layers, ("grid", key), problem)
-        axes[path] = key
+        for other in axes:
+            if axes[other] == path:
+                problem = f"{key} is the same setting as {other}"
+                raise _error_at(layers, ("grid", key), problem)
+        axes[key] = path
         for number, value in enumerate(values):
             if value in values[:number]:
                 raise _error_at(layers, ("grid", key, number), f"{key}: {value!r} appears twice")
     for condition, settings in file.conditions.items():
-        for path, key in axes.items():
+        for key, path in axes.items():
             for prefix in ((), *((BY_TASK, task) for task in settings.get(BY_TASK) or ())):
                 keys = [*prefix, *path.split(".")]
                 values = _values_at(settings, keys)
                 if values and not any(map(_is_change, [*values, *file.grid[key]])):
                     problem = f"{path}: cannot be used, since {key} is an axis of the grid"
                     raise _error_at(layers, ("conditions", condition, *keys), problem)
+    return axes
 
 
 def _values_at(settings: Any, keys: Sequence[str]) -> list[Any]:
