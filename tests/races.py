@@ -1,6 +1,7 @@
 """Races of a few strategies that come to nothing much, but soon."""
 
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from command_line import SMALL, run
 
 from stacktrans.settings.candidates import candidate_configs
 from stacktrans.settings.config import RunConfig
+from stacktrans.settings.resolve import requested_layers
 from stacktrans.training.race import Race
 from stacktrans.training.requests import TrainRequest, begin_race
 
@@ -24,8 +26,15 @@ EASY = (
 STRATEGIES = ("--strategies", ",".join(NAMES), "--workers", "1")
 
 
+def candidates_of(
+    names: Sequence[str] = (), budget: float | None = None, **requested: Any
+) -> dict[str, RunConfig]:
+    """The candidates of a race with requested settings."""
+    return candidate_configs(requested_layers(**requested), names, budget)
+
+
 def configs(*changes: str) -> dict[str, RunConfig]:
-    return candidate_configs(names=NAMES, task="copy", assignments=[*CHANGES, *changes])
+    return candidates_of(NAMES, task="copy", assignments=[*CHANGES, *changes])
 
 
 def begun(directory: Path, workers: int = 1, *changes: str, budget: float = 60) -> Race:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from command_line import run
-from races import begun, configs, request_of
+from races import begun, candidates_of, configs, request_of
 
-from stacktrans.settings.candidates import candidate_configs, not_raced
+from stacktrans.settings.candidates import not_raced
 from stacktrans.settings.resolve import resolve, strategies
 from stacktrans.training import race
 from stacktrans.training.race_state import read_race
@@ -55,7 +55,7 @@ def test_a_single_strategy_has_the_budget_and_the_time_limit(
     limit: int | None, budget: float, least: float
 ) -> None:
     limits = [] if limit is None else [f"time_limit={limit}"]
-    found = candidate_configs(names=["joint"], budget=budget, task="copy", assignments=limits)
+    found = candidates_of(names=["joint"], budget=budget, task="copy", assignments=limits)
     assert found["joint"].training.time_limit == least
 
 
@@ -113,16 +113,16 @@ def test_strategies_are_ordered_for_sources_with_features(
     data.write_text("".join(f"{form.format(word)}\n" for word in ("cat", "dog", "owl", "emu")))
     parameters = {"train": str(data), "columns": columns}
     task = {"name": "words", "generator": "pairs", "parameters": parameters}
-    names = [*candidate_configs(settings={"task": task})]
+    names = [*candidates_of(settings={"task": task})]
     assert names[0] == first
     only_with_features = {"attention"} if "features" in columns else set()
-    few = candidate_configs(task="copy", assignments=["parameters.symbols=10"])
+    few = candidates_of(task="copy", assignments=["parameters.symbols=10"])
     assert set(names) == few.keys() | only_with_features
 
 
 @pytest.mark.parametrize("symbols", [64, 65])
 def test_few_symbols_have_a_matrix_each(symbols: int) -> None:
-    configs = candidate_configs(task="copy", assignments=[f"parameters.symbols={symbols}"])
+    configs = candidates_of(task="copy", assignments=[f"parameters.symbols={symbols}"])
     assert ("second-order" in configs) is (symbols == 64)
 
 
@@ -137,17 +137,17 @@ def test_finite_automata_are_raced_for_answers_of_fixed_length(
     task = {"name": "words", "generator": "pairs", "parameters": {"train": str(data)}}
     if form.startswith("abc"):  # equal sources are not held out without files of their own
         task["parameters"] |= {"dev": str(data), "test": str(data)}  # type: ignore[operator]
-    assert ("finite-state" in candidate_configs(settings={"task": task})) is fixed
+    assert ("finite-state" in candidates_of(settings={"task": task})) is fixed
 
 
 @pytest.mark.parametrize(("task", "fixed"), [("modular-arithmetic", True), ("copy", False)])
 def test_answers_of_fixed_length_are_found_in_a_sample(task: str, fixed: bool) -> None:
-    assert ("finite-state" in candidate_configs(task=task)) is fixed
+    assert ("finite-state" in candidates_of(task=task)) is fixed
 
 
 @pytest.mark.parametrize("memory", ["queue", "2*stack", "stack-rnn", "nondeterministic"])
 def test_a_requested_memory_is_raced(memory: str) -> None:
-    found = candidate_configs(task="copy", settings={"model": {"memory": memory}})
+    found = candidates_of(task="copy", settings={"model": {"memory": memory}})
     assert {"joint", "buffered"} <= found.keys()
     assert "no-memory" not in found
     assert {each.model.memory.name for each in found.values()} == {memory}
@@ -155,16 +155,16 @@ def test_a_requested_memory_is_raced(memory: str) -> None:
 
 def test_models_without_memory_are_raced_only_if_named() -> None:
     settings = {"model": {"memory": "none"}}
-    found = candidate_configs(task="copy", settings=settings)
+    found = candidates_of(task="copy", settings=settings)
     assert {"joint", "no-memory"} <= found.keys()
     assert not [name for name in found if "feedforward" in name]
-    assert candidate_configs(task="copy", names=["feedforward"], settings=settings)
+    assert candidates_of(task="copy", names=["feedforward"], settings=settings)
     with_cells = {"model": {"memory": "none", "controller": {"name": "lstm", "recurrent": False}}}
-    assert "joint" in candidate_configs(task="copy", settings=with_cells)
+    assert "joint" in candidates_of(task="copy", settings=with_cells)
 
 
 def test_strategies_that_do_not_fit_the_options_are_not_raced() -> None:
-    buffered = candidate_configs(task="copy", settings={"model": {"buffers": {}}})
+    buffered = candidates_of(task="copy", settings={"model": {"buffers": {}}})
     assert "buffered" in buffered
     assert all(each.model.buffers for each in buffered.values())
     assert "joint" not in buffered
@@ -173,7 +173,7 @@ def test_strategies_that_do_not_fit_the_options_are_not_raced() -> None:
 def test_strategies_that_come_to_the_same_are_raced_once() -> None:
     model = {"memory": "stack", "buffers": None}
     settings = {"model": model, "training": {"noise": {"gates": 0}, "learning_rate": 0.01}}
-    found = candidate_configs(task="copy", names=["joint", "buffered"], settings=settings)
+    found = candidates_of(task="copy", names=["joint", "buffered"], settings=settings)
     assert found.keys() == {"joint"}
 
 
@@ -181,7 +181,7 @@ def test_a_text_is_trained_without_a_race(tmp_path: Path) -> None:
     for name in ("train", "valid", "test"):
         (tmp_path / f"{name}.txt").write_text("a b c\n" * 9)
     parameters = {name: str(tmp_path / f"{name}.txt") for name in ("train", "valid", "test")}
-    assert candidate_configs(task="text", settings={"task": {"parameters": parameters}}).keys() == {
+    assert candidates_of(task="text", settings={"task": {"parameters": parameters}}).keys() == {
         "language"
     }
 
@@ -195,11 +195,11 @@ def test_a_recipe_that_is_named_anywhere_is_not_raced(tmp_path: Path, place: str
         "config": str(tmp_path / "mine.yaml"),
     }
     asked: Any = {place: places[place]}
-    assert candidate_configs(task="copy", **asked) == {"wide": resolve("wide", task="copy")}
+    assert candidates_of(task="copy", **asked) == {"wide": resolve("wide", task="copy")}
 
 
 def test_a_budget_is_the_time_limit_of_a_run_without_a_race() -> None:
-    (found,) = candidate_configs(task="copy", names=["joint"], budget=90).values()
+    (found,) = candidates_of(task="copy", names=["joint"], budget=90).values()
     assert found.training.time_limit == 90
 
 

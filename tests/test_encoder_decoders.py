@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from command_line import run
+from races import candidates_of
 from torch import Tensor, nn
 
 from stacktrans.common.errors import UsageError
@@ -18,7 +19,6 @@ from stacktrans.model.encoder_decoder import Transformer, sinusoids
 from stacktrans.model.torch_backend import TorchModel
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import shapes_of
-from stacktrans.settings.candidates import candidate_configs
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.settings.resolve import resolve
@@ -220,7 +220,7 @@ def test_attention_races_where_sources_have_features(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("memory", [{}, {"memory": "none"}])
 def test_an_encoder_decoder_is_trained_without_a_race(memory: dict[str, str]) -> None:
-    (config,) = candidate_configs(
+    (config,) = candidates_of(
         task="copy", settings={"model": {**memory, "controller": "transformer"}}
     ).values()
     assert config.model.controller.name == "transformer"

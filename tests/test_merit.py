@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from races import begun, carried_on, request_of
+from races import begun, candidates_of, carried_on, request_of
 from rich.console import Console
 from small_runs import ignore, trainer_of
 from test_pairs import reversals, write
 
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.candidates import candidate_configs
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.race import race_view
 from stacktrans.training.files import Files
@@ -56,7 +55,7 @@ def data(tmp_path: Path) -> Path:
 
 def configs(data: Path, *changes: str, names: Any = ("patient", "wide")) -> dict[str, RunConfig]:
     task = {"name": "pairs", "generator": "pairs", "parameters": {"train": str(data)}}
-    return candidate_configs(names=names, settings={"task": task}, assignments=[*SMALL, *changes])
+    return candidates_of(names=names, settings={"task": task}, assignments=[*SMALL, *changes])
 
 
 def scripted(monkeypatch: pytest.MonkeyPatch, script: Script) -> None:

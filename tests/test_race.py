@@ -16,6 +16,7 @@ from races import (
     NAMES,
     Progress,
     begun,
+    candidates_of,
     carried_on,
     configs,
     progress_of,
@@ -28,7 +29,6 @@ import stacktrans
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import CANDIDATES
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.candidates import candidate_configs
 from stacktrans.training import race
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.race import Race, next_round
@@ -158,7 +158,7 @@ def test_every_strategy_for_a_task_can_be_raced(tmp_path: Path, task: str) -> No
         name: (each["step"], each["failed"])
         for name, each in json.loads(done.stdout)["race"]["strategies"].items()
     }
-    assert had == dict.fromkeys(candidate_configs(task=task), (2, None))
+    assert had == dict.fromkeys(candidates_of(task=task), (2, None))
 
 
 @pytest.mark.usefixtures("short_turns")

@@ -2,20 +2,17 @@
 
 import math
 from collections.abc import Container, Mapping, Sequence
-from typing import Unpack
 
 from stacktrans.common import __version__
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.config import NOT_RACED, RunConfig, TaskConfig, digest
-from stacktrans.settings.layers import Settings, SettingsLayer, merge_layers
+from stacktrans.settings.layers import Settings, SettingsLayer, check_sections, merge_layers
 from stacktrans.settings.locations import AUTO
 from stacktrans.settings.model_config import ENCODER_DECODERS
 from stacktrans.settings.resolve import (
     DEFAULT_RECIPE,
-    Requested,
     Trait,
-    requested_layers,
     requested_part,
     requested_seed,
     resolved,
@@ -31,10 +28,10 @@ MOST_FOR_MATRICES = 64
 
 
 def candidate_configs(
-    recipe: str | None = None,
+    layers: Sequence[SettingsLayer],
     names: Sequence[str] = (),
     budget: float | None = None,
-    **requested: Unpack[Requested],
+    prefix: str = "",
 ) -> dict[str, RunConfig]:
     """The configurations to train, by their recipes; for the recipe auto, those to be raced.
 
@@ -43,19 +40,17 @@ def candidate_configs(
     memory of a plugin, the recipe is the default one.
 
     Args:
-        recipe: name of a recipe.
+        layers: requested settings, from the lowest to the highest.
         names: names of strategies; all of them by default.
         budget: seconds of the race, or of the run if there is only one.
-        requested: the other arguments of `resolve`.
+        prefix: of the names of options in messages.
 
     Raises:
         UsageError: as `resolve` does, or strategies or a budget are given without a race.
     """
-    prefix = requested.get("prefix", "")
     if budget is not None and not 0 < budget < math.inf:
         raise UsageError(f"{prefix}budget {budget:g}: expected seconds, more than 0")
-    layers = requested_layers(recipe, requested)
-    merged = merge_layers(layers)
+    merged = merge_layers(check_sections(layers))
     starts_from = merged.get("start_from") is not None
     if merged.get("recipe", AUTO) != AUTO or starts_from:
         why = NOT_RACED if starts_from else "only for the recipe auto, which is a race"
@@ -103,7 +98,7 @@ def _fitting(task: Task, memory: str | None, controller: str | None = None) -> l
     return sorted(known, key=lambda name: known[name].first_with not in traits)
 
 
-def _with_files(layers: list[SettingsLayer], merged: Settings) -> list[SettingsLayer]:
+def _with_files(layers: Sequence[SettingsLayer], merged: Settings) -> Sequence[SettingsLayer]:
     """Add a layer with the contents of the task's files, so that these need not be read again."""
     of_task = task_layers(layers)
     settings = merge_layers(of_task)

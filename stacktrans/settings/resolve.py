@@ -8,7 +8,7 @@ import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypedDict, Unpack
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
@@ -95,22 +95,33 @@ def strategy_layer(name: str) -> SettingsLayer:
     return SettingsLayer(f"strategy {name}", merged_settings(memory, strategy.settings))
 
 
-class Requested(TypedDict, total=False):
-    """The arguments of `resolve` besides the recipe."""
-
-    prefix: str
-    base: SettingsLayer | None
-    task: str | None
-    config: str | None
-    settings: Settings | None
-    options: Sequence[SettingsLayer]
-    assignments: Sequence[str]
-
-
-def resolve(recipe: str | None = None, **requested: Unpack[Requested]) -> RunConfig:
+def resolve(recipe: str | None = None, **requested: Any) -> RunConfig:
     """Put the configuration of a run together.
 
     A file that states its format is a complete configuration, to which no recipe is applied.
+
+    Args:
+        recipe: name of a recipe, or of a strategy.
+        requested: the other arguments of `requested_layers`.
+
+    Raises:
+        UsageError: something is missing, unknown or wrong; the message says where.
+    """
+    return resolved(requested_layers(recipe, **requested))
+
+
+def requested_layers(
+    recipe: str | None = None,
+    *,
+    prefix: str = "",
+    base: SettingsLayer | None = None,
+    task: str | None = None,
+    config: str | None = None,
+    settings: Settings | None = None,
+    options: Sequence[SettingsLayer] = (),
+    assignments: Sequence[str] = (),
+) -> list[SettingsLayer]:
+    """The layers of requested settings, from the lowest to the highest.
 
     Args:
         recipe: name of a recipe, or of a strategy.
@@ -123,34 +134,25 @@ def resolve(recipe: str | None = None, **requested: Unpack[Requested]) -> RunCon
         assignments: settings as `key=value`.
 
     Raises:
-        UsageError: something is missing, unknown or wrong; the message says where.
+        UsageError: a file can't be read, or an assignment is wrong.
     """
-    return resolved(requested_layers(recipe, requested))
-
-
-def requested_layers(recipe: str | None, requested: Requested) -> list[SettingsLayer]:
-    """The layers of a request; raises as `resolve` does."""
-    base, file = requested.get("base"), requested.get("config")
-    task, settings = requested.get("task"), requested.get("settings")
-    prefix = requested.get("prefix", "")
     arguments = {
         "task": {"task": task} if task else None,
         "recipe": {"recipe": recipe} if recipe else None,
         "settings": settings,
     }
-    return check_sections(
-        [
-            *([base] if base else []),
-            *([read_layer(file)] if file else []),
-            *(SettingsLayer(prefix + name, given) for name, given in arguments.items() if given),
-            *requested.get("options", ()),
-            *(option_layer(text, RunConfig) for text in requested.get("assignments", ())),
-        ]
-    )
+    return [
+        *([base] if base else []),
+        *([read_layer(config)] if config else []),
+        *(SettingsLayer(prefix + name, given) for name, given in arguments.items() if given),
+        *options,
+        *(option_layer(text, RunConfig) for text in assignments),
+    ]
 
 
 def resolved(layers: Sequence[SettingsLayer]) -> RunConfig:
     """The configuration that requested layers result in; raises as `resolve` does."""
+    check_sections(layers)
     complete = next((layer for layer in reversed(layers) if layer.settings.get("format")), None)
     requested = merge_layers(layers)
     if complete:

@@ -52,7 +52,7 @@ def comparison_settings(
     changes = [option_layer(each, RunConfig) for each in assignments]
     layers = {model: [*changes, *_layers_of(model)] for model in models}
     for of_model in layers.values():  # so that a problem is reported with the argument
-        candidate_configs(options=[*shared, *of_model])
+        candidate_configs([*shared, *of_model])
     return {
         "title": f"{counted(len(models), 'model')} for {name}, with {counted(seeds, 'seed')}",
         "settings": merge_layers(shared),

@@ -153,7 +153,7 @@ def _runs_of(
             if "seed" in values and same in of_first_seed:
                 configs = _with_seed(of_first_seed[same], values["seed"], options)
             else:
-                configs = candidate_configs(options=options)
+                configs = candidate_configs(options)
                 if not any(config.has_pair_files for config in configs.values()):
                     of_first_seed[same] = configs  # otherwise the seed may decide on a split
             requested, words = merge_layers(options), training_command(options)

@@ -19,7 +19,7 @@ from stacktrans.settings.command import OPTIONS, inherited_reading, option_layer
 from stacktrans.settings.config import NOT_RACED, RunConfig, inherited_layer
 from stacktrans.settings.layers import SettingsLayer, merge_layers, option_layer
 from stacktrans.settings.locations import AUTO
-from stacktrans.settings.resolve import Requested, requested_layers
+from stacktrans.settings.resolve import requested_layers
 from stacktrans.tasks.corpus import find_texts
 from stacktrans.tasks.pairs import task_from_files
 
@@ -76,12 +76,13 @@ class TrainRequest:
 
     def configs(self) -> dict[str, RunConfig]:
         """The configurations by recipe, several for a race; raises as `candidate_configs` does."""
-        requested = self._requested(OPTIONS)
-        configs = candidate_configs(self.recipe, self.strategies, self.budget, **requested)
+        layers = self._layers(self.recipe, OPTIONS)
+        configs = candidate_configs(layers, self.strategies, self.budget, self.prefix)
         if (name := self.as_large_as) is None:
             return configs
+        hidden = option_layers({"hidden": self.options.get("hidden")})
         assigned = (option_layer(text, RunConfig) for text in self.assignments)
-        given = merge_layers([*requested["options"], *assigned])
+        given = merge_layers([*hidden, *assigned])
         if "hidden_size" in given.get("model", {}).get("controller", {}):
             refused = "cannot be combined with a hidden size, since it chooses one"
             raise UsageError(f"{self.prefix}as-large-as: {refused}")
@@ -94,10 +95,12 @@ class TrainRequest:
         if self.candidate_command is not None:
             return self.candidate_command
         deciding = [name for name in OPTIONS if name != "workers"]
-        return training_command(requested_layers(None, self._requested(deciding)))
+        return training_command(self._layers(None, deciding))
 
-    def _requested(self, names: Sequence[str] | Mapping[str, str]) -> Requested:
-        """The arguments of `resolve` besides the recipe, with only the named options."""
+    def _layers(
+        self, recipe: str | None, names: Sequence[str] | Mapping[str, str]
+    ) -> list[SettingsLayer]:
+        """The layers of the requested settings, with a recipe and only the named options."""
         base, options, reading = None, list[SettingsLayer](), self.reading
         if self.from_ is not None:
             config, base, start_from = self._starting_point(self.from_)
@@ -107,14 +110,15 @@ class TrainRequest:
         given = {**self.options, "text": self.text and find_texts(self.text), "data": pairs}
         options += option_layers({name: given.get(name) for name in names}, self.prefix)
         task = self.task or ("text" if self.text and not self.config else None)
-        return {
-            "prefix": self.prefix,
-            "base": base,
-            "task": None if task is None else os.fspath(task),
-            "config": None if self.config is None else os.fspath(self.config),
-            "options": options,
-            "assignments": self.assignments,
-        }
+        return requested_layers(
+            recipe,
+            prefix=self.prefix,
+            base=base,
+            task=None if task is None else os.fspath(task),
+            config=None if self.config is None else os.fspath(self.config),
+            options=options,
+            assignments=self.assignments,
+        )
 
     def _starting_point(self, name: NameOrPath) -> tuple[RunConfig, SettingsLayer, SettingsLayer]:
         """A checkpoint's configuration, the layer that a run inherits, and that which names it.
