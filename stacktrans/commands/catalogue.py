@@ -22,9 +22,10 @@ from stacktrans.common.visible import one_line, shell_text
 from stacktrans.model.description import controller_name
 from stacktrans.settings import locations
 from stacktrans.settings.config import RunConfig, TaskConfig
-from stacktrans.settings.layers import Settings, read_layer
+from stacktrans.settings.layers import Settings, part_settings, read_layer
 from stacktrans.settings.locations import AUTO
 from stacktrans.settings.model_config import ControllerConfig, InitializationConfig, MemoryConfig
+from stacktrans.settings.resolve import requested_part
 from stacktrans.settings.resolve import strategies as known_strategies
 from stacktrans.settings.schema import (
     annotation_of,
@@ -247,13 +248,13 @@ def _checkpoint(name: str, path: Path) -> Entry:
     known = {
         "task": task.get("name"),
         # The configuration of a machine is that of the model that it was extracted from.
-        "controller": "machine" if machine else _name(model.get("controller")),
-        "memory": _name(model.get("memory")),
+        "controller": "machine" if machine else requested_part(layer.settings, "controller"),
+        "memory": requested_part(layer.settings, "memory"),
     }
     evaluation, summary = _json_of(path / "evaluation.json"), _json_of(path / "summary.json")
     columns = {column: str(fact or "") for column, fact in known.items()}
     if known["controller"] and not machine:
-        recurrent = model["controller"].get("recurrent", True)
+        recurrent = part_settings(model["controller"]).get("recurrent", True)
         columns["controller"] = controller_name(columns["controller"], recurrent)
     return Entry(
         name,
@@ -269,11 +270,6 @@ def _checkpoint(name: str, path: Path) -> Entry:
             "summary": summary or None,
         },
     )
-
-
-def _name(part: Any) -> Any:
-    """The name of a memory or controller; None if it has none."""
-    return part.get("name") if isinstance(part, dict) else None
 
 
 def _json_of(path: Path) -> Settings:

@@ -142,11 +142,25 @@ class TaskConfig(Section):
         return lengths or task.lengths_within(law), law
 
 
+PUBLISHED = "paper"
+"""The recipe of published settings, the only one that a task may change."""
+
+
 class TaskFile(TaskConfig):
     """The contents of a file in `tasks/`."""
 
     recipes: dict[str, Settings] = Field(default_factory=dict)
     """published training settings: changes to the recipe `paper`, under its name."""
+
+    @model_validator(mode="after")
+    def _recipes_are_published(self) -> Self:
+        for name in self.recipes:
+            if name != PUBLISHED:
+                raise ValueError(
+                    f"recipes.{name}: expected only {PUBLISHED}, for the published settings of the "
+                    "task; other training settings belong in a file of settings"
+                )
+        return self
 
 
 FORMAT: Literal[3] = 3

@@ -22,8 +22,6 @@ from stacktrans.settings.layers import (
 from stacktrans.tasks import TaskError
 from stacktrans.tasks.base import Task
 
-PUBLISHED = "paper"
-"""The recipe of published settings, the only one that a task may change."""
 TASK_SUFFIXES = {".yaml", ".yml"}
 """The suffixes of files of tasks."""
 
@@ -102,25 +100,12 @@ def make_task(task: TaskFile, layers: Sequence[SettingsLayer]) -> Task:
 def checked_task(settings: Settings, layers: Sequence[SettingsLayer]) -> tuple[TaskFile, Task]:
     """Validate the settings of a task, and make it; raises `UsageError` with the location."""
     task = validated(TaskFile, settings, layers)
-    _check_recipes(layers)
     made = make_task(task, layers)
     if not made.sampled:
         _refuse_lengths(settings, layers, "cannot be used: the task draws no strings")
     elif not task.lengths:
         refuse(["lengths"], layers)
     return task, made
-
-
-def _check_recipes(layers: Sequence[SettingsLayer]) -> None:
-    """Raise `UsageError` if a task changes a recipe other than `PUBLISHED`."""
-    for layer in layers:
-        for name in layer.section("recipes").settings:
-            if name != PUBLISHED:
-                raise UsageError(
-                    f"{layer.location(('recipes', name))}: recipes.{name}: expected only "
-                    f"{PUBLISHED}, for the published settings of the task; other training "
-                    "settings belong in a file of settings"
-                )
 
 
 def _refuse_lengths(settings: Settings, layers: Sequence[SettingsLayer], why: str) -> None:
