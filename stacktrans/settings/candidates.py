@@ -164,7 +164,7 @@ def title_of(configs: Mapping[str, RunConfig]) -> str:
     return first.title
 
 
-def identity_of(configs: Mapping[str, RunConfig], requested: Settings) -> str:
+def identity_of(configs: Mapping[str, RunConfig], layers: Sequence[SettingsLayer]) -> str:
     """A hash of all that affects the result of a run or a race.
 
     Of a race these are its task, the settings that were requested, and the version, which decides
@@ -172,10 +172,10 @@ def identity_of(configs: Mapping[str, RunConfig], requested: Settings) -> str:
 
     Args:
         configs: configurations by the names of recipes.
-        requested: the settings that they were made from.
+        layers: the settings that they were made from.
     """
     first, *others = configs.values()
     if not others:
         return first.identity()
     deciding = {"task": first.task.deciding_settings(), "version": __version__}
-    return digest({**requested, **deciding, "workers": None})
+    return digest({**merge_layers(layers), **deciding, "workers": None})

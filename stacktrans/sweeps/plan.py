@@ -4,7 +4,6 @@ import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,10 @@ from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.registry import use_plugins
 from stacktrans.common.visible import shell_text
-from stacktrans.settings.candidates import candidate_configs, identity_of, title_of
+from stacktrans.settings.candidates import candidate_configs, identity_of
 from stacktrans.settings.command import training_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import (
-    Settings,
     SettingsLayer,
     merge_layers,
     nearest_location,
@@ -46,15 +44,15 @@ class PlannedRun:
     Attributes:
         condition: its row of the table.
         axes: its point in the grid: the value of each axis.
-        requested: the settings in the sweep's file that are for it.
         configs: its configuration, by the name of the recipe; several in a race of strategies.
+        identity: a digest of all that determines its result; see `identity_of`.
         words: the words of the command that repeats it.
     """
 
     condition: str
     axes: Mapping[str, Any]
-    requested: Settings
     configs: Mapping[str, RunConfig]
+    identity: str
     words: Sequence[str]
 
     @property
@@ -66,16 +64,6 @@ class PlannedRun:
     def command(self) -> str:
         """The command that repeats it."""
         return shell_text(self.words)
-
-    @cached_property
-    def identity(self) -> str:
-        """A digest of all that determines its result; see `identity_of`."""
-        return identity_of(self.configs, self.requested)
-
-    @property
-    def directory(self) -> str:
-        """The name of its directory."""
-        return f"{title_of(self.configs)}-{self.identity}"
 
     @property
     def name(self) -> str:
@@ -156,8 +144,8 @@ def _runs_of(
                 configs = candidate_configs(options)
                 if not any(config.has_pair_files for config in configs.values()):
                     of_first_seed[same] = configs  # otherwise the seed may decide on a split
-            requested, words = merge_layers(options), training_command(options)
-            runs.append(PlannedRun(condition, values, requested, configs, words))
+            identity, words = identity_of(configs, options), training_command(options)
+            runs.append(PlannedRun(condition, values, configs, identity, words))
     except UsageError as error:
         where = "" if str(path) in str(error) else f"{path}: "
         first, *others = error.problems

@@ -8,6 +8,7 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import check_directory_path, write_atomically
 from stacktrans.common.reading import read_bytes
 from stacktrans.common.registry import plugin_files
+from stacktrans.settings.candidates import title_of
 from stacktrans.sweeps.cells import merit
 from stacktrans.sweeps.plan import Plan, PlannedRun, distinct
 from stacktrans.sweeps.records import RECORD, Record, is_complete, parsed_record, read_record
@@ -84,7 +85,7 @@ class SweepStore:
 
     def run_directory(self, run: PlannedRun) -> Path:
         """The directory of a run."""
-        return self.directory / RUNS / run.directory
+        return self.directory / RUNS / f"{title_of(run.configs)}-{run.identity}"
 
     def done(self, run: PlannedRun) -> bool:
         """Whether a run is finished and measured."""
