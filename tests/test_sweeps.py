@@ -85,9 +85,10 @@ def test_the_command_of_a_winner_limits_its_steps(given: str) -> None:
 
 def test_a_folder_that_can_t_be_used_fails_its_run_alone(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, conditions=STACK, grid={"seed": [1, 2]})
-    first = read_plan(path).runs[0]
-    (tmp_path / "out" / "runs").mkdir(parents=True)
-    (tmp_path / "out" / "runs" / first.directory).touch()
+    plan = read_plan(path)
+    folder = SweepStore(tmp_path / "out", plan).run_directory(plan.runs[0])
+    folder.parent.mkdir(parents=True)
+    folder.touch()
     done = run("sweep", path, "--workers", "1", "--out", tmp_path / "out")
     assert done.returncode == 1
     assert "error" in records(tmp_path / "out")[0]

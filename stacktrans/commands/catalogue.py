@@ -301,13 +301,16 @@ def _accuracy(measured: Mapping[str, Any], lengths: Sequence[int]) -> str:
     return f"coarse {measured['coarse']:.3f} on {Lengths(*lengths)}"
 
 
-def settings() -> Iterator[Entry]:
-    """All settings by path, with their types and defaults."""
-    return _settings(RunConfig, "", "")
+def settings(
+    model: type[BaseModel] = RunConfig, prefix: str = "", block: str = ""
+) -> Iterator[Entry]:
+    """All settings of a section by path, with their types and defaults.
 
-
-def _settings(model: type[BaseModel], prefix: str, block: str) -> Iterator[Entry]:
-    """The settings of a section; `block` is the outermost optional block around it, if any."""
+    Args:
+        model: the section.
+        prefix: its path and a period; empty for the whole configuration of a run.
+        block: the outermost optional block around it, if any.
+    """
     texts = meanings(model)
     for name, setting in model.model_fields.items():
         path, sections = prefix + name, section_classes(setting)
@@ -317,7 +320,7 @@ def _settings(model: type[BaseModel], prefix: str, block: str) -> Iterator[Entry
             yield _setting(path, setting, texts[name], block)
         else:
             inner = path if is_block(setting) else ""
-            yield from _settings(sections[0], f"{path}.", block or inner)
+            yield from settings(sections[0], f"{path}.", block or inner)
 
 
 def _setting(path: str, setting: FieldInfo, meaning: str, block: str) -> Entry:

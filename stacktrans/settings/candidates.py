@@ -60,8 +60,8 @@ def candidate_configs(
         run = resolved(layers)
         return {run.recipe: run}
     layers = _with_files(layers, merged)
-    first, *changes = task_layers(layers)
-    task = checked_task(merge_layers([first, *changes]), [first, *changes])[1]
+    of_task = task_layers(layers)
+    _, task = checked_task(merge_layers(of_task), of_task)
     memory = requested_part(merged, "memory")
     memory = memory and MEMORIES.canonical(memory)
     for name in names:
@@ -79,15 +79,13 @@ def candidate_configs(
 
 def _fitting(task: Task, memory: str | None, controller: str | None = None) -> list[str]:
     """The strategies for a task, and perhaps a memory and a controller, in the order of a race."""
-    traits: set[Trait | None] = set()
-    if any(role[0] == FEATURE for role in task.source.roles()):
-        traits.add("features")
-    if task.positive is not None:
-        traits.add("labels")
-    if task.layout.kind == "pairs" and task.fixed_length:
-        traits.add("fixed length")
-    if len(task.source) <= MOST_FOR_MATRICES:
-        traits.add("few symbols")
+    has: dict[Trait, bool] = {
+        "features": any(role[0] == FEATURE for role in task.source.roles()),
+        "labels": task.positive is not None,
+        "fixed length": task.layout.kind == "pairs" and task.fixed_length,
+        "few symbols": len(task.source) <= MOST_FOR_MATRICES,
+    }
+    traits = {trait for trait, is_there in has.items() if is_there}
     known = {
         name: strategy
         for name, strategy in strategies().items()
