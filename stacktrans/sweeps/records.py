@@ -27,7 +27,7 @@ def parsed_record(content: str | bytes) -> Record | None:
     """The record of a finished or failed run; None if the content is no such record."""
     try:
         record: Record = parsed_json(content)
-        schema = _Failed if isinstance(record, dict) and "error" in record else _Finished
+        schema = _RunRecord if isinstance(record, dict) and "error" in record else _Finished
         schema.model_validate(record)
     except ValueError:
         return None
@@ -43,17 +43,12 @@ class _Measured(BaseModel, strict=True):
 
 
 class _RunRecord(BaseModel, strict=True):
-    """The common fields of records."""
+    """The fields of all records, and the reason why a run failed, if it did."""
 
     identity: str
     command: str
     seed: int
-
-
-class _Failed(_RunRecord):
-    """The schema of a record of a failed run."""
-
-    error: str
+    error: str = ""
 
 
 class _Finished(_RunRecord):
