@@ -7,7 +7,7 @@ from stacktrans.common import __version__
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.config import NOT_RACED, RunConfig, TaskConfig, digest
-from stacktrans.settings.layers import Settings, SettingsLayer, check_sections, merge_layers
+from stacktrans.settings.layers import SettingsLayer, check_sections, merge_layers
 from stacktrans.settings.locations import AUTO
 from stacktrans.settings.model_config import ENCODER_DECODERS
 from stacktrans.settings.resolve import (
@@ -59,9 +59,13 @@ def candidate_configs(
                 raise UsageError(f"{prefix}{name}: {why}")
         run = resolved(layers)
         return {run.recipe: run}
-    layers = _with_files(layers, merged)
     of_task = task_layers(layers)
-    _, task = checked_task(merge_layers(of_task), of_task)
+    settings = with_file_contents(merge_layers(of_task), of_task, requested_seed(merged))
+    _, task = checked_task(settings, of_task)
+    # So that the task's files need not be read again for each strategy.
+    of_files = [name for name in ("parameters", "lengths", "length_law") if name in settings]
+    contents = {"task": {name: settings[name] for name in of_files}}
+    layers = [*layers, SettingsLayer("", contents)]
     memory = requested_part(merged, "memory")
     memory = memory and MEMORIES.canonical(memory)
     for name in names:
@@ -94,15 +98,6 @@ def _fitting(task: Task, memory: str | None, controller: str | None = None) -> l
         and (controller not in ENCODER_DECODERS or controller == strategy.controller)
     }
     return sorted(known, key=lambda name: known[name].first_with not in traits)
-
-
-def _with_files(layers: Sequence[SettingsLayer], merged: Settings) -> Sequence[SettingsLayer]:
-    """Add a layer with the contents of the task's files, so that these need not be read again."""
-    of_task = task_layers(layers)
-    settings = merge_layers(of_task)
-    completed = with_file_contents(settings, of_task, requested_seed(merged))
-    changes = {name: completed.get(name) for name in ("parameters", "lengths", "length_law")}
-    return layers if completed is settings else [*layers, SettingsLayer("", {"task": changes})]
 
 
 def _different(

@@ -44,8 +44,6 @@ from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Layout, LayoutKind
 
 DEFAULT_RECIPE = "default"
-SPECIAL_CASES = ("by_memory", "by_controller", "by_generator")
-"""Sections of a recipe with settings for a single memory, controller or generator, by name."""
 
 
 Trait = Literal["features", "labels", "fixed length", "few symbols"]
@@ -312,6 +310,6 @@ def _with_special_cases(
     expanded: list[SettingsLayer] = []
     for layer in layers:
         special = [layer.section(section, name) for section, name in parts.items()]
-        expanded.append(layer.without(*SPECIAL_CASES))
+        expanded.append(layer.without(*parts))
         expanded += _with_special_cases([case for case in special if case.settings], parts)
     return check_sections(expanded)
