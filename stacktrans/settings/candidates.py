@@ -18,7 +18,7 @@ from stacktrans.settings.resolve import (
     resolved,
     strategies,
 )
-from stacktrans.settings.task_files import checked_task, task_layers, with_file_contents
+from stacktrans.settings.task_files import completed_task, task_layers
 from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import LayoutKind
@@ -59,9 +59,7 @@ def candidate_configs(
                 raise UsageError(f"{prefix}{name}: {why}")
         run = resolved(layers)
         return {run.recipe: run}
-    of_task = task_layers(layers)
-    settings = with_file_contents(merge_layers(of_task), of_task, requested_seed(merged))
-    _, task = checked_task(settings, of_task)
+    settings, task = completed_task(task_layers(layers), requested_seed(merged))
     # So that the task's files need not be read again for each strategy.
     of_files = [name for name in ("parameters", "lengths", "length_law") if name in settings]
     contents = {"task": {name: settings[name] for name in of_files}}

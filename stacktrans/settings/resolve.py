@@ -31,12 +31,11 @@ from stacktrans.settings.layers import (
 from stacktrans.settings.locations import AUTO
 from stacktrans.settings.model_config import ENCODER_DECODERS, ControllerConfig, MemoryConfig
 from stacktrans.settings.task_files import (
-    checked_task,
+    completed_task,
     defines_task,
     make_task,
     refuse,
     task_layers,
-    with_file_contents,
 )
 from stacktrans.settings.values import PartConfig, Section
 from stacktrans.tasks import default_parameters
@@ -134,15 +133,12 @@ def requested_layers(
     Raises:
         UsageError: a file can't be read, or an assignment is wrong.
     """
-    arguments = {
-        "task": {"task": task} if task else None,
-        "recipe": {"recipe": recipe} if recipe else None,
-        "settings": settings,
-    }
+    named = {"task": task, "recipe": recipe}
     return [
         *([base] if base else []),
         *([read_layer(config)] if config else []),
-        *(SettingsLayer(prefix + name, given) for name, given in arguments.items() if given),
+        *(SettingsLayer(prefix + name, {name: value}) for name, value in named.items() if value),
+        *([SettingsLayer(f"{prefix}settings", settings)] if settings else []),
         *options,
         *(option_layer(text, RunConfig) for text in assignments),
     ]
@@ -173,8 +169,7 @@ def resolved(layers: Sequence[SettingsLayer]) -> RunConfig:
     of_recipes = [layer.section("task") for layer in recipes if "task" in layer.settings]
     of_task = [first, *of_recipes, *changes]
     initial = _initial_task(layers, first) if requested.get("start_from") else None
-    task = with_file_contents(merge_layers(of_task), of_task, requested_seed(requested), initial)
-    made = checked_task(task, of_task)[1]
+    task, made = completed_task(of_task, requested_seed(requested), initial)
     given = task.get("parameters", {})
     # Those given come first, in their order.
     task["parameters"] = {**given, **default_parameters(task["generator"]), **given}

@@ -49,9 +49,8 @@ def load_task(name: str, assignments: Sequence[str] = (), seed: int = 1) -> Task
         UsageError: it can't be read, or a change is wrong; the message says where.
     """
     changes = [option_layer(assignment, TaskFile, "task") for assignment in assignments]
-    layers = [read_task(find_task(name)), *changes]
-    task, _ = checked_task(with_file_contents(merge_layers(layers), layers, seed), layers)
-    return task
+    settings, _ = completed_task([read_task(find_task(name)), *changes], seed)
+    return TaskFile.model_validate(settings)
 
 
 def read_task(path: Path) -> SettingsLayer:
@@ -68,17 +67,33 @@ def read_task(path: Path) -> SettingsLayer:
     return replace(layer, settings=merged_settings(layer.settings, {"parameters": files}))
 
 
-def with_file_contents(
-    settings: Settings, layers: Sequence[SettingsLayer], seed: int, initial: Task | None = None
-) -> Settings:
-    """Complete the settings of a task with its alphabets and lengths from its files, if any.
+def completed_task(
+    layers: Sequence[SettingsLayer], seed: int, initial: Task | None = None
+) -> tuple[Settings, Task]:
+    """The complete settings of a task, with what its files decide, and the task.
 
     Args:
-        settings: of the task.
-        layers: that they were merged from, for messages.
+        layers: of the task.
         seed: of the run.
         initial: the task of the checkpoint that the run starts from, if it starts from one.
+
+    Raises:
+        UsageError: a setting is wrong or missing; the message says where.
     """
+    settings = _with_file_contents(merge_layers(layers), layers, seed, initial)
+    task = validated(TaskFile, settings, layers)
+    made = make_task(task, layers)
+    if not made.sampled:
+        _refuse_lengths(settings, layers, "cannot be used: the task draws no strings")
+    elif not task.lengths:
+        refuse(["lengths"], layers)
+    return settings, made
+
+
+def _with_file_contents(
+    settings: Settings, layers: Sequence[SettingsLayer], seed: int, initial: Task | None
+) -> Settings:
+    """Complete the settings of a task with its alphabets and lengths from its files, if any."""
     if not path_parameters(settings.get("generator")):
         return settings
     task = validated(TaskFile, {**settings, "lengths": None, "length_law": None}, layers)
@@ -95,17 +110,6 @@ def make_task(task: TaskFile, layers: Sequence[SettingsLayer]) -> Task:
         return task.make()
     except TaskError as error:
         raise UsageError(f"{nearest_location(layers, error.location)}: {error}") from error
-
-
-def checked_task(settings: Settings, layers: Sequence[SettingsLayer]) -> tuple[TaskFile, Task]:
-    """Validate the settings of a task, and make it; raises `UsageError` with the location."""
-    task = validated(TaskFile, settings, layers)
-    made = make_task(task, layers)
-    if not made.sampled:
-        _refuse_lengths(settings, layers, "cannot be used: the task draws no strings")
-    elif not task.lengths:
-        refuse(["lengths"], layers)
-    return task, made
 
 
 def _refuse_lengths(settings: Settings, layers: Sequence[SettingsLayer], why: str) -> None:
