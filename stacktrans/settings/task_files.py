@@ -80,28 +80,22 @@ def completed_task(
     Raises:
         UsageError: a setting is wrong or missing; the message says where.
     """
-    settings = _with_file_contents(merge_layers(layers), layers, seed, initial)
+    settings = merge_layers(layers)
+    lengths = [name for name in ("lengths", "length_law") if settings.get(name) is not None]
+    if path_parameters(settings.get("generator")):
+        task = validated(TaskFile, {**settings, "lengths": None, "length_law": None}, layers)
+        initial = None if "known" in task.parameters else initial
+        learned = make_task(task, layers).settings_from_files(seed, initial)
+        if learned:
+            refuse(lengths, layers, "cannot be used: the files decide")
+        settings |= learned
     task = validated(TaskFile, settings, layers)
     made = make_task(task, layers)
     if not made.sampled:
-        _refuse_lengths(settings, layers, "cannot be used: the task draws no strings")
+        refuse(lengths, layers, "cannot be used: the task draws no strings")
     elif not task.lengths:
         refuse(["lengths"], layers)
     return settings, made
-
-
-def _with_file_contents(
-    settings: Settings, layers: Sequence[SettingsLayer], seed: int, initial: Task | None
-) -> Settings:
-    """Complete the settings of a task with its alphabets and lengths from its files, if any."""
-    if not path_parameters(settings.get("generator")):
-        return settings
-    task = validated(TaskFile, {**settings, "lengths": None, "length_law": None}, layers)
-    initial = None if "known" in task.parameters else initial
-    learned = make_task(task, layers).settings_from_files(seed, initial)
-    if learned:
-        _refuse_lengths(settings, layers, "cannot be used: the files decide")
-    return {**settings, **learned}
 
 
 def make_task(task: TaskFile, layers: Sequence[SettingsLayer]) -> Task:
@@ -110,12 +104,6 @@ def make_task(task: TaskFile, layers: Sequence[SettingsLayer]) -> Task:
         return task.make()
     except TaskError as error:
         raise UsageError(f"{nearest_location(layers, error.location)}: {error}") from error
-
-
-def _refuse_lengths(settings: Settings, layers: Sequence[SettingsLayer], why: str) -> None:
-    """Raise `UsageError` if lengths of strings are set."""
-    given = [name for name in ("lengths", "length_law") if settings.get(name) is not None]
-    refuse(given, layers, why)
 
 
 def refuse(paths: Sequence[str], layers: Sequence[SettingsLayer], why: str = "is missing") -> None:
