@@ -7,7 +7,7 @@ from stacktrans.common import __version__
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import MEMORIES
 from stacktrans.settings.config import NOT_RACED, RunConfig, TaskConfig, digest
-from stacktrans.settings.layers import SettingsLayer, check_sections, merge_layers
+from stacktrans.settings.layers import SettingsLayer, merge_layers
 from stacktrans.settings.locations import AUTO
 from stacktrans.settings.model_config import ENCODER_DECODERS
 from stacktrans.settings.resolve import (
@@ -50,7 +50,7 @@ def candidate_configs(
     """
     if budget is not None and not 0 < budget < math.inf:
         raise UsageError(f"{prefix}budget {budget:g}: expected seconds, more than 0")
-    merged = merge_layers(check_sections(layers))
+    merged = merge_layers(layers)
     starts_from = merged.get("start_from") is not None
     if merged.get("recipe", AUTO) != AUTO or starts_from:
         why = NOT_RACED if starts_from else "only for the recipe auto, which is a race"

@@ -1,7 +1,6 @@
 """Layers of settings: read from YAML or `key=value`, merged, and validated with locations."""
 
 import dataclasses
-import functools
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -144,8 +143,19 @@ def nested(path: str, value: Any) -> Settings:
 
 
 def merge_layers(layers: Iterable[SettingsLayer]) -> Settings:
-    """Merge layers section by section; later layers override earlier ones."""
-    return functools.reduce(merged_settings, (layer.settings for layer in layers), {})
+    """Merge layers section by section; later layers override earlier ones.
+
+    Raises:
+        UsageError: a layer has a value in place of a section, or a recipe that is not a name.
+    """
+    merged: Settings = {}
+    for layer in layers:
+        for key, kind in (("model", dict), ("training", dict), ("recipe", str)):
+            if not isinstance(layer.settings.get(key, kind()), kind):
+                expected = "a name" if kind is str else "settings"
+                raise UsageError(f"{layer.location((key,))}: {key}: expected {expected}")
+        merged = merged_settings(merged, layer.settings)
+    return merged
 
 
 def merged_settings(below: Settings, above: Mapping[str, Any], section: str = "") -> Settings:
@@ -197,14 +207,3 @@ def nearest_location(layers: Sequence[SettingsLayer], path: KeyPath | Sequence[s
             if location := layer.location(path[:size]):
                 return location
     return "settings"
-
-
-def check_sections(layers: Iterable[SettingsLayer]) -> list[SettingsLayer]:
-    """Check that the sections of layers can be merged; raises `UsageError`."""
-    listed = list(layers)
-    for layer in listed:
-        for key, kind in (("model", dict), ("training", dict), ("recipe", str)):
-            if not isinstance(layer.settings.get(key, kind()), kind):
-                expected = "a name" if kind is str else "settings"
-                raise UsageError(f"{layer.location((key,))}: {key}: expected {expected}")
-    return listed

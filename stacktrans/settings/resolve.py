@@ -19,7 +19,6 @@ from stacktrans.settings.config import RunConfig, Seed, TaskFile
 from stacktrans.settings.layers import (
     Settings,
     SettingsLayer,
-    check_sections,
     merge_layers,
     merged_settings,
     nearest_location,
@@ -146,7 +145,6 @@ def requested_layers(
 
 def resolved(layers: Sequence[SettingsLayer]) -> RunConfig:
     """The configuration that requested layers result in; raises as `resolve` does."""
-    check_sections(layers)
     complete = next((layer for layer in reversed(layers) if layer.settings.get("format")), None)
     requested = merge_layers(layers)
     if complete:
@@ -281,7 +279,7 @@ def _recipes_below(
     recipe = [read_layer(path) for path in files if path.is_file()]
     recipe += [layer.section("recipes", name) for layer in of_task]
     own = SettingsLayer("", {"model": requested.get("model", {})})
-    chosen = merge_layers(check_sections([*recipe, own]))
+    chosen = merge_layers([*recipe, own])
     memory = requested_part(chosen, "memory")
     if memory is None:
         raise UsageError(f"no memory given; expected one of {', '.join(MEMORIES.installed())}")
@@ -307,4 +305,4 @@ def _with_special_cases(
         special = [layer.section(section, name) for section, name in parts.items()]
         expanded.append(layer.without(*parts))
         expanded += _with_special_cases([case for case in special if case.settings], parts)
-    return check_sections(expanded)
+    return expanded
