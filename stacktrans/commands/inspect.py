@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import itertools
 import os
 import re
 import shutil
@@ -186,26 +185,32 @@ def _write_files(
 
 def _all_shown(split: Callable[[str], list[str]], show: Callable[[list[str]], None]) -> bool:
     """Show the steps over each line of standard input; return whether that could be done."""
-    from stacktrans.common.reading import Unreadable, decode_line, line_groups
+    from stacktrans.common.reading import decode_line
 
     if sys.stdin.isatty():
         print_message("shows the steps over each line that you type; end with Ctrl-D")
     complete, number = True, 0
-    lines = itertools.chain.from_iterable(line_groups(sys.stdin.fileno()))
-    try:
-        for number, line in enumerate(lines, start=1):
-            try:
-                show(split(decode_line(line.raw)))
-            except UsageError:  # of an option, for any line
-                raise
-            except StacktransError as error:
-                complete = False
-                print_message(f"standard input:{number}: {error}")
-    except Unreadable as error:
-        raise Unreadable(f"standard input: {error}") from error
+    for number, raw in enumerate(_lines_of_standard_input(), start=1):
+        try:
+            show(split(decode_line(raw)))
+        except UsageError:  # of an option, for any line
+            raise
+        except StacktransError as error:
+            complete = False
+            print_message(f"standard input:{number}: {error}")
     if not number:
         print_message("standard input has no lines to show the steps over")
     return complete
+
+
+def _lines_of_standard_input() -> Iterator[bytes]:
+    from stacktrans.common.reading import Unreadable, line_groups
+
+    try:
+        for group in line_groups(sys.stdin.fileno()):
+            yield from (piece.raw for piece in group)
+    except Unreadable as error:
+        raise Unreadable(f"standard input: {error}") from error
 
 
 def _other_trace(name: str, checkpoint: "Checkpoint", first: "Trace") -> "Trace":
