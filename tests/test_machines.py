@@ -26,7 +26,7 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import MACHINE, SUMS, checksum_lines
 from stacktrans.decoding.decoder import decode
 from stacktrans.extraction import learner, refinement
-from stacktrans.extraction.learner import Extraction, Learner, extract, without_needless_memories
+from stacktrans.extraction.learner import Extraction, Learner, without_needless_memories
 from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.extraction.network import Network
 from stacktrans.extraction.quantization import QuantizedNetwork, coarsest_quantization
@@ -423,7 +423,7 @@ def test_a_machine_with_too_many_stack_symbols_is_refused(
 ) -> None:
     monkeypatch.setattr(refinement, "MOST_STACK_SYMBOLS", 3)
     with pytest.raises(CannotExtract, match="strings require more than 3 stack symbols"):
-        extract(checkpoint.load(reverse, hard=True))
+        Learner(checkpoint.load(reverse, hard=True)).learn()
 
 
 def test_a_machine_is_a_checkpoint(saved: Path) -> None:

@@ -23,7 +23,7 @@ from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
 from stacktrans.decoding.decoder import predict
 from stacktrans.extraction import limits
-from stacktrans.extraction.learner import extract
+from stacktrans.extraction.learner import Learner
 from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.extraction.network import Network
 from stacktrans.extraction.quantization import QuantizedNetwork
@@ -84,7 +84,7 @@ def test_a_memory_that_forgets_is_refused(
     memory: str, capacity: int | None, tmp_path: Path
 ) -> None:
     with pytest.raises(CannotExtract, match=f"memory {memory} cannot be .*, without a capacity"):
-        extract(untrained(tmp_path, memory, capacity=capacity))
+        Learner(untrained(tmp_path, memory, capacity=capacity))
 
 
 def test_a_stream_is_a_machine(machine_of: Callable[[str], Path]) -> None:
@@ -118,7 +118,7 @@ def test_extraction_ends_in_time(seconds: int, monkeypatch: pytest.MonkeyPatch) 
     asked = itertools.count()  # the time, which goes on whenever it is asked for
     monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: next(asked)))
     with contextlib.suppress(CannotExtract):
-        extract(checkpoint.load("parenthesis-stack", hard=True), time_limit=seconds)
+        Learner(checkpoint.load("parenthesis-stack", hard=True), time_limit=seconds).learn()
     assert next(asked) < seconds + 50
 
 

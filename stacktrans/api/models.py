@@ -23,7 +23,7 @@ from stacktrans.api.arguments import (
 from stacktrans.api.results import Answer, Evaluation, Trace, Verification
 from stacktrans.automata.machine import Machine
 from stacktrans.decoding.beam import beam_width
-from stacktrans.extraction.learner import TIME_LIMIT, extract
+from stacktrans.extraction.learner import TIME_LIMIT, Learner
 from stacktrans.inference import trace as inference
 from stacktrans.inference.evaluation import EvalRequest, evaluate
 from stacktrans.inference.perplexity import perplexities
@@ -260,7 +260,7 @@ class Model:
         Raises:
             StacktransError: no machine can be extracted, or none was found; the message says why.
         """
-        machine = extract(self._loaded, time_limit)
+        machine = Learner(self._loaded, time_limit).learn().machine
         return type(self)(replace(self._loaded, weights={}, hard=True, machine=machine))
 
     @checked

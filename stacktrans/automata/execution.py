@@ -89,8 +89,6 @@ class Automaton(Protocol):
     @property
     def relevant_positions(self) -> Sequence[tuple[int, int] | None]: ...
 
-    def transition(self, observation: tuple[int, ...]) -> Transition | None: ...
-
     def transitions(self, observations: Sequence[tuple[int, ...]]) -> list[Transition | None]: ...
 
 
@@ -152,7 +150,8 @@ class Configuration:
 
     def step(self, symbol: int) -> int:
         """The output for an input; `NO_OUTPUT` if there is none, `FAILED` if no rule applies."""
-        return self.follow(self._machine.transition(self.observe(symbol)))
+        (transition,) = self._machine.transitions([self.observe(symbol)])
+        return self.follow(transition)
 
     def observe(self, symbol: int) -> tuple[int, ...]:
         """All that the step at an input depends on; `EMPTY` for reads that are not relevant."""

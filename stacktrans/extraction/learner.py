@@ -106,20 +106,6 @@ class Extraction:
     seconds: float
 
 
-def extract(checkpoint: Checkpoint, time_limit: float = TIME_LIMIT) -> Machine:
-    """Extract the machine that a model computes with its signals rounded to 0 or 1.
-
-    Args:
-        checkpoint: of the model.
-        time_limit: the seconds that learning may take.
-
-    Raises:
-        CannotExtract: no machine can be extracted, or none was found; the message gives the reason.
-        StacktransError: its numbers overflow.
-    """
-    return Learner(checkpoint, time_limit).learn().machine
-
-
 def compare(
     checkpoint: Checkpoint, extraction: Extraction, count: int, lengths: Lengths
 ) -> Extraction:
@@ -212,7 +198,9 @@ class Learner:
         self._problem, self._rounds = CannotExtract("no machine found"), 0
 
     def learn(self) -> Extraction:
-        """Learn a machine from strings of a few of the interchangeable symbols, or else of all.
+        """Learn the machine that the model computes with its signals rounded to 0 or 1.
+
+        It is learned from strings of a few of the interchangeable symbols, or else of all.
 
         Raises:
             CannotExtract: no machine was found; the message gives the reason.
@@ -247,7 +235,9 @@ class Learner:
         while self._quantized.strings and not deadline.over():
             self._rounds, worse = self._rounds + 1, worse + 1
             try:
-                hypothesis = self._hypothesis(symmetry, deadline)
+                # The experiments of a refinement depend on the round.
+                refinement = Refinement(self._quantized, deadline.part(ROUND), self._rounds)
+                hypothesis = build_hypothesis(symmetry, refinement.until_consistent())
             except CannotExtract as error:
                 self._problem = error
             else:
@@ -278,11 +268,6 @@ class Learner:
         more = OBSERVED_PER_SYMBOL * symbols if symbols > LARGE_ALPHABET else 0
         random = self._random((OBSERVED + more, OBSERVED // 2), seed=1)
         self._quantized.record(symmetry.reduced([*random, *self._wrong]))
-
-    def _hypothesis(self, symmetry: Symmetry, deadline: Deadline) -> Machine:
-        """A hypothesis, whose experiments depend on the round; raises `CannotExtract`."""
-        refinement = Refinement(self._quantized, deadline.part(ROUND), self._rounds)
-        return build_hypothesis(symmetry, refinement.until_consistent())
 
     def _test(self, hypothesis: Machine) -> tuple[list[Query], bool]:
         """Test a hypothesis, unless a simpler one is right, and keep it if it is the best so far.

@@ -34,14 +34,14 @@ class Outcome(NamedTuple):
 
     Attributes:
         signals: [N, signals] 0 or 1.
-        logits: [N, outputs].
+        outputs: [N] the most probable ones.
         pushed: [N, pushes, m] the vectors that are pushed if the signals are 1.
         states: [N, D] after the steps.
         undecided: [N] the number of signals that were far from 0 and from 1 before rounding.
     """
 
     signals: Array
-    logits: Array
+    outputs: Ids
     pushed: Array
     states: Array
     undecided: Ids
@@ -143,25 +143,20 @@ class Network:
             state = self.model.start(count, 1)
             state.units.transpose(2, 0, 1, 3)[:, self._kept] = states[batch]
             state.read[:] = reads[batch].reshape(count, -1)
-            logits = self.model.advance(state, read)
-            parts.append(self.outcome(state, logits))
+            outputs = most_probable_ids(self.model.advance(state, read))
+            if (outputs < 0).any():
+                raise StacktransError(OVERFLOW)
+            parts.append(self._outcome(state, outputs))
         return Outcome(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def outcome(self, state: NumpyState, logits: Array) -> Outcome:
-        """The outcome of the last step of N strings, which gave logits [N, outputs].
-
-        Raises:
-            StacktransError: the model's numbers overflow.
-        """
-        if (most_probable_ids(logits) < 0).any():
-            raise StacktransError(OVERFLOW)
+    def _outcome(self, state: NumpyState, outputs: Ids) -> Outcome:
         assert state.run is not None
         weights, count = self.model.weights, self.model.weights.architecture.signals
         with np.errstate(over="ignore"):
             soft = self._soft(state.run.heads[:, :count] + weights.bias[:count])
         return Outcome(
             state.signals.astype(np.int8),
-            logits,
+            outputs,
             state.run.values.copy(),
             state.units.transpose(2, 0, 1, 3)[:, self._kept],
             (np.minimum(soft, 1 - soft) > UNDECIDED).sum(axis=1),

@@ -17,7 +17,7 @@ import numpy as np
 
 from stacktrans.automata.execution import Runner, Transition
 from stacktrans.automata.rules import EMPTY
-from stacktrans.decoding.decoder import DecodingStep, most_probable_ids
+from stacktrans.decoding.decoder import DecodingStep
 from stacktrans.decoding.model import Model
 from stacktrans.extraction.limits import OutOfTime
 from stacktrans.extraction.network import NOTHING, Network, Outcome
@@ -165,10 +165,6 @@ class QuantizedNetwork:
         self._transitions: dict[Observation, Transition] = {}
         self._recorded: dict[Observation, bool] = {}
 
-    def transition(self, observation: Observation) -> Transition:
-        """The transition at an observation, which was computed before."""
-        return self._transitions[observation]
-
     def transitions(self, observations: Sequence[Observation]) -> list[Transition | None]:
         """The transitions at several observations; new ones are computed together.
 
@@ -176,8 +172,10 @@ class QuantizedNetwork:
             OutOfTime: the deadline was reached.
             StacktransError: the network's numbers overflow.
         """
-        self._compute(observations)
-        return [*map(self.transition, observations)]
+        new = [each for each in dict.fromkeys(observations) if each not in self._transitions]
+        if new:
+            self._compute(new)
+        return [self._transitions[observation] for observation in observations]
 
     def outcome(self, observations: Ids) -> Outcome:
         """The outcome of the network's steps at observations [N, components]; raises as it does."""
@@ -187,16 +185,12 @@ class QuantizedNetwork:
             reads[:, index] = self.pushed[end // 2].of(observations[:, 1 + index])
         return self.network.step(self.states.of(observations[:, -1]), observations[:, 0], reads)
 
-    def _compute(self, observations: Iterable[Observation]) -> None:
+    def _compute(self, observations: Sequence[Observation]) -> None:
         """Compute the transitions at new observations; raises as `transitions` does."""
-        new = [each for each in dict.fromkeys(observations) if each not in self._transitions]
-        if not new:
-            return
-        ends, outcome = self.memories, self.outcome(np.array(new))
+        ends, outcome = self.memories, self.outcome(np.array(observations))
         self.undecided += int(outcome.undecided.sum())
         self.signals += outcome.signals.size
-        outputs = most_probable_ids(outcome.logits).tolist()
-        for row, observation in enumerate(new):
+        for row, observation in enumerate(observations):
             signals = tuple(outcome.signals[row].tolist())
             seen = observation[0], *[number != EMPTY for number in observation[1:]]
             pushes = tuple(
@@ -206,7 +200,7 @@ class QuantizedNetwork:
             )
             next_state = self.states.add(outcome.states[row], seen)
             self._transitions[observation] = Transition.of(
-                ends, signals, outputs[row], pushes, next_state
+                ends, signals, int(outcome.outputs[row]), pushes, next_state
             )
 
     def record(self, queries: Sequence[Query]) -> None:

@@ -23,7 +23,6 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.automata.rules import EMPTY
-from stacktrans.decoding.decoder import most_probable_ids
 from stacktrans.extraction.limits import CannotExtract, Deadline, OutOfTime
 from stacktrans.extraction.network import NOTHING
 from stacktrans.extraction.partition import Partition, inconsistent
@@ -203,7 +202,7 @@ class Refinement:
         """[n] a signal or the output at observations [n, components]; raises `OutOfTime`."""
         outcome = self._quantized.outcome(observations)
         if column == self._partition.output:
-            return most_probable_ids(outcome.logits)
+            return outcome.outputs
         network = self._quantized.network
         signals: Ids = network.without_empty_pops(outcome.signals, observations[:, 1:-1])[:, column]
         return signals
