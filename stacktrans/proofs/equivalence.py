@@ -113,7 +113,7 @@ def _by_product(
         raise Unproved(
             "machines with buffers, of streams, or of different layouts are not supported"
         )
-    if pair.memories.moves:
+    if pair.one.memories.moves or pair.other.memories.moves:
         raise Unproved("lists are supported only if both machines use them in the same way")
     strings, symbols = AllStrings(len(pair.source)), representatives(classes)
     product = _PairProduct(pair, strings, symbols)
@@ -153,22 +153,18 @@ class _Pair(Machine):
     @classmethod
     def of(cls, one: Machine, other: Machine) -> _Pair:
         """The pair of two machines."""
-        ends = other.memories.shifted(len(one.stack_symbols), 0)
-        depths = (depth for each in (one, other) for _, depth in each.memories.read_positions)
-        memories = one.memories._replace(
-            names=(*one.memories.names, *(f"{name} of the other machine" for name in ends.names)),
-            reads=(*one.memories.reads, *ends.reads),
-            depths=tuple(depths),
-            moves=(*one.memories.moves, *ends.moves),
-        )
+        names = (f"{name} of the other machine" for name in other.memories.names)
+        memories = one.memories._replace(names=(*one.memories.names, *names))
         parts = {part.name: getattr(one, part.name) for part in fields(Machine)}
         parts |= {"memories": memories, "stack_symbols": one.stack_symbols + other.stack_symbols}
         return cls(**parts, one=one, other=other)
 
     @functools.cached_property
-    def relevant(self) -> frozenset[int]:
-        reads = [*self.one.relevant_positions, *self.other.relevant_positions]
-        return frozenset(at for at, position in enumerate(reads, start=1) if position)
+    def relevant_positions(self) -> list[tuple[int, int] | None]:
+        shift = 2 * len(self.one.stack_symbols)
+        positions = self.other.relevant_positions
+        others = (position and (position[0] + shift, position[1]) for position in positions)
+        return [*self.one.relevant_positions, *others]
 
     def transition(self, observation: tuple[int, ...]) -> Transition | None:
         symbol, *read, state = observation

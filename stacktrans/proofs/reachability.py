@@ -105,9 +105,10 @@ class Explorer:
         product, machine = self._product, self._product.machine
         self.relation.add((situation.product[0], situation.state))
         reads = []
-        for component, (end, depth) in enumerate(machine.memories.read_positions, start=1):
+        for position in machine.relevant_positions:
             cell = None
-            if component in machine.relevant:
+            if position:
+                end, depth = position
                 cell = self._read(situation, end // 2 + 1, end % 2, depth)
             reads.append(EMPTY if cell is None else cell)
         top = partial(self._read, situation, 0, self._pop_side)

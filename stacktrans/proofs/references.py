@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, EMPTY, START
-from stacktrans.proofs.brackets import bracketing
-from stacktrans.proofs.grammars import Transducer, determinize
+from stacktrans.proofs.grammars import Transducer, bracketing, determinize
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.chomsky import ReverseString
 from stacktrans.tasks.computed import (
@@ -91,7 +90,7 @@ class Reference(ABC):
         return [*prefix] or [0]
 
     def cell_name(self, cell: Cell, symbols: Sequence[str]) -> str:
-        """How a cell of the memory is written."""
+        """How a cell of the memory is written, given the symbols of targets."""
         assert isinstance(cell, int)
         return symbols[cell]
 
@@ -266,9 +265,6 @@ class GrammarAutomaton(Reference):
                     reached.add(step.next_state)
                     sources.append((step.next_state, [*source, step.symbol]))
         raise AssertionError("every prefix of a source can be completed")
-
-    def cell_name(self, cell: Cell, symbols: Sequence[str]) -> str:
-        return self._names[cell]
 
     def _left(self, ending: Sequence[int]) -> str:
         """The state in which only the last symbols of an answer are left to write."""

@@ -236,7 +236,7 @@ def _cells(proof: Bisimulation, machine: Machine, number: int) -> list[tuple[lis
     pairs = []
     for block in sorted(proof.blocks, key=repr):
         cells = [
-            "a symbol" if cell in equivalent else proof.reference.cell_name(cell, machine.source)
+            "a symbol" if cell in equivalent else proof.reference.cell_name(cell, machine.target)
             for cell in block[0]
         ]
         table = machine.stack_symbols[number]
