@@ -60,18 +60,6 @@ class Ends(NamedTuple):
             rows |= {taken // 2 for _, taken, put in self.moves if put // 2 in rows}
         return frozenset(rows)
 
-    def shifted(self, rows: int, signals: int) -> Ends:
-        """The table renumbered for a memory that follows others with `rows` and `signals`."""
-        ends = 2 * rows
-        return self._replace(
-            pops=tuple((signal + signals, end + ends) for signal, end in self.pops),
-            pushes=tuple((signal + signals, end + ends) for signal, end in self.pushes),
-            reads=tuple(end + ends for end in self.reads),
-            moves=tuple(
-                (s + signals, source + ends, target + ends) for s, source, target in self.moves
-            ),
-        )
-
 
 def side_by_side(
     parts: Sequence[Ends], names: Sequence[str], signal_names: tuple[str, ...]
@@ -84,19 +72,26 @@ def side_by_side(
         signal_names: names of all signals.
     """
     rows: list[str] = []
-    shifted: list[Ends] = []
+    pops: list[tuple[int, int]] = []
+    pushes: list[tuple[int, int]] = []
+    reads: list[int] = []
+    moves: list[tuple[int, int, int]] = []
     signals = 0
     for part, name in zip(parts, names, strict=True):
-        shifted.append(part.shifted(len(rows), signals))
-        rows += [f"{name}{row.removeprefix(part.names[0])}" for row in part.names]
+        ends = 2 * len(rows)
+        pops += ((signal + signals, end + ends) for signal, end in part.pops)
+        pushes += ((signal + signals, end + ends) for signal, end in part.pushes)
+        moves += ((signal + signals, one + ends, to + ends) for signal, one, to in part.moves)
+        reads += (end + ends for end in part.reads)
+        rows += (f"{name}{row.removeprefix(part.names[0])}" for row in part.names)
         signals += len(part.signal_names)
     depths = tuple(depth for part in parts for _, depth in part.read_positions)
     return Ends(
         tuple(rows),
-        pops=tuple(pop for part in shifted for pop in part.pops),
-        pushes=tuple(push for part in shifted for push in part.pushes),
-        reads=tuple(end for part in shifted for end in part.reads),
-        signal_names=signal_names,
-        depths=depths if any(depths) else (),
-        moves=tuple(move for part in shifted for move in part.moves),
+        tuple(pops),
+        tuple(pushes),
+        tuple(reads),
+        signal_names,
+        depths if any(depths) else (),
+        tuple(moves),
     )
