@@ -69,14 +69,9 @@ def check_readable(path: str | os.PathLike[str]) -> None:
         raise UsageError(f"{os.fspath(path)!r}: not a file name") from error
     if stat.S_ISDIR(mode):
         raise UsageError(f"{path}: Is a directory; expected a file")
-    if not (stat.S_ISREG(mode) or is_open_descriptor(path)):
+    if not (stat.S_ISREG(mode) or is_stream(path)):
         kind = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket"}.get(stat.S_IFMT(mode))
         raise UsageError(f"{path}: {kind or 'a device'}; expected a file")
-
-
-def is_open_descriptor(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is that of a file that this process has open, and other processes do not."""
-    return _OPEN_ALREADY.fullmatch(os.fspath(path)) is not None
 
 
 def open_file(path: str | os.PathLike[str]) -> BinaryIO:
@@ -165,9 +160,9 @@ def json_lines(path: Path) -> Iterator[Any]:
             raise ValueError(f"line {number}: {error}") from error
 
 
-def is_stream(path: Path) -> bool:
+def is_stream(path: str | os.PathLike[str]) -> bool:
     """Whether a path is a stream of this process, which can perhaps be read only once."""
-    return path == STDIN or is_open_descriptor(path)
+    return path == STDIN or _OPEN_ALREADY.fullmatch(os.fspath(path)) is not None
 
 
 def read_content(path: str | os.PathLike[str]) -> bytes:
