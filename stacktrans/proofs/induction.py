@@ -20,16 +20,19 @@ from typing import NamedTuple
 from stacktrans.automata.execution import Configuration
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import START
-from stacktrans.proofs.linear import (
+from stacktrans.proofs.product import Unproved
+from stacktrans.proofs.symbolic_stacks import (
     CaseSplit,
+    CellRun,
+    IgnoredStack,
     LinearExpression,
+    Runs,
     Substitution,
+    SymbolicStack,
     at_least,
     floor_divided,
     variable,
 )
-from stacktrans.proofs.product import Unproved
-from stacktrans.proofs.symbolic_stacks import CellRun, IgnoredStack, Runs, SymbolicStack
 from stacktrans.tasks.alphabets import FAILED
 from stacktrans.tasks.streams import Counting
 
