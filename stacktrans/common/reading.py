@@ -105,10 +105,10 @@ def check_size(name: str, content: bytes, most: int) -> None:
         raise UsageError(f"{name}: more than {most >> 20} MiB; expected less")
 
 
-def read_text(path: str | os.PathLike[str], most: int | None = MOST_BYTES) -> str:
+def read_text(path: str | os.PathLike[str]) -> str:
     """Read a file in UTF-8; raises `UsageError` if it can't be read, or has too many bytes."""
     try:
-        return read_bytes(path, most).decode("utf-8")
+        return read_bytes(path, MOST_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a text file in UTF-8 (byte {error.start})") from error
 

@@ -165,9 +165,8 @@ class Registry:
         """The classes of this kind in a plugin file; raises `UsageError` if one can't be used."""
         classes: dict[str, type] = {}
         for value in vars(module).values():
-            if not self.has_base(value) or value.__module__ != module.__name__:
-                continue
-            if "name" not in vars(value):
+            defined = self.has_base(value) and value.__module__ == module.__name__
+            if not defined or "name" not in vars(value):
                 continue
             if problem := self._problem(value, classes, file):
                 line = inspect.getsourcelines(value)[1]
