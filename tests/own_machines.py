@@ -48,7 +48,7 @@ def rearranging(task: Task, memories: Ends) -> Machine:
         range(1, 1 + size),
     )
     return Machine(
-        "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
+        "own", task.source.symbols, task.target.symbols, (False, False),
         SymbolTable((Family("begin"), Family("separator"), series, series)),
         SymbolTable((series, Family("end"))), (SymbolTable((Family("empty"), series)),), ONE,
         memories,
@@ -227,7 +227,7 @@ def waiting(task: Task) -> Machine:
     symbols = Family("symbol", tuple(range(size)))
     everything = Family("symbol", tuple(range(size + 1)))
     return Machine(
-        "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
+        "own", task.source.symbols, task.target.symbols, (False, False),
         SymbolTable((everything,)), SymbolTable((everything,)),
         (SymbolTable((Family("empty"), symbols)),), ONE,
         STACK, None, Layout.synchronous(size + 1, size + 1),
@@ -243,7 +243,7 @@ def odd(task: Task) -> Machine:
     bits = Family("symbol", (0, 1))
     zero, one = Term(CONSTANT, 0), Term(CONSTANT, 1)
     return Machine(
-        "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
+        "own", task.source.symbols, task.target.symbols, (False, False),
         SymbolTable((bits,)), SymbolTable((bits,)), (SymbolTable((Family("empty"), bits)),), ONE,
         STACK, None,
         Layout.synchronous(2, 2),
@@ -265,7 +265,7 @@ def buffered_odd(task: Task) -> Machine:
     none: tuple[Term | None, ...] = (None,)
     signals = ("pop", "push", "input read", "output write")
     return Machine(
-        "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
+        "own", task.source.symbols, task.target.symbols, (False, False),
         SymbolTable((bits, Family("nothing"))), SymbolTable((bits,)),
         (SymbolTable((Family("empty"),)),), states,
         STACK._replace(signal_names=signals), Buffers(2, 0, 0),
@@ -307,7 +307,7 @@ def brackets(task: Task) -> Machine:
             ),
         ]
     return Machine(
-        "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
+        "own", task.source.symbols, task.target.symbols, (False, False),
         SymbolTable((symbols,)), SymbolTable((symbols,)), (stack_symbols,), ONE, STACK, None,
         Layout.synchronous(4, 4), tuple(rules),
     )  # fmt: skip

@@ -55,7 +55,7 @@ def tripling(directory: Path, *, endless: bool = False) -> Path:
     ]
     known = ("a", "b")
     machine = Machine(
-        "tripled", (*known, "<unk>"), known, (False, False), (*known, "<unk>"),
+        "tripled", (*known, "<unk>"), known, (False, False),
         SymbolTable((Family("begin"), Family("separator"), symbols, Family("symbol", (0, 1)))),
         SymbolTable((Family("symbol", (0, 1)), Family("end"))),
         (SymbolTable((Family("empty"), symbols)),),

@@ -239,7 +239,7 @@ def odd_one_out() -> Machine:
         rule(when([5], [0], None), (0, 0), Term(CONSTANT, 3)),
     )
     return Machine(
-        "own", ("a", "b", "c"), ("a", "b", "c"), (False, False), ("a", "b", "c"),
+        "own", ("a", "b", "c"), ("a", "b", "c"), (False, False),
         SymbolTable((Family("begin"), Family("separator"), symbols, symbols)),
         SymbolTable((symbols, Family("end"))), (stack_symbols,), one, STACK, None,
         Layout.joint(3, 3), rules,

@@ -351,7 +351,7 @@ def translating(rules: Sequence[Rule]) -> Machine:
     source, target = Family("symbol", (0,)), Family("symbol", (1, 2))
     families = (Family("begin"), Family("separator"), source, target._replace(name="written"))
     return Machine(
-        "own", ("a",), ("x", "y"), (False, False), ("a", "x", "y"), SymbolTable(families),
+        "own", ("a",), ("x", "y"), (False, False), SymbolTable(families),
         SymbolTable((target, Family("end"))), (), own_machines.ONE, NO_MEMORY, None,
         Layout.joint(1, 2), tuple(rules),
     )  # fmt: skip

@@ -25,7 +25,6 @@ import stacktrans
 from stacktrans.automata.fst import EPSILON, NotFinite, to_fst
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
-from stacktrans.automata.wording import sentence
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import CONFIG, MACHINE, SUMS, checksum_lines
 from stacktrans.model import checkpoint
@@ -61,7 +60,7 @@ def automaton(
     """A machine that does not use its stack, by inputs, a state, an output and the next state."""
     names = (*STACK.signal_names, *(["input read", "output write"] if buffers else []))
     return Machine(
-        "own", ("0", "1"), ("0", "1"), (False, False), ("0", "1"), SymbolTable(tuple(inputs)),
+        "own", ("0", "1"), ("0", "1"), (False, False), SymbolTable(tuple(inputs)),
         SymbolTable(tuple(outputs)), (CELLS,), STATES, STACK._replace(signal_names=names), buffers,
         layout,
         tuple(
@@ -271,7 +270,7 @@ def test_a_memory_that_is_never_popped_is_finite() -> None:
 
 def test_labels_have_no_spaces() -> None:
     machine = parity(Layout.synchronous(2, 2))
-    fst, inputs, _ = to_fst(replace(machine, source=(" ", EPSILON), symbols=(" ", EPSILON)))
+    fst, inputs, _ = to_fst(replace(machine, source=(" ", EPSILON)))
     assert inputs == "<eps>\t0\n<U+0020>\t1\n<U+003C>eps>\t2\n"
     assert transduced(fst, ["<U+003C>eps>", "<U+0020>"]) == "11"
 
@@ -365,8 +364,8 @@ def test_a_program_is_plain_python(name: str) -> None:
     assert [alias.name for node in imported for alias in node.names] == ["sys"]
     assert "ImportFrom" not in ast.dump(ast.parse(text))
     assert text.startswith("# A machine for the task a\\nb,")
-    for number, each in enumerate(machine.rules, start=1):
-        assert f"# {number}. {sentence(machine, each)}\n" in text
+    for each in machine.worded_rules:
+        assert f"# {each.number}. {each.sentence}\n" in text
 
 
 def test_programs_pass_a_linter(tmp_path: Path) -> None:
@@ -416,7 +415,7 @@ def test_a_program_for_pairs_in_files_answers_as_transduce(endless: bool, tmp_pa
 
 def test_features_are_refused(tmp_path: Path) -> None:
     machine = parity(Layout.synchronous(2, 2))
-    machine = replace(machine, source=("0", "0"), symbols=("0",))
+    machine = replace(machine, source=("0", "0"))
     with pytest.raises(StacktransError, match="features"):
         machine.to_python()
     with pytest.raises(NotFinite, match="features"):

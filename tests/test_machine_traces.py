@@ -124,7 +124,7 @@ def moving() -> Checkpoint:
     symbols = Family("symbol", (0, 1, 2))
     model = Checkpoint(Path(), config, task, task.layout, {}, hard=True)
     stack_symbols = (SymbolTable((Family("empty"), symbols)),) * 2
-    parts = dict(model.machine_attributes, symbols=("a", "b", "c"), stack_symbols=stack_symbols)
+    parts = dict(model.machine_attributes, stack_symbols=stack_symbols)
     inputs, states = SymbolTable((symbols,)), SymbolTable((Family("q0"),))
     same = Term(CONSTANT, 0)
     rules = [

@@ -20,7 +20,6 @@ import stacktrans
 from stacktrans.automata.execution import Runner
 from stacktrans.automata.machine import Machine, read_machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
-from stacktrans.automata.wording import sentence
 from stacktrans.common.ends import Ends
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import MACHINE, SUMS, checksum_lines
@@ -258,7 +257,7 @@ def test_equivalent_symbols_share_rules(extracted: Extraction) -> None:
     assert extracted.counterexample is None
     assert len(extracted.machine.rules) <= 4
     assert extracted.machine.states.size == 1
-    sentences = [sentence(extracted.machine, rule) for rule in extracted.machine.rules]
+    sentences = [rule.sentence for rule in extracted.machine.worded_rules]
     assert "reading a symbol: push it" in sentences
 
 
@@ -266,7 +265,7 @@ def test_rules_say_nothing_of_a_memory_that_was_never_empty(
     machine_of: Callable[[str], Path],
 ) -> None:
     machine = read_machine(machine_of("reverse-stack") / MACHINE)  # which pushes first
-    sentences = [sentence(machine, rule) for rule in machine.rules]
+    sentences = [rule.sentence for rule in machine.worded_rules]
     assert (
         "reading ||| or a written symbol, stack has a symbol: pop, write what is read" in sentences
     )
@@ -575,7 +574,7 @@ def counting() -> Machine:
     stack_symbols = SymbolTable((Family("empty"), Family("mark 1")))
     same = Term(CONSTANT, 0)
     return Machine(
-        "count", ("a", "b"), ("a", "b"), (False, False), ("a", "b"), inputs,
+        "count", ("a", "b"), ("a", "b"), (False, False), inputs,
         SymbolTable((symbols, Family("end"))), (stack_symbols,), SymbolTable((Family("state 1"),)),
         Ends(("stack",), ((0, 0),), ((1, 0),), (0,), ("pop", "push")), None,
         Layout.joint(2, 2),

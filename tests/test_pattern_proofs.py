@@ -66,7 +66,7 @@ def counter(written: str, rules: Sequence[tuple[Any, ...]], states: int = 1) -> 
         tuple(place % 2 for place in both),
     )
     return Machine(
-        "own", task.source.symbols, task.target.symbols, (False, False), task.source.symbols,
+        "own", task.source.symbols, task.target.symbols, (False, False),
         symbols, symbols, (stack_symbols,) * stacks,
         SymbolTable(tuple(Family(f"q{number}") for number in range(states))),
         memories, None, Layout.stream(symbols.size, follow=0), tuple(found),
@@ -313,7 +313,7 @@ def test_lists_that_count_are_proved() -> None:
         Rule(when([1], None, [0], None), (), (0, 1), Term(CONSTANT, 0), (None,), Term(CONSTANT, 0)),
     )
     machine = Machine(
-        "own", ("a", "b"), ("a", "b"), (False, False), ("a", "b"), symbols, symbols,
+        "own", ("a", "b"), ("a", "b"), (False, False), symbols, symbols,
         (stack_symbols, stack_symbols), SymbolTable((Family("q0"),)), memories, None,
         Layout.stream(2, follow=0), rules,
     )  # fmt: skip

@@ -17,7 +17,7 @@ from test_machines import counting
 from stacktrans.automata.execution import Configuration, Runner
 from stacktrans.automata.machine import Machine, read_machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
-from stacktrans.automata.wording import component_names, sentence
+from stacktrans.automata.wording import component_names
 from stacktrans.commands.terminal import print_out
 from stacktrans.common.ends import Ends
 from stacktrans.common.files import MACHINE
@@ -90,7 +90,7 @@ def test_a_memory_that_forgets_is_refused(
 def test_a_stream_is_a_machine(machine_of: Callable[[str], Path]) -> None:
     machine = read_machine(machine_of("anbncn") / MACHINE)
     assert machine.states.size == 1
-    sentences = [sentence(machine, rule) for rule in machine.rules]
+    sentences = [rule.sentence for rule in machine.worded_rules]
     assert len(sentences) <= 6
     assert any(each.startswith("reading a: push it on") for each in sentences)
 
@@ -150,7 +150,7 @@ def moving() -> Machine:
         (0, 0), ((1, 0, 2), (2, 2, 0)),
     )  # fmt: skip
     return Machine(
-        "moving", ("a", "b", "c"), ("a", "b", "c"), (False, False), ("a", "b", "c"),
+        "moving", ("a", "b", "c"), ("a", "b", "c"), (False, False),
         SymbolTable((symbols,)), SymbolTable((symbols,)), (stack_symbols,) * 2, state,
         memories, None, Layout.synchronous(3, 3), tuple(rules),
     )  # fmt: skip
@@ -167,7 +167,7 @@ def test_heads_of_lists_move() -> None:
     assert held[2] == [[1], [1]]
     assert held[4] == [[], [1, 1, 0]]  # beyond the last is what is empty
     assert held[7] == [[0, 1, 1], []]
-    assert "reading b: move left, write" in sentence(machine, machine.rules[1])
+    assert "reading b: move left, write" in machine.worded_rules[1].sentence
 
 
 def test_a_list_is_named_if_there_are_other_memories() -> None:
@@ -186,7 +186,8 @@ def test_a_list_is_named_if_there_are_other_memories() -> None:
     ]
     for signals, done in (((0, 0, 0, 1, 0), "left"), ((0, 0, 0, 0, 1), "right")):
         rule = Rule((None,) * 7, (), signals, None, (None, None), Term(CONSTANT, 0))
-        assert sentence(machine, rule) == f"always: move {done} in list"
+        (worded,) = replace(machine, rules=(rule,)).worded_rules
+        assert worded.sentence == f"always: move {done} in list"
 
 
 def test_the_state_has_a_column_of_its_own_if_there_are_several(
@@ -200,4 +201,4 @@ def test_the_state_has_a_column_of_its_own_if_there_are_several(
     shown = capsys.readouterr().out
     assert "state" in shown.splitlines()[0]
     assert "q1" in shown
-    assert sentence(several, rule) == "in q1, reading a: push mark 1, go to q0"
+    assert several.worded_rules[0].sentence == "in q1, reading a: push mark 1, go to q0"

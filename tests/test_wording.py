@@ -37,7 +37,8 @@ def test_written_symbols_are_told_from_those_of_the_source() -> None:
 def test_the_unknown_symbol_is_named_rather_than_the_only_other_symbol() -> None:
     machine = rearranging(Copy(symbols=4), STACK)
     first, second, *_ = machine.symbols
-    machine = replace(machine, symbols=(first, second, UNKNOWN_SYMBOL))
+    symbols = (first, second, UNKNOWN_SYMBOL)
+    machine = replace(machine, source=symbols, target=symbols)
     inputs = SymbolTable((Family("symbol", (0, 1, 2)),))
     assert entry_names(machine, inputs, [1, 2]) == f"{second} or <unk>"
     assert entry_names(machine, inputs, [0, 1]) == "a symbol but <unk>"

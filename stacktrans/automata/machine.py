@@ -25,7 +25,7 @@ from stacktrans.automata.rules import (
     in_ranges,
     ranges,
 )
-from stacktrans.automata.wording import WordedRule, actions, condition, entry_name, sentence
+from stacktrans.automata.wording import WordedRule, actions, condition, entry_name
 from stacktrans.common.ends import Ends
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import verify_checksum
@@ -56,7 +56,6 @@ class Machine:
         source: the symbols of sources.
         target: the symbols of targets.
         words: whether strings of sources, and of targets, are words separated by spaces.
-        symbols: those of sources and targets, without repetition.
         inputs: what can be read; after the last symbol of an input buffer, the last of them.
         outputs: what can be written.
         stack_symbols: of each memory; the first is read when it is empty.
@@ -71,7 +70,6 @@ class Machine:
     source: tuple[str, ...]
     target: tuple[str, ...]
     words: tuple[bool, bool]
-    symbols: tuple[str, ...]
     inputs: SymbolTable
     outputs: SymbolTable
     stack_symbols: tuple[SymbolTable, ...]
@@ -80,6 +78,11 @@ class Machine:
     buffers: Buffers | None
     layout: Layout
     rules: tuple[Rule, ...]
+
+    @functools.cached_property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols of sources and targets, without repetition."""
+        return tuple(dict.fromkeys((*self.source, *self.target)))
 
     @functools.cached_property
     def components(self) -> list[SymbolTable]:
@@ -259,7 +262,7 @@ class Machine:
         for state in range(self.states.size):
             lines.append(f'  {state} [label="{_escaped(entry_name(self, self.states, state))}"];')
         for (source, target), numbers in self.edges().items():
-            rules = (f"{number}  {sentence(self, self.rules[number - 1])}" for number in numbers)
+            rules = (f"{number}  {self.worded_rules[number - 1].sentence}" for number in numbers)
             label = "".join(f"{_escaped(rule)}\\l" for rule in rules)
             lines.append(f'  {source} -> {target} [label="{label}"];')
         return "\n".join([*lines, "}"]) + "\n"
@@ -291,25 +294,23 @@ class Machine:
         }
         lines = [f" {_json(name)}: {_json(part)}" for name, part in parts.items()]
         rules = []
-        for rule in self.rules:
+        for rule, words in zip(self.rules, self.worded_rules, strict=True):
             when = [None if own is None else ranges(sorted(own)) for own in rule.when]
-            rules.append(_json({"rule": sentence(self, rule), **rule._asdict(), "when": when}))
+            rules.append(_json({"rule": words.sentence, **rule._asdict(), "when": when}))
         of_rules = ",\n  ".join(rules)
         return "{\n" + ",\n".join([*lines, f' "rules": [\n  {of_rules}\n ]']) + "\n}\n"
 
     @classmethod
     def from_json(cls, parts: dict[str, Any]) -> Machine:
         """The machine of `to_json`; raises `ValueError`, `TypeError` and the like if it is none."""
-        symbols = tuple(dict.fromkeys([*parts["source"], *parts["target"]]))
+        symbols = len({*parts["source"], *parts["target"]})
         features = len({*parts["source"]}) < len(parts["source"])
         tables = {
-            name: SymbolTable.from_json(parts[name], len(symbols), features and name == "inputs")
+            name: SymbolTable.from_json(parts[name], symbols, features and name == "inputs")
             for name in ("inputs", "outputs", "states")
         }
-        memories = tuple(
-            SymbolTable.from_json(each, len(symbols)) for each in parts["stack_symbols"]
-        )
-        parts |= tables | {"symbols": symbols, "stack_symbols": memories}
+        memories = tuple(SymbolTable.from_json(each, symbols) for each in parts["stack_symbols"])
+        parts |= tables | {"stack_symbols": memories}
         rules, parts["rules"] = parts["rules"], ()
         machine: Machine = TypeAdapter(cls).validate_python(parts)
         machine.check_tables()

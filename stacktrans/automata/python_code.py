@@ -8,7 +8,7 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.automata.rules import CONSTANT, Rule, SymbolTable, Term
-from stacktrans.automata.wording import component_names, sentence
+from stacktrans.automata.wording import component_names
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.visible import visible
 from stacktrans.tasks.alphabets import UNKNOWN_SYMBOL
@@ -35,7 +35,7 @@ def python_code(machine: Machine) -> str:
     each, further = layout.padding
     padding = f"\n    inputs += [INPUT[{layout.blank}]] * ({each - 1} * len(source) + {further})"
     cells = zip(memories.names, machine.stack_symbols, strict=True)
-    words = [visible(f"{n}. {sentence(machine, each)}") for n, each in enumerate(machine.rules, 1)]
+    words = [visible(f"{rule.number}. {rule.sentence}") for rule in machine.worded_rules]
     table = zip(words, (_rule(machine, rule) for rule in machine.rules), strict=True)
     substitutes = vars(layout) | (machine.buffers._asdict() if machine.buffers else {})
     substitutes |= {

@@ -33,6 +33,11 @@ class WordedRule:
     when: str
     action: str
 
+    @property
+    def sentence(self) -> str:
+        """The rule without its number."""
+        return f"{self.when}: {'do nothing' if self.action == 'nothing' else self.action}"
+
     def __str__(self) -> str:
         return f"rule {self.number}: {self.when}: {self.action}"
 
@@ -197,9 +202,3 @@ def condition(machine: Machine, rule: Rule) -> str:
         return others
     state = f"in {state_names(machine, rule)}"
     return state if others == "always" else f"{state}, {others}"
-
-
-def sentence(machine: Machine, rule: Rule) -> str:
-    """A rule in words."""
-    done = actions(machine, rule)
-    return f"{condition(machine, rule)}: {'do nothing' if done == 'nothing' else done}"

@@ -37,7 +37,8 @@ def name_classes(symmetry: Symmetry, partition: Partition) -> Machine:
     """
     checkpoint = symmetry.checkpoint
     task, layout = checkpoint.task, checkpoint.layout
-    symbols = tuple(dict.fromkeys([*task.source.symbols, *task.target.symbols]))
+    # Symbols have the numbers that they have in `Machine.symbols`.
+    symbols = dict.fromkeys([*task.source.symbols, *task.target.symbols])
     index = {symbol: number for number, symbol in enumerate(symbols)}
     source = Family("symbol", tuple(index[symbol] for symbol in task.source.symbols))
     target = Family("symbol", tuple(index[symbol] for symbol in task.target.symbols))
@@ -58,7 +59,6 @@ def name_classes(symmetry: Symmetry, partition: Partition) -> Machine:
     partition.states.renumber(order)
     return Machine(
         **checkpoint.machine_attributes,
-        symbols=symbols,
         inputs=inputs,
         outputs=outputs,
         stack_symbols=tuple(named[memory] for memory in alphabets),
