@@ -10,7 +10,6 @@ symbol that is read.
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -76,14 +75,6 @@ class SymbolTable:
     def numbers(self) -> dict[tuple[int, int | None], int]:
         """The number of each entry, by its family and its symbol."""
         return {entry: number for number, entry in enumerate(self.entries)}
-
-    @functools.cached_property
-    def by_symbol(self) -> dict[int | None, list[int]]:
-        """The numbers of the entries with each symbol, or without one."""
-        numbers = defaultdict[int | None, list[int]](list)
-        for number, (_, symbol) in enumerate(self.entries):
-            numbers[symbol].append(number)
-        return numbers
 
     def as_json(self) -> list[Any]:
         """The name of each family, with ranges of symbols."""

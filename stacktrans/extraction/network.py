@@ -11,7 +11,7 @@ import numpy as np
 
 from stacktrans.automata.rules import EMPTY
 from stacktrans.common.errors import OVERFLOW, StacktransError
-from stacktrans.decoding.decoder import most_probable_ids
+from stacktrans.decoding.decoder import log_softmax, most_probable_ids
 from stacktrans.decoding.model import SoftInput
 from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.kernels import Array
@@ -118,8 +118,7 @@ class Network:
         if self.model.memory.takes_actions:
             signals = len(self.model.memory.signal_names)
             actions = sums[:, :signals].reshape(len(sums), self.model.memory.count, -1)
-            powers = np.exp(actions - actions.max(axis=2, keepdims=True))
-            soft[:, :signals] = (powers / powers.sum(axis=2, keepdims=True)).reshape(len(sums), -1)
+            soft[:, :signals] = np.exp(log_softmax(actions)).reshape(len(sums), -1)
         return soft
 
     def step(self, states: Array, ids: Ids, reads: Array) -> Outcome:

@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Hashable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, EMPTY, START
 from stacktrans.proofs.grammars import Transducer, bracketing, determinize
@@ -373,14 +375,14 @@ def _constant_symbols(machine: Machine) -> Iterator[int | None]:
 def _signature(machine: Machine, symbol: int) -> tuple[object, ...]:
     """What distinguishes symbols: the families that have them, and the rules that apply."""
     tables = (*machine.components, machine.outputs, *machine.stack_symbols)
+    entries = [np.flatnonzero(table.symbol_of == symbol).tolist() for table in tables]
     families = [
-        tuple(table.entries[number][0] for number in table.by_symbol.get(symbol, ()))
-        for table in tables
+        tuple(table.entries[number][0] for number in numbers)
+        for table, numbers in zip(tables, entries, strict=True)
     ]
-    components = [table.by_symbol.get(symbol, []) for table in machine.components]
     applies = [
         tuple(allowed is None or number in allowed for number in numbers)
         for rule in machine.rules
-        for allowed, numbers in zip(rule.when, components, strict=True)
+        for allowed, numbers in zip(rule.when, entries, strict=False)
     ]
     return (*families, *applies)
