@@ -108,16 +108,16 @@ class _RuleLearner:
 
     def __init__(self, partition: Partition, machine: Machine) -> None:
         self.deadline, actions = partition.deadline, _actions(partition, machine)
-        observed = [partition.steps.observations[:, 0]]
-        observed += (classes.of[vectors] for classes, vectors in partition.components[1:])
-        columns = [column for action in actions for column in (action.values, action.likely)]
-        table = np.column_stack([np.column_stack(observed) * partition.relevant, *columns])
-        table, self.counts = np.unique(table, axis=0, return_counts=True)
-        self.tables = machine.components
-        self.observations, done = np.split(table, [len(self.tables)], axis=1)
+        columns = [partition.steps.observations[:, 0]]
+        columns += (classes.of[vectors] for classes, vectors in partition.components[1:])
+        observed = np.column_stack(columns) * partition.relevant
+        done = [column for action in actions for column in (action.values, action.likely)]
+        table = np.column_stack([observed, *done])
+        _, first, self.counts = np.unique(table, axis=0, return_index=True, return_counts=True)
+        self.tables, self.observations = machine.components, observed[first]
         self.actions = [
-            replace(action, values=values, likely=likely)
-            for action, values, likely in zip(actions, done.T[::2], done.T[1::2], strict=True)
+            replace(action, values=action.values[first], likely=action.likely[first])
+            for action in actions
         ]
         components = zip(self.tables, self.observations.T, strict=True)
         self._symbols = [table.symbol_of[column] for table, column in components]

@@ -383,6 +383,6 @@ def _signature(machine: Machine, symbol: int) -> tuple[object, ...]:
     applies = [
         tuple(allowed is None or number in allowed for number in numbers)
         for rule in machine.rules
-        for allowed, numbers in zip(rule.when, entries, strict=False)
+        for allowed, numbers in zip(rule.when, entries, strict=False)  # of the components
     ]
     return (*families, *applies)
