@@ -65,8 +65,8 @@ def _actions(partition: Partition, machine: Machine) -> list[_Action]:
     actions = []
     for column, table in enumerate(tables):
         values = likely = partition.majority_values(column)
-        if column > partition.output:
-            classes, vectors = partition.results[column - partition.output - 1]
+        if column in partition.results:
+            classes, vectors = partition.results[column]
             likely = np.where(vectors == NOTHING, NOTHING, classes.of[vectors])
         actions.append(_Action(values, likely, table, needed=column != partition.output))
     return actions

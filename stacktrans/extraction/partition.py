@@ -133,15 +133,13 @@ class Partition:
         deadline: see above.
         steps: the recorded steps.
         states: classes of states.
-        inputs: classes of inputs.
         stack_symbols: of each memory, classes of pushed vectors; `EMPTY` is the class of the vector
             that is read when it is empty.
         origins: of each memory, the section of strings in which each vector was pushed; `NOTHING`
             for the vector that is read when it is empty.
-        sections: of strings, that each input belongs to.
         ends: of the memories.
         components: of observations: the classes of each, and [N] its vectors in steps.
-        results: of each push, and the next state: classes, and [N] vectors.
+        results: of each push, and the next state, by column: classes, and [N] vectors.
         relevant: [components] whether any action depends on them.
         read_memories: the memory of each read.
         push_memories: the memory of each push.
@@ -153,8 +151,7 @@ class Partition:
         self.steps = steps = quantized.steps()
         inputs = steps.observations[:, 0]
         self.states = Classes(np.zeros(len(quantized.states), np.int64), quantized.states)
-        self.sections = sections_of(quantized.layout, quantized.buffers is not None)
-        self.inputs = Classes(initial_classes(self.sections), None)
+        sections = sections_of(quantized.layout, quantized.buffers is not None)
         self.ends = ends = quantized.network.ends
         labels = [(np.arange(len(own)) != EMPTY).astype(np.int64) for own in quantized.pushed]
         classes = [*map(Classes, labels, quantized.pushed)]
@@ -165,16 +162,17 @@ class Partition:
         self.origins = [origins[alphabet] for alphabet in ends.alphabets]
         for memory, numbers in zip(self.push_memories, steps.pushed.T, strict=True):
             pushed = numbers != NOTHING
-            self.origins[memory][numbers[pushed]] = self.sections[inputs[pushed]]
+            self.origins[memory][numbers[pushed]] = sections[inputs[pushed]]
         read = [self.stack_symbols[memory] for memory in self.read_memories]
         of_pushes = [self.stack_symbols[memory] for memory in self.push_memories]
-        tables = [self.inputs, *read, self.states]
+        tables = [Classes(initial_classes(sections), None), *read, self.states]
         self.components = [*zip(tables, steps.observations.T, strict=True)]
         vectors = [*steps.pushed.T, steps.next_states]
-        self.results = [*zip([*of_pushes, self.states], vectors, strict=True)]
+        results = zip([*of_pushes, self.states], vectors, strict=True)
+        self.output: int = steps.signals.shape[1]
+        self.results = dict(enumerate(results, start=self.output + 1))
         self.relevant: Mask = np.zeros(len(self.components), np.bool_)
         self.relevant[[0, -1]] = True
-        self.output: int = steps.signals.shape[1]
         used = (*ends.pops, *ends.pushes, *((signal, taken) for signal, taken, _ in ends.moves))
         self._memories = {signal: end // 2 for signal, end in used}
         self._memory_signals = len(quantized.network.model.memory.signal_names)
@@ -200,7 +198,7 @@ class Partition:
     def later(self) -> list[int]:
         """The columns of relevant pushed vectors, and of the next state."""
         relevant = [*map(self.memory_relevant, self.push_memories), True]
-        return [self.output + 1 + index for index in np.flatnonzero(relevant).tolist()]
+        return [*itertools.compress(self.results, relevant)]
 
     def values(self, column: int, rows: Ids | slice = ALL) -> Ids:
         """[N] the values of an action; `NOTHING` where it is irrelevant or unknown.
@@ -214,7 +212,7 @@ class Partition:
             return np.where(self._signal_relevant(column), signals, NOTHING)
         if column == self.output:
             return self.steps.outputs[rows]
-        classes, numbers = self.results[column - self.output - 1]
+        classes, numbers = self.results[column]
         return classes.of_known(numbers[rows])
 
     def majority_values(self, column: int) -> Ids:
@@ -241,7 +239,7 @@ class Partition:
         changed = True
         while changed and not self.deadline.over():
             changed = False
-            for classes, numbers in self.results:
+            for classes, numbers in self.results.values():
                 values = classes.of_known(numbers)
                 known, common = values != NOTHING, np.full(groups.max() + 1, NOTHING)
                 common[groups[known]] = values[known]

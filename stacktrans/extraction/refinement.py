@@ -209,7 +209,7 @@ class Refinement:
 
     def _merge_results(self, conflict: Conflict) -> bool:
         """Merge the classes that a conflict leads to, if this brings about no other conflict."""
-        classes, _ = self._partition.results[conflict.column - self._partition.output - 1]
+        classes, _ = self._partition.results[conflict.column]
         different, counts = np.unique(conflict.values, return_counts=True)
         ranked = different[np.argsort(-counts, kind="stable")][:MOST_MERGED].tolist()
         if classes is not self._partition.states:
