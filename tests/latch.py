@@ -103,15 +103,12 @@ class LatchStore(NamedTuple):
         grad = np.zeros_like(self.cells[part])
         return Backward(self.values[indices], self.before[indices], grad)
 
-    def with_room(self, steps: int) -> Self:
+    def with_room(self, steps: int, taken: int) -> Self:
         indices, columns = len(self.cells) * steps, self.cells.shape[1]
         return self._replace(
             values=np.empty((indices, 1, columns), self.cells.dtype),
             before=np.empty((indices, columns), self.cells.dtype),
         )
-
-    def after(self, steps: int) -> Self:
-        return self
 
     def select(self, items: Array) -> Self:
         return self._replace(cells=self.cells[items])

@@ -45,11 +45,8 @@ class Store(Protocol):
     def backward(self, part: slice, indices: slice) -> Any:
         """The arrays of the backward pass for a part of the batch; the memory is not changed."""
 
-    def with_room(self, steps: int) -> Self:
-        """The memory with room for more steps."""
-
-    def after(self, steps: int) -> Self:
-        """The memory after some steps."""
+    def with_room(self, steps: int, taken: int) -> Self:
+        """The memory with room for more steps, after those that were taken since it had room."""
 
     def select(self, items: Array) -> Self:
         """The memory of some items of the batch, by their indices, which may repeat.

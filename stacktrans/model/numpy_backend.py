@@ -129,15 +129,16 @@ class NumpyState:
         if self.used + steps > self.room:
             steps = max(steps, self.room)
             CompiledFunction.compile_if_long(self.sizes.batch * steps)
-            self.store = self.store.after(self.used).with_room(steps)
+            self.store = self.store.with_room(steps, self.used)
             self.room, self.used = steps, 0
             self._set_memory()
 
     def select(self, items: Array) -> NumpyState:
         """The states of some strings, by their indices, which may repeat."""
-        store = self.store.after(self.used).select(items).with_room(self.room - self.used)
+        room = self.room - self.used
+        store = self.store.select(items).with_room(room, self.used)
         units = np.ascontiguousarray(self.units[:, :, items])  # as compiled code requires
-        return NumpyState(self.weights, units, self.read[items], store, self.room - self.used)
+        return NumpyState(self.weights, units, self.read[items], store, room)
 
     def advance(self, ids: Array) -> Array:
         """Take a step for each of the ids [B, T], and return the controller's outputs, [B, T, H].

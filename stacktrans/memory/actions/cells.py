@@ -129,16 +129,12 @@ class Cells(NamedTuple):
             np.zeros((batch, copies * size), dtype),
         )
 
-    def with_room(self, steps: int) -> "Cells":
-        """See `Store`."""
+    def with_room(self, steps: int, taken: int) -> "Cells":
+        """See `Store`; steps change the arrays in place, however many were taken."""
         needed = min(self.max_used + steps, self.spec.capacity)
         if needed <= self.room:
             return self
         return self.resized(min(room_for(self.max_used, needed), self.spec.capacity))
-
-    def after(self, steps: int) -> "Cells":
-        """See `Store`; steps change the arrays in place."""
-        return self
 
     def select(self, items: Array) -> "Cells":
         """See `Store`."""

@@ -102,23 +102,20 @@ class Rows(NamedTuple):
             np.zeros(rows.values.shape, rows.values.dtype),
         )
 
-    def with_room(self, steps: int) -> "Rows":
+    def with_room(self, steps: int, taken: int) -> "Rows":
         """See `Store`; if there is not enough room, only rows that are left are moved."""
         batch, room, columns = self.values.shape
-        added = steps * len(self.ends.pushes)
-        if self.initial_rows + added <= room:
+        pushes = len(self.ends.pushes)
+        before, added = self.initial_rows + taken * pushes, steps * pushes
+        if before + added <= room:
             first, strength = _records(self.ends, batch, steps, self.strength.dtype)
-            return self._replace(end_row=first, boundary_strength=strength)
+            return self._replace(end_row=first, boundary_strength=strength, initial_rows=before)
         left = max_rows_left(self.links)
         shape = (batch, room_for(left, left + added), columns)
         values = np.empty(shape, self.values.dtype)
         moved = empty_rows(self.ends, self.links.shape[1] // 2, values, steps, left)
         move_rows(self, moved)
         return moved
-
-    def after(self, steps: int) -> "Rows":
-        """See `Store`."""
-        return self._replace(initial_rows=self.initial_rows + steps * len(self.ends.pushes))
 
     def select(self, items: Array) -> "Rows":
         """See `Store`."""
