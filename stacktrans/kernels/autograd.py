@@ -41,20 +41,6 @@ ARRAY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {
 _LEAST_ITEMS = 4
 
 
-class SequenceOutput(NamedTuple):
-    """The outputs of N steps, item by item.
-
-    Attributes:
-        hidden: [N, H] the output of the highest layer.
-        signals: [N, signals] in the order of the memory's `signal_names`, then those of buffers.
-        reads: [N, reads * m] the vectors read.
-    """
-
-    hidden: Tensor
-    signals: Tensor
-    reads: Tensor
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Carried:
     """The state that B strings carry over to the next segment, as constants.
@@ -123,7 +109,7 @@ class _Sequence(torch.autograd.Function):
     """The autograd function behind `fused_sequence`."""
 
     @staticmethod
-    def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor, Carried]:
+    def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> tuple[Tensor, Tensor, Carried]:
         """Run the steps, given the tensors of `ModelWeights` in their order."""
         CompiledFunction.always_compile()
         starts, before = plan.starts, plan.before
@@ -154,7 +140,7 @@ class _Sequence(torch.autograd.Function):
         ctx.plan, ctx.sizes, ctx.inputs, ctx.store, ctx.first = plan, sizes, inputs, store, first
         units, last = np.concatenate(states, axis=2), np.concatenate(reads_last)
         carried = Carried(torch.from_numpy(units), torch.from_numpy(last), store.contents)
-        return kept[1][:, -1], kept[2], kept[3], carried
+        return kept[1][:, -1], kept[2], carried
 
     @staticmethod
     @once_differentiable
@@ -170,7 +156,7 @@ class _Sequence(torch.autograd.Function):
         ready = backward_weights([*map(as_array, weights)], as_array(heads))
         of_steps = StepTrace._make(map(as_array, trace))
         whole = BatchArguments(ready, plan.starts, inputs, ctx.store, of_steps)
-        grads = _grads(sizes, of_steps, given[:3])
+        grads = _grads(sizes, of_steps, given[:2])
 
         def run(part: slice) -> Array:
             return backward_part(sizes, part, whole, grads)
@@ -179,7 +165,7 @@ class _Sequence(torch.autograd.Function):
             np.concatenate(in_parts(run, sizes.batch, torch.get_num_threads()), axis=2)
         )
         _, hidden, _, reads, positions = trace
-        grad_projected, grad_inner, grad_heads = map(torch.from_numpy, grads[3:])
+        grad_projected, grad_inner, grad_heads = map(torch.from_numpy, grads[2:])
         units = plan.architecture.units
 
         def layer_gradient(index: int) -> Tensor:
@@ -211,15 +197,14 @@ def _grads(sizes: Sizes, trace: StepTrace, given: Sequence[Tensor | None]) -> Gr
     """Gradients from outside, and arrays for those that the backward pass sets."""
     shape = (len(trace.hidden), sizes.layers, sizes.architecture.units.gates * sizes.size)
     dtype = sizes.dtype
-    outputs = trace.hidden[:, -1], trace.signals, trace.reads
-    hidden, signals, reads = (
+    outputs = trace.hidden[:, -1], trace.signals
+    hidden, signals = (
         np.zeros(output.shape, dtype) if grad is None else as_array(grad)
         for grad, output in zip(given, outputs, strict=True)
     )
     return Grads(
         hidden[:, None],
         signals,
-        reads,
         np.empty(shape, dtype),
         np.empty(shape if sizes.architecture.units.split else (0, 0, 0), dtype),
         np.empty((shape[0], sizes.heads), dtype),
@@ -304,7 +289,7 @@ def fused_sequence(
     ids: Tensor,
     before: Carried | None = None,
     noise: Tensor | None = None,
-) -> tuple[SequenceOutput, Carried]:
+) -> tuple[Tensor, Tensor, Carried]:
     """Run a controller and the memory that it operates, for a batch of B.
 
     Gradients reach back to the first of these steps, and no further.
@@ -318,7 +303,8 @@ def fused_sequence(
         noise: [N, signals] added to the pre-activations of signals; None for none.
 
     Returns:
-        The outputs, and the state to carry over.
+        The output of the highest layer, [N, H]; the signals, [N, signals], in the order of the
+        memory's `signal_names`, then those of buffers; and the state to carry over.
     """
     starts, input_starts = np.cumsum([0, *steps]), np.cumsum([0, *lengths])
     inputs, initial = as_array(ids), weights.initial
@@ -335,5 +321,5 @@ def fused_sequence(
     plan = _Plan(weights.architecture, starts, input_starts, inputs, before, added)
     shared = weights.projected, initial, weights.heads, weights.bias
     run: Any = _Sequence.apply
-    *done, carried = run(plan, *shared, *weights.layers)
-    return SequenceOutput(*done), carried
+    hidden, signals, carried = run(plan, *shared, *weights.layers)
+    return hidden, signals, carried

@@ -154,10 +154,6 @@ class Sizes(NamedTuple):
         """The shape of an id's contribution to the gates."""
         return self.layers, self.architecture.units.gates, self.size
 
-    def by_read(self, reads: Array) -> Array:
-        """Vectors read, [n, reads * m], as [n, reads, m]."""
-        return reads.reshape(len(reads), self.architecture.memory.reads, self.columns)
-
     def store(self, steps: int, total_steps: int | None = None, contents: object = None) -> Store:
         """An empty memory for the batch, or with contents; arguments as in `StoreSizes`."""
         return self.architecture.memory.store(
@@ -189,9 +185,8 @@ class Sizes(NamedTuple):
         trace: StepTrace,
         noise: Array | None = None,
     ) -> Forward:
-        """The arguments of the forward pass of some items, with arrays to work in."""
+        """The arguments of the forward pass of some items."""
         architecture, count = self.architecture, state.shape[2]
-        gates = (count, architecture.units.gates, padded(self.size, self.dtype))
         return Forward(
             architecture.units.number,
             int(architecture.tanh_values),
@@ -202,13 +197,10 @@ class Sizes(NamedTuple):
             starts,
             inputs,
             state,
-            self.by_read(read),
+            read.reshape(len(read), architecture.memory.reads, self.columns),
             trace._replace(reads=trace.reads[:, None]),
-            np.empty(gates, self.dtype),
-            np.empty(gates, self.dtype),
             np.empty((count, padded(self.heads, self.dtype)), self.dtype),
             np.empty((count, architecture.memory.pushes, self.columns), self.dtype),
-            np.empty(count, np.int64),
         )
 
     def inputs(self, starts: Array, input_starts: Array, ids: Array, projected: Array) -> Inputs:
@@ -339,14 +331,13 @@ def forward_part(
 
 
 class Grads(NamedTuple):
-    """Gradients of the outputs (`hidden` to `reads`), and those that the backward pass computes.
+    """Gradients of the outputs, `hidden` and `signals`, and those that the backward pass computes.
 
     Attributes are as in `Backward`.
     """
 
     hidden: Array
     signals: Array
-    reads: Array
     projected: Array
     inner: Array
     heads: Array
@@ -364,10 +355,6 @@ def backward_part(sizes: Sizes, part: slice, given: BatchArguments, grads: Grads
     if not count:
         return grad_state
     indices = slice(given.starts[part.start], given.starts[part.stop])
-    own = _trace_of(indices, given.trace)
-    hidden, signals, reads = (grad[indices] for grad in grads[:3])
-    outer = np.empty((count, units.gates, sizes.size), dtype)
-    values = count, memory.pushes, sizes.columns
     run = Backward(
         units.number,
         int(architecture.tanh_values),
@@ -375,22 +362,15 @@ def backward_part(sizes: Sizes, part: slice, given: BatchArguments, grads: Grads
         _starts_of(part, given.starts),
         _inputs_of(part, given.inputs),
         float(architecture.state_gradient),
-        own,
-        StepTrace(own.saved, hidden, signals, reads[:, None], own.positions),
+        _trace_of(indices, given.trace),
+        grads.hidden[indices],
+        grads.signals[indices],
         grads.projected[indices],
         grads.inner[indices],
         grads.heads[indices, None],
         grad_state,
-        outer,
-        np.empty_like(outer) if units.split else outer,
-        np.empty((count, sizes.heads), dtype),
-        np.empty((count, padded(sizes.read, dtype)), dtype),
-        sizes.by_read(np.empty((count, sizes.read), dtype)),
-        np.empty((count, padded(sizes.size, dtype)), dtype),
-        np.zeros(count, dtype),
-        np.empty(values, dtype),
-        np.empty(values, dtype),
-        np.empty(count, np.int64),
+        np.empty((count, memory.reads, sizes.columns), dtype),
+        np.empty((count, memory.pushes, sizes.columns), dtype),
     )
     backward(run, given.store.backward(part, indices), memory.signals)
     return grad_state

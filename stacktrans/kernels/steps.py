@@ -92,11 +92,9 @@ class Forward(NamedTuple):
         state: [L, states, B, H] of the units before the first step; becomes that after the last.
         read: [B, reads, m] read before the first step; becomes what the last step read.
         trace: the record of the steps; set.
-        outer: [B, gates, as wide as a gate in `weights.below`] to work in.
-        inner: as `outer`.
-        heads: [B, as wide as `weights.heads`] to work in.
-        values: [B, pushes, m] to work in.
-        indices: [B] to work in.
+        heads: [B, as wide as `weights.heads`] becomes the pre-activations of signals and values at
+            the last step, without the bias.
+        values: [B, pushes, m] becomes what the last step pushed.
     """
 
     unit: int
@@ -110,11 +108,8 @@ class Forward(NamedTuple):
     state: Array
     read: Array
     trace: StepTrace
-    outer: Array
-    inner: Array
     heads: Array
     values: Array
-    indices: Array
 
 
 class Backward(NamedTuple):
@@ -128,22 +123,14 @@ class Backward(NamedTuple):
         inputs: as in the forward pass.
         state_gradient: share of the gradient that passes back through the state at each step.
         trace: the record of the steps.
-        grads: gradients of the trace from outside: of `hidden`, [N, 1, H], that of the highest
-            layer; `saved` is not used.
+        upstream_hidden: [N, 1, H] gradients of the highest layer's output.
+        upstream_signals: [N, signals] gradients of the signals.
         grad_projected: [N, L, gates * H] set.
         grad_inner: [N, L, gates * H] of the hidden state's part of the gates; set, unless empty.
         grad_heads: [N, 1, signals + pushes * m] of the pre-activations of both; set.
         grad_state: [L, states, B, H] zeros; becomes that of the state before the first step.
-        outer: [B, gates, H] to work in.
-        inner: [B, gates, H] to work in; the same array as `outer` if grad_inner is empty.
-        heads: [B, signals + pushes * m] to work in.
-        below: [B, as wide as `weights.below`] to work in.
         grad_read: [B, reads, m] to work in.
-        grad_hidden: [B, as wide as `weights.hidden`] to work in.
-        grad_position: [B] zeros, to work in.
         values: [B, pushes, m] to work in.
-        grad_values: [B, pushes, m] to work in.
-        indices: [B] to work in.
     """
 
     unit: int
@@ -153,21 +140,14 @@ class Backward(NamedTuple):
     inputs: Inputs
     state_gradient: float
     trace: StepTrace
-    grads: StepTrace
+    upstream_hidden: Array
+    upstream_signals: Array
     grad_projected: Array
     grad_inner: Array
     grad_heads: Array
     grad_state: Array
-    outer: Array
-    inner: Array
-    heads: Array
-    below: Array
     grad_read: Array
-    grad_hidden: Array
-    grad_position: Array
     values: Array
-    grad_values: Array
-    indices: Array
 
 
 @compiled
@@ -333,15 +313,6 @@ def keep_rows(rows: Array, layer: int, indices: Array, kept: Array) -> None:
 
 
 @compiled
-def reads_backward(indices: Array, below: Array, given: Array, grad: Array) -> None:
-    """Set the gradients of what was read, [B, K]: from the next step, and from outside."""
-    for item in range(indices.shape[0]):
-        index = indices[item]
-        for i in range(grad.shape[1]):
-            grad[item, i] = below[item, i] + given[index, 0, i]
-
-
-@compiled
 def add_upstream_signals(
     own: int, indices: Array, grad_position: Array, given: Array, grad: Array
 ) -> None:
@@ -383,13 +354,3 @@ def add_upstream(grad_state: Array, indices: Array, given: Array) -> None:
         index = indices[item]
         for i in range(grad_state.shape[3]):
             grad_state[layer, 0, item, i] += given[index, 0, i]
-
-
-@compiled
-def scale_state(grad_state: Array, layer: int, count: int, by: float) -> None:
-    """Scale the gradients of the state of a layer."""
-    share = grad_state.dtype.type(by)
-    for part in range(grad_state.shape[1]):
-        for item in range(count):
-            for i in range(grad_state.shape[3]):
-                grad_state[layer, part, item, i] *= share

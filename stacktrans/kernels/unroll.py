@@ -8,6 +8,8 @@ another, which takes as long as the arithmetic of a small model.
 import importlib
 from typing import Any
 
+import numpy as np
+
 from stacktrans.kernels import Array, kernel, steps
 from stacktrans.kernels.compiling import before_compiling, compiled, compiled_entry
 from stacktrans.kernels.units import LINEAR, unit_backward, unit_step
@@ -27,6 +29,12 @@ def product(left: Array, first: int, rows: int, matrix: Array, out: Array) -> No
     whole = matrix.transpose(1, 0, 2).reshape(depth, count * width)
     part = slice(first, first + rows)
     out[part] = (left[part].reshape(rows, depth) @ whole).reshape(rows, *out.shape[1:])
+
+
+@compiled
+def product_room(rows: int, matrix: Array) -> Array:
+    """Room for a `product` of some rows by a matrix, [rows, panels * width]."""
+    return np.empty((rows, matrix.shape[0] * matrix.shape[2]), matrix.dtype)
 
 
 @compiled
@@ -62,11 +70,12 @@ def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
     """
     weights, inputs, trace, starts = run.weights, run.inputs, run.trace, run.starts
     below, between, recurrent, final = weights.below, weights.between, weights.hidden, weights.heads
-    outer, inner, heads, bias, values = run.outer, run.inner, run.heads, run.bias, run.values
-    noise = run.noise
+    bias, noise, heads, values, state = run.bias, run.noise, run.heads, run.values, run.state
     saved, hidden, signals, reads = trace.saved, trace.hidden, trace.signals, trace.reads
-    read, positions, free, state = run.read, trace.positions, run.indices, run.state
-    layers, count, read_rows = state.shape[0], signals.shape[1], read.reshape(read.shape[0], -1)
+    read, positions, layers, count = run.read, trace.positions, state.shape[0], signals.shape[1]
+    items, gates = len(read), inputs.projected.shape[2]
+    outer, read_rows = product_room(items, below).reshape(items, gates, -1), read.reshape(items, -1)
+    inner, free = np.empty_like(outer), np.empty(items, np.int64)
     for number in range(starts[1] - starts[0]):
         indices = steps.indices_at(starts, number, free)
         active, step = indices.shape[0], steps.BatchStep(first + number, indices, starts)
@@ -105,23 +114,26 @@ def backward(run: steps.Backward, memory: Any, own: int) -> None:
         memory: the arrays after the last step.
         own: the number of signals of the memory.
     """
-    weights, inputs, trace, grads = run.weights, run.inputs, run.trace, run.grads
+    weights, inputs, trace, starts = run.weights, run.inputs, run.trace, run.starts
     below, between, recurrent, final = weights.below, weights.between, weights.hidden, weights.heads
-    outer, inner, heads, grad_hidden = run.outer, run.inner, run.heads, run.grad_hidden
     saved, signals, positions = trace.saved, trace.signals, trace.positions
-    starts, free = run.starts, run.indices
-    grad_below, grad_read, grad_state = run.below, run.grad_read, run.grad_state
-    grad_position, values, grad_values = run.grad_position, run.values, run.grad_values
+    grad_state, grad_read, values = run.grad_state, run.grad_read, run.values
     grad_projected, grad_inner, grad_heads = run.grad_projected, run.grad_inner, run.grad_heads
-    upstream_hidden, upstream_reads, upstream_signals = grads.hidden, grads.reads, grads.signals
-    layers, count, items = grad_state.shape[0], signals.shape[1], outer.shape[0]
+    upstream_hidden, upstream_signals = run.upstream_hidden, run.upstream_signals
+    layers, count, items = grad_state.shape[0], signals.shape[1], len(values)
+    split, dtype, grad_values = grad_inner.shape[0] > 0, grad_state.dtype, np.empty_like(values)
+    outer = np.empty((items, inputs.projected.shape[2], grad_state.shape[3]), dtype)
+    inner = np.empty_like(outer) if split else outer
     outer_rows, inner_rows = outer.reshape(items, -1), inner.reshape(items, -1)
-    read_rows = grad_read.reshape(items, -1)
+    heads, read_rows = np.empty((items, grad_heads.shape[2]), dtype), grad_read.reshape(items, -1)
+    grad_hidden, grad_below = product_room(items, final), product_room(items, below)
+    grad_position, free = np.zeros(items, dtype), np.empty(items, np.int64)
+    state_gradient = dtype.type(run.state_gradient)
     grad_below.fill(0)
     for number in range(starts[1] - starts[0] - 1, -1, -1):
         indices = steps.indices_at(starts, number, free)
         active, step = indices.shape[0], steps.BatchStep(number, indices, starts)
-        steps.reads_backward(indices, grad_below, upstream_reads, read_rows)
+        read_rows[:active] = grad_below[:active, : read_rows.shape[1]]
         kernel.step_backward(memory, step, signals, values, grad_read, heads, grad_values)
         steps.values_backward(run.tanh_values, count, active, values, grad_values, heads)
         steps.add_upstream_signals(own, indices, grad_position, upstream_signals, heads)
@@ -134,15 +146,15 @@ def backward(run: steps.Backward, memory: Any, own: int) -> None:
         for layer in range(layers - 1, -1, -1):
             unit_backward(run.unit, layer, indices, saved, grad_state, outer, inner)
             steps.keep_rows(outer_rows, layer, indices, grad_projected)
-            if grad_inner.shape[0]:
+            if split:
                 steps.keep_rows(inner_rows, layer, indices, grad_inner)
             if inputs.buffered:
                 steps.positions_backward(inputs, layer, indices, positions, outer, grad_position)
             if run.unit != LINEAR:
                 recurrent_product(inner, inputs.ids, indices, recurrent[layer], grad_hidden)
                 steps.add_rows(grad_state[layer, 0], active, grad_hidden)
-            if run.state_gradient != 1:
-                steps.scale_state(grad_state, layer, active, run.state_gradient)
+            if state_gradient != 1:
+                grad_state[layer, :, :active] *= state_gradient
             if layer == 0:
                 product(outer, 0, active, below, grad_below)
             else:

@@ -253,7 +253,7 @@ def _unroll_compiled(
     weights, added = _weights(model, architecture, projected, len(lengths)), None
     if noise.signals:
         added = noise.on_signals(weights.bias.new_zeros(sum(steps), architecture.signals))
-    outputs, carried = fused_sequence(
+    hidden, signals, carried = fused_sequence(
         weights,
         [lengths[row] for row in longest_first],
         [steps[row] for row in longest_first],
@@ -272,7 +272,7 @@ def _unroll_compiled(
         return zeros.index_copy(0, indices, flat).view(shape)
 
     taken = steps if architecture.buffered else None
-    return Unrolled(padded(outputs.hidden), padded(outputs.signals), taken), carried
+    return Unrolled(padded(hidden), padded(signals), taken), carried
 
 
 def _projected(model: Transducer, ids: Tensor, noise: Noise) -> tuple[list[Tensor], Tensor]:
