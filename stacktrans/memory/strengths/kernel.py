@@ -35,7 +35,7 @@ import numpy as np
 
 from stacktrans.common.ends import BOTTOM, TOP, Ends
 from stacktrans.kernels import Array, kernel
-from stacktrans.kernels.compiling import compiled, compiled_entry, reordered
+from stacktrans.kernels.compiling import compiled, reordered
 from stacktrans.kernels.kernel import Kernel, StoreSizes, room_for, select_items
 from stacktrans.kernels.steps import BatchStep
 from stacktrans.memory.base import MemorySnapshot, RowContents
@@ -110,12 +110,24 @@ class Rows(NamedTuple):
         if before + added <= room:
             first, strength = _records(self.ends, batch, steps, self.strength.dtype)
             return self._replace(end_row=first, boundary_strength=strength, initial_rows=before)
-        left = max_rows_left(self.links)
-        shape = (batch, room_for(left, left + added), columns)
-        values = np.empty(shape, self.values.dtype)
+        by_item = [_rows_left(links) for links in self.links]
+        left = max((sum(map(len, by_ring)) for by_ring in by_item), default=0)
+        values = np.empty((batch, room_for(left, left + added), columns), self.values.dtype)
         moved = empty_rows(self.ends, self.links.shape[1] // 2, values, steps, left)
-        move_rows(self, moved)
+        for item, by_ring in enumerate(by_item):
+            self._move(item, by_ring, moved)
         return moved
+
+    def _move(self, item: int, by_ring: Sequence[Array], to: "Rows") -> None:
+        """Copy the rows of an item to new arrays, numbered ring by ring from the bottom."""
+        end = 1
+        for ring, rows in enumerate(by_ring):
+            first, end = end, end + len(rows)
+            to.strength[item, first:end] = self.strength[item, rows]
+            to.values[item, first - 1 : end - 1] = self.values[item, rows - 1]
+            numbers = np.array([0, *range(first, end)])
+            to.links[item, 2 * ring + BOTTOM, numbers] = np.roll(numbers, -1)
+            to.links[item, 2 * ring + TOP, numbers] = np.roll(numbers, 1)
 
     def select(self, items: Array) -> "Rows":
         """See `Store`."""
@@ -132,10 +144,7 @@ class Rows(NamedTuple):
         """
         strength, links = self.strength[0], self.links[0]
         pushes, one = len(self.ends.pushes), strength.dtype.type(1)
-        total_strength, by_ring, read_weights = 0.0, [], {}
-        for ring in range(len(links) // 2):
-            by_ring.append(np.array([*_inward(links[2 * ring + BOTTOM])], np.int64))
-            total_strength += sum(strength[by_ring[-1]].tolist())
+        by_ring, read_weights = _rows_left(links), {}
         for name, end in zip(reads, self.ends.reads.tolist(), strict=True):
             read_weights[name] = np.zeros(steps, strength.dtype)
             total = strength.dtype.type(0)
@@ -146,7 +155,7 @@ class Rows(NamedTuple):
                 total += strength[row]
         named = zip(rings, by_ring, strict=False)
         return MemorySnapshot(
-            total_strength=total_strength,
+            total_strength=sum((sum(strength[rows].tolist()) for rows in by_ring), start=0.0),
             read_weights=read_weights,
             rows={name: RowContents((ring - 1) // pushes, strength[ring]) for name, ring in named},
         )
@@ -184,49 +193,9 @@ def _records(ends: EndArrays, batch: int, steps: int, dtype: np.dtype[Any]) -> t
     return np.empty(shape, dtype=np.int32), np.empty(shape, dtype=dtype)
 
 
-@compiled
-def push_row(links: Array, item: int, end: int, row: int) -> None:
-    """Put a row at an end."""
-    first = links[item, end, 0]
-    links[item, end, row] = first
-    links[item, end ^ 1, row] = 0
-    links[item, end ^ 1, first] = row
-    links[item, end, 0] = row
-
-
-@compiled_entry(lambda links: links.shape[0])
-def max_rows_left(links: Array) -> int:
-    """The most rows that are left in any memory of a batch."""
-    most = 0
-    for item in range(links.shape[0]):
-        count = 0
-        for ring in range(links.shape[1] // 2):
-            above = links[item, 2 * ring + BOTTOM]
-            row = above[0]
-            while row != 0:
-                count += 1
-                row = above[row]
-        most = max(most, count)
-    return most
-
-
-@compiled_entry(lambda rows, to: len(rows.links))
-def move_rows(rows: Rows, to: Rows) -> None:
-    """Copy the rows that are left to new arrays, numbered ring by ring from the bottom."""
-    for item in range(rows.links.shape[0]):
-        count = 0
-        for ring in range(rows.links.shape[1] // 2):
-            top, bottom = 2 * ring + TOP, 2 * ring + BOTTOM
-            to.links[item, top, 0] = 0
-            to.links[item, bottom, 0] = 0
-            row = rows.links[item, bottom, 0]
-            while row != 0:
-                count += 1
-                to.strength[item, count] = rows.strength[item, row]
-                for i in range(rows.values.shape[2]):
-                    to.values[item, count - 1, i] = rows.values[item, row - 1, i]
-                push_row(to.links, item, top, count)
-                row = rows.links[item, bottom, row]
+def _rows_left(links: Array) -> list[Array]:
+    """The rows in each ring of a memory, from the bottom, by its links [2 * rings, rows + 1]."""
+    return [np.array([*_inward(of_end)], np.int64) for of_end in links[BOTTOM::2]]
 
 
 def _inward(links: Array) -> Iterator[int]:
@@ -345,7 +314,11 @@ def _push(memory: Rows, step: BatchStep, push: int, signals: Array, pushed: Arra
     row = memory.initial_rows + step.number * memory.ends.pushes.shape[0] + push + 1
     for item in range(indices.shape[0]):
         strength[item, row] = signals[indices[item], signal]
-        push_row(links, item, end, row)
+        first = links[item, end, 0]
+        links[item, end, row] = first
+        links[item, end ^ 1, row] = 0
+        links[item, end ^ 1, first] = row
+        links[item, end, 0] = row
         for i in range(values.shape[2]):
             values[item, row - 1, i] = pushed[item, push, i]
 
