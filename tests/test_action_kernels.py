@@ -22,8 +22,9 @@ from shapes import shaped
 
 from stacktrans.common.errors import UsageError
 from stacktrans.kernels.units import UNITS
-from stacktrans.memory import ActionMemory, ActionStack
+from stacktrans.memory import ActionStack
 from stacktrans.memory.actions.cells import Cells
+from stacktrans.memory.actions.definition import ActionMemory
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from literal import LITERAL_ACTIONS, empty_cells
 from torch import Tensor
 
-from stacktrans.memory import ActionList, ActionMemory, ActionStack, SuperposedStack, Tape
+from stacktrans.memory import ActionList, ActionStack, SuperposedStack, Tape
+from stacktrans.memory.actions.definition import ActionMemory
 
 ACTION_MEMORIES: dict[str, type[ActionMemory[Any]]] = {
     memory.name: memory for memory in (ActionStack, ActionList, SuperposedStack, Tape)

@@ -11,7 +11,7 @@ from kernel_cases import NAMES, STRENGTH_MEMORIES
 from literal import LITERAL
 from torch import Tensor
 
-from stacktrans.memory import StrengthMemory
+from stacktrans.memory.strengths.definition import StrengthMemory
 
 
 def run(memory: StrengthMemory, signals: Tensor, values: Tensor) -> Tensor:

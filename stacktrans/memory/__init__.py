@@ -4,7 +4,6 @@ They implement `stacktrans.memory.base`. A new memory is one class, and one line
 `stacktrans.common.registry`.
 """
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.registry import MEMORIES
@@ -13,7 +12,6 @@ from stacktrans.settings.model_config import ModelConfig
 
 if TYPE_CHECKING:
     from stacktrans.memory.actions.definition import ActionList as ActionList
-    from stacktrans.memory.actions.definition import ActionMemory as ActionMemory
     from stacktrans.memory.actions.definition import ActionStack as ActionStack
     from stacktrans.memory.actions.definition import SuperposedStack as SuperposedStack
     from stacktrans.memory.actions.definition import Tape as Tape
@@ -22,22 +20,15 @@ if TYPE_CHECKING:
     from stacktrans.memory.strengths.definition import Nothing as Nothing
     from stacktrans.memory.strengths.definition import Queue as Queue
     from stacktrans.memory.strengths.definition import Stack as Stack
-    from stacktrans.memory.strengths.definition import StrengthMemory as StrengthMemory
 
 __all__ = ["CellContents", "Memory", "MemorySnapshot", "MemoryState", "RowContents", "make_memory"]
 
-_FILES = {
-    "actions.definition": ("ActionList", "ActionMemory", "ActionStack", "SuperposedStack", "Tape"),
-    "nondeterministic": ("NondeterministicStack",),
-    "strengths.definition": ("Deque", "Nothing", "Queue", "Stack", "StrengthMemory"),
-}
-"""The classes of memories, imported on first use, by their files."""
-
 
 def __getattr__(name: str) -> Any:
-    for file, names in _FILES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{file}"), name)
+    """The class of a registered memory, which is imported on first use."""
+    for registered, target in MEMORIES.builtin.items():
+        if target.endswith(f":{name}"):
+            return MEMORIES.load(registered)
     raise AttributeError(f"module {__name__} has no attribute {name}")
 
 
