@@ -20,11 +20,10 @@ _MAX_ROWS = min(12, (REGISTERS - 2) // VECTORS - 1)
 
 
 class _Tile:
-    """A writer of the code for one tile: `rows` rows of the result by one panel."""
+    """A writer of the code for one tile: some rows of the result by one panel."""
 
-    def __init__(self, builder: Any, scalar: Any, lanes: int, rows: int) -> None:
+    def __init__(self, builder: Any, scalar: Any, lanes: int) -> None:
         self.builder = builder
-        self.rows = rows
         self.lanes = lanes
         self.vector = ir.VectorType(scalar, lanes)
         self.align = 8 if isinstance(scalar, ir.DoubleType) else 4
@@ -120,7 +119,7 @@ def _write_multiply_tile(
                 builder.gep(out_data, [builder.add(builder.mul(i, out_width), column)])
                 for i in numbers
             ]
-            _Tile(builder, scalar, lanes, count).write(depth, left_rows, start, out_rows)
+            _Tile(builder, scalar, lanes).write(depth, left_rows, start, out_rows)
             builder.branch(end)
         builder.position_at_end(end)
         return context.get_dummy_value()
