@@ -179,7 +179,7 @@ class _Sequence(torch.autograd.Function):
                 return _recurrent_weight_gradient(grad, *states).unsqueeze(0)
             if layer:
                 return _weight_gradient(grad, hidden[:, layer - 1])
-            return _recurrent_weight_gradient(grad, reads, ctx.first, plan.starts)
+            return _recurrent_weight_gradient(grad, reads[:, 0], ctx.first, plan.starts)
 
         needed = ctx.needs_input_grad[-len(weights) :]
         grad_weights = [layer_gradient(n) if wanted else None for n, wanted in enumerate(needed)]
@@ -187,8 +187,8 @@ class _Sequence(torch.autograd.Function):
             None,
             _projected_gradient(grad_projected.flatten(1), inputs, plan.starts, positions),
             grad_initial,
-            _weight_gradient(grad_heads, hidden[:, -1]),
-            grad_heads.sum(dim=0),
+            _weight_gradient(grad_heads[:, 0], hidden[:, -1]),
+            grad_heads[:, 0].sum(dim=0),
             *grad_weights,
         )
 
@@ -203,11 +203,11 @@ def _grads(sizes: Sizes, trace: StepTrace, given: Sequence[Tensor | None]) -> Gr
         for grad, output in zip(given, outputs, strict=True)
     )
     return Grads(
-        hidden[:, None],
+        hidden,
         signals,
         np.empty(shape, dtype),
         np.empty(shape if sizes.architecture.units.split else (0, 0, 0), dtype),
-        np.empty((shape[0], sizes.heads), dtype),
+        np.empty((shape[0], 1, sizes.heads), dtype),
     )
 
 

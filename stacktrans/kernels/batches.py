@@ -170,7 +170,7 @@ class Sizes(NamedTuple):
             np.empty((saved, self.layers, self.architecture.units.saved, self.size), self.dtype),
             np.empty((total_steps, self.layers, self.size), self.dtype),
             np.empty((total_steps, self.signals), self.dtype),
-            np.empty((total_steps, self.read), self.dtype),
+            np.empty((total_steps, 1, self.read), self.dtype),
             np.zeros(total_steps if self.architecture.buffered else 0, self.dtype),
         )
 
@@ -198,7 +198,7 @@ class Sizes(NamedTuple):
             inputs,
             state,
             read.reshape(len(read), architecture.memory.reads, self.columns),
-            trace._replace(reads=trace.reads[:, None]),
+            trace,
             np.empty((count, padded(self.heads, self.dtype)), self.dtype),
             np.empty((count, architecture.memory.pushes, self.columns), self.dtype),
         )
@@ -367,7 +367,7 @@ def backward_part(sizes: Sizes, part: slice, given: BatchArguments, grads: Grads
         grads.signals[indices],
         grads.projected[indices],
         grads.inner[indices],
-        grads.heads[indices, None],
+        grads.heads[indices],
         grad_state,
         np.empty((count, memory.reads, sizes.columns), dtype),
         np.empty((count, memory.pushes, sizes.columns), dtype),

@@ -51,7 +51,7 @@ class StepTrace(NamedTuple):
             pass, [1, L, saved, H] of the last step.
         hidden: [N, L, H].
         signals: [N, signals].
-        reads: [N, 1, reads * m]; before and after a run, [N, reads * m].
+        reads: [N, 1, reads * m].
         positions: [N] the number of an item's inputs read before; empty without buffers.
     """
 
@@ -123,7 +123,7 @@ class Backward(NamedTuple):
         inputs: as in the forward pass.
         state_gradient: share of the gradient that passes back through the state at each step.
         trace: the record of the steps.
-        upstream_hidden: [N, 1, H] gradients of the highest layer's output.
+        upstream_hidden: [N, H] gradients of the highest layer's output.
         upstream_signals: [N, signals] gradients of the signals.
         grad_projected: [N, L, gates * H] set.
         grad_inner: [N, L, gates * H] of the hidden state's part of the gates; set, unless empty.
@@ -348,9 +348,9 @@ def positions_step(positions: Array, signals: Array, starts: Array, indices: Arr
 
 @compiled
 def add_upstream(grad_state: Array, indices: Array, given: Array) -> None:
-    """Add gradients from outside, [N, 1, H], to those of the highest layer's output."""
+    """Add gradients from outside, [N, H], to those of the highest layer's output."""
     layer = grad_state.shape[0] - 1
     for item in range(indices.shape[0]):
         index = indices[item]
         for i in range(grad_state.shape[3]):
-            grad_state[layer, 0, item, i] += given[index, 0, i]
+            grad_state[layer, 0, item, i] += given[index, i]
