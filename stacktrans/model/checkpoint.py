@@ -234,10 +234,17 @@ class Checkpoint:
         """What runs the model, or those of an ensemble, with current weights."""
         if self.members:
             return Ensemble([member.predictor for member in self.members])
-        return self._predictor
+        return self.tracing_predictor
 
     @property
-    def _predictor(self) -> Predictor:
+    def tracing_predictor(self) -> Predictor:
+        """A predictor that shows the contents of its memory after each step.
+
+        Raises:
+            UsageError: the checkpoint is an ensemble.
+        """
+        if self.members:
+            raise UsageError("an ensemble has no trace; its models have one each")
         if self.machine:
             from stacktrans.model.machine_backend import MachineModel  # rarely needed
 
@@ -253,21 +260,10 @@ class Checkpoint:
         """The weights that were read in the numpy backend; None if torch has to run them."""
         from stacktrans.model.numpy_backend import from_weights  # not needed by all commands
 
-        model, on_cpu = self.config.model, self.device in ("auto", "cpu")
-        if model.kernel == "torch" or not (on_cpu and has_known_shapes(model)):
+        model = self.config.model
+        if model.kernel == "torch" or self.device not in ("auto", "cpu"):
             return None
         return from_weights(model, self.weights, self.layout.inputs, self.hard, self.threads)
-
-    @property
-    def tracing_predictor(self) -> Predictor:
-        """A predictor that shows the contents of its memory after each step.
-
-        Raises:
-            UsageError: the checkpoint is an ensemble.
-        """
-        if self.members:
-            raise UsageError("an ensemble has no trace; its models have one each")
-        return self._predictor
 
 
 def locate(name: str | Path) -> Path:

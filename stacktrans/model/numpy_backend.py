@@ -73,11 +73,6 @@ class InferenceWeights(ModelWeights[Array]):
         """The weights of all products of a step, in panels."""
         return forward_weights(self)
 
-    @property
-    def inputs(self) -> int:
-        """The number of input ids."""
-        return len(self.projected) - self.architecture.buffered
-
 
 @dataclass(eq=False)
 class NumpyState:
@@ -150,7 +145,7 @@ class NumpyState:
         weights, sizes, (batch, steps) = self.weights, self.sizes, ids.shape
         if batch != sizes.batch:
             raise ValueError(f"inputs of {batch} strings for a run over {sizes.batch}")
-        check_ids(ids, weights.inputs)
+        check_ids(ids, len(weights.projected) - weights.architecture.buffered)
         if steps == 1:
             return self.step(ids[:, 0], weights.projected)[:, None]
         self.make_room(steps)

@@ -66,7 +66,6 @@ class Transducer(nn.Module):
         output_sizes, embedding_sizes = maps.get("output.0"), maps.get("embedding")
         self.embedding = nn.Embedding(*embedding_sizes) if embedding_sizes else None
         self.memory = memory = make_memory(config)
-        self.read_size = memory.reads * config.memory_size
         size, _ = output_sizes or maps["classifier"]
         _, embedding_size = embedding_sizes or (inputs, inputs)
         has_signals = memory.signal_names or config.buffers
@@ -75,7 +74,7 @@ class Transducer(nn.Module):
             layer = CONTROLLERS.load(config.controller.name).torch_layer()
             self.controller: Controller = layer(config, embedding_size)
         else:
-            self.controller = Controller(config, embedding_size, self.read_size)
+            self.controller = Controller(config, embedding_size, memory.reads * config.memory_size)
         self.output: nn.Module = nn.Identity()
         if output_sizes:
             self.output = nn.Sequential(nn.Linear(*output_sizes, biases), nn.Tanh())
