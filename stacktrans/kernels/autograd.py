@@ -121,7 +121,6 @@ class _Sequence(torch.autograd.Function):
         if before is not None:
             # The state of the units is the initial one, whose sizes are checked.
             check_shape("read", before.read.shape, (sizes.batch, sizes.read))
-            plan.architecture.memory.check_contents(before.contents, sizes.batch, sizes.columns)
             first, contents = before.read, before.contents
         store = sizes.store(int(np.diff(starts).max(initial=0)), total, contents)
         trace = sizes.new_trace(total, total)
@@ -135,7 +134,6 @@ class _Sequence(torch.autograd.Function):
 
         states, reads_last = zip(*in_parts(run, sizes.batch, torch.get_num_threads()), strict=True)
         kept = [*map(torch.from_numpy, trace)]
-        ctx.set_materialize_grads(False)
         ctx.save_for_backward(*tensors[1:], *kept)
         ctx.plan, ctx.sizes, ctx.inputs, ctx.store, ctx.first = plan, sizes, inputs, store, first
         units, last = np.concatenate(states, axis=2), np.concatenate(reads_last)
@@ -144,7 +142,7 @@ class _Sequence(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *given: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *given: Tensor) -> tuple[Tensor | None, ...]:
         """Run the backward pass, then compute the gradient of each weight as one product."""
         initial, heads, _, *rest = ctx.saved_tensors
         weights, trace = rest[:-5], rest[-5:]
@@ -156,7 +154,7 @@ class _Sequence(torch.autograd.Function):
         ready = backward_weights([*map(as_array, weights)], as_array(heads))
         of_steps = StepTrace._make(map(as_array, trace))
         whole = BatchArguments(ready, plan.starts, inputs, ctx.store, of_steps)
-        grads = _grads(sizes, of_steps, given[:2])
+        grads = _grads(sizes, *map(as_array, given[:2]))
 
         def run(part: slice) -> Array:
             return backward_part(sizes, part, whole, grads)
@@ -193,15 +191,10 @@ class _Sequence(torch.autograd.Function):
         )
 
 
-def _grads(sizes: Sizes, trace: StepTrace, given: Sequence[Tensor | None]) -> Grads:
+def _grads(sizes: Sizes, hidden: Array, signals: Array) -> Grads:
     """Gradients from outside, and arrays for those that the backward pass sets."""
-    shape = (len(trace.hidden), sizes.layers, sizes.architecture.units.gates * sizes.size)
+    shape = (len(hidden), sizes.layers, sizes.architecture.units.gates * sizes.size)
     dtype = sizes.dtype
-    outputs = trace.hidden[:, -1], trace.signals
-    hidden, signals = (
-        np.zeros(output.shape, dtype) if grad is None else as_array(grad)
-        for grad, output in zip(given, outputs, strict=True)
-    )
     return Grads(
         hidden,
         signals,

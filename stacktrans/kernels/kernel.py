@@ -98,12 +98,11 @@ class Kernel(ABC):
 
     @abstractmethod
     def store(self, sizes: StoreSizes) -> Store:
-        """A memory with room for steps."""
+        """A memory with room for steps.
 
-    def check_contents(self, contents: Any, batch: int, columns: int) -> None:
-        """Raise `ValueError` unless this memory can begin with some contents of a batch."""
-        if contents is not None:
-            raise ValueError("the contents are those of another memory")
+        Raises:
+            ValueError: the contents are those of another memory or of another batch.
+        """
 
 
 @memory_function

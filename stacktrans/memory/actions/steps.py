@@ -47,18 +47,20 @@ class ActionKernel(Kernel):
 
     def store(self, sizes: StoreSizes) -> Cells:
         """See `Kernel.store`."""
-        empty = Cells.empty(self.spec, sizes)
-        before = empty if sizes.contents is None else sizes.contents._replace(values=empty.values)
+        before = Cells.empty(self.spec, sizes)
+        if sizes.contents is not None:
+            _check_contents(sizes.contents, before)
+            before = sizes.contents._replace(values=before.values)
         cells = before.resized(min(before.max_used + sizes.steps, self.spec.capacity))
         return cells if sizes.total_steps is None else cells.saving(sizes.steps, before.max_used)
 
-    def check_contents(self, contents: Any, batch: int, columns: int) -> None:
-        if not isinstance(contents, Cells):
-            raise ValueError("the contents are those of another memory")
-        spec = self.spec
-        check_shape("cells", contents.cells.shape[:3], (batch, 1 + spec.lists, spec.copies))
-        numbers = spec.lists * spec.copies * columns
-        check_shape("heads of lists", contents.head.shape, (batch, numbers))
+
+def _check_contents(contents: Any, expected: Cells) -> None:
+    """Raise `ValueError` unless contents are of the same memory and batch as expected."""
+    if not isinstance(contents, Cells):
+        raise ValueError("the contents are those of another memory")
+    check_shape("cells", contents.cells.shape[:3], expected.cells.shape[:3])
+    check_shape("heads of lists", contents.head.shape, expected.head.shape)
 
 
 @compiled
