@@ -31,7 +31,7 @@ from stacktrans.memory import (
 from stacktrans.memory.actions.definition import ActionMemory
 from stacktrans.memory.strengths.definition import StrengthMemory
 from stacktrans.model.controllers import RecurrentLayer
-from stacktrans.model.numpy_backend import InferenceWeights, NumpyState
+from stacktrans.model.numpy_backend import NumpyState
 from stacktrans.settings.model_config import RecurrentConfig
 from stacktrans.settings.resolve import resolve
 
@@ -196,12 +196,12 @@ class Case:
         """What compiled code is to run."""
         return Architecture(UNITS[self.controller], kernel_of(self.memory), hard=hard)
 
-    def run_weights(self, hard: bool = False) -> InferenceWeights:
+    def run_weights(self, hard: bool = False) -> ModelWeights[Array]:
         """The same as arrays, to be run without gradients."""
         given = self.weights
         tensors = given.projected, given.initial[:, :, :1], given.heads, given.bias, *given.layers
         sums, initial, heads, bias, *layers = map(as_array, tensors)
-        return InferenceWeights(self.architecture(hard), sums, initial, heads, bias, layers)
+        return ModelWeights(self.architecture(hard), sums, initial, heads, bias, layers)
 
     def fused(self) -> Named:
         """What compiled code makes of it."""

@@ -25,7 +25,6 @@ from stacktrans.kernels.batches import (
     check_ids,
     check_shape,
     forward_part,
-    forward_weights,
 )
 from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.kernels.kernel import Store
@@ -115,7 +114,7 @@ class _Sequence(torch.autograd.Function):
         starts, before = plan.starts, plan.before
         projected, start, heads, bias, *layers = map(as_array, tensors)
         own = ModelWeights(plan.architecture, projected, start, heads, bias, layers)
-        sizes = Sizes.of(own)
+        sizes = own.sizes
         inputs = sizes.inputs(starts, plan.input_starts, plan.ids, projected)
         first, contents, total = torch.from_numpy(sizes.nothing_read()), None, int(starts[-1])
         if before is not None:
@@ -124,7 +123,7 @@ class _Sequence(torch.autograd.Function):
             first, contents = before.read, before.contents
         store = sizes.store(int(np.diff(starts).max(initial=0)), total, contents)
         trace = sizes.new_trace(total, total)
-        given = BatchArguments(forward_weights(own), starts, inputs, store, trace)
+        given = BatchArguments(own.forward_panels, starts, inputs, store, trace)
         reads = as_array(first)
 
         def run(part: slice) -> tuple[Array, Array]:

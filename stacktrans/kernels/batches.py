@@ -5,10 +5,10 @@ operands into the order their inner loop wants at every call; here the weight is
 once a sequence, in panels of `PANEL_BYTES`. The compiled product is in `stacktrans.kernels.matmul`.
 """
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
@@ -92,6 +92,18 @@ class ModelWeights(Generic[Numbers]):
     heads: Numbers
     bias: Numbers
     layers: Sequence[Numbers]
+
+    @functools.cached_property
+    def sizes(self: "ModelWeights[Array]") -> "Sizes":
+        """The sizes of all arrays of a run; raises `ValueError` if the weights' shapes differ."""
+        return Sizes.of(self)
+
+    @functools.cached_property
+    def forward_panels(self: "ModelWeights[Array]") -> Weights:
+        """The weights of layers and heads in panels, for the forward pass."""
+        gates = self.architecture.units.gates
+        in_panels = functools.partial(_gate_panels, gates=gates)
+        return _stacked(self.layers, in_panels, panels(self.heads.T))
 
 
 class Sizes(NamedTuple):
@@ -269,12 +281,6 @@ def _gate_panels(weight: Array, gates: int) -> Array:
     by_gate = np.zeros((gates, whole, depth), weight.dtype)
     by_gate[:, :size] = weight.reshape(gates, size, depth)
     return panels(by_gate.reshape(gates * whole, depth).T)
-
-
-def forward_weights(weights: ModelWeights[Array]) -> Weights:
-    """The weights of layers and heads in panels."""
-    gates = weights.architecture.units.gates
-    return _stacked(weights.layers, partial(_gate_panels, gates=gates), panels(weights.heads.T))
 
 
 def backward_weights(layers: Sequence[Array], heads: Array) -> Weights:

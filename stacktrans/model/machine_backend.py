@@ -59,19 +59,15 @@ class MachineModel(Runner):
     ) -> Numbers:
         """See `Model.advance`."""
         logits = super().advance(state, ids, requested)
-        self._track(state)
+        if not state.of[0].stuck:  # the origins of the first string's cells follow
+            state.of[0].last.apply(state.origins, state.steps)
+        state.steps += 1
         if self.memory.takes_actions:  # without an action, the last is taken
             count = state.signals.shape[1] - 2 * bool(self.buffers)
             actions = state.signals[:, :count].reshape(len(state.signals), self.memory.pushes, -1)
             actions[..., -1] += actions.sum(axis=2) == 0
             state.signals[:, :count] = actions.reshape(len(state.signals), count)
         return logits
-
-    def _track(self, state: Configurations) -> None:
-        """Apply the last step of the first string to the origins of its cells."""
-        if not state.of[0].stuck:
-            state.of[0].last.apply(state.origins, state.steps)
-        state.steps += 1
 
     def pushed_vectors(self, state: Configurations) -> Numbers:
         """See `Predictor.pushed_vectors`; a vector is the number of a stack symbol."""

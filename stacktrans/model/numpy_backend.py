@@ -5,9 +5,8 @@ For short work the same functions run uncompiled.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -23,11 +22,10 @@ from stacktrans.kernels.batches import (
     Sizes,
     check_ids,
     forward_part,
-    forward_weights,
 )
 from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.kernels.kernel import Store
-from stacktrans.kernels.steps import Forward, Inputs, Weights
+from stacktrans.kernels.steps import Forward, Inputs
 from stacktrans.kernels.units import UNITS
 from stacktrans.kernels.unroll import forward
 from stacktrans.memory import Memory, MemorySnapshot, make_memory
@@ -52,29 +50,6 @@ def architecture_of(
     return Architecture(units, kernel, config.buffers is not None, tanh, gradient, hard)
 
 
-@dataclass(eq=False)
-class InferenceWeights(ModelWeights[Array]):
-    """The weights of a model for inference; its initial state is that of one string.
-
-    Attributes:
-        sizes: of all arrays in a run.
-
-    Raises:
-        ValueError: the weights have wrong shapes.
-    """
-
-    sizes: Sizes = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.sizes = Sizes.of(self)
-
-    @functools.cached_property
-    def panels(self) -> Weights:
-        """The weights of all products of a step, in panels."""
-        return forward_weights(self)
-
-
-@dataclass(eq=False)
 class NumpyState:
     """The state of a transducer after some steps of B strings.
 
@@ -91,25 +66,19 @@ class NumpyState:
         run: the arguments of a single step, which are reused; None before the first.
     """
 
-    weights: InferenceWeights
-    units: Array
-    read: Array
-    store: Store
-    room: int
-    used: int = 0
-    sizes: Sizes = field(init=False)
-    signals: Array = field(init=False)
-    memory: Any = field(init=False)
-    run: Forward | None = None
-
-    def __post_init__(self) -> None:
-        self.sizes = self.weights.sizes._replace(batch=len(self.read))
-        CompiledFunction.compile_if_long(self.sizes.batch * self.room)
+    def __init__(
+        self, weights: ModelWeights[Array], units: Array, read: Array, store: Store, room: int
+    ) -> None:
+        self.weights, self.units, self.read, self.store = weights, units, read, store
+        self.room, self.used = room, 0
+        self.sizes = weights.sizes._replace(batch=len(read))
+        CompiledFunction.compile_if_long(self.sizes.batch * room)
         self.signals = np.zeros((self.sizes.batch, self.sizes.signals), self.sizes.dtype)
+        self.run: Forward | None = None
         self._set_memory()
 
     @classmethod
-    def initial(cls, weights: InferenceWeights, batch: int, steps: int) -> NumpyState:
+    def initial(cls, weights: ModelWeights[Array], batch: int, steps: int) -> NumpyState:
         """The state of B strings before the first step, with room for some steps."""
         sizes = weights.sizes._replace(batch=batch)
         units = np.repeat(weights.initial, batch, axis=2)
@@ -151,7 +120,7 @@ class NumpyState:
         self.make_room(steps)
         starts, trace = np.arange(batch + 1) * steps, sizes.new_trace(batch * steps, saved=1)
         inputs = _inputs(sizes, starts, ids, weights.projected)
-        given = BatchArguments(weights.panels, starts, inputs, self.store, trace)
+        given = BatchArguments(weights.forward_panels, starts, inputs, self.store, trace)
         for first in range(0, batch, STRINGS_AT_ONCE):
             part = slice(first, min(first + STRINGS_AT_ONCE, batch))
             units = self.units[:, :, part].copy()
@@ -172,9 +141,9 @@ class NumpyState:
         if run is None:
             starts, trace = np.arange(batch + 1), sizes.new_trace(batch, saved=1)
             inputs = _inputs(sizes, starts, ids, projected)
-            run = self.run = sizes.run(
-                weights.panels, weights.bias, starts, inputs, self.units, self.read, trace
-            )
+            panels, bias = weights.forward_panels, weights.bias
+            run = sizes.run(panels, bias, starts, inputs, self.units, self.read, trace)
+            self.run = run
         else:
             run.inputs.ids[:] = ids
             if projected is not weights.projected:
@@ -197,7 +166,7 @@ class NumpyModel:
     Attributes:
         config: of the model.
         memory: its memory.
-        weights: of controller, signals and values.
+        weights: of controller, signals and values; the initial state is that of one string.
         output: weight and bias of o_t; None if logits are read from the controller's output.
         classifier: weight and bias of the logits.
         threads: the number of batches that are run at the same time.
@@ -205,7 +174,7 @@ class NumpyModel:
 
     config: ModelConfig
     memory: Memory[Any]
-    weights: InferenceWeights
+    weights: ModelWeights[Array]
     output: tuple[Array, Array] | None
     classifier: tuple[Array, Array]
     threads: int = 1
@@ -333,7 +302,7 @@ def from_weights(
     projected, below, hidden, initial = zip(*layers, strict=True)
     signals, signals_bias = _linear(weights, "operation.signals", size)
     values, values_bias = _linear(weights, "operation.values", size)
-    inference_weights = InferenceWeights(
+    model_weights = ModelWeights(
         architecture,
         np.concatenate(projected, axis=1),
         np.stack(initial)[:, :, None],
@@ -343,4 +312,4 @@ def from_weights(
     )
     output = _linear(weights, "output.0", size) if "output.0.weight" in weights else None
     classifier = _linear(weights, "classifier", size)
-    return NumpyModel(config, memory, inference_weights, output, classifier, threads)
+    return NumpyModel(config, memory, model_weights, output, classifier, threads)
