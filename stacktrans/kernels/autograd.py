@@ -17,7 +17,6 @@ from stacktrans.kernels import Array
 from stacktrans.kernels.batches import (
     Architecture,
     BatchArguments,
-    Grads,
     ModelWeights,
     Sizes,
     backward_part,
@@ -28,7 +27,7 @@ from stacktrans.kernels.batches import (
 )
 from stacktrans.kernels.compiling import CompiledFunction
 from stacktrans.kernels.kernel import Store
-from stacktrans.kernels.steps import Inputs, StepTrace
+from stacktrans.kernels.steps import Grads, Inputs, StepTrace
 
 Result = TypeVar("Result")
 ARRAY_DTYPES: dict[torch.dtype, np.dtype[Any]] = {

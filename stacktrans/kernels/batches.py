@@ -16,7 +16,7 @@ from llvmlite import binding
 
 from stacktrans.kernels import Array
 from stacktrans.kernels.kernel import Kernel, Store, StoreSizes
-from stacktrans.kernels.steps import Backward, Forward, Inputs, StepTrace, Weights
+from stacktrans.kernels.steps import Backward, Forward, Grads, Inputs, StepTrace, Weights
 from stacktrans.kernels.units import UnitType
 from stacktrans.kernels.unroll import backward, forward
 
@@ -336,19 +336,6 @@ def forward_part(
     forward(run, given.store.forward(part, indices), sizes.architecture.memory.signals, first)
 
 
-class Grads(NamedTuple):
-    """Gradients of the outputs, `hidden` and `signals`, and those that the backward pass computes.
-
-    Attributes are as in `Backward`.
-    """
-
-    hidden: Array
-    signals: Array
-    projected: Array
-    inner: Array
-    heads: Array
-
-
 def backward_part(sizes: Sizes, part: slice, given: BatchArguments, grads: Grads) -> Array:
     """Run the backward pass of a part of the batch, with the transposed weights.
 
@@ -369,11 +356,7 @@ def backward_part(sizes: Sizes, part: slice, given: BatchArguments, grads: Grads
         _inputs_of(part, given.inputs),
         float(architecture.state_gradient),
         _trace_of(indices, given.trace),
-        grads.hidden[indices],
-        grads.signals[indices],
-        grads.projected[indices],
-        grads.inner[indices],
-        grads.heads[indices],
+        Grads._make(each[indices] for each in grads),
         grad_state,
         np.empty((count, memory.reads, sizes.columns), dtype),
         np.empty((count, memory.pushes, sizes.columns), dtype),

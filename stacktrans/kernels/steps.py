@@ -112,6 +112,24 @@ class Forward(NamedTuple):
     values: Array
 
 
+class Grads(NamedTuple):
+    """Gradients of the outputs of N steps, and those that the backward pass sets.
+
+    Attributes:
+        hidden: [N, H] of the highest layer's output.
+        signals: [N, signals].
+        projected: [N, L, gates * H] of the gates' pre-activations; set.
+        inner: [N, L, gates * H] of the hidden state's part of the gates; set, unless empty.
+        heads: [N, 1, signals + pushes * m] of the pre-activations of both; set.
+    """
+
+    hidden: Array
+    signals: Array
+    projected: Array
+    inner: Array
+    heads: Array
+
+
 class Backward(NamedTuple):
     """The arguments of the backward pass of B items that do not depend on the memory.
 
@@ -123,11 +141,7 @@ class Backward(NamedTuple):
         inputs: as in the forward pass.
         state_gradient: share of the gradient that passes back through the state at each step.
         trace: the record of the steps.
-        upstream_hidden: [N, H] gradients of the highest layer's output.
-        upstream_signals: [N, signals] gradients of the signals.
-        grad_projected: [N, L, gates * H] set.
-        grad_inner: [N, L, gates * H] of the hidden state's part of the gates; set, unless empty.
-        grad_heads: [N, 1, signals + pushes * m] of the pre-activations of both; set.
+        grads: gradients at all steps.
         grad_state: [L, states, B, H] zeros; becomes that of the state before the first step.
         grad_read: [B, reads, m] to work in.
         values: [B, pushes, m] to work in.
@@ -140,11 +154,7 @@ class Backward(NamedTuple):
     inputs: Inputs
     state_gradient: float
     trace: StepTrace
-    upstream_hidden: Array
-    upstream_signals: Array
-    grad_projected: Array
-    grad_inner: Array
-    grad_heads: Array
+    grads: Grads
     grad_state: Array
     grad_read: Array
     values: Array

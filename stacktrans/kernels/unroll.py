@@ -74,6 +74,7 @@ def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
     saved, hidden, signals, reads = trace.saved, trace.hidden, trace.signals, trace.reads
     read, positions, layers, count = run.read, trace.positions, state.shape[0], signals.shape[1]
     items, gates = len(read), inputs.projected.shape[2]
+    # To work in.
     outer, read_rows = product_room(items, below).reshape(items, gates, -1), read.reshape(items, -1)
     inner, free = np.empty_like(outer), np.empty(items, np.int64)
     for number in range(starts[1] - starts[0]):
@@ -114,21 +115,23 @@ def backward(run: steps.Backward, memory: Any, own: int) -> None:
         memory: the arrays after the last step.
         own: the number of signals of the memory.
     """
-    weights, inputs, trace, starts = run.weights, run.inputs, run.trace, run.starts
+    weights, inputs, trace, grads = run.weights, run.inputs, run.trace, run.grads
     below, between, recurrent, final = weights.below, weights.between, weights.hidden, weights.heads
-    saved, signals, positions = trace.saved, trace.signals, trace.positions
+    saved, signals, positions, starts = trace.saved, trace.signals, trace.positions, run.starts
     grad_state, grad_read, values = run.grad_state, run.grad_read, run.values
-    grad_projected, grad_inner, grad_heads = run.grad_projected, run.grad_inner, run.grad_heads
-    upstream_hidden, upstream_signals = run.upstream_hidden, run.upstream_signals
+    upstream_hidden, upstream_signals = grads.hidden, grads.signals
+    grad_projected, grad_inner, grad_heads = grads.projected, grads.inner, grads.heads
     layers, count, items = grad_state.shape[0], signals.shape[1], len(values)
-    split, dtype, grad_values = grad_inner.shape[0] > 0, grad_state.dtype, np.empty_like(values)
+    split, dtype = grad_inner.shape[0] > 0, grad_state.dtype
+    state_gradient = dtype.type(run.state_gradient)
+    # To work in.
     outer = np.empty((items, inputs.projected.shape[2], grad_state.shape[3]), dtype)
     inner = np.empty_like(outer) if split else outer
     outer_rows, inner_rows = outer.reshape(items, -1), inner.reshape(items, -1)
-    heads, read_rows = np.empty((items, grad_heads.shape[2]), dtype), grad_read.reshape(items, -1)
+    heads, grad_values = np.empty((items, grad_heads.shape[2]), dtype), np.empty_like(values)
     grad_hidden, grad_below = product_room(items, final), product_room(items, below)
-    grad_position, free = np.zeros(items, dtype), np.empty(items, np.int64)
-    state_gradient = dtype.type(run.state_gradient)
+    read_rows, free = grad_read.reshape(items, -1), np.empty(items, np.int64)
+    grad_position = np.zeros(items, dtype)
     grad_below.fill(0)
     for number in range(starts[1] - starts[0] - 1, -1, -1):
         indices = steps.indices_at(starts, number, free)
