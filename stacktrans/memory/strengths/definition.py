@@ -77,18 +77,14 @@ class StrengthMemory(Memory[Strengths]):
         return Strengths(like.new_zeros(batch_size, 0), like.new_zeros(batch_size, 0, value_size))
 
     def step(self, state: Strengths, signals: Tensor, values: Tensor) -> tuple[Strengths, Tensor]:
-        state = self.update(state, signals, values)
-        return state, torch.bmm(self.read_weights(state), state.values)
-
-    def update(self, state: Strengths, signals: Tensor, values: Tensor) -> Strengths:
-        """Pop and push, without reading; shapes as in `step`."""
         strengths, rows, amounts = state.strengths, state.values, signals.split(1, dim=1)
         for signal, end in self.ends.pops:  # equations 2, 4, 7 and 8
             strengths = _from_end(end, pop(_from_end(end, strengths), amounts[signal]))
         for (signal, end), vector in zip(self.ends.pushes, values.split(1, dim=1), strict=True):
             strengths = _pushed(end, strengths, amounts[signal])  # equations 2, 4 and 9
             rows = _pushed(end, rows, vector)  # equations 1 and 6
-        return Strengths(strengths, rows)
+        state = Strengths(strengths, rows)
+        return state, torch.bmm(self.read_weights(state), rows)
 
     def read_weights(self, state: Strengths) -> Tensor:
         """The weights of all rows in each read: [B, reads, rows]."""
