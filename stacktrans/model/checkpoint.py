@@ -48,15 +48,17 @@ from stacktrans.decoding.model import Discretizable, Numbers, Predictor
 from stacktrans.memory import Memory, make_memory
 from stacktrans.model.description import machine_line, model_line
 from stacktrans.model.devices import check_device, find_device
-from stacktrans.model.metadata import check_origins, metadata, sharpness_of
 from stacktrans.model.weights import (
     Shapes,
+    check_origins,
     check_shapes,
     has_known_shapes,
     load_weights,
+    metadata_for,
     serialize,
     set_weights,
     shapes_of,
+    sharpness_of,
     signal_names,
     weight_shapes,
 )
@@ -112,7 +114,7 @@ def save(
     """
     contents = {
         CONFIG: config.to_yaml().encode(),
-        WEIGHTS: serialize(weights, metadata(config, accuracy, sharpness)),
+        WEIGHTS: serialize(weights, metadata_for(config, accuracy, sharpness)),
     }
     if training is not None:
         # Not to a file: torch does not report a full disk.

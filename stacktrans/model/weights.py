@@ -1,9 +1,10 @@
-"""Names and shapes of weights; safetensors files written, checked and read."""
+"""Names and shapes of weights; safetensors files, with metadata, written, checked and read."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,24 +12,32 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import safetensors
 
-from stacktrans.common.errors import CheckpointError, UsageError, abridged
+from stacktrans.common.errors import CheckpointError, UsageError, abridged, shown
 from stacktrans.common.files import verify_checksum
-from stacktrans.common.registry import CONTROLLERS, LazyModule
+from stacktrans.common.reading import parsed_json
+from stacktrans.common.registry import CONTROLLERS, REGISTRIES, LazyModule
 from stacktrans.common.visible import visible
 from stacktrans.decoding.model import Numbers
 from stacktrans.memory import Memory, make_memory
 from stacktrans.model.units import Units
 from stacktrans.settings.model_config import BUFFER_SIGNALS, ModelConfig
+from stacktrans.settings.values import LARGEST, SMALLEST
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor, nn
+
+    from stacktrans.settings.config import RunConfig
 else:
     torch = LazyModule("torch")
 
 Shapes = dict[str, tuple[int, ...]]
 _DTYPES = {"F64", "F32", "F16", "BF16"}
 _METADATA = "__metadata__"
+ORIGINS = "origins"
+"""The key in the metadata of weights of the plugins that define the model."""
+SHARPNESS = "sharpness"
+"""The key in the metadata of weights of `Transducer.sharpness`."""
 
 
 def signal_names(memory: Memory[Any], config: ModelConfig) -> tuple[str, ...]:
@@ -109,6 +118,31 @@ def shapes_of(model: nn.Module) -> Shapes:
     return {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
 
 
+def metadata_for(
+    config: RunConfig, accuracy: Mapping[str, Any] | None, sharpness: float
+) -> dict[str, str]:
+    """The metadata of weights: task, version, configuration, accuracy, sharpness and plugins."""
+    entries = {
+        "task": config.task.name,
+        "version": config.version,
+        "configuration": config.identity(),
+    }
+    if accuracy:
+        entries["accuracy"] = json.dumps(accuracy)
+    if sharpness != 1:
+        entries[SHARPNESS] = json.dumps(sharpness)
+    model = config.model
+    names = (model.memory.name, model.controller.name, config.task.generator)
+    origins = {
+        registry.kind: {name: origin}
+        for registry, name in zip(REGISTRIES, names, strict=True)
+        if (origin := registry.origin(name))
+    }
+    if origins:
+        entries[ORIGINS] = json.dumps(origins)
+    return entries
+
+
 def serialize(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> bytes:
     """The content of a safetensors file with named weights, and metadata in its header."""
     from safetensors.torch import save  # imports torch
@@ -174,10 +208,41 @@ def _numbers(path: Path, file: Any, name: str) -> Numbers:
     return widened
 
 
-def metadata_of(path: Path) -> Mapping[str, str]:
+def _metadata_of(path: Path) -> Mapping[str, str]:
     """The metadata of a file; raises `CheckpointError` if it can't be read."""
     with _opened(path) as file:
         return file.metadata() or {}
+
+
+def sharpness_of(path: Path) -> float:
+    """The sharpness in the metadata of weights; raises `CheckpointError` if it can't be one."""
+    text = _metadata_of(path).get(SHARPNESS, "1")
+    try:
+        sharpness = float(text)
+    except (TypeError, ValueError):
+        sharpness = math.nan
+    if not SMALLEST <= sharpness <= LARGEST:
+        expected = f"expected a number from {SMALLEST} to {LARGEST}"
+        raise CheckpointError(f"{path}: {SHARPNESS} is {shown(text)}; {expected}")
+    return sharpness
+
+
+def check_origins(path: Path) -> None:
+    """Raise `UsageError` if the model of some weights needs plugins that are not loaded."""
+    try:
+        origins = parsed_json(_metadata_of(path).get(ORIGINS, "{}"))
+        named = [
+            (name, str(origin), kind)
+            for kind in REGISTRIES
+            for name, origin in origins.get(kind.kind, {}).items()
+        ]
+    except (AttributeError, TypeError, ValueError):  # of other metadata than `save` writes
+        return
+    for name, origin, registry in named:
+        if name not in registry:
+            state = "loaded" if origin.startswith("plugin ") else "installed"
+            part = f"{registry.kind} {visible(name)}"
+            raise UsageError(f"{path}: {part} is from {visible(origin)}, which is not {state}")
 
 
 @contextlib.contextmanager
