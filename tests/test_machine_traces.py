@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from command_line import run
 from own_machines import STACK, rearranging, rule, turned, when
 from test_exported_machines import delayed
@@ -149,18 +148,11 @@ def test_cells_of_lists_are_stack_symbols() -> None:
     assert [line.split()[0] for line in shown[at + 1 : at + 3]] == ["a", "[c]"]
 
 
-def test_memories_are_left_out_of_snapshots_unless_they_are_requested(tmp_path: Path) -> None:
+def test_memories_are_left_out_of_traces_unless_they_are_requested(tmp_path: Path) -> None:
     for model, source in ((load(reversing(tmp_path)), "!"), (moving(), "a")):
-        predictor, ids = model.tracing_predictor, model.task.encode_source([source])
-        state = predictor.start(1, 2)
-        predictor.advance(state, np.array([[*model.layout.prompt(ids)]])[:, :2])
-        whole, rest = (predictor.snapshot(state, contents) for contents in (True, False))
-        assert whole.rows or whole.cells
-        assert (rest.rows, rest.cells) == ({}, {})
-        assert (rest.stack_symbols, rest.total_strength) == (
-            whole.stack_symbols,
-            whole.total_strength,
-        )
+        whole, rest = (trace(model, [source], contents).steps for contents in (True, False))
+        assert any(step.contents or step.lines for step in whole)
+        assert rest == [replace(step, contents={}, lines={}) for step in whole]
 
 
 def test_screens_show_the_rule(tmp_path: Path) -> None:

@@ -121,11 +121,9 @@ class Predictor(Discretizable, Protocol):
     def pushed_vectors(self, state: Any) -> Numbers:
         """The vectors that the first string pushed in the last step, [pushes, m]."""
 
-    def snapshot(self, state: Any, contents: bool = True) -> MemorySnapshot:
+    def snapshot(self, state: Any) -> MemorySnapshot:
         """The contents of the first string's memory, and what was read of it last.
 
         Args:
             state: of the model, started with room for all its steps.
-            contents: whether the contents are included, which takes time linear in the number of
-                steps; what was read always is.
         """

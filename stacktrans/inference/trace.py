@@ -294,7 +294,9 @@ def _observed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[ModelSte
             return
         signals = np.array(step.state.signals[0])
         pushed = np.array(model.pushed_vectors(step.state))
-        snapshot = model.snapshot(step.state, contents)
+        snapshot = model.snapshot(step.state)
+        if not contents:
+            snapshot = replace(snapshot, rows={}, cells={})
         rule = state = stuck = None
         if machine:
             configuration = step.state.of[0]

@@ -202,14 +202,13 @@ class Memory(ABC, Generic[State]):
         """The contents of the first string's memory, for traces; none by default."""
         return MemorySnapshot()
 
-    def snapshot_of(self, store: Any, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
+    def snapshot_of(self, store: Any, reads: Array, steps: int) -> MemorySnapshot:
         """The contents of the first memory in a store of compiled code; none by default.
 
         Args:
             store: made by `Kernel.store` with room for all steps.
             reads: [reads * m] what was read last.
             steps: the number of steps taken.
-            contents: whether `rows` and `cells` are included.
         """
         return MemorySnapshot()
 

@@ -131,8 +131,8 @@ class Several(Memory[States]):
         labelled = zip(self.labels, parts, strict=True)
         return {f"{label} {name}": part[name] for label, part in labelled for name in part}
 
-    def snapshot_of(self, store: Rows, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
-        return store.snapshot(steps, self.read_names, self.labels if contents else ())
+    def snapshot_of(self, store: Rows, reads: Array, steps: int) -> MemorySnapshot:
+        return store.snapshot(steps, self.read_names, self.labels)
 
     def own_kernel(self) -> Kernel | None:
         """One kernel for all memories, if each is compiled and has rows with strengths."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -75,10 +74,9 @@ class MachineModel(Runner):
         stack_symbols = [pushed.get(end, EMPTY) for _, end in self.machine.memories.pushes]
         return np.array(stack_symbols, np.float64).reshape(-1, 1)
 
-    def snapshot(self, state: Configurations, contents: bool = True) -> MemorySnapshot:
+    def snapshot(self, state: Configurations) -> MemorySnapshot:
         """See `Predictor.snapshot`."""
-        whole = self._cells(state.of[0]) if self.memory.takes_actions else self._rows(state)
-        return whole if contents else replace(whole, rows={}, cells={})
+        return self._cells(state.of[0]) if self.memory.takes_actions else self._rows(state)
 
     def _rows(self, state: Configurations) -> MemorySnapshot:
         """The stack symbols in stacks, queues and deques with strengths."""

@@ -229,9 +229,9 @@ class NumpyModel:
         """See `Predictor.pushed_vectors`."""
         return state.run.values[0] if state.run else np.zeros((0, 0))
 
-    def snapshot(self, state: NumpyState, contents: bool = True) -> MemorySnapshot:
+    def snapshot(self, state: NumpyState) -> MemorySnapshot:
         """See `Predictor.snapshot`."""
-        return self.memory.snapshot_of(state.store, state.read[0], state.used, contents)
+        return self.memory.snapshot_of(state.store, state.read[0], state.used)
 
 
 def _layer(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -135,12 +135,11 @@ class TorchModel:
             pushed = operation.pushed(hidden) if operation else hidden[:0]
         return _array(pushed).reshape(self.memory.pushes, self.config.memory_size)
 
-    def snapshot(self, state: TorchState, contents: bool = True) -> MemorySnapshot:
+    def snapshot(self, state: TorchState) -> MemorySnapshot:
         """See `Predictor.snapshot`."""
         if isinstance(state.inner.controller, EncoderDecoderState):
             return state.inner.controller.snapshot()
-        whole = self.memory.snapshot(state.inner.memory)
-        return whole if contents else replace(whole, rows={}, cells={})
+        return self.memory.snapshot(state.inner.memory)
 
 
 def _array(tensor: Tensor) -> Numbers:

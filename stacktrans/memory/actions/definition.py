@@ -124,9 +124,9 @@ class ActionMemory(Memory[State]):
         state = self.update(state, signals, values)
         return state, self.read(state).flatten(1, 2)
 
-    def snapshot_of(self, store: Any, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
+    def snapshot_of(self, store: Any, reads: Array, steps: int) -> MemorySnapshot:
         read_cells = reads.reshape(self.count, self.depth, -1).copy()
-        return self._snapshot(read_cells, store.all_cells() if contents else ())
+        return self._snapshot(read_cells, store.all_cells())
 
     def snapshot(self, state: State) -> MemorySnapshot:
         return self._snapshot(self.read(state)[0], self.all_cells(state))
@@ -136,7 +136,7 @@ class ActionMemory(Memory[State]):
     ) -> MemorySnapshot:
         return MemorySnapshot(
             read_cells=dict(zip(self.push_names, read_cells, strict=True)),
-            cells=dict(zip(self.push_names, cells, strict=False)),
+            cells=dict(zip(self.push_names, cells, strict=True)),
         )
 
     @abstractmethod

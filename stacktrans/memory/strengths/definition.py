@@ -100,8 +100,8 @@ class StrengthMemory(Memory[Strengths]):
         below = reversed(pushed) if BOTTOM in ends else ()
         return [*below, *(pushed if TOP in ends else ())]
 
-    def snapshot_of(self, store: Rows, reads: Array, steps: int, contents: bool) -> MemorySnapshot:
-        return store.snapshot(steps, self.read_names, (self.name,) if contents else ())
+    def snapshot_of(self, store: Rows, reads: Array, steps: int) -> MemorySnapshot:
+        return store.snapshot(steps, self.read_names, (self.name,))
 
     def snapshot(self, state: Strengths) -> MemorySnapshot:
         weights = self.read_weights(state)[0]

@@ -140,7 +140,7 @@ class Rows(NamedTuple):
         Args:
             steps: the number of steps.
             reads: the names of the reads.
-            rings: the names of the rings; empty to leave out their rows.
+            rings: the names of the rings.
         """
         strength, links = self.strength[0], self.links[0]
         pushes, one = len(self.ends.pushes), strength.dtype.type(1)
@@ -153,7 +153,7 @@ class Rows(NamedTuple):
                     break
                 read_weights[name][(row - 1) // pushes] += min(strength[row], one - total)
                 total += strength[row]
-        named = zip(rings, by_ring, strict=False)
+        named = zip(rings, by_ring, strict=True)
         return MemorySnapshot(
             total_strength=sum((sum(strength[rows].tolist()) for rows in by_ring), start=0.0),
             read_weights=read_weights,
