@@ -187,6 +187,19 @@ def test_a_model_of_pairs_in_files_is_tried_on_those_kept_apart(tmp_path: Path) 
     assert found["counterexample"]["target"] == found["counterexample"]["source"][::-1]
 
 
+def test_training_pairs_are_tried_after_those_kept_apart(tmp_path: Path) -> None:
+    data, out = tmp_path / "pairs.tsv", tmp_path / "run"
+    data.write_text("".join(f"{number:b}\tb\n" for number in range(1, 40)), encoding="utf-8")
+    settings = ("--recipe", "feedforward", "--max-steps", "1", "--set", "memory.size=4")
+    assert run("train", "--data", data, *settings, "--out", out).returncode == 0
+    found = verify(load(out), QUICK, load(out))
+    assert [(stage.strings, stage.count, stage.wrong) for stage in found.stages] == [
+        ("development set", 3, 0),
+        ("test set", 3, 0),
+        ("training set", 33, 0),
+    ]
+
+
 def test_a_source_with_several_targets_is_one_string_without_its_features(tmp_path: Path) -> None:
     header, files = "source\tfeatures\ttarget\n", []
     both = "ab\tN;PL\tyes\nab\tN;PL\tno\n"

@@ -36,11 +36,12 @@ def verify(
 
     The model's answers are compared with the exact answers of its task, on all
     short strings, on random ones of its training and test lengths, and on longer
-    and longer ones; a model of pairs in files is tested on the held-out pairs. A
-    string that is answered wrongly is shortened as far as possible, and a command
-    is printed that shows the model at it. The exit code is 1 if an answer was
-    wrong. For a machine made by extract, verify also tries to prove that it
-    answers all strings correctly, however long.
+    and longer ones. A model of pairs in files is tested on the held-out pairs, then
+    on the training pairs if the files have at most 10 MB. Any other string that is
+    answered wrongly is shortened as far as possible. A command is printed that
+    shows the model at it. The exit code is 1 if an answer was wrong. For a machine
+    made by extract, verify also tries to prove that it answers all strings
+    correctly, however long.
 
     With another checkpoint, verify looks for a string of the task that the two
     models answer differently, and tries to prove that two machines give the same

@@ -28,6 +28,8 @@ from stacktrans.tasks.alphabets import FEW_SYMBOLS, LARGE_ALPHABET
 from stacktrans.tasks.base import Task, check_alphabets
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLaw, NoSuchLength
+from stacktrans.tasks.pair_files import SET_NAMES, TRAIN
+from stacktrans.tasks.pairs import Pairs
 
 ALL, RANDOM, LONG = "all strings", "random strings", "long strings"
 REPRESENTATIVE = "strings over representative symbols"
@@ -120,7 +122,8 @@ def verify(
 ) -> Verification:
     """Test a model until an answer is wrong or all tests are done; prove that a machine is right.
 
-    A model of pairs in files is tested on all held-out pairs.
+    A model of pairs in files is tested on all held-out pairs, then on the training pairs, unless
+    the files are large.
 
     Args:
         checkpoint: the model.
@@ -205,9 +208,11 @@ def _test_sets(
 ) -> Iterator[tuple[str, Iterator[Pair]]]:
     """The names of the groups of tests, with their strings and exact answers."""
     task = models[0].task
-    if task.file_parameters:
+    if isinstance(task, Pairs):
         for name, pairs in task.held_out().items():
             yield f"{name} set", iter(pairs)
+        if training := task.training_pairs():
+            yield f"{SET_NAMES[TRAIN]} set", iter(training)
         return
     every, machines = task.source.symbols, [model.machine for model in models if model.machine]
     yield ALL, _all_pairs(task, request, every)

@@ -28,7 +28,7 @@ from stacktrans.tasks.sets import PairSet, PairSets, read_sets
 UNSPECIFIC = {Path(STRINGS).stem, "train", "training"}
 """Names of files that say nothing about a task, which is then named after their folder."""
 AT_HAND = 10_000_000
-"""The maximum size of the files that are read for baselines, in bytes; reading takes a second."""
+"""The maximum size of the files whose training pairs are looked at, in bytes: a second to read."""
 
 
 class Pairs(Task):
