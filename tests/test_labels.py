@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from command_line import run
 from test_pair_training import OPTIONS
-from test_pairs import learned, lines_of, write
+from test_pairs import as_written, learned, lines_of, write
 
 from stacktrans.common.errors import UsageError
 from stacktrans.inference.baselines import baseline_scores
 from stacktrans.tasks.layout import Layout, Pair
-from stacktrans.tasks.pair_files import TRAIN
+from stacktrans.tasks.pair_files import DEV, TRAIN
 
 JOINT = ("train", "--recipe", "joint")
 STRINGS = [format(number, "b") for number in range(1, 30)]
@@ -77,6 +77,26 @@ def test_a_label_is_compared_with_no_copy_of_its_source(tmp_path: Path) -> None:
     train, development, _ = task.data.sets
     found = baseline_scores(task, train, [*development])
     assert [*found] == ["nearest source", "most frequent target"]
+
+
+@pytest.mark.parametrize("split", range(5))
+def test_a_share_of_each_label_is_held_out(tmp_path: Path, split: int) -> None:
+    strings = [(f"{n:b}", "no" if n % 25 else "yes") for n in range(1, 101)]
+    path = write(tmp_path / "a.tsv", lines_of(strings))
+    task = learned(path, test=path, split=split)
+    assert [label for _, label in as_written(task, DEV)].count("yes") == 1
+    assert not [note for note in task.data.notes if "labeled" in note]
+
+
+def test_a_set_that_lacks_a_label_is_reported(tmp_path: Path) -> None:
+    # The only string with a label is one to train on.
+    content = lines_of([("a" * size, "yes" if size == 3 else "no") for size in range(1, 21)])
+    notes = learned(write(tmp_path / "a.tsv", content)).data.notes
+    about = "has no string labeled 'yes': accuracy on it says nothing about such strings"
+    assert [note for note in notes if "labeled" in note] == [
+        f"the development set {about}",
+        f"the test set {about}",
+    ]
 
 
 def test_labels_lie_beside_strings(tmp_path: Path) -> None:

@@ -130,6 +130,17 @@ def empty_target_warnings(lines: PairLines, sizes: Ids) -> Iterator[str]:
         yield f"{many} empty, which counts as an answer ({lines.locations(rows)})"
 
 
+def missing_label_warnings(lines: PairLines, targets: SymbolColumn) -> Iterator[str]:
+    """A warning for each set that lacks a label of the training set."""
+    known, *others = (targets.select(lines.parts == part).used() for part in (TRAIN, DEV, TEST))
+    for part, labels in zip((DEV, TEST), others, strict=True):
+        for label in sorted({*known}.difference(labels)):
+            yield (
+                f"the {SET_NAMES[part]} set has no string labeled {shown(label)}: "
+                "accuracy on it says nothing about such strings"
+            )
+
+
 def unknown_target_warnings(lines: PairLines, targets: Ragged) -> Iterator[str]:
     """A warning for each set with targets that the target alphabet does not cover.
 

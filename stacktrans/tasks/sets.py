@@ -33,6 +33,7 @@ from stacktrans.tasks.pair_checks import (
     check_sizes,
     empty_target_warnings,
     header_warnings,
+    missing_label_warnings,
     normalization_warnings,
     pair_warnings,
     space_warnings,
@@ -62,16 +63,19 @@ AT_ONCE = 1000
 Probabilities = npt.NDArray[np.float64]
 
 
-def hold_out(lines: PairLines, sources: Ids, sizes: Ids, request: PairFiles) -> list[str]:
+def hold_out(
+    lines: PairLines, sources: Ids, sizes: Ids, labels: Ids, request: PairFiles
+) -> list[str]:
     """Move about a tenth of the pairs from the training set to each set without a file.
 
-    The test set gets the longest sources, the development set random ones. Lines with equal sources
-    stay together.
+    The test set gets the longest sources, the development set random ones, about as many with each
+    label as in proportion. Lines with equal sources stay together.
 
     Args:
         lines: all lines, whose `parts` are changed.
         sources: [n] the hash of each source.
         sizes: [n] the length of each source.
+        labels: [n] the label of each source, or equal numbers for all if targets are no labels.
         request: the sets that have files, and the random seed.
 
     Returns:
@@ -87,7 +91,13 @@ def hold_out(lines: PairLines, sources: Ids, sizes: Ids, request: PairFiles) -> 
         if file is not None:
             continue
         rows = np.flatnonzero(lines.parts == TRAIN)
-        order, ends = _order_to_hold_out(part, sources[rows], sizes[rows], request.split)
+        group = _numbered_by_first_appearance(sources[rows])
+        if part == TEST:
+            places = -sizes[rows]
+        else:
+            places = _drawn_places(group, labels[rows], request.split)[group]
+        order = np.lexsort((group, places))
+        ends = np.flatnonzero(np.diff(group[order], append=-1)) + 1  # of the lines of each source
         kept = 2 if part == TEST and request.dev is None else 1  # sources for the other sets
         last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1 - kept)
         if last < 0:
@@ -109,22 +119,24 @@ def hold_out(lines: PairLines, sources: Ids, sizes: Ids, request: PairFiles) -> 
     return notes
 
 
-def _order_to_hold_out(part: int, sources: Ids, sizes: Ids, seed: int) -> tuple[Ids, Ids]:
-    """The order in which a set takes lines, [n], and the number of lines up to each source, [m].
+def _drawn_places(group: Ids, labels: Ids, seed: int) -> Probabilities:
+    """[m] numbers from 0 to 1 that put m distinct sources in a random order, stratified by label.
+
+    The number is the share of the sources with the same label that come before. But the last source
+    with a label gets 1, so that it is not the only one and held out.
 
     Args:
-        part: the set; for `TEST`, the longest sources come first, otherwise the order is random.
-        sources: [n] the hash of each source.
-        sizes: [n] the length of each source.
+        group: [n] the number of the source of each line.
+        labels: [n] the label of each line, of which that of a source's first line counts.
         seed: the random seed.
     """
-    group = _numbered_by_first_appearance(sources)
-    if part == TEST:
-        order = np.lexsort((group, -sizes))
-    else:
-        rng = generator(seed, Purpose.SPLIT)
-        order = np.argsort(rng.permutation(group.max() + 1)[group], kind="stable")
-    return order, np.flatnonzero(np.diff(group[order], append=-1)) + 1
+    _, first = np.unique(group, return_index=True)
+    drawn, places = generator(seed, Purpose.SPLIT).permutation(len(first)), np.ones(len(first))
+    for label in np.unique(labels):
+        same = np.flatnonzero(labels[first] == label)
+        same = same[np.argsort(drawn[same])]
+        places[same[:-1]] = np.arange(len(same) - 1) / len(same)
+    return places
 
 
 def _numbered_by_first_appearance(keys: Ids) -> Ids:
@@ -317,7 +329,11 @@ def _read_sets(request: PairFiles) -> PairSets:
     sizes = columns["source"].strings.lengths
     notes += header_warnings(lines, columns)
     notes += empty_target_warnings(lines, columns["target"].strings.lengths)
-    notes += [*hold_out(lines, sources, sizes, request), *pair_warnings(lines, sources, pairs)]
+    labels = hashes_of([columns["target"]]) if request.labels else np.zeros_like(sizes)
+    notes += hold_out(lines, sources, sizes, labels, request)
+    notes += pair_warnings(lines, sources, pairs)
+    if request.labels:
+        notes += missing_label_warnings(lines, columns["target"])
     training = lines.parts == TRAIN
     symbols = {
         name: _training_symbols(column.select(training), request)
