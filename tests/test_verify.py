@@ -172,6 +172,20 @@ def test_the_command_shows_what_is_wrong_and_how_to_look_at_it(soft: str) -> Non
     assert right.stdout.decode().splitlines()[-1].startswith("right on all ")
 
 
+def test_what_another_task_requires_is_shown_without_a_command_for_the_models_own() -> None:
+    done = run("verify", "copy-queue", "reverse", "--count", "10", "--longest", "100")
+    assert done.returncode == 1
+    assert done.out.splitlines()[1:] == [
+        "on the task reverse",
+        "strings                                 lengths  tried  wrong",
+        "all strings, until an answer was wrong      1:2    250    121",
+        "answered wrongly, at symbol 1: a string of 2 symbols",
+        'source  !"',
+        'target  "!',
+        'answer  !"',
+    ]
+
+
 def test_a_model_of_pairs_in_files_is_tried_on_those_kept_apart(tmp_path: Path) -> None:
     data = tmp_path / "pairs.tsv"
     pairs = [f"{number:b}" for number in range(1, 40)]
@@ -229,6 +243,7 @@ def test_a_model_of_pairs_in_files_is_tried_on_a_task_with_their_symbols(tmp_pat
     assert run("train", "--data", data, *settings, "--out", out).returncode == 0
     found = json.loads(run("verify", out, "even-pairs", "--exhaustive", "10", "--json").stdout)
     assert (found["task"], found["stages"][0]["count"]) == ("even-pairs", 6)
+    assert found["stages"][0]["finished"] is True
     refused = run("verify", out, "copy", "--exhaustive", "10")
     assert "task copy: the source symbols are" in refused.err
     assert "expected 0 1 <unk>" in refused.err

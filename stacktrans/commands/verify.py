@@ -45,7 +45,8 @@ def verify(
 
     With another checkpoint, verify looks for a string of the task that the two
     models answer differently, and tries to prove that two machines give the same
-    answers to all strings. Another task takes the place of the model's own.
+    answers to all strings. Another task takes the place of the model's own, by which
+    inspect would judge an answer, so no command is printed.
 
         stacktrans verify checkpoints/reverse-stack
         stacktrans verify checkpoints/xor-buffered --hard --longest 1000
@@ -65,9 +66,9 @@ def verify(
 
     check_positive(**{"--exhaustive": exhaustive, "--count": count, "--longest": longest})
     loaded, second = options.load_model(checkpoint, device, hard, workers), None
-    path, headings = Path(other), [loaded.description]
+    path, headings, own_task = Path(other), [loaded.description], True
     if path.suffix in TASK_SUFFIXES or (other in task_files() and not path.exists()):
-        loaded = verification.with_task(loaded, load_task(other))
+        loaded, own_task = verification.with_task(loaded, load_task(other)), False
         note = f"; checkpoints/{other} is a model" if other in checkpoints() else ""
         headings.append(f"on the task {loaded.config.task.name}{note}")
     elif other:
@@ -86,6 +87,6 @@ def verify(
         )
     else:
         models = [(checkpoint, loaded), *([(other, second)] if second else [])]
-        print_out(verification_view(result, models, headings))
+        print_out(verification_view(result, models, headings, own_task))
     if not result.right:
         raise typer.Exit(WRONG)

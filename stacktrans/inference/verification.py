@@ -54,12 +54,14 @@ class Stage:
         lengths: the smallest and the greatest length; None if there were no strings.
         count: number of strings; a source with several targets is counted once.
         wrong: number of strings that were answered wrongly.
+        finished: whether all strings of the group were tried, not only those up to a wrong answer.
     """
 
     strings: str
     lengths: Lengths | None
     count: int
     wrong: int
+    finished: bool = True
 
 
 @dataclass
@@ -283,7 +285,8 @@ def _tested(
         wrong = [answer for answer, right in answers if not right]
         lengths += [answer.pair.length for answer, _ in answers]
     tested = Lengths(min(lengths), max(lengths)) if lengths else None
-    return Stage(strings, tested, len(lengths), len(wrong)), wrong
+    finished = not wrong or next(pairs, None) is None
+    return Stage(strings, tested, len(lengths), len(wrong), finished), wrong
 
 
 def _wrong_answers(models: Sequence[Checkpoint], pairs: Sequence[Pair]) -> list[Prediction]:

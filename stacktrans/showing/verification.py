@@ -47,7 +47,10 @@ _WRONG_IN_STREAM = "an answer is wrong where sequences follow one another"
 
 
 def verification_view(
-    result: Verification, models: Sequence[tuple[str, Checkpoint]], headings: Sequence[str]
+    result: Verification,
+    models: Sequence[tuple[str, Checkpoint]],
+    headings: Sequence[str],
+    own_task: bool = True,
 ) -> RenderableType:
     """The strings that a model was tried on, and the counterexample, or the proof of a machine.
 
@@ -55,11 +58,18 @@ def verification_view(
         result: of the verification.
         models: the name and the checkpoint of the model, and of the one that it was compared with.
         headings: the lines above.
+        own_task: whether answers are those that the model's own task requires.
     """
     (_, checkpoint), *others = models
     wrong = "different" if others else "wrong"
+    until = "two answers differed" if others else "an answer was wrong"
     rows = [
-        (stage.strings, stage.lengths or "", stage.count, stage.wrong)
+        (
+            stage.strings if stage.finished else f"{stage.strings}, until {until}",
+            stage.lengths or "",
+            stage.count,
+            stage.wrong,
+        )
         for stage in result.stages
         if stage.count
     ]
@@ -68,7 +78,7 @@ def verification_view(
     if result.verdict and machine:
         proof = verdict_json(result.verdict, machine)
     if result.counterexample:
-        remarks = _counterexample(result, models)
+        remarks = _counterexample(result, models, own_task)
     elif proof.get("proved"):
         remarks = [*map(remark, _proof_lines(proof))]
     else:
@@ -83,7 +93,9 @@ def verification_view(
     return Group(*map(heading, headings), table, *remarks)
 
 
-def _counterexample(result: Verification, models: Sequence[tuple[str, Checkpoint]]) -> list[Text]:
+def _counterexample(
+    result: Verification, models: Sequence[tuple[str, Checkpoint]], own_task: bool
+) -> list[Text]:
     """A counterexample, and the commands that show models at it."""
     wrong, task = result.counterexample, models[0][1].task
     assert wrong
@@ -104,7 +116,8 @@ def _counterexample(result: Verification, models: Sequence[tuple[str, Checkpoint
     width = max(len(label) for label, _ in rows)
     lines = [title, *(f"{label:{width}}  {clipped(text, LONGEST_SHOWN)}" for label, text in rows)]
     remarks = [*map(remark, lines)]
-    for name, model in models if length <= LONGEST_SHOWN else ():
+    # With another task, inspect would compare the answer with the wrong target.
+    for name, model in models if own_task and length <= LONGEST_SHOWN else ():
         if model.machine and not (model.path / MACHINE).exists():
             continue  # it was extracted in this process, and there is the network
         hard = ["--hard"] if model.hard and not model.machine else []

@@ -92,11 +92,8 @@ def hold_out(
             continue
         rows = np.flatnonzero(lines.parts == TRAIN)
         group = _numbered_by_first_appearance(sources[rows])
-        if part == TEST:
-            places = -sizes[rows]
-        else:
-            places = _drawn_places(group, labels[rows], request.split)[group]
-        order = np.lexsort((group, places))
+        drawn = _drawn_places(group, labels[rows], request.split)[group]
+        order = np.lexsort((group, -sizes[rows] if part == TEST else drawn))
         ends = np.flatnonzero(np.diff(group[order], append=-1)) + 1  # of the lines of each source
         kept = 2 if part == TEST and request.dev is None else 1  # sources for the other sets
         last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1 - kept)
