@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from command_line import run
 from shipped_tasks import task_of
 
 from stacktrans.common.reading import LinePiece
@@ -97,6 +98,21 @@ def test_inspect_marks_what_is_not_scored(reversal: checkpoint.Checkpoint) -> No
     assert (followed.marked, followed.expected) == ("··10", "··10")
     assert [step.scored for step in followed.steps] == [False, False, True, True]
     assert verdict(followed) == "answer: ··10  (right)"
+
+
+def test_steps_without_an_output_of_the_answer_are_not_scored() -> None:
+    steps = trace(checkpoint.load("copy-queue"), ["a", "b"]).steps
+    assert [step.output for step in steps] == [None, None, None, "a", "b", "</s>"]
+    assert [step.scored for step in steps] == [step.output is not None for step in steps]
+    buffered = trace(checkpoint.load("xor-buffered"), [*"1101"]).steps
+    assert [step.scored for step in buffered] == [False, *[True] * 4, *[False] * 4]
+    assert [step.scored for step in buffered] == [bool(step.written) for step in buffered]
+
+
+def test_a_line_below_a_table_explains_the_mark_of_what_is_not_scored() -> None:
+    note = "· marks an output that is not scored"
+    assert note in run("inspect", "parenthesis-stack", "())").out
+    assert note not in run("inspect", "copy-queue", "ab").out
 
 
 def test_a_range_of_one_length_is_not_repeated_by_length() -> None:

@@ -72,7 +72,8 @@ def inspect(
     the top or head after it. For a machine, the rule that applies is shown, too;
     for a model with buffers, the number of symbols left in the input buffer, the
     symbols read from it, the number held by the output buffer, and the symbols of
-    the answer that the output is written to.
+    the answer that the output is written to. A · before an output means that it
+    is not scored: it cannot be known, or is not part of the answer.
     Without a STRING, the steps over each line of standard input are shown.
 
         stacktrans inspect checkpoints/reverse-stack hello

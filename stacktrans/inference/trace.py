@@ -101,8 +101,9 @@ class TraceStep:
             following three, without buffers.
         input_left: sum of the strengths in the input buffer when it is read.
         written: shares of the output in the symbols of the answer, largest first.
-        output_strength: sum of the strengths in the output buffer after the step.
-        scored: whether the output is a scored symbol of the answer.
+        output_strength: sum of all strengths written to the output buffer until after the step.
+        scored: whether the output is a scored symbol of the answer; of a buffered model, whether it
+            is written to the answer.
         rule: the rule that a machine applies; None for other models.
         state: the state of a machine after the step; None if it has a single one.
         stuck: what a machine without a rule for it observes; the step does nothing then, and is the
@@ -204,7 +205,7 @@ def trace(checkpoint: Checkpoint, source: list[str], contents: bool = True) -> T
         scored = [*task.scored(source)][: len(written)]
         if not checkpoint.config.model.buffers:
             pairs = zip(steps, scored, strict=not answer.failed)
-            steps[: len(scored)] = [replace(step, scored=is_scored) for step, is_scored in pairs]
+            steps[: len(scored)] = [replace(each, scored=each.scored and of) for each, of in pairs]
     _check_finite(steps)
     expected, correct, no_target = _expected(task, source, written, answer.ended)
     return Trace(
@@ -324,7 +325,8 @@ def _steps(checkpoint: Checkpoint, source: Ids, target: Ids, contents: bool) -> 
     observed = enumerate(_observed(checkpoint, ids.astype(np.int64), contents), start=1)
     steps = [_step(checkpoint, number, step, symbols) for number, step in observed]
     prompt, answer = steps[: first_answer - 1], steps[first_answer - 1 :]
-    return [*(replace(step, output=None, probability=None, likely={}) for step in prompt), *answer]
+    nothing: dict[str, Any] = {"output": None, "probability": None, "likely": {}, "scored": False}
+    return [*(replace(step, **nothing) for step in prompt), *answer]
 
 
 def input_symbols(checkpoint: Checkpoint, ids: Ids) -> list[str]:
@@ -355,17 +357,15 @@ def _buffered_steps(
     # A row is named after the symbol with the greatest share when the row was pushed.
     names = [symbols[int(row.argmax())] if row.any() else NOTHING for row in reads]
     steps = [_step(checkpoint, number, step, names) for number, step in enumerate(observed, 1)]
-    if checkpoint.machine:  # which may have written something, but no answer
-        writes = np.diff(written, prepend=0) > 0
-        answer = [step.output or UNSCORED_MARK for step in itertools.compress(steps, writes)]
     parts = _read_shares(written - np.arange(len(answer))[:, None])
     return [
         replace(
             step,
             input_read=_shares(reads[index], symbols),
             input_left=float(left[index]),
-            written=_shares(parts[:, index], answer),
+            written=(shares := _shares(parts[:, index], answer)),
             output_strength=float(write[: index + 1].sum()),
+            scored=step.scored and bool(shares),
         )
         for index, step in enumerate(steps)
     ]
@@ -391,6 +391,7 @@ def _step(checkpoint: Checkpoint, number: int, step: ModelStep, symbols: list[st
         output=None if none else outputs[best],
         probability=None if none else float(probabilities[best]),
         likely={outputs[index]: float(probabilities[index]) for index in likely},
+        scored=not none,
         signals=dict(zip(names, step.signals.tolist(), strict=True)),
         pushed=dict(zip(memory.push_names, step.pushed.tolist(), strict=True)),
         reads={

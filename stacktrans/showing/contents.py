@@ -12,7 +12,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import visible, visible_symbol
 from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Trace, TraceStep
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
-from stacktrans.showing.traces import applied_rules_table, control_cells, output_text, verdict
+from stacktrans.showing.traces import applied_rules_table, control_cells, output_text, remarks
 
 BARS = "▁▂▃▄▅▆▇█"
 SIDE = "│"
@@ -126,7 +126,7 @@ def contents_view(trace: Trace, width: int) -> RenderableType:
         _table(trace, width),
         remark(legend(trace)),
         *applied_rules_table(trace),
-        remark(verdict(trace)),
+        *remarks(trace),
     )
 
 

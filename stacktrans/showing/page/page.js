@@ -105,7 +105,7 @@ function linesOf(model) {
   const columns = model.steps.map((step, at) => {
     const input = coloured(element("td", "symbol", step.input), step.input);
     const output = coloured(element("td", "symbol", ""), step.output);
-    output.classList.toggle("aside", !step.scored);
+    output.classList.toggle("aside", step.output !== null && !step.scored);
     for (const cell of [input, output]) cell.addEventListener("click", () => go(at));
     rows[0].append(input);
     rows[1].append(output);
