@@ -12,7 +12,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import visible, visible_symbol
 from stacktrans.inference.trace import BEGIN, END, NOTHING, SEPARATOR, Trace, TraceStep
 from stacktrans.showing.tables import GAP, Column, Table, heading, remark
-from stacktrans.showing.traces import applied_rules_table, control_cells, output_text, remarks
+from stacktrans.showing.traces import control_cells, output_text, remarks
 
 BARS = "▁▂▃▄▅▆▇█"
 SIDE = "│"
@@ -121,13 +121,7 @@ def contents_view(trace: Trace, width: int) -> RenderableType:
             f"--contents: {trace.model}: the snapshots of this memory have no rows or cells; "
             "without the option, its signals and reads are shown"
         )
-    return Group(
-        heading(trace.model),
-        _table(trace, width),
-        remark(legend(trace)),
-        *applied_rules_table(trace),
-        *remarks(trace),
-    )
+    return Group(heading(trace.model), _table(trace, width), remark(legend(trace)), *remarks(trace))
 
 
 def legend(trace: Trace) -> str:

@@ -69,7 +69,7 @@ def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
         rows = [*map(_strength_row, trace.steps)]
     cells = ([cell for _, cell in row] for row in rows)
     table = Table(*(column for column, _ in rows[0]), rows=cells, continued=True)
-    return Group(heading(trace.model), table, *applied_rules_table(trace), *remarks(trace))
+    return Group(heading(trace.model), table, *remarks(trace))
 
 
 def applied_rules_table(trace: Trace) -> list[Table]:
@@ -79,11 +79,11 @@ def applied_rules_table(trace: Trace) -> list[Table]:
     return [Table("rule", *RULE, rows=rows)] if rules else []
 
 
-def remarks(trace: Trace) -> list[Text]:
-    """The lines below a table: on the mark of outputs that are not scored, and the answer."""
+def remarks(trace: Trace) -> list[RenderableType]:
+    """What is below a table: on the mark of outputs that are not scored, rules, and the answer."""
     marked = any(step.output is not None and not step.scored for step in trace.steps)
     note = [remark(f"{UNSCORED_MARK} marks an output that is not scored")] if marked else []
-    return [*note, remark(verdict(trace))]
+    return [*note, *applied_rules_table(trace), remark(verdict(trace))]
 
 
 def verdict(trace: Trace) -> str:
