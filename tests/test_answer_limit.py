@@ -153,7 +153,7 @@ def test_answers_that_are_cut_off_are_reported_and_fail(
     lines = done.stdout.decode().splitlines()
     found = [json.loads(line)["output"] for line in lines] if "--json" in route else lines
     assert [len(each) for each in found] == [longest, longest]
-    cut_off = "the model did not end its answer, which is cut off (see --max-length)"
+    cut_off = "the answer did not end, and is cut off (see --max-length)"
     assert done.stderr.decode().splitlines() == [
         f"stacktrans: standard input:{number}: {cut_off}" for number in (1, 2)
     ]

@@ -131,7 +131,7 @@ def test_pairs_with_unknown_symbols_are_wrong_and_the_others_are_measured(
     assert result["symbols"] < 1
     assert result["unknown"] == sum(each.get("unknown", 0) for each in result["by_length"]) == wrong
     assert [each["answer"] for each in found["errors"]] == [""] * wrong
-    note = f"symbols that the model does not know in {wrong} of {len(lines)} strings"
+    note = f"symbols that are not in the alphabet in {wrong} of {len(lines)} strings"
     assert note in done.stderr.decode()
     known = tmp_path / "known.tsv"
     known.write_text(f"{lines[0]}\n", encoding="utf-8")
@@ -148,14 +148,14 @@ def test_models_of_pairs_read_unknown_symbols_but_cannot_output_them(tmp_path: P
     assert [each["answer"] for each in found["errors"]] == ["aaabbb", ""]
     assert found["results"][0]["coarse"] == 1 / 3
     assert found["results"][0]["unknown"] == 1
-    assert b"symbols that the model does not know in 1 of 3 strings" in done.stderr
+    assert b"symbols that are not in the alphabet in 1 of 3 strings" in done.stderr
 
 
 def test_unknown_symbols_that_are_read_are_counted_at_the_end(tmp_path: Path) -> None:
     path = tripling(tmp_path)
     done = run("transduce", path, stdin="ab\nxa\nayéb\n".encode())
     assert len(done.stdout.splitlines()) == 3
-    note = "standard input: read 3 symbols as unknown to the model, the first 'x' in line 2"
+    note = "standard input: read 3 symbols as unknown, the first 'x' in line 2"
     assert done.stderr.decode().splitlines()[-1] == f"stacktrans: {note}"
     assert run("transduce", path, stdin=b"ab\n").stderr == b""
 

@@ -31,17 +31,14 @@ def test_transduce_names_bad_lines_and_continues(model: Path) -> None:
     assert answers[1] == answers[2] == answers[4] == ""
     assert done.returncode == 1
     errors = [line for line in done.stderr.decode().splitlines() if "cut off" not in line]
-    assert errors == [
-        "stacktrans: standard input:2: symbol 3 is '€', which the model does not know"
-    ]
+    assert errors == ["stacktrans: standard input:2: symbol 3 is '€', which is not in the alphabet"]
 
 
 def test_a_model_that_does_not_read_its_answer_has_a_single_one() -> None:
     done = run("transduce", "xor-buffered", "--n-best", "3", stdin=b"01\n10\n")
     assert len(done.stdout.splitlines()) == 2
     assert done.stderr.decode() == (
-        "stacktrans: --n-best 3: the model does not feed its outputs back, so each line has a "
-        "single answer\n"
+        "stacktrans: --n-best 3: outputs are not fed back, so each line has a single answer\n"
     )
 
 

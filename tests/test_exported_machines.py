@@ -405,7 +405,7 @@ def test_a_program_for_pairs_in_files_answers_as_transduce(endless: bool, tmp_pa
     answers = [answer_line(line) for line in lines]
     assert [text for text, _ in answers] == done.stdout.decode().splitlines()
     *reported, note = done.stderr.decode().splitlines()
-    assert "read 6 symbols as unknown to the model, the first 'x' in line 2" in note
+    assert "read 6 symbols as unknown, the first 'x' in line 2" in note
     messages = [message.split(":", 2)[2] for message in reported]
     numbers = [number for number, (_, message) in enumerate(answers, start=1) if message]
     assert numbers == [int(message.split(":")[0]) for message in messages]

@@ -91,7 +91,7 @@ def test_a_line_after_a_batch_has_its_line_number(tmp_path: Path) -> None:
         *_, last = transduce_lines(load("checkpoints/xor-buffered"), stream.fileno())
     assert isinstance(last, AnsweredLine)
     assert last.number == 3001
-    assert last.error == "symbol 2 is 'x', which the model does not know"
+    assert last.error == "symbol 2 is 'x', which is not in the alphabet"
 
 
 def test_a_line_in_a_pipe_is_answered_before_the_next() -> None:

@@ -312,7 +312,7 @@ def test_an_answer_without_an_end_is_cut_off(chromium: Browser, tmp_path: Path) 
     chromium.press("End")
     expected = trace(model, [*"!#"])
     assert not expected.ended
-    cut = f"answer: {expected.answer}  (cut off: the model did not end it)"
+    cut = f"answer: {expected.answer}  (cut off: it did not end)"
     assert chromium.value(VERDICT) == cut
     assert chromium.value(COUNT) == f"{len(expected.steps)} / {len(expected.steps)}"
 

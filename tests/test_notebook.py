@@ -51,4 +51,4 @@ def test_a_session_in_a_notebook(tmp_path: Path) -> None:
     assert (tmp_path / "runs" / "a" / "best" / "model.safetensors").exists()
     assert "source='HÛÁa2âI', target='Iâ2aÁÛH'" in strings["text/plain"]
     (error,) = notebook.cells[-1].outputs
-    assert error["evalue"] == "source 1: symbol 3 is 'ï', which the model does not know"
+    assert error["evalue"] == "source 1: symbol 3 is 'ï', which is not in the alphabet"

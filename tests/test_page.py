@@ -113,7 +113,7 @@ def test_text_cannot_leave_the_data() -> None:
         (["--html", "it.html", "--beside", "absent"], b"no such checkpoint"),
         (
             ["--html", "it.html", "--beside", "xor-buffered"],
-            b"xor-buffered: symbol 1 is 'a', which the model does not know",
+            b"xor-buffered: symbol 1 is 'a', which is not in the alphabet",
         ),
     ],
 )

@@ -233,7 +233,7 @@ def _report_unknown(measured: "Measured") -> None:
         for lengths, scores in results:
             if unknown := scores.unknown_count:
                 print_message(
-                    f"{name}: lengths {lengths}: symbols that the model does not know in "
+                    f"{name}: lengths {lengths}: symbols that are not in the alphabet in "
                     f"{unknown:,} of {scores.count:,} strings, which count as wrong"
                 )
 

@@ -18,8 +18,8 @@ from stacktrans.common.visible import counted
 if TYPE_CHECKING:
     from stacktrans.inference.transduction import AnsweredLine, AnsweredLines
 
-NOT_ENDED = "the model did not end its answer, which is cut off (see --max-length)"
-ONE_ANSWER = "the model does not feed its outputs back, so each line has a single answer"
+NOT_ENDED = "the answer did not end, and is cut off (see --max-length)"
+ONE_ANSWER = "outputs are not fed back, so each line has a single answer"
 
 
 def transduce(
@@ -96,7 +96,7 @@ def transduce(
     models = [options.load_model(name, device, hard, workers) for name in names]
     loaded = ensemble_of(models) if ensemble else models[0]
     if max_length and not (loaded.layout.feeds_back or loaded.layout.ends_answers):
-        raise UsageError("--max-length: the model has an output for each input")
+        raise UsageError("--max-length: there is an output for each input")
     if n_best and n_best > 1 and not loaded.layout.feeds_back:
         print_message(f"--n-best {n_best}: {ONE_ANSWER}")
     full = as_json or probability or n_best is not None
@@ -145,7 +145,7 @@ def _show_answers(
         raise Unreadable(f"{name}: {error}") from error
     if unknown:
         count = counted(len(unknown), "symbol")
-        print_message(f"{name}: read {count} as unknown to the model, the first {unknown[0]}")
+        print_message(f"{name}: read {count} as unknown, the first {unknown[0]}")
     return failed
 
 

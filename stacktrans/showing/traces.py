@@ -91,7 +91,7 @@ def verdict(trace: Trace) -> str:
     if trace.failure:
         return f"no answer: {trace.failure}"
     if not trace.ended:
-        judgement = "cut off: the model did not end it"
+        judgement = "cut off: it did not end"
         if trace.expected is not None:
             judgement += f"; the target is {trace.expected or 'empty'}"
     elif trace.no_target is not None:

@@ -45,7 +45,7 @@ class UnknownSymbol(StacktransError):
     def __init__(self, symbol: str, position: int) -> None:
         self.symbol = symbol
         self.position = position
-        super().__init__(f"symbol {position} is {symbol!r}, which the model does not know")
+        super().__init__(f"symbol {position} is {symbol!r}, which is not in the alphabet")
 
 
 Role = tuple[str, ...]

@@ -285,7 +285,7 @@ function verdictOf(model, machine, { answer, steps, ended, failed }) {
     return `no answer: no rule applies at step ${steps.length}: ${observed}`;
   }
   const symbols = answer.map((output) => (output === NO_OUTPUT ? "·" : model.names.outputs[output]));
-  const cut = ended ? "" : "  (cut off: the model did not end it)";
+  const cut = ended ? "" : "  (cut off: it did not end)";
   const written = symbols.join(machine.words[1] ? " " : "");
   return (written ? `answer: ${written}` : "empty answer") + cut;
 }
