@@ -37,7 +37,7 @@ def advice_on(
     measured: dict[str, Any] = {"train": None, "development": None, "test": None}
     measured |= {part: replace(ACCURACY, coarse=each, count=200) for part, each in shares.items()}
     summary = replace(SUMMARY, outcome=outcome if goes_on else "max_steps", **measured)
-    return advice(state, summary, config, ["wide"], ["stacktrans", "train", "--resume", "x"])
+    return advice(state, summary, config, ["wide"], Path("x"))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,10 @@ def test_a_model_that_is_right_when_hard_is_advised_first() -> None:
     shares = {"train": 1.0, "test": 0.9, "hard": 1.0}
     first, tip, *_ = advice_on(of_lengths((1, 9), (10, 20)), shares)
     assert "180 of 200 strings (test)" in first
-    assert tip == "  the discrete model, which solves the task on test strings: --hard"
+    command = "stacktrans eval x --hard"
+    assert tip == f"  the discrete model, which solves the task on test strings: {command}"
+    soft = {"train": 0.9, "test": 1.0, "hard": 1.0}
+    assert "discrete" not in "".join(advice_on(of_lengths((1, 9), (10, 20)), soft))
 
 
 def test_texts_have_no_accuracy() -> None:

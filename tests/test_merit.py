@@ -180,11 +180,11 @@ def test_the_table_of_a_race_ranks_by_what_it_shows_and_shows_nothing_for_no_num
         worse=Candidate(step=600, loss=0.25, train=1.0, test=1.0, best=best),
         better=Candidate(step=200, loss=0.5, train=0.0, test=0.0, best=best | {"longest": 0.9}),
     )
-    assert " ".join(group) == "last batches development, longest development"
+    assert " ".join(group) == "last batches development, longest tenth development"
     assert heading[4:7] == ["coarse", "coarse", "fine"]
     assert rows == [
-        ["better", "200", "0", "0.5000", "0.90", "0.95", "0.97"],
-        ["worse", "600", "0", "0.2500", "0.80", "0.95", "0.97"],
+        ["better", "200", "0", "0.5000", "0.90", "0.95", "0.97", "stopped"],
+        ["worse", "600", "0", "0.2500", "0.80", "0.95", "0.97", "stopped"],
         ["failed", "0", "0", "–", "–", "–", "–", "no", "room"],
         ["1", "strategy", "has", "not", "begun"],
     ]

@@ -279,7 +279,6 @@ def _words_of_candidate(ctx: typer.Context) -> list[str]:
 def _race(race: "Race", log_to: str | None, as_json: bool) -> None:
     """Run a race, and finish the run that has come furthest."""
     from stacktrans.settings.candidates import not_raced
-    from stacktrans.settings.command import resume_command
     from stacktrans.showing.race import RaceDisplay, advice
 
     with race.opened():
@@ -288,10 +287,10 @@ def _race(race: "Race", log_to: str | None, as_json: bool) -> None:
             trainer = race.run_to_best(display.show)
         summary = _run(trainer, log_to, as_json, race.notes, race.close)
         if race.outcome or summary.outcome == "development":
-            config, resuming = trainer.config, resume_command(race.directory)
+            config = trainer.config
             memory = config.model.memory.name if "--memory" in race.state.command else None
             others = not_raced(config.task, race.state.candidates, memory)
-            print_message(*advice(race.state, summary, config, others, resuming))
+            print_message(*advice(race.state, summary, config, others, race.directory))
 
 
 @contextlib.contextmanager

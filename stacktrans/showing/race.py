@@ -7,8 +7,10 @@ from pathlib import Path
 
 from rich.console import Console, Group, RenderableType
 
+from stacktrans.common.registry import plugin_options
 from stacktrans.common.visible import counted, listed, shell_text, short_time
 from stacktrans.kernels import code_cache
+from stacktrans.settings.command import resume_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import strategies
 from stacktrans.showing.progress import ProgressDisplay
@@ -19,7 +21,7 @@ from stacktrans.training.records import LOSS, METRICS, SOLUTIONS, Accuracy, Summ
 
 STRINGS = {
     "development": "development",
-    "longest": "development, longest",
+    "longest": "development, longest tenth",
     "test": "test lengths",
     "train": "training",
 }
@@ -89,7 +91,7 @@ def _line(name: str, candidate: Candidate) -> str:
     best = candidate.best
     coarse = GAP.join(f"{STRINGS[part]} coarse {best[part]:.2f}" for part in _compared(best))
     accuracies = f"{coarse} fine {best['fine']:.2f}" if best else ""
-    parts = (name, f"batch {candidate.step}", loss, accuracies, _state(candidate))
+    parts = (name, f"batch {candidate.step}", loss, accuracies, candidate.failed or candidate.ended)
     return GAP.join(filter(None, parts))
 
 
@@ -98,23 +100,26 @@ def _compared(*best: Mapping[str, float]) -> list[str]:
     return [*dict.fromkeys(name for merit in best for name in merit if name in STRINGS)][::-1]
 
 
-def _state(candidate: Candidate, at_work: bool = False) -> str:
-    return candidate.failed or candidate.ended or ("training" if at_work else "")
+def race_view(
+    candidates: Mapping[str, Candidate], at_work: Sequence[str] | None = None
+) -> RenderableType:
+    """A table of the progress of the candidates that have begun, the best first.
 
-
-def race_view(candidates: Mapping[str, Candidate], at_work: Sequence[str] = ()) -> RenderableType:
-    """A table of the progress of the candidates that have begun, the best first."""
+    Args:
+        candidates: all candidates.
+        at_work: those that are being trained; None after the race.
+    """
     begun = {
         name: candidate
         for name, candidate in candidates.items()
-        if name in at_work or candidate != Candidate()
+        if name in (at_work or ()) or candidate != Candidate()
     }
     waiting = len(candidates) - len(begun)
     more = [remark(f"{counted(waiting, 'strategy has', 'strategies have')} not begun")]
     return Group(_race_table(begun, at_work), *(more if waiting else []))
 
 
-def _race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str]) -> Table:
+def _race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str] | None) -> Table:
     names = _compared(*(candidate.best for candidate in candidates.values()))
     columns = (
         Column("strategy", left=True),
@@ -130,7 +135,8 @@ def _race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str]) -> 
         loss = UNKNOWN if candidate.loss is None else f"{candidate.loss:.4f}"
         shares = (candidate.best.get(part) for part in ([*names, "fine"] if names else []))
         accuracies = (UNKNOWN if share is None else f"{share:.2f}" for share in shares)
-        state = _state(candidate, name in at_work)
+        going_on = "stopped" if at_work is None else "training" if name in at_work else "waiting"
+        state = candidate.failed or candidate.ended or going_on
         rows.append([name, candidate.step, f"{candidate.seconds:.0f}", loss, *accuracies, state])
     return Table(*columns, rows=rows)
 
@@ -149,11 +155,7 @@ def candidates_table(configs: Mapping[str, RunConfig]) -> Table:
 
 
 def advice(
-    state: RaceState,
-    summary: Summary,
-    config: RunConfig,
-    others: Sequence[str],
-    resume_command: Sequence[str],
+    state: RaceState, summary: Summary, config: RunConfig, others: Sequence[str], directory: Path
 ) -> list[str]:
     """Lines on how far an unsolved race has come, and on what to try next.
 
@@ -162,7 +164,7 @@ def advice(
         summary: summary of its best run, with the accuracies that are shown to the user.
         config: configuration of this run.
         others: strategies for its task that were not raced.
-        resume_command: words of the command that resumes the race.
+        directory: of the race.
     """
     parts, solved = ("train", "development", "test"), config.training.solved
     measured = {part: accuracy for part in parts if (accuracy := getattr(summary, part))}
@@ -180,11 +182,12 @@ def advice(
     elif all_right:
         result += f", but not yet in {solved.times} measurements in a row"
     tips = [f"{result}. Worth a try:"]
-    if hard_right and not all_right:
-        tips.append("  the discrete model, which solves the task on test strings: --hard")
+    if hard_right and summary.test and summary.test.coarse < solved.accuracy:
+        command = shell_text(["stacktrans", "eval", str(directory), "--hard", *plugin_options()])
+        tips.append(f"  the discrete model, which solves the task on test strings: {command}")
     if state.can_continue:
         budget = short_time(max(1, round(LONGER * state.budget)))
-        tips.append(f"  longer: {shell_text([*resume_command, '--budget', budget])}")
+        tips.append(f"  longer: {shell_text([*resume_command(directory), '--budget', budget])}")
     elif summary.outcome in ("max_steps", "time_limit"):
         tips.append(f"  a larger --{summary.outcome.replace('_', '-')}")
     if all_right and not soft:
