@@ -261,7 +261,7 @@ class Model:
             StacktransError: no machine can be extracted, or none was found; the message says why.
         """
         machine = Learner(self._loaded, time_limit).learn().machine
-        return type(self)(replace(self._loaded, weights={}, hard=True, machine=machine))
+        return type(self)(replace(self._loaded, weights={}, hard=False, machine=machine))
 
     @checked
     def without(self, part: Text) -> Self:

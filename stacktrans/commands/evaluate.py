@@ -65,7 +65,9 @@ def eval(
     Coarse accuracy is the share of strings that are right from first to last
     symbol, fine accuracy the mean share of a string before its first error,
     both with 95% intervals; symbol accuracy is the share of all scored symbols
-    that are right given the true symbols before them. For a language model, the
+    that are right given the true symbols before them. With --hard, the column
+    "hard ≠ soft" is the share of them at which the output of a network is not that
+    without --hard. For a language model, the
     perplexity of the validation and test texts, or of --text, is measured instead.
 
     With --data, --predictions, --errors, --confusions, --beam or --n-best, or next to
@@ -259,14 +261,14 @@ def _print_accuracies(
     from stacktrans.showing import scores, wrong_answers
     from stacktrans.showing.tables import heading
 
-    hard, several = facts["hard"], len(measured) > 1
+    several = len(measured) > 1
     objects: list[dict[str, Any]] = []
     shown: list[RenderableType] = []
     for name, model, results in measured:
         own = {"checkpoint": name, "task": model.config.task.name, **facts}
-        objects.append({**own, "results": scores.scores_json(results, hard)})
+        objects.append({**own, "results": scores.scores_json(results, model.hard)})
         if not several:
-            shown += [model.description, *scores.scores_tables(results, hard, name)]
+            shown += [model.description, *scores.scores_tables(results, model.hard, name)]
         elif errors or confusions:
             shown.append(heading(name))
         if confusions:

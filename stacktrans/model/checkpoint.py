@@ -150,7 +150,7 @@ class Checkpoint:
         weights: by their names; empty for a machine.
         device: where the model is run: auto, cpu, cuda, ...; auto is the processor if there is
             compiled code for the model.
-        hard: whether signals are rounded to 0 or 1.
+        hard: whether signals of a network are rounded to 0 or 1.
         threads: the number of batches that are run at the same time.
         machine: the machine; None for a model with weights.
         sharpness: see `Transducer.sharpness`.
@@ -364,9 +364,7 @@ def _load_machine(path: Path, threads: int) -> Checkpoint:
     _check_complete(path)
     config = resolve(config=str(path / CONFIG))
     task = config.make_task()
-    checkpoint = Checkpoint(
-        path, config, task, task.layout, {}, hard=True, threads=threads, machine=machine
-    )
+    checkpoint = Checkpoint(path, config, task, task.layout, {}, threads=threads, machine=machine)
     for name, required in checkpoint.machine_attributes.items():
         given = getattr(machine, name)
         if given != required:

@@ -120,7 +120,7 @@ def _counterexample(
     for name, model in models if own_task and length <= LONGEST_SHOWN else ():
         if model.machine and not (model.path / MACHINE).exists():
             continue  # it was extracted in this process, and there is the network
-        hard = ["--hard"] if model.hard and not model.machine else []
+        hard = ["--hard"] if model.hard else []
         command = ["stacktrans", "inspect", name, *hard, *plugin_options(), "--", wrong.source]
         remarks.append(remark("to see its steps:", shell_text(command)))
     return remarks
