@@ -54,6 +54,20 @@ def test_each_step_has_its_rule(tmp_path: Path) -> None:
     assert {step.state for step in model.trace('!"').steps} == {None}
 
 
+def test_a_heat_map_shows_no_vectors_of_a_machine(tmp_path: Path) -> None:
+    done = run("inspect", reversing(tmp_path), '!"', "--heatmap")
+    assert done.returncode == 0
+    assert "strengths push" in done.out
+    assert "read top !@2" in done.out
+    assert "pushed" not in done.out
+
+
+def test_a_machine_has_no_soft_signals_to_compare(tmp_path: Path) -> None:
+    measured = run("eval", reversing(tmp_path), "--count", "5", "--lengths", "3:4", "--hard")
+    assert measured.returncode == 0
+    assert "hard" not in measured.out
+
+
 def test_a_machine_introduces_itself_as_one(tmp_path: Path) -> None:
     path = reversing(tmp_path, states=2)
     line = "reverse: machine with 2 states, stack of 3 symbols, 4 rules"
