@@ -401,6 +401,13 @@ def test_verify_prints_what_is_proved(tmp_path: Path) -> None:
     assert held["proof"]["memories"]["stack"]["cells"] == [[["a symbol"], ["a symbol"]]]
 
 
+def test_verify_quotes_symbols_that_are_no_letters(tmp_path: Path) -> None:
+    task = Path("tasks/reverse.yaml").read_text().replace("symbols: 128", "symbols: 2")
+    path = saved(tmp_path, rearranging(made("reverse", symbols=2), STACK), task)
+    printed = run("verify", path, *QUICK).out
+    assert """: '!' for '!' and '"' for '"'\n""" in printed
+
+
 def test_verify_shows_what_disproves_a_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

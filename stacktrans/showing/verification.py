@@ -1,5 +1,6 @@
 """Results of testing a model and of proving a machine, as tables, sentences and JSON."""
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -10,7 +11,7 @@ from rich.text import Text
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import SymbolTable
 from stacktrans.automata.wording import entry_name
-from stacktrans.common.errors import clipped
+from stacktrans.common.errors import clipped, shown
 from stacktrans.common.files import MACHINE
 from stacktrans.common.registry import plugin_options
 from stacktrans.common.visible import counted, listed, shell_text
@@ -195,7 +196,7 @@ def _proof_lines(proof: Mapping[str, Any]) -> list[str]:
     lines.append(f"bisimulation with the reference automaton, which has {has}: {', '.join(sizes)}")
     for name, entry in memories.items():
         pairs = [
-            f"{' '.join(symbols) or 'nothing'} for {' '.join(cell) or 'nothing'}"
+            " for ".join(" ".join(map(_quoted, names)) or "nothing" for names in (symbols, cell))
             for cell, symbols in entry["cells"]
         ]
         cells = f": {_some(pairs)}" if pairs else ""
@@ -207,6 +208,12 @@ def _proof_lines(proof: Mapping[str, Any]) -> list[str]:
     if sizes:
         lines.append(f"two symbols represent {' and '.join(sizes)} equivalent ones")
     return lines
+
+
+def _quoted(cell: str) -> str:
+    """The name of a cell, in quotes if it could be taken for punctuation."""
+    parts = cell.split(" over ")
+    return " over ".join(part if re.fullmatch(r"[\w ]+", part) else shown(part) for part in parts)
 
 
 def _equivalence_lines(method: Method, situations: int, memories: dict[str, str]) -> list[str]:
