@@ -34,6 +34,13 @@ def test_written_symbols_are_told_from_those_of_the_source() -> None:
     assert entry_names(machine, inputs, [0, 5]) == f"{a} or written {b}"
 
 
+def test_nothing_follows_what_is_excepted() -> None:
+    machine = rearranging(Copy(symbols=4), STACK)
+    table = SymbolTable((Family("symbol", tuple(range(4))), Family("mark 1"), Family("mark 2")))
+    last = machine.symbols[3]
+    assert entry_names(machine, table, [0, 1, 2, 4, 5]) == f"mark 1, mark 2 or a symbol but {last}"
+
+
 def test_the_unknown_symbol_is_named_rather_than_the_only_other_symbol() -> None:
     machine = rearranging(Copy(symbols=4), STACK)
     first, second, *_ = machine.symbols

@@ -58,7 +58,7 @@ def _suffix(family: str) -> str | None:
 
 def entry_names(machine: Machine, table: SymbolTable, numbers: Iterable[int]) -> str:
     """Several entries in few words: families by their names, with the entries that they lack."""
-    wanted, parts = set(numbers), []
+    wanted, parts, excepting = set(numbers), list[str](), list[str]()
     for index, family in enumerate(table.families):
         members = {number for number, (of, _) in enumerate(table.entries) if of == index}
         there, lacking = sorted(members & wanted), sorted(members - wanted)
@@ -70,14 +70,16 @@ def entry_names(machine: Machine, table: SymbolTable, numbers: Iterable[int]) ->
             names = [entry_name(machine, table, number) for number in lacking]
             if len(names) > MOST_NAMED:
                 parts.append(f"one of {len(there)} {family.name}s")
+            elif names:
+                excepting.append(f"a {family.name} but {listed(names)}")
             else:
-                parts.append(f"a {family.name}{f' but {listed(names)}' if names else ''}")
+                parts.append(f"a {family.name}")
         else:
             # Source symbols may have the same names.
             written = "written " if family.name == "written symbol" else ""
             names = [written + entry_name(machine, table, number) for number in there]
             parts += names if len(names) <= MOST_NAMED else [f"one of {len(names)} {family.name}s"]
-    return listed(parts, "or")
+    return listed([*parts, *excepting], "or")  # so that nothing follows the exceptions
 
 
 def _end_name(machine: Machine, end: int) -> str:
