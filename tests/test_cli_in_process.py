@@ -75,6 +75,7 @@ def test_generate_changes_settings_of_the_task() -> None:
         ("parameters.letters=3", "setting parameters.letters=3: task copy: unknown parameter"),
         ("task.lenghts.train=[1, 2]", "unknown setting 'lenghts.train'; did you mean"),
         ("lenghts.train=[1, 2]", "unknown setting 'lenghts.train'; did you mean 'lengths.train'?"),
+        ("parameter.symbols=3", "did you mean 'parameters.symbols'?"),
         ("task=reverse", "unknown setting 'task'"),
         ("learning_rate=1", "unknown setting 'learning_rate'"),
         ("lengths.train=[5, 2]", "setting lengths.train=[5, 2]: lengths.train: "),

@@ -58,6 +58,8 @@ def setting_path(key: str, root: type[BaseModel], origin: str) -> str:
             if matches:
                 several = ", ".join(matches)
                 raise UsageError(f"{origin}: '{name}' could be any of {several}; say which")
+    if parts[1:]:  # perhaps a parameter of a task, which may have any name
+        paths += tuple(f"{path}.{parts[-1]}" for path in paths if path.endswith("parameters"))
     # Suggestions have as many parts as the key.
     ends = {".".join(path.split(".")[-len(parts) :]) for path in paths}
     raise UsageError(f"{origin}: {unknown_name('setting', key, ends)}")
