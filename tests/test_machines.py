@@ -605,7 +605,7 @@ def test_a_machine_cannot_be_trained(saved: Path) -> None:
     trained = run("train", "--task", "reverse", "--from", saved)
     assert f"{saved}: a machine has no weights" in trained.stderr.decode()
     again = run("extract", saved, "--strings", "5")
-    assert f"{saved}: it is a machine already" in again.stderr.decode()
+    assert f"{saved}: it is a machine already; expected a network" in again.stderr.decode()
 
 
 def test_extract_shows_the_rules_of_a_machine(saved: Path) -> None:

@@ -72,7 +72,7 @@ class Network:
     def __init__(self, checkpoint: Checkpoint, deadline: Deadline) -> None:
         self.deadline, predictor = deadline, checkpoint.predictor
         if checkpoint.machine:
-            raise CannotExtract(f"{checkpoint.path}: it is a machine already")
+            raise CannotExtract(f"{checkpoint.path}: it is a machine already; expected a network")
         if not isinstance(predictor, NumpyModel):
             raise CannotExtract(
                 f"no machine can be extracted from this model: {checkpoint.description}"
