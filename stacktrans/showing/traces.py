@@ -237,8 +237,7 @@ def heat_map_rows(trace: Trace, config: RunConfig) -> list[HeatRow]:
         and (len(steps[0].signals) <= LARGEST or max(shades) >= VISIBLE)
     ]
     # What a machine pushes is no vector, but the number of a stack symbol.
-    is_machine = steps[0].rule or steps[0].stuck
-    for end, vector in () if is_machine else steps[0].pushed.items():
+    for end, vector in () if steps[0].rule or steps[0].stuck else steps[0].pushed.items():
         for index in range(len(vector) if len(vector) <= LARGEST else 0):
             shades = [(step.pushed[end][index] - least) / (1 - least) for step in steps]
             rows.append(HeatRow(f"pushed {end}", _component(vector, index), shades))
@@ -247,7 +246,7 @@ def heat_map_rows(trace: Trace, config: RunConfig) -> list[HeatRow]:
             {(part.step, part.symbol): part.weight for part in step.reads[end]} for step in steps
         ]
         rows += _rows(f"read {end}", reads, lambda key: f"{key[1]}@{key[0]}")
-    for name, cells in () if is_machine else steps[0].tops.items():
+    for name, cells in steps[0].tops.items():
         for index in range(len(cells[0])):
             shades = [(step.tops[name][0][index] + 1) / 2 for step in steps]
             rows.append(HeatRow(f"read {name}", _component(cells[0], index), shades))
