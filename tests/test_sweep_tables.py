@@ -307,6 +307,14 @@ def test_a_cell_with_only_failed_runs_reads_failed(tmp_path: Path) -> None:
     assert "| Queue | failed | not run |" in markdown(plan, records)
 
 
+def test_a_file_can_ask_for_means_with_intervals(tmp_path: Path) -> None:
+    plan = plan_of(tmp_path, figure="mean", published=[])
+    shown = markdown(plan, records_of(plan))
+    assert "| test, mean \\[95%\\] | copy | reverse |" in shown
+    assert "| Queue | 85.0 [75.0 – 95.0] | not run |" in shown
+    assert "the mean of the runs with the best training perplexity" in shown
+
+
 def test_text_in_several_lines_is_one_row(tmp_path: Path) -> None:
     claims = [{"claim": "It\ncopies |a|.\n", "source": "section 1", "holds": CLAIMS[:1]}]
     plan = plan_of(tmp_path, claims=claims)
@@ -351,10 +359,11 @@ def test_numbers_are_json(tmp_path: Path) -> None:
 
 def test_the_bootstrap_interval_is_around_the_mean_and_the_same_again() -> None:
     values = [0.1, 0.4, 0.5, 0.9]
-    low, high = bootstrap_interval(values)
+    low, high = bootstrap_interval(values) or (1, 0)
     assert 0.1 < low < 0.475 < high < 0.9
     assert bootstrap_interval(values) == (low, high)
-    assert bootstrap_interval([0.5, 0.5]) == (0.5, 0.5)
+    assert bootstrap_interval([0.5, 0.5, 0.5]) == (0.5, 0.5)
+    assert bootstrap_interval([0.5, 0.5]) is None
 
 
 def test_texts_of_a_file_are_neither_markup_nor_formulas(tmp_path: Path) -> None:

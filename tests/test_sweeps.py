@@ -1,5 +1,6 @@
 """Sweeps: what they run and record, what they go on from, and what is wrong with a command."""
 
+import dataclasses
 import io
 import json
 import re
@@ -399,10 +400,13 @@ def test_pictures_are_of_any_names_and_inside_the_sweep(swept: Path, tmp_path: P
     ]
 
 
-def test_a_curve_by_length_is_the_median_of_the_runs_within_their_range(
-    swept: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("figure", "middle"), [("median", 0.2), ("mean", 0.4)])
+def test_a_curve_by_length_is_a_figure_of_the_runs_within_their_range(
+    figure: str, middle: float, swept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = SweepStore(swept, read_plan(swept.parent / "small.yaml"))
+    plan = read_plan(swept.parent / "small.yaml")
+    changed = plan.file.model_copy(update={"figure": figure})
+    store = SweepStore(swept, dataclasses.replace(plan, file=changed))
     first, *_ = store.plan.runs
     runs = [run for run in store.plan.runs if run.condition == first.condition]
     shares = dict(zip((run.identity for run in runs), (0.1, 0.2, 0.9), strict=True))
@@ -415,11 +419,12 @@ def test_a_curve_by_length_is_the_median_of_the_runs_within_their_range(
     axis = Figure().subplots()
     plots._lengths(axis, store, store.plan.runs, "test")
     (line,) = axis.lines  # none of conditions without data
-    assert np.array_equal(line.get_ydata(), [0.2, 0.2])
+    assert line.get_ydata() == pytest.approx([middle, middle])
+    assert figure in axis.get_ylabel()
     assert line.get_label() == f" {first.condition}"
     (band,) = [each for each in axis.collections if "FillBetween" in type(each).__name__]
     heights = np.array(band.get_paths()[0].vertices)[:, 1]
-    assert (heights.min(), heights.max()) == (0.1, 0.9)
+    assert (heights.min(), heights.max()) == pytest.approx((0.1, 0.9))
 
 
 def test_curves_that_coincide_are_both_visible(

@@ -39,8 +39,13 @@ def confidence_interval(accuracy: float, count: int) -> tuple[float, float]:
     return min(accuracy, max(0.0, centre - half)), max(accuracy, min(1.0, centre + half))
 
 
-def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
-    """A 95% bootstrap interval of the mean, by percentiles; deterministic."""
+def bootstrap_interval(values: Sequence[float]) -> tuple[float, float] | None:
+    """A 95% bootstrap interval of the mean, by percentiles; deterministic.
+
+    None for fewer than three values, which say too little about others.
+    """
+    if len(values) < 3:
+        return None
     rng = generator(0, Purpose.RESAMPLING)
     drawn = rng.choice(np.asarray(values), size=(RESAMPLES, len(values)))
     low, high = np.percentile(drawn.mean(axis=1), [2.5, 97.5])

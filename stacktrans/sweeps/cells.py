@@ -1,10 +1,10 @@
 """The figures of a sweep's table: a cell for each condition, task and measure; and its claims."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import median
-from typing import Any
+from statistics import mean, median
+from typing import Any, NamedTuple
 
 from stacktrans.showing.scores import bootstrap_interval, confidence_interval
 from stacktrans.sweeps.plan import Plan, PlannedRun
@@ -18,14 +18,31 @@ CellKey = tuple[str, str, str]
 """The condition, the task and the measure of a cell."""
 
 
+class Average(NamedTuple):
+    """A figure of several runs, a band around it, if they are enough for one, and their label."""
+
+    of: Callable[[Sequence[float]], float]
+    band: Callable[[Sequence[float]], tuple[float, float] | None]
+    label: str
+
+
+AVERAGES = {
+    "median": Average(
+        median, lambda values: (min(values), max(values)), "median and range of the runs"
+    ),
+    "mean": Average(mean, bootstrap_interval, "mean of the runs, 95% interval"),
+}
+"""The figures that a sweep's file can choose."""
+
+
 @dataclass(frozen=True)
 class Cell:
     """The results of a condition on a task by one measure, as in `results.json`.
 
     Attributes:
         task: the task; empty if the grid has no tasks.
-        figure: the median over the counted runs, or the value of the best run if the winner is
-            chosen among all seeds; None without finished runs.
+        figure: the median or the mean of the counted runs, or the value of the best run if the
+            winner is chosen among all seeds; None without finished runs.
         published: source, figure and difference of each published figure.
         spread: least, median and greatest value.
         mean_interval: the bootstrap interval of the mean of at least three values.
@@ -83,7 +100,7 @@ def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Re
     finished = [(run, record) for run, record in recorded if is_measured(record, measures)]
     chosen = _winners(file, finished)
     values = [_value(record, measure) for record in chosen]
-    figure = median(values) if values else None
+    figure = AVERAGES[file.figure].of(values) if values else None
     if finished and file.choose and "seed" in file.choose.among:
         figure = _value(_best(file, [record for _, record in finished]), measure)
 
@@ -102,7 +119,7 @@ def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Re
         figure=figure,
         published=_published(file, key, figure),
         spread=(min(values), median(values), max(values)) if values else None,
-        mean_interval=bootstrap_interval(values) if count > 2 else None,
+        mean_interval=bootstrap_interval(values),
         solved=len(solved) if is_judged else None,
         also=sum(meets_bound(record, measure) for record in solved),
         solved_interval=confidence_interval(len(solved) / judged, judged) if is_judged else None,

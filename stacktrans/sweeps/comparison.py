@@ -1,7 +1,7 @@
 """A comparison of models on one task: the sweep that makes it, and its table."""
 
 from collections.abc import Mapping, Sequence
-from statistics import mean, median
+from statistics import median
 from typing import Any
 
 from stacktrans.common.errors import UsageError
@@ -57,6 +57,7 @@ def comparison_settings(
         "title": f"{counted(len(models), 'model')} for {name}, with {counted(seeds, 'seed')}",
         "settings": merge_layers(shared),
         "conditions": {model: merge_layers(of_model) for model, of_model in layers.items()},
+        "figure": "mean",
         "grid": {"seed": [*range(1, seeds + 1)]},
         "measures": {
             name: {"of": "coarse", **measure} for name, measure in _strings(ranges, count).items()
@@ -118,7 +119,7 @@ def comparison_entries(plan: Plan, records: Records) -> list[dict[str, Any]]:
         entry = entries[cell.condition]
         entry["runs"] = cell.runs
         if cell.values:
-            entry[cell.measure] = mean(cell.values)
+            entry[cell.measure] = cell.figure
         if cell.mean_interval:
             entry[f"{cell.measure}_low"], entry[f"{cell.measure}_high"] = cell.mean_interval
     return [*entries.values()]

@@ -1,15 +1,16 @@
 """Plots of a sweep: learning curves, and accuracy by length."""
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.files import numbered
 from stacktrans.common.reading import json_lines
 from stacktrans.common.visible import one_line
 from stacktrans.showing.plots import chart, label_axes_by_length
+from stacktrans.sweeps.cells import AVERAGES
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.records import undamaged
 from stacktrans.sweeps.store import SweepStore
@@ -82,14 +83,17 @@ def _by_length(store: SweepStore, run: PlannedRun, measure: str) -> dict[int, fl
 
 
 def _lengths(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun], measure: str) -> None:
-    """Plot the median accuracy of the runs of each condition by length, and its range."""
+    """Plot the accuracy of each condition by length: its figure, and the band around it."""
+    average = AVERAGES[store.plan.file.figure]
     for condition, style, of_condition in _conditions(store, runs):
         curves = [_by_length(store, run, measure) for run in of_condition]
         lengths = sorted({length for curve in curves for length in curve})
         shares = [[curve[length] for curve in curves if length in curve] for length in lengths]
         if shares:
-            axis.plot(lengths, [*map(median, shares)], **style, label=condition)
-            low, high = [*map(min, shares)], [*map(max, shares)]
+            axis.plot(lengths, [*map(average.of, shares)], **style, label=condition)
+            bands = [average.band(of_length) or (math.nan, math.nan) for of_length in shares]
+            low, high = zip(*bands, strict=True)
             axis.fill_between(lengths, low, high, color=style["color"], alpha=0.2)
-    accuracy = "coarse accuracy (median and range of the runs)"
-    label_axes_by_length(axis, runs[0].config.task.ranges.train, accuracy)
+    label_axes_by_length(
+        axis, runs[0].config.task.ranges.train, f"coarse accuracy\n{average.label}"
+    )

@@ -142,7 +142,9 @@ class SweepFile(Section):
         percent: whether all figures of this file, with `solved` and the tolerance, are percentages.
         tolerance: the greatest difference to a published figure that is not marked.
         solved: the criterion of a solved run.
-        choose: the choice of winners; by default the median of all runs counts.
+        choose: the choice of winners; by default all runs count.
+        figure: what tables and plots show of the runs that count: their median, in plots with their
+            range, or their mean with its 95% bootstrap interval.
         profiles: changes to this file, by name; one of them can be requested.
     """
 
@@ -160,6 +162,7 @@ class SweepFile(Section):
     tolerance: Annotated[float, Field(ge=0)] = 0
     solved: SolvedCriterion | None = None
     choose: Choice | None = None
+    figure: Literal["median", "mean"] = "median"
     published: list[Published] = Field(default_factory=list)
     claims: list[Claim] = Field(default_factory=list)
     profiles: dict[str, Settings] = Field(default_factory=dict)

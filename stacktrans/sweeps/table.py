@@ -1,7 +1,7 @@
 """Results of a sweep beside published figures and claims, as Markdown, JSON and CSV."""
 
 from collections.abc import Sequence
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from stacktrans.common.visible import counted, duration, markdown_table, markdown_text, one_line
@@ -33,9 +33,8 @@ MAX_LISTED = 12
 def markdown(plan: Plan, records: Records) -> str:
     """The complete results of a sweep, as Markdown."""
     cells = cells_of(plan, records)
-    mean = "mean [95%]" if any(cell.mean_interval for cell in cells) else "mean"
     heading = [
-        *("condition", "task", "measure", "min / median / max", mean, "solved [95%]"),
+        *("condition", "task", "measure", "min / median / max", _mean_title(cells), "solved [95%]"),
         *("median seconds to solve", "median batches to solve", "runs", "failed"),
     ]
     details = [_detail(plan, cell) for cell in cells if cell.values or cell.failed]
@@ -88,9 +87,9 @@ def caption(plan: Plan, name: str) -> str:
     file = plan.file
     measure, choose = file.measures[name], file.choose
     unit = ", in per cent" if file.percent else ""
-    figure = "the median of the runs"
+    figure = f"the {file.figure} of the runs"
     if choose:
-        best = "the run" if "seed" in choose.among else figure
+        best = "the run" if _is_of_best(plan) else figure
         figure = f"{best} with the best {choose.by}, among {', '.join(choose.among)}"
     parts = [f"{name}: {_MEASURES[measure.of]} on {strings_of(plan, name)}{unit}; {figure}"]
     by = choose.by if choose and choose.by != "training perplexity" else ""
@@ -125,9 +124,9 @@ def strings_of(plan: Plan, name: str) -> str:
 
 def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[str]]:
     """The table of conditions by tasks, published beside measured figures; its heading first."""
-    choose = plan.file.choose
-    figure = "best run" if choose and "seed" in choose.among else "median"
     shown = [cell for cell in cells if cell.measure == measure]
+    average = "median" if plan.file.figure == "median" else _mean_title(shown)
+    figure = "best run" if _is_of_best(plan) else average
     tasks = list(dict.fromkeys(cell.task for cell in shown))
     rows = [[f"{measure}, {figure}", *(task or "measured" for task in tasks)]]
     for condition in plan.file.conditions:
@@ -141,6 +140,11 @@ def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[
     return rows
 
 
+def _is_of_best(plan: Plan) -> bool:
+    """Whether the figure of a cell is that of its best run, and not of all that count."""
+    return bool(plan.file.choose and "seed" in plan.file.choose.among)
+
+
 def _overview_cell(plan: Plan, cell: Cell | None) -> str:
     if cell is None:  # a condition may lack some of the tasks
         return ""
@@ -148,23 +152,33 @@ def _overview_cell(plan: Plan, cell: Cell | None) -> str:
         return "failed" if cell.failed else "not run"
     published = [f"{_figure(plan, each['figure'])} → " for each in cell.published]
     marks = [MARKS[each["difference"]] for each in cell.published]
-    return "".join([*published, _number(plan, cell.figure), *marks])
+    is_mean = plan.file.figure == "mean" and not _is_of_best(plan)
+    figure = _mean(plan, cell) if is_mean else _number(plan, cell.figure)
+    return "".join([*published, figure, *marks])
 
 
 def _detail(plan: Plan, cell: Cell) -> list[str]:
     names = [_line(name) for name in (cell.condition, cell.task, cell.measure)]
     if not cell.spread:
         return [*names, "", "", "", "", "", f"0 of {cell.planned}", str(cell.failed)]
-    mean = _number(plan, sum(cell.values) / cell.runs)
-    if cell.mean_interval:
-        mean += f" [{' – '.join(_number(plan, bound) for bound in cell.mean_interval)}]"
     times = (cell.median_seconds_to_solve, cell.median_batches_to_solve)
     solved = [share_solved(cell), *map(_rounded, times)]
     criterion = plan.file.solved
     if criterion and cell.measure != criterion.measure:  # by which it is not judged
         solved = ["", "", ""]
     runs = [str(cell.runs), str(cell.failed or "")]
-    return [*names, _figure(plan, cell.spread), mean, *solved, *runs]
+    return [*names, _figure(plan, cell.spread), _mean(plan, cell), *solved, *runs]
+
+
+def _mean(plan: Plan, cell: Cell) -> str:
+    """The mean of the runs of a cell, and its interval, if it has one."""
+    interval = " – ".join(_number(plan, bound) for bound in cell.mean_interval or ())
+    return _number(plan, mean(cell.values)) + (f" [{interval}]" if interval else "")
+
+
+def _mean_title(cells: Sequence[Cell]) -> str:
+    """The heading of `_mean`."""
+    return "mean [95%]" if any(cell.mean_interval for cell in cells) else "mean"
 
 
 def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
