@@ -50,7 +50,7 @@ def test_generate_writes_json_lines_and_files(tmp_path: Path) -> None:
         ([], "stacktrans: missing option '--task'; see "),
         (["--task", "copy", "--lengths", "9:3"], "--lengths 9:3"),
         (["--task", "copy", "--lengths", "a:b"], "--lengths a:b"),
-        (["--task", "bigram-flip", "--lengths", "3:3"], "3:3"),
+        (["--task", "bigram-flip", "--lengths", "3"], "lengths 3: none"),
         (["--task", "copy", "--count", "0"], "--count 0"),
         (["--task", "copy", "--depth", "3"], "depth: only for tasks with a grammar"),
         (["--task", "absent.yaml"], "absent.yaml: No such file"),
@@ -119,7 +119,7 @@ def test_eval_prints_tables_and_the_same_numbers_as_json(model: Path) -> None:
     options = ("eval", model, "--lengths", "1:3", "--lengths", "5:5", "--count", "40")
     tables = run(*options).stdout.decode()
     assert "1:3" in tables
-    assert "5:5" in tables
+    assert re.search(r"^ *5 ", tables, re.MULTILINE)
     results = json.loads(run(*options, "--json").stdout)["results"]
     assert [entry["lengths"] for entry in results] == [[1, 3], [5, 5]]
     for entry in results:

@@ -74,6 +74,14 @@ def test_finished_runs_are_shown_in_other_forms(compared: Path) -> None:
     assert "more in" in table
 
 
+def test_strings_of_one_length_are_named_by_it_and_not_plotted(compared: Path) -> None:
+    single = ("--lengths", "3", "--count", "20", "--workers", "1", "--plot")
+    done = run("compare", *MODELS, *SMALL, *single, "--out", compared)
+    assert done.stdout.split()[0] == b"3"
+    assert b"no plot of 3 by length: the strings have one length\n" in done.stderr
+    assert not [*compared.glob("*by-length*")]
+
+
 def test_models_of_equal_size_differ_by_less_than_a_unit(tmp_path: Path) -> None:
     sized = ("--equal-size", "--seeds", "1", "--workers", "1", "--out", tmp_path / "out", "--json")
     done = run("compare", "stack,hidden_size=20", "none,gru", "queue,rnn", *SMALL, *sized)

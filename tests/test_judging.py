@@ -153,7 +153,7 @@ def test_the_deciding_set_is_named() -> None:
     assert "and some of lengths 8:64" in named("solved.ranges=both")
     assert named(recipe="paper") == "the training perplexity"
     assert named(task="xor", memory="stack", recipe="paper") == (
-        "100 development strings of lengths 12:12, drawn once"
+        "100 development strings of lengths 12, drawn once"
     )
     stream = named(task="anbn", memory="stack-rnn", recipe="paper")
     assert stream.startswith("the loss on ")

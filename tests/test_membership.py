@@ -59,7 +59,7 @@ def test_a_language_of_all_strings_has_none_outside() -> None:
         "S": [{"probability": "1/2", "source": "a S:1"}, {"probability": "1/2", "source": "a"}]
     }
     task = make_task("mine", "membership", {"root": "S", "rules": everything})
-    with pytest.raises(NoSuchLength, match="string outside the language has a length in 1:3"):
+    with pytest.raises(NoSuchLength, match="string outside the language has a length of 1:3"):
         task.sample(np.random.default_rng(1), Lengths(1, 3), 20, "uniform")
 
 

@@ -108,7 +108,7 @@ def test_a_single_pair_is_held_out(tmp_path: Path) -> None:
 
 def test_sources_with_several_targets_are_counted_where_they_are_held_out(tmp_path: Path) -> None:
     notes = learned(write(tmp_path / "few.tsv", "aa\tb\naa\tc\nc\td\ne\tf\n")).data.notes
-    held = "are held out as the test set (1 different source, lengths 2:2)"
+    held = "are held out as the test set (1 different source, lengths 2)"
     assert any(f"2 of 4 pairs, the longest, {held}" in note for note in notes)
 
 

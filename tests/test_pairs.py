@@ -375,7 +375,7 @@ def test_lengths_are_drawn_as_a_law_says(tmp_path: Path) -> None:
     assert share("task") == pytest.approx(0.1, abs=0.03)
     assert share("uniform") == pytest.approx(0.5, abs=0.05)
     assert {pair.length for pair in pairs.draw(rng, Lengths(2, 3), 20, "task")} == {3}
-    with pytest.raises(NoSuchLength, match="no source of the files has a length in 4:9"):
+    with pytest.raises(NoSuchLength, match="no source of the files has a length of 4:9"):
         pairs.draw(rng, Lengths(4, 9), 1, "task")
     with pytest.raises(NoSuchLaw):
         pairs.draw(rng, Lengths(1, 9), 1, DepthLimit(3))
@@ -415,7 +415,7 @@ def test_generate_draws_from_the_training_set(tmp_path: Path) -> None:
     wrong = run("generate", "--task", task, "--format", "tsv", "--out", out)
     assert wrong.stderr.decode().startswith("stacktrans: --format tsv: ")
     done = run("generate", "--task", task, "--lengths", "3:4")
-    assert done.stderr.decode() == "stacktrans: no source of the files has a length in 3:4\n"
+    assert done.stderr.decode() == "stacktrans: no source of the files has a length of 3:4\n"
 
 
 @pytest.mark.parametrize(("ids", "size"), [([3, -2], 1), ([255, 0], 1), ([70_000, -2], 4)])

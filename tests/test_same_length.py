@@ -142,7 +142,7 @@ def test_laws_that_a_task_does_not_know() -> None:
         task_of("xor").sample(np.random.default_rng(1), Lengths(1, 9), 1, DepthLimit(3))
     with pytest.raises(NoSuchLaw, match="expected uniform, task or a depth for a grammar"):
         task_of("formula").sample(np.random.default_rng(1), Lengths(1, 9), 1, NormalLengths(3, 1))
-    with pytest.raises(NoSuchLength, match="1:1"):
+    with pytest.raises(NoSuchLength, match="lengths 1: none"):
         task_of("parenthesis").sample(np.random.default_rng(1), Lengths(1, 1), 1, "uniform")
 
 

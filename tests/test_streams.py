@@ -146,7 +146,7 @@ def test_samples_have_the_oracle_s_answer_and_their_length(name: str, lengths: L
 
 
 def test_lengths_that_a_pattern_has_no_sequence_of_are_refused() -> None:
-    with pytest.raises(NoSuchLength, match="no sequence has a length in 1:1; the shortest has 2"):
+    with pytest.raises(NoSuchLength, match="no sequence has a length of 1; the shortest has 2"):
         task_of("anbmcnm").sample(np.random.default_rng(1), Lengths(1, 1), 1, "uniform")
 
 

@@ -275,7 +275,7 @@ def test_lengths_have_no_other_law() -> None:
 
 
 def test_a_range_without_a_source_is_refused() -> None:
-    with pytest.raises(NoSuchLength, match="no source has a length in 6:8"):
+    with pytest.raises(NoSuchLength, match="no source has a length of 6:8"):
         made("evaluated", notation="infix").sample(
             np.random.default_rng(1), Lengths(6, 8), 1, "uniform"
         )

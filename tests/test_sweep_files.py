@@ -178,9 +178,9 @@ EVEN = {"generator": "bigram-flip", "parameters": {"symbols": 4}}
     ("task", "measure", "message"),
     [
         (WIDE, {"depth": 9}, "m: derivations of depth 9 have up to 16384 source words, too many"),
-        (WIDE, {"lengths": [2, 3]}, "m: no sentence of the grammar has a length in 2:3"),
-        (WIDE, {"depth": 3, "lengths": [17, 20]}, "m: no sentence of the grammar has a length in"),
-        (EVEN, {"lengths": [3, 3], "each": True}, "m: no length in 3:3 is a multiple of 2"),
+        (WIDE, {"lengths": [2, 3]}, "m: no sentence of the grammar has a length of 2:3"),
+        (WIDE, {"depth": 3, "lengths": [17, 20]}, "m: no sentence of the grammar has a length of"),
+        (EVEN, {"lengths": [3, 3], "each": True}, "m: lengths 3: none is a multiple of 2"),
     ],
 )
 def test_measures_that_cannot_be_drawn_are_named_before_any_run(

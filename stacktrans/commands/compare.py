@@ -79,7 +79,7 @@ def compare(
         time_limit: Stop each run after this much training: 90s, 5m, 1h30m.
         lengths: Lengths of sources to measure on; may be repeated. Default: the task's training
             lengths (of pairs, those trained on) and its test lengths.
-        count: Number of strings of each range of lengths.
+        count: Number of strings of test lengths, or of each range of --lengths.
         workers: Number of parallel runs. Default: one per core.
         out: Directory of the comparison. Default: sweeps/compare-TASK.
         plot: Also draw learning curves and accuracy by length.

@@ -91,12 +91,12 @@ def eval(
     measured as one model.
 
         stacktrans eval checkpoints/copy-queue
-        stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200:200
+        stacktrans eval checkpoints/reverse-stack --lengths 8:64 --lengths 200
         stacktrans eval checkpoints/copy-queue --data test.tsv --json
         stacktrans eval copy-queue --data a.tsv --predictions b.tsv --errors 20
         stacktrans eval copy-queue copy-deque --lengths 65:128 --latex
         stacktrans eval runs/a runs/b runs/c --ensemble
-        stacktrans eval copy-queue --lengths 300:300 --count 20 --n-best 5
+        stacktrans eval copy-queue --lengths 300 --count 20 --n-best 5
         stacktrans eval reverse-stack --without memory --without pops
         stacktrans generate --task copy | stacktrans eval copy-queue --data -
         stacktrans eval checkpoints/parenthesis-stack --depth 24

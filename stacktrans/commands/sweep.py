@@ -134,7 +134,8 @@ def carry_out_runs(
     finally:
         signal.signal(signal.SIGTERM, before)
     if plot:
-        draw(store)
+        for note in draw(store):
+            print_message(note)
 
 
 def check_finished(store: "SweepStore", runs: "Sequence[PlannedRun]") -> None:

@@ -111,7 +111,7 @@ def scores_of_range(
                 pairs = checkpoint.task.sample(rng, part, min(BLOCK, count - start), law)
                 blocks.append(_scores_of(checkpoint, pairs, request))
     if not blocks:
-        raise NoSuchLength(f"the task has no length in {lengths}")
+        raise NoSuchLength(f"the task has no string of length {lengths}")
     return functools.reduce(operator.add, blocks)
 
 
@@ -132,7 +132,7 @@ def _scores_of_sets(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[
     measured = [range_ for range_, _ in results]
     for range_ in request.bounds:
         if range_ not in measured:
-            raise NoSuchLength(f"no held-out pair has a length in {range_}")
+            raise NoSuchLength(f"no held-out pair has a length of {range_}")
     return results
 
 

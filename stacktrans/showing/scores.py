@@ -77,7 +77,7 @@ def scores_tables(results: Results, hard: bool = False, name: str = "model") -> 
     entries = [_entry(bounds, scores, hard) for bounds, scores in results]
     yield scores_table(flat_entries([{"checkpoint": named, "results": entries}]))
     lengths = [
-        {"strings": scores.name, "length": _of_part(part), **_measures(within)}
+        {"strings": scores.name, "length": part, **_measures(within)}
         for bounds, scores in results
         for part, within in spread(bounds, scores)
     ]
@@ -93,10 +93,10 @@ def scores_tables(results: Results, hard: bool = False, name: str = "model") -> 
 def scores_table(entries: Sequence[Mapping[str, Any]]) -> Table:
     """Accuracy of each checkpoint on each range, from `flat_entries`."""
     return table_of(
-        entries,
+        [{**each, "lengths": Lengths(each["shortest"], each["longest"])} for each in entries],
         Column("checkpoint", fold=" "),
         Column("strings", left=True),
-        Column("lengths", form="{shortest}:{longest}"),
+        Column("lengths"),
         Column("count", drop=1),
         _with_interval("coarse"),
         _with_interval("fine", drop=2),
@@ -123,11 +123,6 @@ def spread(bounds: Lengths, scores: Scores) -> list[tuple[Lengths, Scores]]:
     ]
     scored = [(part, within) for part in parts if (within := scores.of_lengths(*part)).count]
     return scored if len(scored) > 1 else []
-
-
-def _of_part(bounds: Lengths) -> str:
-    """A part of a range of lengths, which may be a single one."""
-    return str(bounds.shortest if bounds.shortest == bounds.longest else bounds)
 
 
 def _kinds(bounds: Lengths, scores: Scores) -> list[dict[str, Any]]:

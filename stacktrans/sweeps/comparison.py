@@ -140,12 +140,12 @@ def comparison_table(plan: Plan, entries: Sequence[Mapping[str, Any]]) -> Table:
     """A table of entries, with the mean and its interval for each measure."""
     columns = list[Column]()
     for name in plan.file.measures:
-        # In a format, a name with a colon can only be an index.
-        interval = f"[{{of[{name}_low]:.3f}} – {{of[{name}_high]:.3f}}]"
-        columns.append(Column("mean", name, form=f"{{of[{name}]:.3f}}"))
+        # In a format, a name with a colon can only be an index; one of digits would be a number.
+        interval = f"[{{of[ {name}_low]:.3f}} – {{of[ {name}_high]:.3f}}]"
+        columns.append(Column("mean", name, form=f"{{of[ {name}]:.3f}}"))
         columns.append(Column("[95%]", name, form=interval, drop=2))
     return table_of(
-        [{**entry, "of": entry} for entry in entries],
+        [{**entry, "of": {f" {key}": entry[key] for key in entry}} for entry in entries],
         Column("model"),
         Column("parameters", drop=3),
         Column("runs", drop=1),

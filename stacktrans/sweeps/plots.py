@@ -24,8 +24,13 @@ STYLES = ("-", "--", ":", "-.")
 """The styles of lines of successive conditions: one that covers another does not hide it."""
 
 
-def draw(store: SweepStore) -> None:
-    """Plot the learning curves of each task, and the accuracy by length of each measure."""
+def draw(store: SweepStore) -> list[str]:
+    """Plot the learning curves of each task, and the accuracy by length of each measure.
+
+    Returns:
+        Notes on measures whose strings are of one length, which have no plot.
+    """
+    notes = []
     taken: set[Path] = set()
     for task in dict.fromkeys(run.config.task.name for run in store.plan.runs):
         runs = [run for run in store.plan.runs if run.config.task.name == task]
@@ -33,11 +38,15 @@ def draw(store: SweepStore) -> None:
             with chart(_path(store, f"{task}-loss", taken), task) as axis:
                 _curves(axis, store, runs)
         for measure in store.plan.file.measures:
-            if any(_by_length(store, run, measure) for run in runs):
+            lengths = {length for run in runs for length in _by_length(store, run, measure)}
+            if len(lengths) == 1:
+                notes.append(f"no plot of {measure} by length: the strings have one length")
+            elif lengths:
                 path = _path(store, f"{task}-{measure}-by-length", taken)
                 title = f"{task}, {measure}: {strings_of(store.plan, measure)}"
                 with chart(path, title) as axis:
                     _lengths(axis, store, runs, measure)
+    return notes
 
 
 def _path(store: SweepStore, name: str, taken: set[Path]) -> Path:
@@ -76,10 +85,10 @@ def _curves(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun]) -> None
 
 
 def _by_length(store: SweepStore, run: PlannedRun, measure: str) -> dict[int, float]:
-    """The coarse accuracy of a run by length; empty for a single length."""
+    """The coarse accuracy of a run by length; empty without one."""
     record = store.records.get(run.identity, {})
     shares = record.get("measured", {}).get(measure, {}).get("coarse", {})
-    return {int(length): shares[length] for length in shares} if len(shares) > 1 else {}
+    return {int(length): share for length, share in shares.items()}
 
 
 def _lengths(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun], measure: str) -> None:

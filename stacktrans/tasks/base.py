@@ -199,7 +199,7 @@ def held_out_pairs(task: Task, lengths: Lengths) -> list[Pair]:
     *_, test_set = task.held_out().values()
     pairs = [pair for pair in test_set if lengths.includes(pair.length)]
     if not pairs:
-        raise NoSuchLength(f"no pair of the test set has a length in {lengths}")
+        raise NoSuchLength(f"no pair of the test set has a length of {lengths}")
     return pairs
 
 

@@ -49,7 +49,7 @@ class Computed(Task):
             raise NoSuchLaw("length_law: expected uniform or task for this generator")
         possible = [*filter(self.has_length, range(lengths.shortest, lengths.longest + 1))]
         if not possible:
-            raise NoSuchLength(f"no source has a length in {lengths}")
+            raise NoSuchLength(f"no source has a length of {lengths}")
         drawn = rng.choice(possible, size=count).tolist()
         sources = (self.draw(rng, length) for length in drawn)
         return [

@@ -57,7 +57,7 @@ class GrammarTask(Task):
     ) -> list[Pair]:
         logs = self._log_weights(lengths.longest, law)[lengths.shortest :]
         if not np.isfinite(logs).any():
-            raise NoSuchLength(f"no sentence of the grammar has a length in {lengths}")
+            raise NoSuchLength(f"no sentence of the grammar has a length of {lengths}")
         possible = np.arange(lengths.shortest, lengths.longest + 1)
         weights = np.exp(logs - logs.max())
         drawn = rng.choice(possible, size=count, p=weights / weights.sum()).tolist()
@@ -150,7 +150,7 @@ class NextSymbolTask(GrammarTask):
     ) -> list[Pair]:
         # The source of a sentence of one symbol would be empty.
         if lengths.longest < 2:
-            raise NoSuchLength(f"no length in {lengths} is more than 1")
+            raise NoSuchLength(f"lengths {lengths}: none is more than 1")
         longer = lengths._replace(shortest=max(lengths.shortest, 2))
         return super().sample(rng, longer, count, law)
 

@@ -50,7 +50,8 @@ class Lengths(NamedTuple):
     longest: int
 
     def __str__(self) -> str:
-        return f"{self.shortest}:{self.longest}"
+        one = self.shortest == self.longest
+        return str(self.shortest) if one else f"{self.shortest}:{self.longest}"
 
     def includes(self, length: int) -> bool:
         """Whether a length is in the range."""
@@ -78,7 +79,7 @@ def draw_lengths(
     """Draw lengths that are multiples of `step`; raises `NoSuchLength` and `NoSuchLaw`."""
     smallest, largest = -(-lengths.shortest // step), lengths.longest // step
     if smallest > largest:
-        raise NoSuchLength(f"no length in {lengths} is a multiple of {step}")
+        raise NoSuchLength(f"lengths {lengths}: none is a multiple of {step}")
     if isinstance(law, DepthLimit):
         raise NoSuchLaw("depth: only for tasks with a grammar")
     if isinstance(law, NormalLengths):

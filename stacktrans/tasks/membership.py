@@ -89,7 +89,7 @@ class Membership(GrammarTask):
                     return ids
             except GrammarError as error:
                 raise NoSuchLaw(str(error)) from error
-        raise NoSuchLength(f"no {kind} string outside the language has a length in {lengths}")
+        raise NoSuchLength(f"no {kind} string outside the language has a length of {lengths}")
 
     def _edited(self, rng: Generator, string: Ids) -> Ids:
         """A string with one or more symbols inserted, deleted or replaced."""

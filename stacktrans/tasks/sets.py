@@ -108,7 +108,7 @@ def hold_out(
         how = "the longest" if part == TEST else f"at random (seed {request.split})"
         verb = "is" if len(taken) == 1 else "are"
         different = f"{counted(last + 1, 'different source')}, " if last + 1 < len(taken) else ""
-        content = f"{different}lengths {sizes[taken].min()}:{sizes[taken].max()}"
+        content = f"{different}lengths {Lengths(sizes[taken].min(), sizes[taken].max())}"
         notes.append(
             f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, {verb} held out as the "
             f"{SET_NAMES[part]} set ({content})"
@@ -225,7 +225,7 @@ class PairSet(Sequence[Pair]):
         """
         possible = self.of_lengths(lengths)
         if not len(possible):
-            raise NoSuchLength(f"no source of the files has a length in {lengths}")
+            raise NoSuchLength(f"no source of the files has a length of {lengths}")
         if law == "task":
             indices = rng.integers(len(possible), size=count)
         elif law == "uniform":

@@ -120,7 +120,7 @@ class StreamTask(Task):
     ) -> list[Pair]:
         if lengths.longest < self.smallest:
             least = f"the shortest has {self.smallest}"
-            raise NoSuchLength(f"no sequence has a length in {lengths}; {least}")
+            raise NoSuchLength(f"no sequence has a length of {lengths}; {least}")
         shortest = max(lengths.shortest, self.smallest)
         sizes = draw_lengths(rng, Lengths(shortest, lengths.longest), count, law)
         pairs = []
