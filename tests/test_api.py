@@ -266,7 +266,7 @@ def test_a_run_is_that_of_the_command(tmp_path: Path) -> None:
     assert weights[0].read_bytes() == weights[1].read_bytes()
     assert seen == [record["step"] for record in run.metrics()] == [5, 10]
     assert run.summary.outcome == "max_steps"
-    assert repr(run).endswith(": max_steps after 10 batches)")
+    assert repr(run).endswith(": batch limit after 10 batches)")
     assert repr(replace(run, summary=replace(run.summary, steps=1))).endswith(" after 1 batch)")
     assert run.model.transduce([]) == []
     longer = stacktrans.resume(tmp_path / "run", max_steps=15)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 import shlex
 from pathlib import Path
 
@@ -77,6 +78,8 @@ def test_finished_runs_are_shown_in_other_forms(compared: Path) -> None:
 def test_strings_of_one_length_are_named_by_it_and_not_plotted(compared: Path) -> None:
     single = ("--lengths", "3", "--count", "20", "--workers", "1", "--plot")
     done = run("compare", *MODELS, *SMALL, *single, "--out", compared)
+    *_, last, _ = done.stderr.decode().splitlines()
+    assert re.fullmatch(r"\[4/4\] .*, seed [12]: batch limit, 3 [01]\.[0-9]{3}", last)
     assert done.stdout.split()[0] == b"3"
     assert b"no plot of 3 by length: the strings have one length\n" in done.stderr
     assert not [*compared.glob("*by-length*")]

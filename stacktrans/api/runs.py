@@ -24,6 +24,7 @@ from stacktrans.training.race import Race
 from stacktrans.training.records import METRICS, Record, Summary
 from stacktrans.training.requests import TrainRequest
 from stacktrans.training.trainer import Trainer
+from stacktrans.training.wording import briefly
 
 Listener = Callable[[Record], None]
 """A function that is called with every record of a run."""
@@ -66,7 +67,7 @@ class Run:
 
     def __repr__(self) -> str:
         batches = counted(self.summary.steps, "batch", "batches")
-        return f"Run({self.directory}: {self.summary.outcome} after {batches})"
+        return f"Run({self.directory}: {briefly(self.summary.outcome)} after {batches})"
 
     def _repr_html_(self) -> str:
         view = summary_view(self.summary, self.config, str(self.directory))

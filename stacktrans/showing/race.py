@@ -18,6 +18,7 @@ from stacktrans.showing.tables import GAP, Column, Table, remark
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate, RaceState
 from stacktrans.training.records import LOSS, METRICS, SOLUTIONS, Accuracy, Summary
+from stacktrans.training.wording import briefly
 
 STRINGS = {
     "development": "development",
@@ -91,8 +92,13 @@ def _line(name: str, candidate: Candidate) -> str:
     best = candidate.best
     coarse = GAP.join(f"{STRINGS[part]} coarse {best[part]:.2f}" for part in _compared(best))
     accuracies = f"{coarse} fine {best['fine']:.2f}" if best else ""
-    parts = (name, f"batch {candidate.step}", loss, accuracies, candidate.failed or candidate.ended)
+    parts = (name, f"batch {candidate.step}", loss, accuracies, _end(candidate))
     return GAP.join(filter(None, parts))
+
+
+def _end(candidate: Candidate) -> str:
+    """Why a candidate ended, in words; empty if it may continue."""
+    return candidate.failed or (briefly(candidate.ended) if candidate.ended else "")
 
 
 def _compared(*best: Mapping[str, float]) -> list[str]:
@@ -136,7 +142,7 @@ def _race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str] | No
         shares = (candidate.best.get(part) for part in ([*names, "fine"] if names else []))
         accuracies = (UNKNOWN if share is None else f"{share:.2f}" for share in shares)
         going_on = "stopped" if at_work is None else "training" if name in at_work else "waiting"
-        state = candidate.failed or candidate.ended or going_on
+        state = _end(candidate) or going_on
         rows.append([name, candidate.step, f"{candidate.seconds:.0f}", loss, *accuracies, state])
     return Table(*columns, rows=rows)
 

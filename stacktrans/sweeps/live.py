@@ -16,6 +16,7 @@ from stacktrans.sweeps.records import Record, value_of
 from stacktrans.sweeps.store import TABLE, SweepStore
 from stacktrans.sweeps.table import VERDICTS, caption, decimal, overview_rows
 from stacktrans.sweeps.work import RUNNING
+from stacktrans.training.wording import briefly
 
 
 class SweepDisplay(ProgressDisplay):
@@ -42,17 +43,18 @@ class SweepDisplay(ProgressDisplay):
         if not self.live:
             measured = record.get("measured", {}).items()
             values = (f"{name} {decimal(part['value'], 3)}" for name, part in measured)
-            result = record.get("error") or ", ".join([record["outcome"], *values])
-            line = f"[{ended}/{len(self._distinct)}] {run.name}: {result}; left: {self._left()}"
-            self._write(one_line(line))
+            result = record.get("error") or ", ".join([briefly(record["outcome"]), *values])
+            news = "; ".join([f"{run.name}: {result}", *self._left()])
+            self._write(one_line(f"[{ended}/{len(self._distinct)}] {news}"))
 
-    def _left(self) -> str:
+    def _left(self) -> list[str]:
+        """The time left, if there are runs left."""
         if all(run.identity in self.store.records for run in self.runs):
-            return "nothing"
+            return []
         if math.isnan(self.end):
-            return "not known yet"
+            return ["left: not known yet"]
         seconds = max(10.0, self.end - time.monotonic())
-        return f"about {timedelta(seconds=round(seconds, -1))}"
+        return [f"left: about {timedelta(seconds=round(seconds, -1))}"]
 
     def _now(self) -> RenderableType:
         first = next(iter(self.store.plan.file.measures))
@@ -60,7 +62,7 @@ class SweepDisplay(ProgressDisplay):
         columns = Column("condition", fold=" "), *counts, Column(f"best {first}", drop=1)
         table = Table(*columns, rows=self._rows())
         title = f"{one_line(self.store.plan.file.title)}; in {self.store.directory}"
-        return Group(heading(title), table, remark(f"left: {self._left()}"))
+        return Group(heading(title), table, *map(remark, self._left()))
 
     def _rows(self) -> list[list[str]]:
         file, records = self.store.plan.file, dict(self.store.records)

@@ -29,6 +29,16 @@ OUTCOMES = {
     "time_limit": "the time limit was reached",
     "budget": "time ran out",
 }
+BRIEFLY = {
+    "exceptions": "solved",
+    "development": "stopped improving",
+    "epochs": "all epochs",
+    "attempts": "all attempts",
+    "max_steps": "batch limit",
+    "time_limit": "time limit",
+    "budget": "out of time",
+}
+"""Outcomes in a word or two; the others are words by themselves."""
 SOLUTIONS = {"solved", "exceptions"}
 """Outcomes after which a task counts as solved."""
 EXCEPTIONS = 0.05

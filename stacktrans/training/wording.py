@@ -5,7 +5,7 @@ from pathlib import Path
 from stacktrans.common.reading import name_of
 from stacktrans.common.visible import counted
 from stacktrans.settings.config import RunConfig, StartFromConfig
-from stacktrans.training.records import OUTCOMES
+from stacktrans.training.records import BRIEFLY, OUTCOMES
 
 
 def started_from(start_from: StartFromConfig) -> str:
@@ -23,6 +23,11 @@ def rule_of(config: RunConfig, outcome: str) -> str:
     return OUTCOMES[outcome].format(
         accuracy=f"{100 * solved.accuracy:g}%", measurements=counted(solved.times, "measurement")
     )
+
+
+def briefly(outcome: str) -> str:
+    """A key of `OUTCOMES` in a word or two."""
+    return BRIEFLY.get(outcome, outcome)
 
 
 def decided_by(config: RunConfig) -> str:
