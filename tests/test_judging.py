@@ -164,15 +164,18 @@ def test_a_sweep_s_figures_are_named(tmp_path: Path) -> None:
     plan = plan_of(tmp_path)
     page = markdown(plan, records_of(plan))
     assert "| test, median | copy | reverse |" in page
-    assert "test: coarse accuracy on each run's own test strings, in per cent; " in page
-    assert "the median of the runs with the best training perplexity, among learning_rate" in page
-    assert "▲ and ▼ are more than 3 over or under" in page
-    alone = plan_of(tmp_path, published=[])
-    assert "published →" not in markdown(alone, {})
-    assert "▲" not in markdown(alone, {})
+    assert "test: coarse accuracy on each run's own test strings, in per cent. " in page
+    assert "The median of the runs with the best training perplexity, among learning_rate" in page
+    assert "▲, ▼: above, below the published figure by more than 3." in page
+    assert "Published →" not in markdown(plan, {}), "not even one is shown"
+    agreeing = plan_of(tmp_path, tolerance=100)
+    unmarked = markdown(agreeing, records_of(agreeing))
+    assert "Published →" in unmarked
+    assert "▲" not in unmarked
     best = plan_of(tmp_path, choose={"by": "test accuracy", "among": ["learning_rate", "seed"]})
     assert "| test, best run | copy | reverse |" in markdown(best, {})
-    assert "selected on these strings" in caption(best, "test")
-    assert "selected on these strings" not in caption(plan, "test")
+    selected = "Runs were selected on these strings, so the figure is optimistic."
+    assert selected in caption(best, [], "test")
+    assert selected not in caption(plan, [], "test")
     drawn = plan_of(tmp_path, measures={"test": {"of": "coarse", "count": 9}})
-    assert "selected on these strings" not in caption(drawn, "test")
+    assert selected not in caption(drawn, [], "test")

@@ -312,7 +312,7 @@ def test_a_file_can_ask_for_means_with_intervals(tmp_path: Path) -> None:
     shown = markdown(plan, records_of(plan))
     assert "| test, mean \\[95%\\] | copy | reverse |" in shown
     assert "| Queue | 85.0 [75.0 – 95.0] | not run |" in shown
-    assert "the mean of the runs with the best training perplexity" in shown
+    assert "The mean of the runs with the best training perplexity" in shown
 
 
 def test_text_in_several_lines_is_one_row(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def overview(store: SweepStore) -> list[RenderableType]:
     for measure in plan.file.measures:
         (first, *others), *rows = overview_rows(plan, cells, measure)
         table = Table(Column(first, fold=" "), *others, rows=rows, continued=True)
-        parts += [table, remark(caption(plan, measure))]
+        parts += [table, *map(remark, caption(plan, cells, measure))]
     for claim in plan.file.claims:
         parts.append(
             remark(f"{VERDICTS[claim_holds(plan, claim, cells)]}: {one_line(claim.claim)}")

@@ -20,7 +20,7 @@ _MEASURES = {
     "coarse": "coarse accuracy",
     "fine": "fine accuracy",
     "symbols": "symbol accuracy",
-    "positions": "share of symbols that are right at their positions, averaged over lengths,",
+    "positions": "share of symbols right in place, averaged over lengths,",
     "lengths": "share of the lengths at which every string is right",
     "perplexity": "perplexity",
     "machine": "whether an extracted machine agrees with the hard model",
@@ -59,7 +59,10 @@ def summary(plan: Plan, records: Records) -> str:
     for measure in plan.file.measures:
         heading, *rows = overview_rows(plan, cells, measure)
         rows = [[_line(name), *figures] for name, *figures in rows]
-        parts += [_line(caption(plan, measure)), _table([*map(_line, heading)], rows)]
+        parts += [
+            _line(" ".join(caption(plan, cells, measure))),
+            _table([*map(_line, heading)], rows),
+        ]
     if plan.file.claims:
         verdicts = [
             [_line(claim.claim), _line(claim.source), VERDICTS[claim_holds(plan, claim, cells)]]
@@ -82,23 +85,29 @@ def _origin(plan: Plan, records: Records) -> str:
     return f"Results of {_line(name)}: {done}{software}.{lacking}"
 
 
-def caption(plan: Plan, name: str) -> str:
-    """The explanation of a table: the measure, the figure of a cell, and the marks."""
+def caption(plan: Plan, cells: Sequence[Cell], name: str) -> list[str]:
+    """Sentences on a table: the measure, the figure of a cell, and the marks, if it has any."""
     file = plan.file
     measure, choose = file.measures[name], file.choose
     unit = ", in per cent" if file.percent else ""
-    figure = f"the {file.figure} of the runs"
+    figure = f"{file.figure} of the runs"
     if choose:
-        best = "the run" if _is_of_best(plan) else figure
+        best = "run" if _is_of_best(plan) else figure
         figure = f"{best} with the best {choose.by}, among {', '.join(choose.among)}"
-    parts = [f"{name}: {_MEASURES[measure.of]} on {strings_of(plan, name)}{unit}; {figure}"]
+    sentences = [
+        f"{name}: {_MEASURES[measure.of]} on {strings_of(plan, name)}{unit}.",
+        f"The {figure}.",
+    ]
     by = choose.by if choose and choose.by != "training perplexity" else ""
     if measure.strings and by.startswith(measure.strings):
-        parts.append("runs were selected on these strings, so the figure is optimistic")
-    if any(part.measure == name and part.values for part in file.published):
-        marks = f"▲ and ▼ are more than {file.tolerance:g} over or under"
-        parts.append(f"published → measured; {marks}")
-    return "; ".join(parts) + "."
+        sentences.append("Runs were selected on these strings, so the figure is optimistic.")
+    shown = [cell for cell in cells if cell.measure == name and cell.figure is not None]
+    if published := [each for cell in shown for each in cell.published]:
+        sentences.append("Published → measured.")
+    if any(each["difference"] for each in published):
+        by_more = f" by more than {file.tolerance:g}" if file.tolerance else ""
+        sentences.append(f"▲, ▼: above, below the published figure{by_more}.")
+    return sentences
 
 
 def strings_of(plan: Plan, name: str) -> str:
