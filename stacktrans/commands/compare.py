@@ -20,6 +20,14 @@ HEADER = """\
 # To go on with its runs: {command}
 """
 """The first lines of a sweep file."""
+PANELS = {
+    "Data": "task data dev test",
+    "Models": "equal_size plugin",
+    "Training": "recipe set_ seeds max_steps time_limit workers device",
+    "Strings": "lengths count",
+    "Output": "out plot as_json as_csv as_latex",
+}
+"""The panels of the help, and the parameters in each."""
 
 
 def compare(

@@ -13,8 +13,12 @@ from stacktrans.common.messages import print_message
 
 MOST_UNDECIDED = 0.05
 """The greatest share of signals far from 0 and 1 that is not reported."""
-PANELS = {"Agreement": "strings lengths"}
-"""The panel of the help for some of the parameters."""
+PANELS = {
+    "Extraction": "time_limit workers plugin",
+    "Agreement": "strings lengths",
+    "Output": "out dot svg python fst as_json",
+}
+"""The panels of the help, and the parameters in each."""
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -10,6 +10,9 @@ from stacktrans.commands.terminal import print_data
 from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.files import check_file_path
 
+PANELS = {"Data": "task set_ plugin", "Strings": "lengths count depth seed", "Output": "format out"}
+"""The panels of the help, and the parameters in each."""
+
 
 def generate(
     task: Annotated[str, options.TASK],

@@ -18,6 +18,11 @@ from stacktrans.model.devices import check_device
 if TYPE_CHECKING:
     from stacktrans.sweeps.plan import PlannedRun
     from stacktrans.sweeps.store import SweepStore
+PANELS = {
+    "Training": "profile only workers cluster device plugin",
+    "Output": "out dry_run plot as_json",
+}
+"""The panels of the help, and the parameters in each."""
 
 
 def sweep(

@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 
 NOT_ENDED = "the answer did not end, and is cut off (see --max-length)"
 ONE_ANSWER = "outputs are not fed back, so each line has a single answer"
+PANELS = {
+    "Models": "ensemble hard device workers plugin",
+    "Answers": "max_length beam n_best",
+    "Output": "everything probability as_json",
+}
+"""The panels of the help, and the parameters in each."""
 
 
 def transduce(

@@ -18,6 +18,12 @@ OTHER = typer.Argument(
     "file. A name of both is the task's; checkpoints/NAME is the checkpoint.",
     autocompletion=completion.checkpoints,
 )
+PANELS = {
+    "Strings": "exhaustive count longest seed",
+    "Models": "hard device workers plugin",
+    "Output": "as_json",
+}
+"""The panels of the help, and the parameters in each."""
 
 
 def verify(
