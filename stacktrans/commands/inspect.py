@@ -46,7 +46,7 @@ PANELS = {
 def inspect(
     checkpoint: options.CheckpointName,
     string: Annotated[str | None, typer.Argument(metavar="[STRING]")] = None,
-    seed: Annotated[int | None, typer.Option(min=0)] = None,
+    seed: Annotated[int | None, options.SEED] = None,
     lengths: options.LengthRange = None,
     heatmap: bool = False,
     contents: bool = False,

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from stacktrans.model.checkpoint import Checkpoint
     from stacktrans.tasks.lengths import Lengths
 
+
+def _from_zero(number: int | None) -> int | None:
+    """A number that an option takes; an error of Typer if it is negative."""
+    if number is not None and number < 0:
+        raise typer.BadParameter("expected a number of at least 0")
+    return number
+
+
 TASK = typer.Option(
     help="The task: copy, reverse, parenthesis, ... (see stacktrans list tasks), or a YAML file "
     "of your own.",
@@ -57,7 +65,8 @@ Beam = Annotated[
 ]
 Workers = Annotated[int, typer.Option(help="The number of processor cores to use.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Seed = Annotated[int, typer.Option(min=0)]
+SEED = typer.Option(callback=_from_zero)  # with min=0, Typer's help would have [x>=0]
+Seed = Annotated[int, SEED]
 Directory = Annotated[Path | None, typer.Option(metavar="DIR")]
 File = Annotated[Path | None, typer.Option(metavar="FILE")]
 Time = Annotated[str | None, typer.Option(metavar="TIME")]

@@ -86,7 +86,7 @@ def train(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", autocompletion=completion.settings_of_a_run),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0)] = None,
+    seed: Annotated[int | None, options.SEED] = None,
     workers: int | None = None,
     max_steps: int | None = None,
     time_limit: options.Time = None,
