@@ -308,8 +308,6 @@ def test_lists_in_a_pipe_have_a_line_for_each() -> None:
 
 def test_lists_name_their_columns_where_these_do_not_fit() -> None:
     assert list(lines(ENTRIES[:1], 19)) == [
-        "name",
-        "    meaning",
         "short",
         "    lengths 65:128;",
         "        rate 0.0001",

@@ -78,7 +78,8 @@ def lines(entries: "Sequence[Entry]", width: int | None) -> Iterator[str]:
     """Lay a list out in lines, one or more for each entry.
 
     Names are quoted for a shell, so that they can be copied, and unprintable characters escaped.
-    The meaning is beside the columns, or indented below them if the terminal is too narrow.
+    The meaning is beside the columns, or indented below them if the terminal is too narrow. If even
+    the columns do not fit, each cell has its title, and there is no heading.
     """
     from stacktrans.commands.catalogue import Entry
 
@@ -92,21 +93,22 @@ def lines(entries: "Sequence[Entry]", width: int | None) -> Iterator[str]:
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     beside = sum(widths) + len(widths) * len(GAP)
     below = width - beside < LEAST
-    for entry, row in zip(listed, rows, strict=True):
-        start = GAP.join(map(set_cell_size, row, widths)) + GAP
-        if below:
-            yield from _in_width(start.rstrip(), row, () if row is rows[0] else titles, width)
+    starts = [GAP.join(map(set_cell_size, row, widths)) + GAP for row in rows]
+    titled = any(cell_len(start.rstrip()) > width for start in starts)
+    for entry, row, start in [*zip(listed, rows, starts, strict=True)][titled:]:
+        if titled:
+            yield from _with_titles(row, titles, width)
+        elif below:
+            yield start.rstrip()
         first, margin = (INDENT, INDENT) if below else (start, " " * beside)
         yield from _wrapped(entry.line(), first, margin, width)
         for name, meaning in entry.parts:
             yield from _wrapped(f"{name}: {meaning}", INDENT, 2 * INDENT, width)
 
 
-def _in_width(start: str, row: Sequence[str], titles: Sequence[str], width: int) -> Sequence[str]:
-    """The columns of an entry; if they are too wide, wrapped below the name, with their titles."""
-    if cell_len(start) <= width:
-        return [start]
-    known = [f"{title} {cell}" for title, cell in zip(titles, row[1:], strict=False) if cell]
+def _with_titles(row: Sequence[str], titles: Sequence[str], width: int) -> Sequence[str]:
+    """The name of an entry, and below it the other columns with their titles, wrapped."""
+    known = [f"{title} {cell}" for title, cell in zip(titles, row[1:], strict=True) if cell]
     return [row[0], *(_wrapped("; ".join(known), INDENT, 2 * INDENT, width) if known else ())]
 
 
