@@ -266,7 +266,7 @@ def test_a_race_fits(width: int, tmp_path: Path) -> None:
     rows = re.findall(r"^(?:strategy )?(no-memory|joint|wide)\b", text, re.M)
     assert rows == ["no-memory", "wide", "joint", *RACE]
     assert "0.79" in text
-    assert "max_steps" in text
+    assert "limit" in text
 
 
 def show_a_race() -> None:
@@ -484,13 +484,11 @@ def test_the_options_of_train_are_in_panels(monkeypatch: pytest.MonkeyPatch) -> 
     assert {"--memory", "--hidden", "--no-buffered", "--plugin"} <= {*panels["Model"]}
 
 
-@pytest.mark.parametrize("command", ["eval", "inspect"])
+@pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_of_a_long_help_is_in_a_panel(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    arguments, options, *others = panels_of(command).items()
-    assert arguments == ("Arguments", [])
-    assert options == ("Options", ["--help"])
-    assert len(others) >= 3
-    assert all(len(names) >= 4 for _, names in others)
+    panels = panels_of(command)
+    if sum(map(len, panels.values())) > 9:  # with --help
+        assert panels["Options"] == ["--help"]
