@@ -70,6 +70,9 @@ def test_an_empty_string_can_have_a_label(tmp_path: Path) -> None:
     answers = run("transduce", tmp_path / "run", stdin=b"\n11\n").stdout.split(b"\n")[:-1]
     assert len(answers) == 2
     assert set(answers) <= {b"no", b"yes"}
+    for result in json.loads(run("eval", tmp_path / "run", "--json").stdout)["results"]:
+        for measures in result["baselines"].values():
+            assert measures.keys() <= result.keys(), "none of single symbols"
 
 
 def test_a_label_is_compared_with_no_copy_of_its_source(tmp_path: Path) -> None:

@@ -179,11 +179,13 @@ def test_sweeps_fit(width: int, tmp_path: Path) -> None:
 def test_the_least_important_columns_are_left_out_first_and_named() -> None:
     columns = Column("bbbb", drop=1), Column("cccc", drop=2), Column("d", "group", drop=2)
     table = Table("a", *columns, rows=[("1", "2.25", "3.25", "4.25")])
-    found = {width: shown(width, table).splitlines() for width in (40, 18, 14, 10)}
+    found = {width: shown(width, table).splitlines() for width in (40, 18, 12, 6)}
     assert found[40][1].split() == ["a", "bbbb", "cccc", "d"]
     assert found[18][-1] == "(no room for bbbb)"
-    assert found[10][0] == "a"
-    assert found[10][1] == "1"
+    assert found[12][0].split() == ["a", "cccc"], "of equals the last"
+    assert " ".join(" ".join(found[12][2:]).split()) == "(no room for bbbb, group d)"
+    assert found[6][0] == "a"
+    assert found[6][1] == "1"
 
 
 def test_intervals_and_bars_are_left_out_before_columns() -> None:

@@ -150,12 +150,20 @@ def scores_json(results: Results, hard: bool = False) -> list[dict[str, Any]]:
 
 
 def _entry(bounds: Lengths, scores: Scores, hard: bool) -> dict[str, Any]:
-    """The measures of a range of lengths, and the name of its strings if they have one."""
-    baselines = {name: _measures(found) for name, found in scores.baselines.items()}
+    """The measures of a range of lengths, and the name of its strings if they have one.
+
+    Baselines have no measure that the model lacks, such as those of symbols where strings have
+    labels.
+    """
+    measures = _measures(scores)
+    baselines = {
+        name: {key: value for key, value in _measures(found).items() if key in measures}
+        for name, found in scores.baselines.items()
+    }
     return {
         **({"strings": scores.name} if scores.name else {}),
         "lengths": [*bounds],
-        **_measures(scores),
+        **measures,
         **({"differing": scores.differing_share} if hard else {}),
         **({"baselines": baselines} if baselines else {}),
     }

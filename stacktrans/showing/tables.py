@@ -44,8 +44,8 @@ class Column(NamedTuple):
         name: the heading.
         group: a heading above this column and its neighbours of the same group.
         left: whether cells are aligned on the left, as texts are, and not on the right.
-        drop: rank among the columns that a narrow table omits, the smallest first; None if it is
-            never omitted.
+        drop: rank among the columns that a narrow table omits one by one, the smallest first, of
+            equals the last; None if it is never omitted.
         fold: the separator at which cells may be folded; empty for cells that stay whole.
         extra: a regular expression for the end of cells, or of the heading, that a narrow table
             omits before any column; empty for cells that stay whole.
@@ -124,14 +124,12 @@ class Table:
     def _note(self, shown: Sequence[Column]) -> list[Text]:
         """A line on the columns and parts of headings that are omitted, if any."""
         titles, omitted = {column.title for column in shown}, list[str]()
-        # A group that is omitted as a whole is named by its heading.
-        groups = {"", *(column.group for column in shown)}
         for column in self.columns:
             brief = column.brief(column.title)
             if brief in titles:
                 omitted.append(column.title.removeprefix(brief).strip())
             elif column.title not in titles:
-                omitted.append(brief if column.group in groups else column.group)
+                omitted.append(brief)
         names = dict.fromkeys(filter(None, omitted))
         separator = "; " if any("," in name for name in names) else ", "
         return [Text(f"(no room for {separator.join(names)})")] if names else []
@@ -159,11 +157,12 @@ class Table:
 
     def _fitting(self, width: int) -> "tuple[Table, list[int]] | None":
         """The table of the columns that fit, and their widths; None if too few fit."""
-        ranks = {column.drop for column in self.columns if column.drop is not None}
-        whole, brief = (self, 0), self._brief()
-        for table, rank in [whole, *((brief, rank) for rank in [0, *sorted(ranks)])]:
-            drops = enumerate(column.drop for column in self.columns)
-            part = table._only([index for index, drop in drops if drop is None or drop > rank])
+        ranks = {i: each.drop for i, each in enumerate(self.columns) if each.drop is not None}
+        order = sorted(ranks, key=lambda index: (ranks[index], -index))
+        brief = self._brief()
+        for table, count in [(self, 0), *((brief, each) for each in range(len(order) + 1))]:
+            kept = {*range(len(self.columns))} - {*order[:count]}
+            part = table._only(sorted(kept))
             if widths := part._widths(width):
                 return part, widths
         return None

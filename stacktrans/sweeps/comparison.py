@@ -143,11 +143,11 @@ def comparison_table(plan: Plan, entries: Sequence[Mapping[str, Any]]) -> Table:
         # In a format, a name with a colon can only be an index; one of digits would be a number.
         interval = f"[{{of[ {name}_low]:.3f}} – {{of[ {name}_high]:.3f}}]"
         columns.append(Column("mean", name, form=f"{{of[ {name}]:.3f}}"))
-        columns.append(Column("[95%]", name, form=interval, drop=2))
+        columns.append(Column("[95%]", name, form=interval, drop=3))
     return table_of(
         [{**entry, "of": {f" {key}": entry[key] for key in entry}} for entry in entries],
         Column("model"),
-        Column("parameters", drop=3),
+        Column("parameters", drop=2),
         Column("runs", drop=1),
         *columns,
         Column("seconds", form="{seconds:.0f}", drop=1),
