@@ -35,7 +35,10 @@ CONVENTIONS = """Data goes to stdout; progress, notes and errors go to stderr. T
 success, 1 if the work failed, a checkpoint could not be read or a line of data was wrong, 2 if the
 command or a file of settings or of a task was wrong, 130 after Ctrl-C and 143 after SIGTERM. A run
 that ends without having solved its task is a success: its `summary.json` says how it ended
-(`outcome`)."""
+(`outcome`).
+
+A FILE that is written replaces one of that name. The DIR of a new run or machine must not exist yet;
+`compare` and `sweep` go on with theirs."""
 
 
 def cli_page() -> str:

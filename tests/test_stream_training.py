@@ -227,9 +227,9 @@ def test_the_command_line_trains_and_looks_into_streams(tmp_path: Path) -> None:
     header = looked.stdout.decode().splitlines()[1]
     assert header.split() == [
         "step",
-        "symbol",
+        "input",
         "next",
-        "prediction",
+        "output",
         "prob.",
         "stack",
         "2",

@@ -157,9 +157,9 @@ def _action_row(step: TraceStep, following: str) -> Row:
     tops = [step.tops.get(name, []) for name in step.pushed]
     return [
         (Column("step"), step.step),
-        (Column("symbol", left=True), visible_symbol(step.input)),
+        (Column("input", left=True), visible_symbol(step.input)),
         (Column("next", left=True), following),
-        (Column("prediction", left=True), output_text(step)),
+        (Column("output", left=True), output_text(step)),
         (Column("prob."), _probability(step)),
         *control_cells(step),
         *(
