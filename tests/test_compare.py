@@ -97,6 +97,18 @@ def test_models_of_equal_size_differ_by_less_than_a_unit(tmp_path: Path) -> None
         assert abs(parameters - first) < 300
 
 
+def test_a_comparison_is_named_by_the_name_of_its_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    task = "name: short-copy\ndescription: abc -> abc\ngenerator: copy\n"
+    Path("mine.yaml").write_text(f"{task}lengths: {{train: [1, 3], test: [4, 6]}}\n")
+    settings = ("--max-steps", "1", "--seeds", "1", "--workers", "1")
+    done = run("compare", "stack", "--task", "mine.yaml", *settings)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "sweeps/compare-short-copy/compare-short-copy.yaml").is_file()
+
+
 def test_pairs_are_measured_on_their_own_test_set(tmp_path: Path) -> None:
     pairs = tmp_path / "pairs.tsv"
     drawn = ("--count", "100", "--lengths", "2:9", "--format", "tsv")

@@ -99,7 +99,7 @@ def compare(
     from stacktrans.settings.resolve import DEFAULT_RECIPE
     from stacktrans.showing.tables import csv_of, latex_text, remark
     from stacktrans.sweeps import comparison
-    from stacktrans.sweeps.plan import make_plan
+    from stacktrans.sweeps.plan import make_plan, swept_task
     from stacktrans.sweeps.store import TABLE, SweepStore
     from stacktrans.tasks.pairs import task_from_files
 
@@ -119,7 +119,7 @@ def compare(
         SettingsLayer("--recipe", {"recipe": recipe or DEFAULT_RECIPE}),
         *option_layers({"max_steps": max_steps, "time_limit": seconds}, "--"),
     ]
-    name = pairs["name"] if pairs else Path(str(task)).stem
+    name = str(swept_task(pairs or task))
     settings = comparison.comparison_settings(
         name, models, shared, set_ or [], seeds, bounds, count
     )
