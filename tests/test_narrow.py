@@ -295,7 +295,7 @@ def test_a_race_is_a_live_table_in_a_terminal_and_lines_elsewhere() -> None:
     assert re.search(r"no-memory +12345 .*0\.79", live)
     assert re.search(r"\d of 300 seconds", live)
     assert re.search(r"wide +700 +14 +0\.9876 ", live)
-    assert live.count("loss in nats per symbol") == live.count("of 300 seconds")
+    assert live.count("loss: cross-entropy in nats per symbol") == live.count("of 300 seconds")
     plain = in_a_terminal(200, show_a_race, TERM="dumb")
     assert "\x1b" not in plain
     assert re.search(r"^no-memory  batch 12345  loss 0\.1234 ", plain, re.M)

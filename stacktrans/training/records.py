@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
 
-LOSS = "loss in nats per symbol"
+LOSS = "loss: cross-entropy in nats per symbol"
 """The legend of a loss."""
 
 BUDGET_OUTCOMES = {"max_steps", "time_limit", "budget"}
