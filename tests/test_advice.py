@@ -70,23 +70,24 @@ def test_advice_follows_from_what_is_right_and_what_is_not(
 @pytest.mark.parametrize("shares", [{"train": 1.0, "test": 1.0},
                                     {"train": 1.0, "development": 1.0, "test": 1.0}])  # fmt: skip
 def test_a_model_that_is_right_is_advised_only_more_time(shares: dict[str, float]) -> None:
-    first, *others = advice_on(of_lengths((1, 9), (10, 20)), shares)
-    assert "200 of 200 strings (test), but not yet in 2 measurements in a row" in first
-    assert others == ["  longer: stacktrans train --resume x --budget 4m"]
-    _, *others = advice_on(of_lengths((1, 9), (10, 20)), shares, goes_on=False)
-    assert others == ["  a larger --max-steps"]
+    _, right, but, *others = advice_on(of_lengths((1, 9), (10, 20)), shares)
+    assert right.endswith("200 of 200 strings (test)")
+    assert but == "  but not yet in 2 measurements in a row"
+    assert others == ["worth a try:", "  longer: stacktrans train --resume x --budget 4m"]
+    *_, last = advice_on(of_lengths((1, 9), (10, 20)), shares, goes_on=False)
+    assert last == "  a larger --max-steps"
 
 
 def test_a_solution_that_was_rounded_after_the_race_is_not_called_unmeasured() -> None:
     shares = {"train": 1.0, "test": 1.0}
-    first, *_ = advice_on(of_lengths((1, 9), (10, 20)), shares, outcome="solved")
-    assert "200 of 200 strings (test), but the race had no time to make sure of it" in first
+    given = advice_on(of_lengths((1, 9), (10, 20)), shares, outcome="solved")
+    assert "  but the race had no time to make sure of it" in given
 
 
 def test_a_model_that_is_right_when_hard_is_advised_first() -> None:
     shares = {"train": 1.0, "test": 0.9, "hard": 1.0}
-    first, tip, *_ = advice_on(of_lengths((1, 9), (10, 20)), shares)
-    assert "180 of 200 strings (test)" in first
+    _, right, _, tip, *_ = advice_on(of_lengths((1, 9), (10, 20)), shares)
+    assert "180 of 200 strings (test)" in right
     command = "stacktrans eval x --hard"
     assert tip == f"  the discrete model, which solves the task on test strings: {command}"
     soft = {"train": 0.9, "test": 1.0, "hard": 1.0}
@@ -95,10 +96,10 @@ def test_a_model_that_is_right_when_hard_is_advised_first() -> None:
 
 def test_texts_have_no_accuracy() -> None:
     text = CONFIG.model_copy(update={"task": CONFIG.task.model_copy(update={"lengths": None})})
-    first, *others = advice_on(text, {})
-    assert first == "not solved; joint has come furthest. Worth a try:"
+    first, second, *others = advice_on(text, {})
+    assert (first, second) == ("not solved; joint has come furthest", "worth a try:")
     assert [line.split(":")[0].strip() for line in others] == [
-        "longer", "other strategies", "other memories",
+        "longer", "other strategies", "--strategies wide", "other memories",
     ]  # fmt: skip
 
 

@@ -304,7 +304,7 @@ def test_a_race_without_a_winner_keeps_the_best_model_and_can_be_resumed(tmp_pat
     assert all(name in printed for name in begun)
     assert f"--max-steps {summary['steps']}" in summary["command"]
     assert f"longer: stacktrans train --resume {out} --budget 4s" in advice
-    (others,) = re.findall(r"other strategies: --strategies (\S+)", advice)
+    (others,) = re.findall(r"other strategies:\n    --strategies (\S+)", advice)
     assert "no-memory" in others.split(",")
     assert not set(NAMES) & set(others.split(","))
     assert run("transduce", out, stdin=b"!\n").returncode == 0

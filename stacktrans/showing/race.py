@@ -177,17 +177,18 @@ def advice(
     right = listed(f"{_share(each)} strings ({part})" for part, each in measured.items())
     least = min((accuracy.coarse for accuracy in measured.values()), default=0.0)
     all_right = least >= solved.accuracy
-    result = f"not solved; {state.best} has come furthest"
-    result += f": it is right on {right}" if right else ""
+    tips = [f"not solved; {state.best} has come furthest"]
+    if right:
+        tips.append(f"  it is right on {right}")
     hard_right = summary.hard is not None and summary.hard.coarse >= solved.accuracy
     soft = all_right and summary.hard is not None and not hard_right
     if soft and summary.hard:
-        result += f", but with hard signals on only {_share(summary.hard)} (test)"
+        tips.append(f"  but with hard signals on only {_share(summary.hard)} (test)")
     elif all_right and summary.outcome in SOLUTIONS:
-        result += ", but the race had no time to make sure of it"
+        tips.append("  but the race had no time to make sure of it")
     elif all_right:
-        result += f", but not yet in {solved.times} measurements in a row"
-    tips = [f"{result}. Worth a try:"]
+        tips.append(f"  but not yet in {solved.times} measurements in a row")
+    tips.append("worth a try:")
     if hard_right and summary.test and summary.test.coarse < solved.accuracy:
         command = shell_text(["stacktrans", "eval", str(directory), "--hard", *plugin_options()])
         tips.append(f"  the discrete model, which solves the task on test strings: {command}")
@@ -199,7 +200,7 @@ def advice(
     if all_right and not soft:
         return tips
     if others:
-        tips.append(f"  other strategies: --strategies {','.join(others)}")
+        tips += ["  other strategies:", f"    --strategies {','.join(others)}"]
     return [*tips, *_remedies(measured, config), "  other memories: stacktrans list memories"]
 
 
