@@ -18,20 +18,14 @@ from stacktrans.model.weight_tying import tie_initial_weights
 from stacktrans.settings.config import RunConfig
 from stacktrans.training.objective import SourcePrediction, indecision, objective
 from stacktrans.training.optimizers import (
-    check_optimizer,
+    load_optimizer,
     make_optimizer,
     rate_factor,
     update_weights,
 )
 from stacktrans.training.records import Record
 from stacktrans.training.sources import Moment, Source
-from stacktrans.training.stateful import (
-    SavedCount,
-    SavedNumber,
-    StatefulPart,
-    check_keys,
-    check_same_structure,
-)
+from stacktrans.training.stateful import SavedCount, SavedNumber, StatefulPart
 from stacktrans.training.stopping import EarlyStopping, RateDecay
 
 RUNNING_DECAY = 0.95
@@ -77,9 +71,6 @@ class Losses(StatefulPart):
         """Forget all losses but their number."""
         self.running, self.total, self.count = None, 0.0, 0
 
-    def check_state(self) -> None:
-        self.check_attribute("count", self.count <= self.step)
-
 
 class Curriculum(StatefulPart):
     """Lengthens the strings of an attempt as its loss falls, and then settles it, once.
@@ -98,7 +89,7 @@ class Curriculum(StatefulPart):
     def __init__(self, source: Source, number: int) -> None:
         training, self._source = source.config.training, source
         self._growing, self._settle = training.curriculum, training.settle
-        self._first = self.share = source.first_share(number)
+        self.share = source.first_share(number)
 
     def update(self, losses: Losses) -> float:
         """Lengthen the strings or settle if losses are low; the factor on the learning rate."""
@@ -111,9 +102,6 @@ class Curriculum(StatefulPart):
             self.settled = True
             return settle.rate
         return 1.0
-
-    def check_state(self) -> None:
-        self.check_attribute("share", self.share >= self._first)
 
 
 class Attempts(StatefulPart):
@@ -185,10 +173,6 @@ class Attempts(StatefulPart):
     def begin_next(self, step: int) -> None:
         """Go to the next attempt, after some batches of the run."""
         self.number, self.first_step, self.failed = self.number + 1, step, False
-
-    def check_state(self) -> None:
-        self.check_attribute("number", self._most is None or self.number <= self._most)
-        self.check_attribute("validation", len(self.validation) <= self.number)
 
 
 def noise_seed(config: RunConfig, moment: Moment) -> int:
@@ -388,14 +372,10 @@ class Attempt:
         return state | ({"prediction": self._prediction.state_dict()} if self._prediction else {})
 
     def load_state_dict(self, state: Any) -> None:
-        """Take up a state; raises `ValueError` naming a value that is wrong."""
-        check_keys("attempt", state, self.state_dict())
+        """Take up a state; raises any of the errors of Python and torch if it is not one."""
         for part in self._parts:
-            part.load_state_dict(state[part.name], self.model.state_dict())
-        check_same_structure("average", state["average"], self.average.state_dict())
+            part.load_state_dict(state[part.name], self.model)
         self.average.load_state_dict(state["average"])
         if self._prediction:
-            check_same_structure("prediction", state["prediction"], self._prediction.state_dict())
             self._prediction.load_state_dict(state["prediction"])
-        check_optimizer(state["optimizer"], self.model, self._training, self._prediction)
-        self.optimizer.load_state_dict(state["optimizer"])
+        load_optimizer(self.optimizer, state["optimizer"])

@@ -1,6 +1,5 @@
-"""Optimizers of torch for the weights of a model, their steps, and checks of their states."""
+"""Optimizers of torch for the weights of a model, their steps, and their states."""
 
-import copy
 import inspect
 import math
 from typing import Any, TypeVar, cast
@@ -11,7 +10,6 @@ from torch.optim import Optimizer
 
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.training_config import TrainingConfig
-from stacktrans.training.stateful import check_keys, check_same_structure, check_value
 
 T = TypeVar("T", bound=Optimizer)
 WARM_UP = 0.05
@@ -34,6 +32,8 @@ def _without_compiler(optimizer: type[T]) -> type[T]:
 Adam = _without_compiler(torch.optim.Adam)
 RMSprop = _without_compiler(torch.optim.RMSprop)
 SGD = _without_compiler(torch.optim.SGD)
+_BUFFERS = {Adam: ("exp_avg", "exp_avg_sq"), RMSprop: ("square_avg",), SGD: ()}
+"""What an optimizer keeps for each weight, besides the number of steps; plain SGD keeps nothing."""
 
 
 def make_optimizer(
@@ -76,30 +76,18 @@ def update_weights(optimizer: Optimizer) -> bool:
     return True
 
 
-def check_optimizer(
-    state: Any, model: Transducer, training: TrainingConfig, auxiliary: nn.Module | None = None
-) -> None:
-    """Raise `ValueError` unless a state is one that the optimizer of `make_optimizer` can have.
+def load_optimizer(optimizer: Optimizer, state: Any) -> None:
+    """Load a state of `make_optimizer`'s optimizer; of its settings, only the learning rates.
 
-    Its learning rates may have fallen, or have changed when the run settled; weights that have
-    never had a gradient have no state.
+    Raises any of the errors of Python and torch if it is not one. Shapes and strides are checked
+    because torch does not: some steps read and write as if they were those of the weights.
     """
-    optimizer = make_optimizer(*copy.deepcopy((model, training, auxiliary)))
-    for weight in (weight for group in optimizer.param_groups for weight in group["params"]):
-        weight.grad = torch.zeros_like(weight)
-    update_weights(optimizer)
-    expected = optimizer.state_dict()
-    check_keys("optimizer", state, expected)
-    groups, of_weights = state["param_groups"], state["state"]
-    largest = max(1.0, training.settle.rate if training.settle else 1.0) * (1 + 1e-9)
-    pairs = zip(groups, expected["param_groups"], strict=False) if isinstance(groups, list) else ()
-    for number, (group, fresh) in enumerate(pairs):
-        rate = group.get("lr") if isinstance(group, dict) else None
-        in_range = isinstance(rate, float) and 0 <= rate <= fresh["lr"] * largest
-        check_value(f"optimizer.param_groups.{number}.lr", rate, in_range)
-        fresh["lr"] = rate
-    if isinstance(of_weights, dict):
-        expected["state"] = {
-            index: buffers for index, buffers in expected["state"].items() if index in of_weights
-        }
-    check_same_structure("optimizer", state, expected)
+    groups = optimizer.state_dict()["param_groups"]
+    for group, saved in zip(groups, state["param_groups"], strict=True):
+        group["lr"] = float(saved["lr"])
+    optimizer.load_state_dict({"state": state["state"], "param_groups": groups})
+    for weight, buffers in optimizer.state.items():
+        expected = dict.fromkeys(_BUFFERS[type(optimizer)], (weight.shape, weight.stride()))
+        found = {name: (buffer.shape, buffer.stride()) for name, buffer in buffers.items()}
+        if found != expected | {"step": ((), ())}:
+            raise ValueError("optimizer: its state is that of other weights")

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from stacktrans.common.errors import CheckpointError, UsageError
 from stacktrans.common.files import RACE, write_atomically
 from stacktrans.common.reading import MOST_BYTES, read_bytes
-from stacktrans.training.records import OUTCOMES, SOLUTIONS, STRING_SETS
+from stacktrans.training.records import SOLUTIONS, STRING_SETS, Outcome
 from stacktrans.training.stateful import SavedCount, SavedNumber
 
 Name = Annotated[str, Field(pattern=r"^\w[\w.+-]*$")]
@@ -40,7 +40,7 @@ class Candidate(BaseModel):
 
     step: SavedCount = 0
     seconds: Seconds = 0.0
-    ended: Annotated[str, Field(pattern=f"^({'|'.join(OUTCOMES)})$")] | None = None
+    ended: Outcome | None = None
     failed: str | None = None
     loss: SavedNumber | None = None
     train: Share | None = None

@@ -1,7 +1,9 @@
 """Records and summary of a run: measurements, outcomes, and the quantities that rank weights."""
 
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
+
+from pydantic import Field
 
 from stacktrans.tasks.lengths import Lengths
 
@@ -39,6 +41,7 @@ BRIEFLY = {
     "budget": "out of time",
 }
 """Outcomes in a word or two; the others are words by themselves."""
+Outcome = Annotated[str, Field(pattern=f"^({'|'.join(OUTCOMES)})$")]
 SOLUTIONS = {"solved", "exceptions"}
 """Outcomes after which a task counts as solved."""
 EXCEPTIONS = 0.05

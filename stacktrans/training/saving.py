@@ -13,19 +13,19 @@ import torch
 from pydantic import Field
 
 from stacktrans.common import __version__
-from stacktrans.common.errors import CheckpointError, StacktransError
+from stacktrans.common.errors import CheckpointError, StacktransError, clipped, is_out_of_memory
 from stacktrans.common.files import remove_temporary_files, write_atomically
+from stacktrans.common.visible import one_line
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import load_weights, set_weights, shapes_of
 from stacktrans.settings.config import RunConfig
 from stacktrans.training.attempt import Attempt, Attempts
 from stacktrans.training.records import (
-    BUDGET_OUTCOMES,
     METRICS,
-    OUTCOMES,
     SOLUTIONS,
     SUMMARY,
+    Outcome,
     Record,
     Summary,
     achieved,
@@ -33,15 +33,11 @@ from stacktrans.training.records import (
 from stacktrans.training.rounding import Rounding
 from stacktrans.training.run_directory import lock, watched
 from stacktrans.training.sources import Source
-from stacktrans.training.stateful import (
-    Merit,
-    SavedCount,
-    SavedNumber,
-    StatefulPart,
-    check_keys,
-    check_value,
-)
+from stacktrans.training.stateful import Merit, SavedCount, SavedNumber, StatefulPart
 from stacktrans.training.wording import decided_by, reported_on, rule_of
+
+_WRONG_STATE = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What reading values of a state raises that has others."""
 
 
 class FailedAttempt(StacktransError):
@@ -69,15 +65,10 @@ class Progress(StatefulPart):
     best: Merit
     best_step: SavedCount = 0
     metrics_size: SavedCount = 0
-    ended: str | None = None
+    ended: Outcome | None = None
 
     def __init__(self) -> None:
         self.best = []
-
-    def check_state(self) -> None:
-        rules = (None, *(OUTCOMES.keys() - BUDGET_OUTCOMES))
-        self.check_attribute("ended", self.ended in rules)
-        self.check_attribute("best", bool(self.best) or not self.ended)
 
 
 class SavedRun:
@@ -248,7 +239,7 @@ class SavedRun:
         """Take up a run's last checkpoint.
 
         Raises:
-            CheckpointError: it can't be read; the message names the wrong value.
+            CheckpointError: it can't be read, or is not one of this run.
             StacktransError: another process is training there.
         """
         metrics = directory / METRICS
@@ -259,22 +250,19 @@ class SavedRun:
             last = checkpoint.last_checkpoint(directory)
             path, state = last / checkpoint.TRAINING, checkpoint.load_training(last)
             try:
-                self._take(state, metrics.stat().st_size if metrics.exists() else 0)
-            except ValueError as error:
-                raise CheckpointError(f"{path}: damaged ({error})") from error
+                self._take(state)
+            except _WRONG_STATE as error:
+                if is_out_of_memory(error):
+                    raise
+                reason = clipped(one_line(f"{type(error).__name__}: {error}"))
+                raise CheckpointError(f"{path}: damaged ({reason})") from error
             model = self.attempt.model
             set_weights(model, load_weights(last / checkpoint.WEIGHTS, shapes_of(model)))
 
-    def _take(self, state: dict[str, Any], metrics_size: int) -> None:
-        """Take up a saved state; raises `ValueError` naming a value that is wrong."""
-        keys = ("command", "progress", "attempts", "attempt", "rounding")
-        check_keys("state", state, keys)
-        check_value("command", state["command"], isinstance(state["command"], str))
-        self.command, progress, attempts = state["command"], self.progress, self.attempts
-        progress.load_state_dict(state["progress"])
-        attempts.load_state_dict(state["attempts"])
+    def _take(self, state: dict[str, Any]) -> None:
+        """Take up a saved state; raises any of the errors of Python and torch if it is not one."""
+        self.command = str(state["command"])
+        self.progress.load_state_dict(state["progress"])
+        self.attempts.load_state_dict(state["attempts"])
         self.attempt.load_state_dict(state["attempt"])
-        self.rounding.load_state_dict(state["rounding"], self.attempt.model.state_dict())
-        progress.check_attribute("metrics_size", progress.metrics_size <= metrics_size)
-        progress.check_attribute("best_step", progress.best_step <= self.step)
-        attempts.check_attribute("failed", not (attempts.failed and progress.ended))
+        self.rounding.load_state_dict(state["rounding"], self.attempt.model)

@@ -149,6 +149,3 @@ class RateDecay(StoppingRule):
         worse = compared and attempt.attempts.add_validation(-self.best[0])
         over = attempt.rate < self._stream.LEAST_RATE or self.epochs >= self._stream.epochs
         return "attempts" if over or worse else None
-
-    def check_state(self) -> None:
-        self.check_attribute("epochs", self.epochs <= self._stream.epochs)

@@ -81,8 +81,7 @@ class Trainer:
         """Take up a run from its last checkpoint, perhaps with another step or time limit.
 
         Raises:
-            CheckpointError: there is no run, or its last checkpoint is damaged; the message
-                names the value.
+            CheckpointError: there is no run, or its last checkpoint is damaged.
             UsageError: a limit is out of its range, or the run has gone beyond it already.
         """
         last = checkpoint.last_checkpoint(directory)
