@@ -14,8 +14,9 @@ from stacktrans.kernels import Array, kernel
 from stacktrans.kernels.autograd import ARRAY_DTYPES, as_array, in_parts
 from stacktrans.kernels.batches import check_shape
 from stacktrans.kernels.compiling import compiled_entry
-from stacktrans.kernels.kernel import Kernel, StoreSizes
+from stacktrans.kernels.kernel import StoreSizes
 from stacktrans.kernels.steps import BatchStep
+from stacktrans.memory import Memory
 
 
 @compiled_entry(lambda *_: 10**9)
@@ -51,10 +52,10 @@ class _MemoryAlone(torch.autograd.Function):
     """All steps of a memory, with gradients; see `fused_memory`."""
 
     @staticmethod
-    def forward(ctx: Any, memory: Kernel, signals: Tensor, values: Tensor) -> Tensor:
+    def forward(ctx: Any, memory: Memory[Any], signals: Tensor, values: Tensor) -> Tensor:
         """Run the steps; shapes as for `fused_memory`."""
         batch, steps, numbers = values.shape
-        check_shape("signals", signals.shape, (batch, steps, memory.signals))
+        check_shape("signals", signals.shape, (batch, steps, len(memory.signal_names)))
         columns, rest = divmod(numbers, memory.pushes)
         if rest:
             raise ValueError(f"values: {numbers} numbers for {memory.pushes} vectors")
@@ -116,11 +117,11 @@ def _step_range(part: slice, steps: int) -> slice:
     return slice(part.start * steps, part.stop * steps)
 
 
-def fused_memory(memory: Kernel, signals: Tensor, values: Tensor) -> Tensor:
+def fused_memory(memory: Memory[Any], signals: Tensor, values: Tensor) -> Tensor:
     """Run T steps of a memory without a controller, starting empty.
 
     Args:
-        memory: the kernel of the memory.
+        memory: one that `is_compiled`.
         signals: [B, T, signals] in [0, 1].
         values: [B, T, pushes * m] the vectors to push.
 

@@ -244,7 +244,6 @@ def alone(memory: str, job: Measurement) -> Callable[[], None]:
     from stacktrans.common.registry import MEMORIES as REGISTERED
 
     store = REGISTERED.load(memory)()
-    kernel = store.own_kernel()
     generator = torch.Generator().manual_seed(2)
     signals = torch.rand(BATCH, job.steps, len(store.signal_names), generator=generator)
     shape = (BATCH, job.steps, store.pushes * job.memory_size)
@@ -253,7 +252,7 @@ def alone(memory: str, job: Measurement) -> Callable[[], None]:
     values.requires_grad_()
 
     def run() -> None:
-        torch.autograd.grad(fused_memory(kernel, signals, values), (signals, values), grad)
+        torch.autograd.grad(fused_memory(store, signals, values), (signals, values), grad)
 
     return run
 

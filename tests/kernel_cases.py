@@ -16,7 +16,6 @@ from stacktrans.kernels import Array
 from stacktrans.kernels.autograd import as_array, fused_sequence
 from stacktrans.kernels.batches import Architecture, ModelWeights
 from stacktrans.kernels.compiling import CompiledFunction
-from stacktrans.kernels.kernel import Kernel
 from stacktrans.kernels.units import UNITS
 from stacktrans.memory import (
     ActionList,
@@ -194,7 +193,7 @@ class Case:
 
     def architecture(self, hard: bool = False) -> Architecture:
         """What compiled code is to run."""
-        return Architecture(UNITS[self.controller], kernel_of(self.memory), hard=hard)
+        return Architecture(UNITS[self.controller], memory_of(self.memory), hard=hard)
 
     def run_weights(self, hard: bool = False) -> ModelWeights[Array]:
         """The same as arrays, to be run without gradients."""
@@ -265,16 +264,9 @@ def memory_of(memory: str | Memory[Any]) -> Memory[Any]:
     return made
 
 
-def kernel_of(memory: str | Memory[Any]) -> Kernel:
-    """Its compiled code."""
-    kernel = memory_of(memory).own_kernel()
-    assert kernel is not None
-    return kernel
-
-
 def fused_alone(memory: str, signals: Tensor, values: Tensor) -> Tensor:
     """What compiled code reads from a memory alone, given its signals and what is pushed."""
-    return fused_memory(kernel_of(memory), signals, values)
+    return fused_memory(memory_of(memory), signals, values)
 
 
 def signatures(entry: Any, memory: type) -> list[Any]:

@@ -7,7 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from stacktrans.kernels import Array, kernel
-from stacktrans.kernels.kernel import Kernel, StoreSizes
+from stacktrans.kernels.kernel import StoreSizes
 from stacktrans.kernels.steps import BatchStep
 from stacktrans.memory import Memory, MemoryState
 
@@ -34,8 +34,11 @@ class Latch(Memory[Cell]):
         content = state.content + signals * (values[:, 0] - state.content)
         return Cell(content), content.unsqueeze(1)
 
-    def kernel(self) -> Kernel:
-        return LatchKernel(signals=1, pushes=1, reads=1)
+    def store(self, sizes: StoreSizes) -> "LatchStore":
+        cells = np.zeros((sizes.batch, sizes.columns), sizes.dtype)
+        indices = sizes.batch * sizes.steps if sizes.total_steps is None else sizes.total_steps
+        values = np.empty((indices, 1, sizes.columns), sizes.dtype)
+        return LatchStore(cells, values, np.empty((indices, sizes.columns), sizes.dtype))
 
 
 class Forward(NamedTuple):
@@ -112,13 +115,3 @@ class LatchStore(NamedTuple):
 
     def select(self, items: Array) -> Self:
         return self._replace(cells=self.cells[items])
-
-
-class LatchKernel(Kernel):
-    """Its compiled steps."""
-
-    def store(self, sizes: StoreSizes) -> LatchStore:
-        cells = np.zeros((sizes.batch, sizes.columns), sizes.dtype)
-        indices = sizes.batch * sizes.steps if sizes.total_steps is None else sizes.total_steps
-        values = np.empty((indices, 1, sizes.columns), sizes.dtype)
-        return LatchStore(cells, values, np.empty((indices, sizes.columns), sizes.dtype))

@@ -433,7 +433,7 @@ def test_compiled_code_is_not_read_from_where_others_can_write(
     assert code_cache._without_home() != own
 
 
-def test_a_memory_can_define_its_own_kernel() -> None:
+def test_a_memory_can_define_its_own_compiled_steps() -> None:
     case = Case.drawn("lstm", Latch(), Shape(3, 7, 5, 3), torch.float64, layers=2)
     check(case)
     for hard in (False, True):

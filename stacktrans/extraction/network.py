@@ -87,7 +87,7 @@ class Network:
         self.ends, self.layout = ends, checkpoint.layout
         self.model = replace(predictor.discretized(), threads=1)
         self.start = self.model.weights.initial[:, :, 0][self._kept]
-        empty = self.model.weights.architecture.memory.nothing
+        empty = self.model.memory.empty
         self.empty = np.full(self.model.weights.sizes.columns, empty, self.start.dtype)
 
     @functools.cached_property
@@ -150,7 +150,7 @@ class Network:
 
     def _outcome(self, state: NumpyState, outputs: Ids) -> Outcome:
         assert state.run is not None
-        weights, count = self.model.weights, self.model.weights.architecture.signals
+        weights, count = self.model.weights, self.model.weights.sizes.signals
         with np.errstate(over="ignore"):
             soft = self._soft(state.run.heads[:, :count] + weights.bias[:count])
         return Outcome(

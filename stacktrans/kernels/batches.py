@@ -9,16 +9,19 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from llvmlite import binding
 
 from stacktrans.kernels import Array
-from stacktrans.kernels.kernel import Kernel, Store, StoreSizes
+from stacktrans.kernels.kernel import Store, StoreSizes
 from stacktrans.kernels.steps import Backward, Forward, Grads, Inputs, StepTrace, Weights
 from stacktrans.kernels.units import UnitType
 from stacktrans.kernels.unroll import backward, forward
+
+if TYPE_CHECKING:
+    from stacktrans.memory import Memory
 
 Numbers = TypeVar("Numbers")
 
@@ -47,7 +50,7 @@ class Architecture(NamedTuple):
 
     Attributes:
         units: type of the controller's units.
-        memory: compiled steps of the memory.
+        memory: one that `is_compiled`.
         buffered: whether inputs are read from a buffer; the last two signals are then the
             strengths of reading on and of writing.
         tanh_values: whether pushed values are a tanh rather than a sigmoid.
@@ -57,7 +60,7 @@ class Architecture(NamedTuple):
     """
 
     units: UnitType
-    memory: Kernel
+    memory: "Memory[Any]"
     buffered: bool = False
     tanh_values: bool = True
     state_gradient: float = 1.0
@@ -66,7 +69,7 @@ class Architecture(NamedTuple):
     @property
     def signals(self) -> int:
         """The number of signals, with those of buffers."""
-        return self.memory.signals + 2 * self.buffered
+        return len(self.memory.signal_names) + 2 * self.buffered
 
 
 @dataclass(eq=False)
@@ -152,6 +155,11 @@ class Sizes(NamedTuple):
         return sizes
 
     @property
+    def memory_signals(self) -> int:
+        """The number of signals of the memory, which come first."""
+        return self.signals - 2 * self.architecture.buffered
+
+    @property
     def heads(self) -> int:
         """The number of outputs for the memory at each step: signals and values."""
         return self.signals + self.architecture.memory.pushes * self.columns
@@ -174,7 +182,7 @@ class Sizes(NamedTuple):
 
     def nothing_read(self) -> Array:
         """The vectors read before the first step: [B, reads * m]."""
-        return np.full((self.batch, self.read), self.architecture.memory.nothing, dtype=self.dtype)
+        return np.full((self.batch, self.read), self.architecture.memory.empty, dtype=self.dtype)
 
     def new_trace(self, total_steps: int, saved: int) -> StepTrace:
         """A trace with room for N steps, and for `saved` of them for what is saved of the units."""
@@ -333,7 +341,7 @@ def forward_part(
     trace = _trace_of(indices, given.trace)
     own = None if noise is None else noise[indices]
     run = sizes.run(given.weights, bias, starts, inputs, state, read, trace, own)
-    forward(run, given.store.forward(part, indices), sizes.architecture.memory.signals, first)
+    forward(run, given.store.forward(part, indices), sizes.memory_signals, first)
 
 
 def backward_part(sizes: Sizes, part: slice, given: BatchArguments, grads: Grads) -> Array:
@@ -361,7 +369,7 @@ def backward_part(sizes: Sizes, part: slice, given: BatchArguments, grads: Grads
         np.empty((count, memory.reads, sizes.columns), dtype),
         np.empty((count, memory.pushes, sizes.columns), dtype),
     )
-    backward(run, given.store.backward(part, indices), memory.signals)
+    backward(run, given.store.backward(part, indices), sizes.memory_signals)
     return grad_state
 
 

@@ -1,4 +1,4 @@
-"""What a memory implements for compiled code: `Kernel`, its `Store` of arrays, step functions.
+"""What a memory implements for compiled code: its `Store` of arrays, and step functions.
 
 The arrays are a NamedTuple for the forward pass and another for the backward pass. A memory
 implements the step functions at the end of this file for its types of arrays, and numba chooses by
@@ -6,8 +6,6 @@ the type. A step has a number within its string and an index among the N steps o
 stand one string after another.
 """
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -78,31 +76,6 @@ class StoreSizes(NamedTuple):
     steps: int
     total_steps: int | None = None
     contents: Any = None
-
-
-@dataclass(frozen=True)
-class Kernel(ABC):
-    """The sizes of a type of memory in compiled code, and a factory of its `Store`.
-
-    Attributes:
-        signals: numbers that it takes at each step.
-        pushes: vectors that it takes at each step.
-        reads: vectors that are read at each step.
-        nothing: the number that fills the vectors read from the empty memory.
-    """
-
-    signals: int
-    pushes: int
-    reads: int
-    nothing: float = field(default=0.0, kw_only=True)
-
-    @abstractmethod
-    def store(self, sizes: StoreSizes) -> Store:
-        """A memory with room for steps.
-
-        Raises:
-            ValueError: the contents are those of another memory or of another batch.
-        """
 
 
 @memory_function

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from stacktrans.kernels import Array
-    from stacktrans.kernels.kernel import Kernel
+    from stacktrans.kernels.kernel import Store, StoreSizes
     from stacktrans.settings.model_config import ModelConfig
 else:
     torch = LazyModule("torch")
@@ -206,17 +206,22 @@ class Memory(ABC, Generic[State]):
         """The contents of the first memory in a store of compiled code; none by default.
 
         Args:
-            store: made by `Kernel.store` with room for all steps.
+            store: made by `store` with room for all steps.
             reads: [reads * m] what was read last.
             steps: the number of steps taken.
         """
         return MemorySnapshot()
 
-    def kernel(self) -> Kernel | None:
-        """The compiled steps of the memory; None if torch runs them."""
-        return None
+    def store(self, sizes: StoreSizes) -> Store:
+        """The memory in compiled code, with room for steps.
 
-    def own_kernel(self) -> Kernel | None:
-        """The `kernel` of the class, if not inherited: a subclass may compute something else."""
-        kernel: Callable[[Any], Kernel] | None = vars(type(self)).get("kernel")
-        return kernel(self) if kernel else None
+        Raises:
+            NotImplementedError: it has no compiled steps; torch runs it.
+            ValueError: the contents are those of another memory or of another batch.
+        """
+        raise NotImplementedError
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether its class has a `store` of its own: a subclass may compute something else."""
+        return "store" in vars(type(self))

@@ -15,14 +15,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from stacktrans.common.ends import Ends, side_by_side
 from stacktrans.common.registry import MEMORIES, LazyModule
 from stacktrans.memory.base import Memory, MemorySnapshot, MemoryState
-from stacktrans.memory.strengths.kernel import Rows, StrengthKernel
+from stacktrans.memory.strengths.kernel import Rows, new_rows
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
     from stacktrans.kernels import Array
-    from stacktrans.kernels.kernel import Kernel
 else:
     torch = LazyModule("torch")
 
@@ -134,11 +133,13 @@ class Several(Memory[States]):
     def snapshot_of(self, store: Rows, reads: Array, steps: int) -> MemorySnapshot:
         return store.snapshot(steps, self.read_names, self.labels)
 
-    def own_kernel(self) -> Kernel | None:
-        """One kernel for all memories, if each is compiled and has rows with strengths."""
-        if any(type(part.own_kernel()) is not StrengthKernel for part in self.parts):
-            return None
-        return StrengthKernel.of(self.ends) if self.ends else None
+    store = new_rows
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether all are compiled and have rows with strengths."""
+        stores = [vars(type(part)).get("store") for part in self.parts]
+        return bool(self.ends) and all(store is new_rows for store in stores)
 
 
 @functools.cache

@@ -42,12 +42,11 @@ def architecture_of(
 ) -> Architecture | None:
     """The architecture of a model for compiled code; None if there is no such code for it."""
     units = UNITS.get(config.controller.name)
-    kernel = memory.own_kernel() if units else None
-    if not units or not kernel or (config.buffers and units.second_order):
+    if not units or not memory.is_compiled or (config.buffers and units.second_order):
         return None
     tanh = config.value_nonlinearity == "tanh"
     gradient = config.units.state_gradient
-    return Architecture(units, kernel, config.buffers is not None, tanh, gradient, hard)
+    return Architecture(units, memory, config.buffers is not None, tanh, gradient, hard)
 
 
 class NumpyState:
@@ -148,7 +147,7 @@ class NumpyState:
             run.inputs.ids[:] = ids
             if projected is not weights.projected:
                 run.inputs.projected[:] = projected.reshape(run.inputs.projected.shape)
-        forward(run, self.memory, sizes.architecture.memory.signals, self.used)
+        forward(run, self.memory, sizes.memory_signals, self.used)
         self.used += 1
         self.signals = run.trace.signals
         return run.trace.hidden[:, -1]

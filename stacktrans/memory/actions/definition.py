@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from torch.nn import functional
 
     from stacktrans.kernels import Array
-    from stacktrans.kernels.kernel import Kernel
+    from stacktrans.kernels.kernel import Store, StoreSizes
 else:
     torch, functional = LazyModule("torch"), LazyModule("torch.nn.functional")
 
@@ -182,11 +182,11 @@ class StackCells(MemoryState):
     cells: Tensor
 
 
-def _kernel(memory: ActionMemory[Any]) -> Kernel:
-    """The compiled steps of a memory, which every class names itself; see `Memory.own_kernel`."""
-    from stacktrans.memory.actions.steps import ActionKernel  # not needed by all commands
+def _store(memory: ActionMemory[Any], sizes: StoreSizes) -> Store:
+    """The `store` of every class of this file; see `Memory.is_compiled`."""
+    from stacktrans.memory.actions.steps import new_cells  # not needed by all commands
 
-    return ActionKernel.of(memory)
+    return new_cells(memory, sizes)
 
 
 class ActionStack(ActionMemory[StackCells]):
@@ -222,7 +222,7 @@ class ActionStack(ActionMemory[StackCells]):
             depths=tuple(range(self.depth)),
         )
 
-    kernel = _kernel
+    store = _store
 
 
 class SuperposedStack(ActionStack):
@@ -239,7 +239,7 @@ class SuperposedStack(ActionStack):
     ) -> None:
         super().__init__(count, depth, no_op, capacity)
 
-    kernel = _kernel
+    store = _store
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ class ActionList(ActionMemory[ListCells]):
             moves=((1, left, right), (2, right, left)),
         )
 
-    kernel = _kernel
+    store = _store
 
 
 class Tape(ActionList):
@@ -346,4 +346,4 @@ class Tape(ActionList):
         moves = functional.pad(self._by_copy(signals)[:, :, 1:], (1, 0)).flatten(1)
         return super().update(replace(state, head=head), moves, values)  # without insertions
 
-    kernel = _kernel
+    store = _store

@@ -6,8 +6,7 @@ empty cells. So a step is one loop that vectorizes, whatever the size m of a cel
 is this loop with the weights of the first and the last cell exchanged.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from stacktrans.kernels import Array, kernel
 from stacktrans.kernels.batches import check_shape
 from stacktrans.kernels.compiling import compiled
 from stacktrans.kernels.elementwise import add, add_scaled, copy, dot, exp
-from stacktrans.kernels.kernel import Kernel, StoreSizes
+from stacktrans.kernels.kernel import StoreSizes
 from stacktrans.kernels.steps import BatchStep, rounded, sigmoid_signals, sigmoid_signals_backward
 from stacktrans.memory.actions.cells import PADDING, UNLIMITED, ActionSpec, Cells, CellsBackward
 
@@ -26,33 +25,18 @@ _NUMBERS_AT_ONCE = 2048
 """The numbers of a row that are updated together, so few that they stay in the nearest cache."""
 
 
-@dataclass(frozen=True)
-class ActionKernel(Kernel):
-    """The compiled steps of stacks or lists.
-
-    Attributes:
-        spec: of the memory.
-    """
-
-    spec: ActionSpec
-
-    @classmethod
-    def of(cls, memory: "ActionMemory[Any]") -> Self:
-        """The kernel of a memory of stacks or lists."""
-        lists = memory.structure != "stack"
-        count, actions, capacity = memory.count, len(memory.actions), memory.capacity or UNLIMITED
-        sizes = int(lists), count, memory.depth, actions, int(memory.no_op), capacity
-        spec = ActionSpec(*sizes, memory.empty, memory.writes)
-        return cls(count * actions, count, memory.reads, spec, nothing=memory.empty)
-
-    def store(self, sizes: StoreSizes) -> Cells:
-        """See `Kernel.store`."""
-        before = Cells.empty(self.spec, sizes)
-        if sizes.contents is not None:
-            _check_contents(sizes.contents, before)
-            before = sizes.contents._replace(values=before.values)
-        cells = before.resized(min(before.max_used + sizes.steps, self.spec.capacity))
-        return cells if sizes.total_steps is None else cells.saving(sizes.steps, before.max_used)
+def new_cells(memory: "ActionMemory[Any]", sizes: StoreSizes) -> Cells:
+    """The `Memory.store` of stacks or lists."""
+    lists = memory.structure != "stack"
+    actions, capacity = len(memory.actions), memory.capacity or UNLIMITED
+    shape = int(lists), memory.count, memory.depth, actions, int(memory.no_op), capacity
+    spec = ActionSpec(*shape, memory.empty, memory.writes)
+    before = Cells.empty(spec, sizes)
+    if sizes.contents is not None:
+        _check_contents(sizes.contents, before)
+        before = sizes.contents._replace(values=before.values)
+    cells = before.resized(min(before.max_used + sizes.steps, capacity))
+    return cells if sizes.total_steps is None else cells.saving(sizes.steps, before.max_used)
 
 
 def _check_contents(contents: Any, expected: Cells) -> None:

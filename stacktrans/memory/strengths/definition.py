@@ -32,7 +32,7 @@ import numpy as np
 from stacktrans.common.ends import BOTTOM, TOP, Ends
 from stacktrans.common.registry import LazyModule
 from stacktrans.memory.base import Memory, MemorySnapshot, MemoryState, RowContents
-from stacktrans.memory.strengths.kernel import Rows, StrengthKernel
+from stacktrans.memory.strengths.kernel import Rows, new_rows
 
 if TYPE_CHECKING:
     import torch
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from torch.nn import functional
 
     from stacktrans.kernels import Array
-    from stacktrans.kernels.kernel import Kernel
 else:
     torch, functional = LazyModule("torch"), LazyModule("torch.nn.functional")
 
@@ -159,11 +158,6 @@ def read_weights_of(strengths: Tensor) -> Tensor:
     return torch.where(beyond, torch.relu(1 - above), strengths)
 
 
-def _kernel(memory: Stack | Queue | Deque | Nothing) -> Kernel:
-    """The compiled steps of a memory, which every class names itself; see `Memory.own_kernel`."""
-    return StrengthKernel.of(memory.ends)
-
-
 class Stack(StrengthMemory):
     """A stack, which is popped, pushed and read at the top (grefenstette2015, equations 1 to 3).
 
@@ -175,7 +169,7 @@ class Stack(StrengthMemory):
     ends = Ends(
         ("stack",), pops=((0, TOP),), pushes=((1, TOP),), reads=(TOP,), signal_names=("pop", "push")
     )
-    kernel = _kernel
+    store = new_rows
 
 
 class Queue(StrengthMemory):
@@ -195,7 +189,7 @@ class Queue(StrengthMemory):
     )
 
     read_names = ("front",)
-    kernel = _kernel
+    store = new_rows
 
 
 class Deque(StrengthMemory):
@@ -214,7 +208,7 @@ class Deque(StrengthMemory):
         reads=(TOP, BOTTOM),
         signal_names=("pop top", "push top", "pop bottom", "push bottom"),
     )
-    kernel = _kernel
+    store = new_rows
 
 
 class Nothing(Memory[MemoryState]):
@@ -235,4 +229,4 @@ class Nothing(Memory[MemoryState]):
     ) -> tuple[MemoryState, Tensor]:
         return state, values
 
-    kernel = _kernel
+    store = new_rows

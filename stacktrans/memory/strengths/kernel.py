@@ -28,17 +28,16 @@ reads of its own step, even if they end before it, and of the next pop, if that 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from stacktrans.common.ends import BOTTOM, TOP, Ends
 from stacktrans.kernels import Array, kernel
 from stacktrans.kernels.compiling import compiled, reordered
-from stacktrans.kernels.kernel import Kernel, StoreSizes, room_for, select_items
+from stacktrans.kernels.kernel import StoreSizes, room_for, select_items
 from stacktrans.kernels.steps import BatchStep
-from stacktrans.memory.base import MemorySnapshot, RowContents
+from stacktrans.memory.base import Memory, MemorySnapshot, RowContents
 
 
 class EndArrays(NamedTuple):
@@ -206,29 +205,11 @@ def _inward(links: Array) -> Iterator[int]:
         row = int(links[row])
 
 
-@dataclass(frozen=True)
-class StrengthKernel(Kernel):
-    """The compiled steps of stacks, queues and deques; of a memory without ends, no operations.
-
-    Attributes:
-        ends: of pops, pushes and reads.
-        rings: the number of memories side by side.
-    """
-
-    ends: EndArrays
-    rings: int
-
-    @classmethod
-    def of(cls, ends: Ends) -> Self:
-        """The kernel of a table without moves and depths."""
-        counts = len(ends.signal_names), len(ends.pushes), len(ends.reads)
-        return cls(*counts, EndArrays.of(ends), len(ends.names))
-
-    def store(self, sizes: StoreSizes) -> Rows:
-        """See `Kernel.store`; contents are not carried."""
-        shape = (sizes.batch, sizes.steps * self.pushes, sizes.columns)
-        values = np.empty(shape, sizes.dtype)
-        return empty_rows(self.ends, self.rings, values, sizes.steps)
+def new_rows(memory: Memory[Any], sizes: StoreSizes) -> Rows:
+    """The `Memory.store` of stacks, queues and deques; contents are not carried."""
+    assert memory.ends is not None
+    values = np.empty((sizes.batch, sizes.steps * memory.pushes, sizes.columns), sizes.dtype)
+    return empty_rows(EndArrays.of(memory.ends), len(memory.ends.names), values, sizes.steps)
 
 
 # links[item, end] are the links from a row to the next one further from an end, and those to the
