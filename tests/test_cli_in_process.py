@@ -50,7 +50,7 @@ def test_eval_names_what_is_wrong_with_stdin(model: Path, content: bytes, messag
 def test_eval_names_lengths_that_stdin_lacks(model: Path) -> None:
     result = invoke("eval", model, "--data", "-", "--lengths", "9:9", stdin=b"ab\tab\n")
     assert (result.returncode, result.out) == (2, "")
-    assert "lengths 9: standard input has no source of such a length" in result.err
+    assert "standard input: no source has a length of 9" in result.err
 
 
 def test_generate_changes_settings_of_the_task() -> None:

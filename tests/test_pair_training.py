@@ -429,8 +429,8 @@ def test_models_of_files_are_measured_on_what_was_kept_apart(tmp_path: Path, tra
     longer = run("eval", tmp_path / "run", "--lengths", "8:9", "--json")
     assert [each["strings"] for each in json.loads(longer.stdout)["results"]][-1] == "test"
     none = run("eval", tmp_path / "run", "--lengths", "50:60")
-    assert (none.returncode, none.stdout) == (1, b"")
-    assert "no held-out pair has a length of 50:60" in none.stderr.decode()
+    assert (none.returncode, none.stdout) == (2, b"")
+    assert "held-out pairs: no source has a length of 50:60" in none.stderr.decode()
     assert run("eval", tmp_path / "run", "--each").returncode == 2
     text = b"abcx\txcba\n" * 3
     own = run("eval", tmp_path / "run", "--data", "-", "--json", stdin=text)

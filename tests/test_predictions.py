@@ -109,13 +109,13 @@ def test_the_error_rate_counts_all_edits_a_symbol_of_all_targets(
 
 
 def test_answers_are_decoded_only_with_a_beam(untrained: Checkpoint, pairs: list[Pair]) -> None:
-    ((_, scores),) = scores_of_pairs(untrained, pairs, EvalRequest(), "pairs")
+    ((_, scores),) = scores_of_pairs(untrained, {"": pairs}, EvalRequest(), "pairs")
     assert scores.symbol_error_rate is None
     assert (scores + scores).predictions is None
 
 
 def test_predictions_equal_answers_decoded_alone(untrained: Checkpoint, pairs: list[Pair]) -> None:
-    ((_, scores),) = scores_of_pairs(untrained, pairs, EvalRequest(beam=1), "pairs")
+    ((_, scores),) = scores_of_pairs(untrained, {"": pairs}, EvalRequest(beam=1), "pairs")
     assert scores.predictions is not None
     assert [*scores.predictions] == (alone := asked(untrained, pairs))
     assert [found.right for found in alone] == [True, False] * 20
@@ -133,9 +133,9 @@ def test_only_pairs_whose_answers_are_not_known_are_decoded(
         return [[Answer([], 0.0, True)] for _ in given]
 
     monkeypatch.setattr(module, "search", search)
-    scores_of_pairs(untrained, pairs, EvalRequest(beam=1), "pairs")
+    scores_of_pairs(untrained, {"": pairs}, EvalRequest(beam=1), "pairs")
     assert len(sources) == 20
-    scores_of_pairs(untrained, pairs, EvalRequest(beam=2), "pairs")
+    scores_of_pairs(untrained, {"": pairs}, EvalRequest(beam=2), "pairs")
     assert len(sources) == 60
 
 
@@ -144,7 +144,7 @@ def test_with_a_beam_accuracy_is_that_of_its_answers(
 ) -> None:
     given = pairs_of_strings([("a", "a"), ("b", "ab"), ("c", "b")], untrained.task)
     answering(monkeypatch, {"a": ("a", True), "b": ("a", True), "c": ("a", True)})
-    ((_, scores),) = scores_of_pairs(untrained, given, EvalRequest(beam=3), "pairs")
+    ((_, scores),) = scores_of_pairs(untrained, {"": given}, EvalRequest(beam=3), "pairs")
     assert scores.coarse_accuracy == 1 / 3
     assert scores.fine_accuracy == pytest.approx((1 + 1 / 3 + 0) / 3)
 
@@ -193,7 +193,7 @@ def test_symbols_that_are_not_scored_do_not_count() -> None:
 def test_a_sequence_of_a_stream_is_answered_by_itself() -> None:
     model = load("anbncn", CPU)
     given = pairs_of_strings([("aaab", "bbccc"), ("ab", "c"), ("aaab", "bbcc")], model.task)
-    ((_, scores),) = scores_of_pairs(model, given, EvalRequest(beam=1), "pairs")
+    ((_, scores),) = scores_of_pairs(model, {"": given}, EvalRequest(beam=1), "pairs")
     assert scores.predictions is not None
     assert [found.answer for found in scores.predictions] == ["bbccc", "c", "bbccc"]
     assert [found.right for found in scores.predictions] == [True, True, False]
@@ -206,6 +206,6 @@ def test_numbers_that_overflow_say_nothing(untrained: Checkpoint) -> None:
     with torch.no_grad():
         model.model.classifier.bias.fill_(torch.inf)
     given = pairs_of_strings([("ab", "ab"), ("ba", "")], model.task)
-    ((_, scores),) = scores_of_pairs(model, given, EvalRequest(beam=1), "pairs")
+    ((_, scores),) = scores_of_pairs(model, {"": given}, EvalRequest(beam=1), "pairs")
     assert scores.predictions is not None
     assert [(found.answer, found.right) for found in scores.predictions] == [("", False)] * 2

@@ -80,11 +80,15 @@ def evaluate(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[Lengths
             why = "for strings that are drawn, not for pairs"
             raise UsageError(f"{request.prefix}{name}: {why}")
     if request.data is None:
-        return _scores_of_sets(checkpoint, request)
+        sets = task.held_out()
+        chosen = {"test": sets["test"]} if request.test_only else sets
+        return scores_of_pairs(checkpoint, chosen, request, "held-out pairs")
     if isinstance(request.data, str | os.PathLike):
         path = Path(request.data)
-        return scores_of_pairs(checkpoint, read_pairs(path, task), request, name_of(path))
-    return scores_of_pairs(checkpoint, pairs_of_strings(request.data, task), request, "data")
+        pairs, where = read_pairs(path, task), name_of(path)
+    else:
+        pairs, where = pairs_of_strings(request.data, task), "data"
+    return scores_of_pairs(checkpoint, {"": pairs}, request, where)
 
 
 def scores_of_range(
@@ -115,42 +119,31 @@ def scores_of_range(
     return functools.reduce(operator.add, blocks)
 
 
-def _scores_of_sets(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[Lengths, Scores]]:
-    """The scores of each held-out set, or of the test set alone, within each range it has pairs in.
+def scores_of_pairs(
+    checkpoint: Checkpoint, sets: Mapping[str, Sequence[Pair]], request: EvalRequest, where: str
+) -> list[tuple[Lengths, Scores]]:
+    """The scores of each set within each range of lengths, or of all its pairs without ranges.
+
+    Args:
+        checkpoint: the model.
+        sets: pairs, by the name that the scores of a set have.
+        request: the ranges, and how pairs are scored.
+        where: the name of all sets, with which messages begin.
 
     Raises:
-        UsageError: the files of the sets can't be read, or have changed.
-        NoSuchLength: no set has a pair of the lengths in a range.
+        UsageError: a set is empty, or none has a pair of some range.
     """
-    results = [
+    if not all(sets.values()):
+        raise UsageError(f"{where}: no pairs")
+    parts = [(name, *part) for name, pairs in sets.items() for part in _by_range(pairs, request)]
+    for range_ in request.bounds:
+        if not any(chosen for _, bounds, chosen in parts if bounds == range_):
+            raise UsageError(f"{where}: no source has a length of {range_}")
+    return [
         (range_, _scores_of(checkpoint, chosen, request, name))
-        for name, pairs in checkpoint.task.held_out().items()
-        if name == "test" or not request.test_only
-        for range_, chosen in _by_range([*pairs], request)
+        for name, range_, chosen in parts
         if chosen
     ]
-    measured = [range_ for range_, _ in results]
-    for range_ in request.bounds:
-        if range_ not in measured:
-            raise NoSuchLength(f"no held-out pair has a length of {range_}")
-    return results
-
-
-def scores_of_pairs(
-    checkpoint: Checkpoint, pairs: Sequence[Pair], request: EvalRequest, name: str
-) -> list[tuple[Lengths, Scores]]:
-    """The scores of pairs within each range of lengths, or of all of them if there is no range.
-
-    Raises:
-        UsageError: there are none, or none of some range; the message begins with their name.
-    """
-    if not pairs:
-        raise UsageError(f"{name}: no pairs")
-    parts = _by_range(pairs, request)
-    for range_, chosen in parts:
-        if not chosen:
-            raise UsageError(f"lengths {range_}: {name} has no source of such a length")
-    return [(range_, _scores_of(checkpoint, chosen, request)) for range_, chosen in parts]
 
 
 def _scores_of(
