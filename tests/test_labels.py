@@ -10,10 +10,11 @@ from command_line import run
 from test_pair_training import OPTIONS
 from test_pairs import as_written, learned, lines_of, write
 
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.baselines import baseline_scores
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.pair_files import DEV, TRAIN
+from stacktrans.tasks.written_pairs import read_pairs
 
 JOINT = ("train", "--recipe", "joint")
 STRINGS = [format(number, "b") for number in range(1, 30)]
@@ -114,6 +115,9 @@ def test_labels_lie_beside_strings(tmp_path: Path) -> None:
     labels.write_text("1\n")
     with pytest.raises(UsageError, match=f"labels.txt: 1 label for {1 + len(STRINGS)} strings"):
         learned(strings)
+    strings.write_text("0\t1\n")
+    with pytest.raises(StacktransError, match=r"main\.tok:1: "):
+        read_pairs(tmp_path, task)
 
 
 def test_a_race_for_labels_begins_with_a_strategy_of_its_own(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def read_pair_content(path: Path) -> bytes:
     Raises:
         UsageError: a file can't be read, or there are not as many labels as strings.
     """
-    path, *beside = files_of(labelled_file(path))
+    path, *beside = files_of(path)
     if not beside:
         return read_content(path)
     strings, labels = (read_content(file).splitlines() for file in (path, *beside))
