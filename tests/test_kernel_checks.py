@@ -101,14 +101,6 @@ def running(case: Case) -> None:
     NumpyState.initial(weights, SHAPE.batch, 2).advance(np.zeros((SHAPE.batch, 2), np.int64))
 
 
-@pytest.mark.parametrize(("lengths", "ids"), [([2, 3], 5), ([3, 2], 4), ([3, -2], 1)])
-def test_steps_and_ids_that_do_not_fit(lengths: list[int], ids: int) -> None:
-    case = Case.drawn("lstm", "stack", SHAPE, torch.float32)
-    inputs = torch.zeros(ids, dtype=torch.int64)
-    with pytest.raises(ValueError, match=r"longest first|not those of the steps"):
-        fused_sequence(case.weights, lengths, lengths, inputs)
-
-
 @pytest.mark.parametrize("shape", [(4, 2), (6, 2), (5, 3)])
 def test_noise_that_is_not_that_of_the_steps(shape: tuple[int, int]) -> None:
     case = Case.drawn("lstm", "stack", SHAPE, torch.float32)

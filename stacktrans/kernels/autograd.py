@@ -114,7 +114,7 @@ class _Sequence(torch.autograd.Function):
         projected, start, heads, bias, *layers = map(as_array, tensors)
         own = ModelWeights(plan.architecture, projected, start, heads, bias, layers)
         sizes = own.sizes
-        inputs = sizes.inputs(starts, plan.input_starts, plan.ids, projected)
+        inputs = sizes.inputs(plan.input_starts, plan.ids, projected)
         first, contents, total = torch.from_numpy(sizes.nothing_read()), None, int(starts[-1])
         if before is not None:
             # The state of the units is the initial one, whose sizes are checked.

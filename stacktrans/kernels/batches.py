@@ -6,7 +6,6 @@ once a sequence, in panels of `PANEL_BYTES`. The compiled product is in `stacktr
 """
 
 import functools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
@@ -112,8 +111,8 @@ class ModelWeights(Generic[Numbers]):
 class Sizes(NamedTuple):
     """The sizes of all arrays of a run.
 
-    Arguments are checked once a call, before the steps, because compiled code would read and
-    write out of bounds if their sizes did not agree.
+    Weights are checked once a call, before the steps, because compiled code would read and write
+    out of bounds if their sizes did not agree.
 
     Attributes:
         architecture: the architecture that is run.
@@ -223,35 +222,21 @@ class Sizes(NamedTuple):
             np.empty((count, architecture.memory.pushes, self.columns), self.dtype),
         )
 
-    def inputs(self, starts: Array, input_starts: Array, ids: Array, projected: Array) -> Inputs:
+    def inputs(self, input_starts: Array, ids: Array, projected: Array) -> Inputs:
         """The inputs of a whole batch.
 
         Args:
-            starts: [B + 1] the index at which the steps of each item start, and N.
             input_starts: [B + 1] the index at which the inputs of each item start, and M.
             ids: as in `Inputs`.
             projected: [ids, L * gates * H].
 
         Raises:
             IndexError: an id is out of range.
-            ValueError: an item takes more steps than one before it, or the number of ids or of
-                contributions is wrong.
+            ValueError: the contributions are of another size.
         """
-        taken, given = np.diff(starts), np.diff(input_starts)
-        if len(taken) != self.batch or (taken < 0).any() or (np.diff(taken) > 0).any():
-            what = f"expected the steps of {self.batch} items, the longest first"
-            raise ValueError(f"{what}, not {taken}")
-        buffered = self.architecture.buffered
-        expected = int(input_starts[-1]) + (2 * self.batch if buffered else 0)
-        synchronous = buffered or np.array_equal(input_starts, starts)
-        if not synchronous or len(given) != self.batch or (given < 0).any() or len(ids) != expected:
-            raise ValueError(f"the {len(ids)} ids are not those of the steps")
-        numbers = math.prod(self.projected)
-        check_shape("contributions of the ids", projected.shape, (len(projected), numbers))
         check_ids(ids, len(projected))
-        return Inputs(
-            input_starts, ids, projected.reshape(len(projected), *self.projected), int(buffered)
-        )
+        by_gate = projected.reshape(len(projected), *self.projected)
+        return Inputs(input_starts, ids, by_gate, int(self.architecture.buffered))
 
 
 def check_shape(what: str, given: Sequence[int], expected: tuple[int, ...]) -> None:
