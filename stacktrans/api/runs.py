@@ -11,7 +11,7 @@ from stacktrans.api.models import Model, load
 from stacktrans.common.reading import json_lines
 from stacktrans.common.visible import counted
 from stacktrans.model.devices import computing_with
-from stacktrans.settings.command import OPTIONS, option_layers
+from stacktrans.settings.command import option_layers
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.curves import Unit, plot_curves, read_metrics
 from stacktrans.showing.plots import check_plot
@@ -146,21 +146,8 @@ def train(
         StacktransError: the training failed.
         KeyboardInterrupt: it was interrupted, and was saved for `resume`.
     """
-    given = locals()
-    request = TrainRequest(
-        task=task,
-        data=data,
-        reading={name: given[name] for name in TrainRequest.DATA_OPTIONS},
-        from_=from_,
-        config=config,
-        options={name: given.get(name) for name in OPTIONS},
-        assignments=assignments_of(settings),
-        recipe=recipe,
-        strategies=strategies,
-        budget=budget,
-        out=None if out is None else Path(out),
-        device=device,
-    )
+    arguments = locals() | {"out": None if out is None else Path(out)}
+    request = TrainRequest.of(arguments, assignments=assignments_of(settings))
     with computing_with(1):  # training sets the number of threads, which is then restored
         return _finished(requests.begin(request), listener)
 

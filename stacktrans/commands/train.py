@@ -175,7 +175,7 @@ def train(
         dry_run: Print the configuration, in the form that --config reads, or the strategies that
             would be raced, and train nothing.
     """
-    from stacktrans.settings.command import OPTIONS, option_layers
+    from stacktrans.settings.command import option_layers
     from stacktrans.training import requests
     from stacktrans.training.loggers import check_tensorboard
     from stacktrans.training.requests import TrainRequest
@@ -193,25 +193,12 @@ def train(
         resumed = requests.resume(resume, device, layers, seconds, workers)
         _train(resumed, log_to, dry_run, as_json)
         return
-    request = TrainRequest(
-        task=task,
-        text=text,
-        data=data,
-        reading={name: ctx.params[name] for name in TrainRequest.DATA_OPTIONS},
-        from_=from_,
-        config=config,
-        options={
-            **{name: ctx.params.get(name) for name in OPTIONS},
-            **limits,
-            "buffered": {"buffers": {} if buffered else None} if buffered or no_buffered else None,
-        },
+    buffers: Any = {"buffers": {} if buffered else None} if buffered or no_buffered else None
+    request = TrainRequest.of(
+        {**locals(), **limits, "buffered": buffers},
         assignments=set_ or [],
-        recipe=recipe,
         strategies=_names(strategies),
-        as_large_as=as_large_as,
         budget=seconds,
-        out=out,
-        device=device,
         command=shell_text(["stacktrans", *sys.argv[1:]]),
         candidate_command=_words_of_candidate(ctx),
         prefix="--",

@@ -5,9 +5,9 @@ Nothing here imports torch before the settings are known to fit together.
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import is_race
@@ -73,6 +73,19 @@ class TrainRequest:
     candidate_command: Sequence[str] | None = None
     prefix: str = ""
     DATA_OPTIONS: ClassVar = ("dev", "test", "columns", "symbols", "separator", "normalize")
+
+    @classmethod
+    def of(cls, arguments: Mapping[str, Any], **attributes: Any) -> Self:
+        """The request of some arguments, by the names of attributes and options.
+
+        Args:
+            arguments: of the command or function; those of other names have no effect.
+            attributes: that take precedence.
+        """
+        own = {each.name: arguments[each.name] for each in fields(cls) if each.name in arguments}
+        own["reading"] = {name: arguments[name] for name in cls.DATA_OPTIONS}
+        own["options"] = {name: arguments.get(name) for name in OPTIONS}
+        return cls(**own | attributes)
 
     def configs(self) -> dict[str, RunConfig]:
         """The configurations by recipe, several for a race; raises as `candidate_configs` does."""
