@@ -138,14 +138,15 @@ def _size(plan: Plan, model: str, records: Records) -> dict[str, Any]:
 
 def comparison_table(plan: Plan, entries: Sequence[Mapping[str, Any]]) -> Table:
     """A table of entries, with the mean and its interval for each measure."""
-    columns = list[Column]()
-    for name in plan.file.measures:
-        # In a format, a name with a colon can only be an index; one of digits would be a number.
-        interval = f"[{{of[ {name}_low]:.3f}} – {{of[ {name}_high]:.3f}}]"
-        columns.append(Column("mean", name, form=f"{{of[ {name}]:.3f}}"))
-        columns.append(Column("[95%]", name, form=interval, drop=3))
+    columns, keys = list[Column](), dict[str, str]()
+    for number, name in enumerate(plan.file.measures):
+        # In a format, the name of a measure could mean something else.
+        mean, low, high = (f"{part}_{number}" for part in ("mean", "low", "high"))
+        keys |= {name: mean, f"{name}_low": low, f"{name}_high": high}
+        columns.append(Column("mean", name, form=f"{{{mean}:.3f}}"))
+        columns.append(Column("[95%]", name, form=f"[{{{low}:.3f}} – {{{high}:.3f}}]", drop=3))
     return table_of(
-        [{**entry, "of": {f" {key}": entry[key] for key in entry}} for entry in entries],
+        [{keys.get(key, key): value for key, value in entry.items()} for entry in entries],
         Column("model"),
         Column("parameters", drop=2),
         Column("runs", drop=1),
