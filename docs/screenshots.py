@@ -29,7 +29,7 @@ class Shot(NamedTuple):
         name: the name of the file, without extension.
         arguments: the arguments of `inspect`.
         width: the width of the window, in pixels.
-        scheme: the colour scheme, light or dark.
+        scheme: the color scheme, light or dark.
     """
 
     name: str

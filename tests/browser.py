@@ -95,7 +95,7 @@ class Browser:
         return found
 
     def open(self, path: Path, width: int = 1000, height: int = 800, **media: str) -> None:
-        """Open a file in a window of a size, with media features such as a colour scheme."""
+        """Open a file in a window of a size, with media features such as a color scheme."""
         self.resize(width, height)
         features = [
             {"name": name.replace("_", "-"), "value": value} for name, value in media.items()

@@ -97,7 +97,7 @@ def make_models(folder: Path) -> Path:
     texts = folder / "texts"
     texts.mkdir(parents=True)
     for part in ("train", "valid", "test"):
-        (texts / f"{part}.txt").write_text("the old man sees the sea .\na grey owl\n" * 3)
+        (texts / f"{part}.txt").write_text("the old man sees the sea .\na gray owl\n" * 3)
     (folder / "pairs.tsv").write_text("".join(f"{each}\t{each[::-1]}\n" for each in SYMBOLS))
     with contextlib.chdir(folder):
         extracted = invoke("extract", "reverse-stack", "--out", "machine")

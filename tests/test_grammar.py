@@ -48,7 +48,7 @@ def gender() -> Grammar:
 
 SMALL = {
     "ambiguous": rules(S=["1/4: S:1 S:2", "1/4: S:1 c S:2 / S:2 d S:1", "1/2: a / b"]),
-    "centre": rules(S=["0.4: a S:1 b / b S:1 a", "0.35: T:1 / T:1", "0.25: a b / e"], T=["1: c"]),
+    "center": rules(S=["0.4: a S:1 b / b S:1 a", "0.35: T:1 / T:1", "0.25: a b / e"], T=["1: c"]),
     "order": rules(
         S=["1/2: A:1 B:2 A:3 B:4 / B:2 B:4 A:1 A:3", "1/2: A:1 S:2 / x S:2 y A:1 z"],
         A=["1/3: a", "2/3: B:1 / q B:1 q"],
@@ -146,7 +146,7 @@ def test_a_target_left_out_is_the_source() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "length"), [("ambiguous", 5), ("centre", 5), ("order", 5), ("chain", 3)]
+    ("name", "length"), [("ambiguous", 5), ("center", 5), ("order", 5), ("chain", 3)]
 )
 def test_samples_have_the_frequencies_of_derivations(name: str, length: int) -> None:
     grammar, generator = Grammar(**SMALL[name]), np.random.default_rng(3)

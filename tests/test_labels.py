@@ -20,7 +20,7 @@ JOINT = ("train", "--recipe", "joint")
 STRINGS = [format(number, "b") for number in range(1, 30)]
 
 
-def labelled(labels: tuple[str, str], strings: list[str] = STRINGS) -> str:
+def labeled(labels: tuple[str, str], strings: list[str] = STRINGS) -> str:
     return "".join(f"{each}\t{labels[each.count('1') % 2]}\n" for each in strings)
 
 
@@ -31,7 +31,7 @@ def labelled(labels: tuple[str, str], strings: list[str] = STRINGS) -> str:
 def test_two_labels_are_detected_and_reported(
     tmp_path: Path, labels: tuple[str, str], positive: str
 ) -> None:
-    task = learned(write(tmp_path / "a.tsv", labelled(labels)))
+    task = learned(write(tmp_path / "a.tsv", labeled(labels)))
     assert sorted(task.target.symbols) == sorted(labels)
     assert task.positive is not None
     assert task.target.symbols[task.positive] == positive
@@ -42,9 +42,9 @@ def test_two_labels_are_detected_and_reported(
 @pytest.mark.parametrize(
     "content",
     [
-        labelled(("0", "1")).replace("1\t0", "1\t2", 1),  # three labels
-        labelled(("a b", "c")),  # not a word
-        labelled(("0", "1"), STRINGS[:7]),  # too few strings to say
+        labeled(("0", "1")).replace("1\t0", "1\t2", 1),  # three labels
+        labeled(("a b", "c")),  # not a word
+        labeled(("0", "1"), STRINGS[:7]),  # too few strings to say
     ],
 )
 def test_other_targets_are_no_labels(tmp_path: Path, content: str) -> None:
@@ -63,7 +63,7 @@ def test_a_label_ends_an_answer_and_is_not_read() -> None:
 
 
 def test_an_empty_string_can_have_a_label(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.tsv", labelled(("no", "yes")) + "\tno\n")
+    path = write(tmp_path / "a.tsv", labeled(("no", "yes")) + "\tno\n")
     task = learned(path, dev=path, test=path)
     assert task.data.sets[TRAIN].lengths.shortest == 0
     ended = run(*JOINT, "--data", path, *OPTIONS, "--max-steps", "2", "--out", tmp_path / "run")
@@ -77,7 +77,7 @@ def test_an_empty_string_can_have_a_label(tmp_path: Path) -> None:
 
 
 def test_a_label_is_compared_with_no_copy_of_its_source(tmp_path: Path) -> None:
-    task = learned(write(tmp_path / "a.tsv", labelled(("0", "1"))))
+    task = learned(write(tmp_path / "a.tsv", labeled(("0", "1"))))
     train, development, _ = task.data.sets
     found = baseline_scores(task, train, [*development])
     assert [*found] == ["nearest source", "most frequent target"]
@@ -126,9 +126,9 @@ def test_a_race_for_labels_begins_with_a_strategy_of_its_own(tmp_path: Path) -> 
         ended = run("train", "--data", path, "--dev", path, "--test", path, "--dry-run", "--json")
         return [*json.loads(ended.stdout)]
 
-    name, *others = raced(labelled(("0", "1")))
+    name, *others = raced(labeled(("0", "1")))
     assert name == "predicting-feedforward"
-    assert raced(labelled(("a b", "c d"))) == others
+    assert raced(labeled(("a b", "c d"))) == others
 
 
 def test_the_empty_string_may_be_the_only_one_to_begin_with(tmp_path: Path) -> None:

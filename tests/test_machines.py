@@ -346,7 +346,7 @@ def test_strings_of_few_symbols_that_are_no_sources_are_not_learned_from(
 
 
 def test_a_rare_combination_of_symbols_is_found(tmp_path: Path) -> None:
-    """One of 2,500 pairs of neighbours, in strings of some ten symbols."""
+    """One of 2,500 pairs of neighbors, in strings of some ten symbols."""
     lengths = "{train: [1, 8], test: [9, 16]}"
     path = reversing(tmp_path, symbols=50, skipped=(40, 30), lengths=lengths)
     found = Learner(checkpoint.load(path, hard=True)).learn()

@@ -450,7 +450,7 @@ def test_a_terminal_that_can_not_go_back_gets_plain_lines(kind: str) -> None:
     assert "train coarse 0.79 fine 0.85  test lengths coarse 0.79 fine 0.85" in lines[0]
 
 
-def test_no_colour_where_none_is_wanted() -> None:
+def test_no_color_where_none_is_wanted() -> None:
     assert "\x1b[1m" in in_a_terminal(80, show_records, TERM="xterm")
     assert "\x1b[1m" not in in_a_terminal(80, show_records, TERM="xterm", NO_COLOR="1")
 

@@ -92,7 +92,7 @@ def test_its_gradients_are_right() -> None:
     assert torch.autograd.gradcheck(lambda x: layer(x)[0], (steps,))
 
 
-def test_it_learns_what_an_optimiser_has_it_learn() -> None:
+def test_it_learns_what_an_optimizer_has_it_learn() -> None:
     torch.manual_seed(1)
     layer = StackLSTM(4, 16, memory=Stack(), memory_size=8)
     head = torch.nn.Linear(16, 4)

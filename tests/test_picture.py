@@ -19,10 +19,10 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.showing import pictures, plots
 from stacktrans.showing.contents import Block
 from stacktrans.showing.pictures import (
-    COLOURS,
+    COLORS,
     PlacedBlock,
     animate_trace,
-    colours_of,
+    colors_of,
     fullest,
     panels_of,
 )
@@ -165,7 +165,7 @@ def test_blocks_are_as_high_as_their_strengths(tmp_path: Path) -> None:
     ]
 
 
-def test_heights_are_labelled_with_whole_numbers(
+def test_heights_are_labeled_with_whole_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     figures: list[Figure] = []
@@ -176,11 +176,11 @@ def test_heights_are_labelled_with_whole_numbers(
     assert [tick for tick in axis.get_yticks() if 0 <= tick <= axis.get_ylim()[1]] == [0, 1]
 
 
-def test_marks_have_no_colour_of_their_own() -> None:
+def test_marks_have_no_color_of_their_own() -> None:
     steps = [step_of(place, symbol, 1.0) for place, symbol in enumerate(["<s>", "a", "|||", "b"])]
-    colours = colours_of(trace_of(*steps))
-    assert list(colours) == ["a", "b"]
-    assert colours["a"] != colours["b"]
+    colors = colors_of(trace_of(*steps))
+    assert list(colors) == ["a", "b"]
+    assert colors["a"] != colors["b"]
 
 
 def test_heat_maps_are_printed(model: Path) -> None:
@@ -266,28 +266,28 @@ def test_an_animation_shows_what_is_on_the_memory(tmp_path: Path) -> None:
     ]
     path = tmp_path / "it.gif"
     animate_trace(trace_of(*steps), path)
-    colours = {symbol: ImageColor.getrgb(name) for symbol, name in COLOURED.items()}
+    colors = {symbol: ImageColor.getrgb(name) for symbol, name in COLORED.items()}
     heights = []
     with Image.open(path) as animation:
         for frame in ImageSequence.Iterator(animation):
             pixels = frame.convert("RGB")
-            heights.append([drawn_height(pixels, colours[symbol]) for symbol in "ab"])
+            heights.append([drawn_height(pixels, colors[symbol]) for symbol in "ab"])
     (first, none), (second, half) = heights
     assert none == 0
     assert first == pytest.approx(second, abs=2)
     assert half == pytest.approx(second / 2, abs=3)
 
 
-COLOURED = dict(zip("ab", COLOURS, strict=False))
+COLORED = dict(zip("ab", COLORS, strict=False))
 
 
-def drawn_height(picture: Image.Image, colour: tuple[int, ...]) -> int:
-    """How many rows of pixels have nearly some colour somewhere."""
+def drawn_height(picture: Image.Image, color: tuple[int, ...]) -> int:
+    """How many rows of pixels have nearly some color somewhere."""
     pixels = np.asarray(picture).astype(int)
-    return int((abs(pixels - colour).max(axis=2) < 12).any(axis=1).sum())
+    return int((abs(pixels - color).max(axis=2) < 12).any(axis=1).sum())
 
 
-def test_the_colours_of_an_animation_are_those_of_its_fullest_step() -> None:
+def test_the_colors_of_an_animation_are_those_of_its_fullest_step() -> None:
     held = [StoredRow("a", 1, 1.0), StoredRow("b", 2, 0.5)]
     steps = [replace(step_of(1, "a", 1.0), contents={"queue": each}) for each in (held, held[:1])]
     assert (fullest(steps), fullest(steps[::-1])) == (0, 1)

@@ -348,7 +348,7 @@ def test_a_stream_can_be_trained_further_with_a_new_symbol(
 def test_further_training_on_a_text_keeps_its_vocabulary(tmp_path: Path) -> None:
     first = write_text(tmp_path / "first")
     second = write_text(tmp_path / "second")
-    (second / "train.txt").write_text("the owl sees a heron .\na grey heron sees the sea .\n" * 9)
+    (second / "train.txt").write_text("the owl sees a heron .\na gray heron sees the sea .\n" * 9)
     small = ["hidden_size=8", "memory.count=2", "batch_size=3", "stream.steps=7"]
     words = [word for each in [*small, "stream.epochs=1"] for word in ("--set", each)]
     done = run("train", "--text", first, "--memory", "stack-rnn", "--recipe", "default",

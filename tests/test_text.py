@@ -31,7 +31,7 @@ from stacktrans.training.streams import Texts, pieces_of
 from stacktrans.training.trainer import Trainer
 
 CPU = torch.device("cpu")
-SUBJECTS = ("the owl", "a grey owl", "the moon", "no boat")
+SUBJECTS = ("the owl", "a gray owl", "the moon", "no boat")
 VERBS = ("sees", "follows", "leaves")
 ENDS = ("the sea .", "a lighthouse", "nothing at all .", "the shore , and waits .")
 SMALL = ("hidden_size=8", "memory.count=2", "batch_size=3", "data.stream.steps=7")

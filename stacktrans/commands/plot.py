@@ -42,5 +42,5 @@ def plot(
         plot_curves(metrics, by, out)
         print_message(f"saved in {out}")
         return
-    for chart in charts(metrics, by, output_width(), colours=sys.stdout.isatty()):
+    for chart in charts(metrics, by, output_width(), colors=sys.stdout.isatty()):
         print(chart, end="\n\n")

@@ -20,7 +20,7 @@ from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET, Layout
 
 MOST_EXAMPLES = 2000
-"""The most members of a class whose nearest neighbours are found."""
+"""The most members of a class whose nearest neighbors are found."""
 FEW_INPUTS = 8
 """The most inputs of a section of a string that are in classes of their own from the beginning."""
 LARGEST_KEY = 2**62
@@ -68,7 +68,7 @@ class Classes:
             values: of these members, of which there are several.
             others: the other members.
             guesses: of their values; vectors whose guess no member confirms go with their nearest
-                neighbours.
+                neighbors.
             final: whether the parts are never merged.
         """
         parent = int(self.of[numbers[0]])

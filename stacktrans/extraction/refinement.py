@@ -11,7 +11,7 @@ and what other members of the class lead to: they are put into steps of the conf
 network is run from there.
 
 A vector that is read in no recorded step could be of any class: until there is evidence, it causes
-no conflict, and joins the class of the experiment's result, or that of its nearest neighbour.
+no conflict, and joins the class of the experiment's result, or that of its nearest neighbor.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ class Scores:
         unknown: [n] strings with symbols that the model does not know, which count as wrong; None
             unless requested.
         positive: [n] whether the target is the label of strings in a language; None without labels.
-        kinds: [n] the kind of each string, as in `Pair`; None unless labelled strings are drawn.
+        kinds: [n] the kind of each string, as in `Pair`; None unless labeled strings are drawn.
         log_probs: [n] log-probability of the scored symbols that the model outputs given the true
             symbols before them; NaN for strings that it does not know, and unless requested.
         n_best: the number of best answers among which targets are ranked; None unless requested.

@@ -61,18 +61,18 @@ class Several(Memory[States]):
 
     @property
     def signal_names(self) -> tuple[str, ...]:
-        labelled = zip(self.labels, self.parts, strict=True)
-        return tuple(f"{name} {label}" for label, part in labelled for name in part.signal_names)
+        labeled = zip(self.labels, self.parts, strict=True)
+        return tuple(f"{name} {label}" for label, part in labeled for name in part.signal_names)
 
     @property
     def push_names(self) -> tuple[str, ...]:
-        labelled = zip(self.labels, self.parts, strict=True)
-        return tuple(f"{label} {name}" for label, part in labelled for name in part.push_names)
+        labeled = zip(self.labels, self.parts, strict=True)
+        return tuple(f"{label} {name}" for label, part in labeled for name in part.push_names)
 
     @property
     def read_names(self) -> tuple[str, ...]:
-        labelled = zip(self.labels, self.parts, strict=True)
-        return tuple(f"{label} {name}" for label, part in labelled for name in part.read_names)
+        labeled = zip(self.labels, self.parts, strict=True)
+        return tuple(f"{label} {name}" for label, part in labeled for name in part.read_names)
 
     @property
     def ends(self) -> Ends | None:
@@ -116,19 +116,19 @@ class Several(Memory[States]):
     def snapshot(self, state: States) -> MemorySnapshot:
         states = zip(self.parts, state.parts, strict=True)
         snapshots = [part.snapshot(part_state) for part, part_state in states]
-        labelled = zip(self.labels, snapshots, strict=True)
+        labeled = zip(self.labels, snapshots, strict=True)
         return MemorySnapshot(
             total_strength=sum(snapshot.total_strength for snapshot in snapshots),
-            read_weights=self._labelled([snapshot.read_weights for snapshot in snapshots]),
-            read_cells=self._labelled([snapshot.read_cells for snapshot in snapshots]),
-            cells=self._labelled([snapshot.cells for snapshot in snapshots]),
-            rows={label: row for label, snapshot in labelled for row in snapshot.rows.values()},
+            read_weights=self._labeled([snapshot.read_weights for snapshot in snapshots]),
+            read_cells=self._labeled([snapshot.read_cells for snapshot in snapshots]),
+            cells=self._labeled([snapshot.cells for snapshot in snapshots]),
+            rows={label: row for label, snapshot in labeled for row in snapshot.rows.values()},
         )
 
-    def _labelled(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def _labeled(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """The entries of all parts, with the labels of the memories before their names."""
-        labelled = zip(self.labels, parts, strict=True)
-        return {f"{label} {name}": part[name] for label, part in labelled for name in part}
+        labeled = zip(self.labels, parts, strict=True)
+        return {f"{label} {name}": part[name] for label, part in labeled for name in part}
 
     def snapshot_of(self, store: Rows, reads: Array, steps: int) -> MemorySnapshot:
         return store.snapshot(steps, self.read_names, self.labels)

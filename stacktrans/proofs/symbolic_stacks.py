@@ -101,7 +101,7 @@ class CellRun(NamedTuple):
 
 
 Runs = tuple[CellRun, ...]
-"""The contents of a stack, the lowest run first; neighbours have different stack symbols."""
+"""The contents of a stack, the lowest run first; neighbors have different stack symbols."""
 
 
 class SymbolicStack:

@@ -39,10 +39,10 @@ WIDEST = 100
 """The most characters in a line of a chart."""
 MARGIN = 28
 """Characters beside the curves of a chart."""
-COLOURS = ("cyan", "yellow", "magenta", "green", "red", "blue")
-"""The colours of runs in a terminal."""
+COLORS = ("cyan", "yellow", "magenta", "green", "red", "blue")
+"""The colors of runs in a terminal."""
 MARKS = "ox+*#%"
-"""The marks of several runs, which tell them apart without colours, too."""
+"""The marks of several runs, which tell them apart without colors, too."""
 
 
 class Curve(NamedTuple):
@@ -108,7 +108,7 @@ def _panels(metrics: Metrics, unit: Unit) -> dict[str, list[Curve]]:
 def plot_curves(metrics: Metrics, unit: Unit, path: Path) -> None:
     """Plot loss and accuracy of runs; raises `UsageError` if there are none."""
     drawn = _panels(metrics, unit)
-    colours = {run: f"C{index % 10}" for index, run in enumerate(metrics)}
+    colors = {run: f"C{index % 10}" for index, run in enumerate(metrics)}
     width, height = CHART
     figure = empty_figure(width, height * len(drawn))
     axes = figure.subplots(len(drawn), sharex=True, squeeze=False)[:, 0]
@@ -117,7 +117,7 @@ def plot_curves(metrics: Metrics, unit: Unit, path: Path) -> None:
             # A label that begins with an underscore would be left out of the legend.
             label = f" {one_line(run)}{'' if field == 'loss' else f', {field}'}"
             marker = "." if len(times) == 1 else ""
-            axis.plot(times, values, PANELS[panel][field] + marker, color=colours[run], label=label)
+            axis.plot(times, values, PANELS[panel][field] + marker, color=colors[run], label=label)
         axis.set(xlabel=unit, ylabel=panel, yscale="log" if panel == LOSS else "linear")
         if panel != LOSS:
             axis.set_ylim(-0.03, 1.03)
@@ -125,14 +125,14 @@ def plot_curves(metrics: Metrics, unit: Unit, path: Path) -> None:
     save(figure, path)
 
 
-def charts(metrics: Metrics, unit: Unit, width: int, colours: bool) -> Iterator[str]:
+def charts(metrics: Metrics, unit: Unit, width: int, colors: bool) -> Iterator[str]:
     """Loss and accuracy of runs as text, the most important curve of each run in each panel.
 
     Args:
         metrics: the records of the runs.
         unit: what time is measured in.
         width: columns of the text.
-        colours: whether to write the codes of colours.
+        colors: whether to write the codes of colors.
 
     Raises:
         UsageError: plotille is not installed, or nothing has been recorded.
@@ -147,12 +147,12 @@ def charts(metrics: Metrics, unit: Unit, width: int, colours: bool) -> Iterator[
         figure = plotille.Figure()
         figure.width = max(min(width, WIDEST) - MARGIN, TICK)
         figure.height, figure.origin = LINES + 1, False
-        figure.color_mode, figure.with_colors = "names", colours
+        figure.color_mode, figure.with_colors = "names", colors
         figure.x_label, figure.y_label = unit, panel
         _set_axes(figure, curves, panel)
-        for curve, colour, mark in zip(curves, cycle(COLOURS), cycle(MARKS), strict=False):
+        for curve, color, mark in zip(curves, cycle(COLORS), cycle(MARKS), strict=False):
             label, marker = f"{one_line(curve.run)}: {curve.field}", mark if curves[1:] else None
-            figure.plot(curve.times, curve.values, lc=colour, label=label, marker=marker)
+            figure.plot(curve.times, curve.values, lc=color, label=label, marker=marker)
         yield figure.show(legend=True)
 
 

@@ -24,10 +24,10 @@ MOST_RULES = 60
 def svg(machine: Machine) -> str:
     """A machine as a picture."""
     edges = machine.edges()
-    centres = _centres(machine, edges)
+    centers = _centers(machine, edges)
     rules = machine.worded_rules
     shown = rules[:MOST_RULES]
-    left = max(x for x, _ in centres) + RADIUS + MARGIN + 60
+    left = max(x for x, _ in centers) + RADIUS + MARGIN + 60
     longest = max((len(rule.when) for rule in shown), default=0)
     middle = left + 44 + int(longest * SMALL * WIDE) + 24
     widest = max((len(rule.action) for rule in shown), default=0)
@@ -35,7 +35,7 @@ def svg(machine: Machine) -> str:
     top = 2 * MARGIN + LARGE
     more = [f"and {len(rules) - len(shown)} more rules"] if len(rules) > len(shown) else []
     height = max(
-        max(y for _, y in centres) + RADIUS + 2 * MARGIN,
+        max(y for _, y in centers) + RADIUS + 2 * MARGIN,
         top + LINE * (len(shown) + 1 + len(more)) + MARGIN,
     )
     parts = [
@@ -47,37 +47,37 @@ def svg(machine: Machine) -> str:
         "</marker></defs>",
         _text(MARGIN, MARGIN + 4, machine_line(machine), size=LARGE, weight="bold"),
     ]
-    parts += [part for edge in edges.items() for part in _edge(*edge, centres)]
+    parts += [part for edge in edges.items() for part in _edge(*edge, centers)]
     parts += [
         part
-        for state, centre in enumerate(centres)
-        for part in _state(entry_name(machine, machine.states, state), centre, first=not state)
+        for state, center in enumerate(centers)
+        for part in _state(entry_name(machine, machine.states, state), center, first=not state)
     ]
     parts += _rules(shown, (left, middle, top))
     for line in more:
-        parts.append(_text(left + 44, top + LINE * (len(shown) + 1), line, colour=SOFT))
+        parts.append(_text(left + 44, top + LINE * (len(shown) + 1), line, color=SOFT))
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
-def _centres(machine: Machine, edges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The centres of states, in layers by their distance from the first."""
+def _centers(machine: Machine, edges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The centers of states, in layers by their distance from the first."""
     layers, left = [{0}], {*range(1, machine.states.size)}
     while layers[-1]:
         layers.append({target for source, target in edges if source in layers[-1]} & left)
         left -= layers[-1]
     layers[-1] = left  # which cannot be reached
     tallest = max(map(len, layers))
-    centres = [(0, 0)] * machine.states.size
+    centers = [(0, 0)] * machine.states.size
     for number, layer in enumerate(layers):
         for row, state in enumerate(sorted(layer)):
             above = (tallest - len(layer)) / 2
             x = MARGIN + 50 + RADIUS + ACROSS * number
-            centres[state] = (x, int(MARGIN + 130 + RADIUS + DOWN * (row + above)))
-    return centres
+            centers[state] = (x, int(MARGIN + 130 + RADIUS + DOWN * (row + above)))
+    return centers
 
 
-def _state(name: str, centre: tuple[int, int], first: bool) -> Iterator[str]:
-    x, y = centre
+def _state(name: str, center: tuple[int, int], first: bool) -> Iterator[str]:
+    x, y = center
     if first:
         yield _path(f"M{x - RADIUS - 42} {y} L{x - RADIUS - 2} {y}")
     yield (
@@ -87,10 +87,10 @@ def _state(name: str, centre: tuple[int, int], first: bool) -> Iterator[str]:
 
 
 def _edge(
-    states: tuple[int, int], rules: Sequence[int], centres: Sequence[tuple[int, int]]
+    states: tuple[int, int], rules: Sequence[int], centers: Sequence[tuple[int, int]]
 ) -> Iterator[str]:
     """An arrow with the numbers of its rules."""
-    (x, y), (to_x, to_y) = (centres[state] for state in states)
+    (x, y), (to_x, to_y) = (centers[state] for state in states)
     label = _numbers(rules)
     if states[0] == states[1]:
         yield _path(
@@ -133,17 +133,17 @@ def _label(x: float, y: float, label: str) -> str:
     return (
         f'<rect x="{x - width / 2:.1f}" y="{y - 12:.1f}" width="{width:.1f}" height="22" rx="11" '
         f'fill="{PAPER}" stroke="{SPOT}"/>'
-        + _text(x, y + 4, label, colour=SPOT, anchor="middle", weight="bold")
+        + _text(x, y + 4, label, color=SPOT, anchor="middle", weight="bold")
     )
 
 
 def _rules(rules: Sequence[WordedRule], at: tuple[int, int, int]) -> Iterator[str]:
     left, middle, top = at
-    yield _text(left + 44, top - 4, "when", colour=SOFT)
-    yield _text(middle, top - 4, "action", colour=SOFT)
+    yield _text(left + 44, top - 4, "when", color=SOFT)
+    yield _text(middle, top - 4, "action", color=SOFT)
     for row, rule in enumerate(rules, start=1):
         y = top + LINE * row
-        yield _text(left + 28, y, str(rule.number), colour=SPOT, anchor="end", weight="bold")
+        yield _text(left + 28, y, str(rule.number), color=SPOT, anchor="end", weight="bold")
         yield _text(left + 44, y, rule.when)
         yield _text(middle, y, rule.action)
 
@@ -160,11 +160,11 @@ def _text(
     text: str,
     *,
     size: int = SMALL,
-    colour: str = INK,
+    color: str = INK,
     anchor: str = "start",
     weight: str = "normal",
 ) -> str:
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" '
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}" '
         f'text-anchor="{anchor}" font-weight="{weight}">{escape(visible(text))}</text>'
     )

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from PIL.Image import Image
 
-COLOURS = (
+COLORS = (
     *("#8ecdf2", "#f7c873", "#7fd0b3", "#f3e98a", "#e3b0cf", "#f0a37f"),
     *("#9fb8e8", "#c5d98c", "#cdb9a0", "#b7b3e0"),
 )
-"""Colours of symbols: light enough for black text, with neighbours of different lightness."""
+"""Colors of symbols: light enough for black text, with neighbors of different lightness."""
 PLAIN = "#d9d9d9"
-"""The colour of marks, which are not symbols of a string, and of cells."""
+"""The color of marks, which are not symbols of a string, and of cells."""
 EDGE = "#444444"
 LEGIBLE = 0.3
 """The least strength of a row with room for its symbol."""
@@ -39,7 +39,7 @@ TALLEST = 12
 
 STEP_MS, LAST_STEP_MS = 800, 2400
 """The duration of a step, and of the last one, in milliseconds."""
-COLOURS_IN_FILE = 64
+COLORS_IN_FILE = 64
 IN_VIEW = 25
 """Steps whose inputs and outputs are visible at a time."""
 MAX_NUMBERED = 12
@@ -61,9 +61,9 @@ def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
     heights = [*drawn, *map(len, members)]
     figure = empty_figure(min(2 + 0.25 * len(trace.steps), 60), min(1.5 + 0.25 * sum(heights), 60))
     axes = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
-    colours = colours_of(trace)
+    colors = colors_of(trace)
     for axis, (name, blocks) in zip(axes, panels.items(), strict=False):
-        draw_blocks(axis, blocks, colours)
+        draw_blocks(axis, blocks, colors)
         axis.set(xlim=(-0.5, len(trace.steps) - 0.5), ylim=(0, highest(blocks)))
         axis.locator_params(axis="y", integer=True, nbins=4)
         _name(axis, f"{name} holds")
@@ -85,16 +85,16 @@ def _name(axis: "Axes", name: str) -> None:
 
 
 class PlacedBlock(NamedTuple):
-    """A block with its coordinates: centred on `middle`, from `bottom` upwards."""
+    """A block with its coordinates: centered on `middle`, from `bottom` upwards."""
 
     block: Block
     middle: float
     bottom: float
 
 
-def colours_of(trace: Trace) -> dict[str, str]:
-    """A colour for each input symbol, in the order of first appearance."""
-    return dict(zip(symbols_read([trace]), itertools.cycle(COLOURS)))
+def colors_of(trace: Trace) -> dict[str, str]:
+    """A color for each input symbol, in the order of first appearance."""
+    return dict(zip(symbols_read([trace]), itertools.cycle(COLORS)))
 
 
 def stacked(blocks: Sequence[Block], middle: float) -> Iterator[PlacedBlock]:
@@ -105,7 +105,7 @@ def stacked(blocks: Sequence[Block], middle: float) -> Iterator[PlacedBlock]:
 
 
 def panels_of(trace: Trace) -> dict[str, list[PlacedBlock]]:
-    """The blocks of each part of a memory over time, centred on the index of their step."""
+    """The blocks of each part of a memory over time, centered on the index of their step."""
     panels: dict[str, list[PlacedBlock]] = {name: [] for name in parts_of(trace.steps[0])}
     for index, step in enumerate(trace.steps):
         for name, blocks in parts_of(step).items():
@@ -119,7 +119,7 @@ def highest(placed: Sequence[PlacedBlock]) -> float:
 
 
 def draw_blocks(
-    axis: "Axes", placed: Sequence[PlacedBlock], colours: Mapping[str, str], width: float = 0.9
+    axis: "Axes", placed: Sequence[PlacedBlock], colors: Mapping[str, str], width: float = 0.9
 ) -> None:
     """Draw blocks, with symbols in those that are high enough."""
     import numpy as np
@@ -129,7 +129,7 @@ def draw_blocks(
     shapes = [corners * (1, each.block.height) + (each.middle, each.bottom) for each in placed]
     collection = PolyCollection(
         shapes,
-        facecolors=[colours.get(each.block.symbol, PLAIN) for each in placed],
+        facecolors=[colors.get(each.block.symbol, PLAIN) for each in placed],
         edgecolors=EDGE,
         linewidths=0.5,
         rasterized=len(placed) > MAX_SHAPES,
@@ -143,7 +143,7 @@ def draw_blocks(
 
 
 def write_label(axis: "Axes", x: float, y: float, text: str, **style: Any) -> None:
-    """Write a text, centred by default, without mathematical markup."""
+    """Write a text, centered by default, without mathematical markup."""
     axis.text(x, y, text, **{"ha": "center", "va": "center", "parse_math": False, **style})
 
 
@@ -153,7 +153,7 @@ def animate_trace(trace: Trace, path: Path) -> None:
     from PIL.Image import Dither
 
     # All share the palette of the picture with the most symbols; otherwise they would flicker.
-    palette = picture.of_step(fullest(trace.steps)).quantize(COLOURS_IN_FILE)
+    palette = picture.of_step(fullest(trace.steps)).quantize(COLORS_IN_FILE)
     first, *others = (
         picture.of_step(index).quantize(palette=palette, dither=Dither.NONE)
         for index in range(len(trace.steps))
@@ -185,7 +185,7 @@ class _Picture:
         self._steps = trace.steps
         panels = panels_of(trace)
         self._highest = max(map(highest, panels.values()), default=1.0)
-        self._colours = colours_of(trace)
+        self._colors = colors_of(trace)
         signals = len(trace.steps[0].signals)
         height = 1.8 + max(2.4, 0.22 * signals)
         self._figure = empty_figure(max(6.4, 3 + 1.3 * len(panels)), min(height, 20))
@@ -213,7 +213,7 @@ class _Picture:
         _draw_signals(self._figure.add_subplot(grid[1, 0]), step)
         for column, (name, blocks) in enumerate(parts.items(), start=1):
             axis = self._figure.add_subplot(grid[1, column])
-            draw_blocks(axis, [*stacked(blocks, 0)], self._colours, width=1)
+            draw_blocks(axis, [*stacked(blocks, 0)], self._colors, width=1)
             axis.set(xlim=(-0.6, 0.6), ylim=(0, self._highest), xticks=[])
             axis.set_xlabel(name, parse_math=False)
             axis.spines[["top", "right"]].set_visible(False)
@@ -236,10 +236,10 @@ class _Picture:
         for number, step in enumerate(shown, start=first):
             # Later outputs are not known yet.
             answer = output_text(step) if number <= index else ""
-            colour = "black" if number <= index else "0.6"
+            color = "black" if number <= index else "0.6"
             for height, symbol in ((1, symbol_text(step.input)), (0, answer)):
                 size = 11 if len(symbol) <= 1 else 7
-                write_label(axis, number, height, symbol, fontsize=size, color=colour)
+                write_label(axis, number, height, symbol, fontsize=size, color=color)
 
 
 def _draw_signals(axis: "Axes", step: TraceStep) -> None:
@@ -252,6 +252,6 @@ def _draw_signals(axis: "Axes", step: TraceStep) -> None:
     axis.spines[["top", "right"]].set_visible(False)
     for row, strength in enumerate(strengths if len(names) <= MAX_NUMBERED else ()):
         inside = strength > 0.6  # the bar, which is dark
-        offset, side, colour = (-0.03, "right", "white") if inside else (0.03, "left", "black")
+        offset, side, color = (-0.03, "right", "white") if inside else (0.03, "left", "black")
         number = f"{strength:.2f}"
-        write_label(axis, strength + offset, row, number, ha=side, fontsize=8, color=colour)
+        write_label(axis, strength + offset, row, number, ha=side, fontsize=8, color=color)

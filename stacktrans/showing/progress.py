@@ -23,7 +23,7 @@ _HTML = '<pre style="line-height: normal; overflow-x: auto; white-space: pre">{c
 class VisibleConsole(Console):
     """A console that escapes all unprintable characters except its own line ends.
 
-    If NO_COLOR is set, it writes without colours and bold letters.
+    If NO_COLOR is set, it writes without colors and bold letters.
     """
 
     def __init__(self, **options: Any) -> None:

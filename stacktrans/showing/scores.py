@@ -32,11 +32,11 @@ def confidence_interval(accuracy: float, count: int) -> tuple[float, float]:
     a Bernoulli variable with the same mean.
     """
     z = 1.959964
-    centre = (accuracy + z * z / (2 * count)) / (1 + z * z / count)
+    center = (accuracy + z * z / (2 * count)) / (1 + z * z / count)
     variance = accuracy * (1 - accuracy) / count + z * z / (4 * count * count)
     half = z * sqrt(variance) / (1 + z * z / count)
     # Rounding must not exclude the accuracy itself, least of all 0 and 1.
-    return min(accuracy, max(0.0, centre - half)), max(accuracy, min(1.0, centre + half))
+    return min(accuracy, max(0.0, center - half)), max(accuracy, min(1.0, center + half))
 
 
 def bootstrap_interval(values: Sequence[float]) -> tuple[float, float] | None:

@@ -42,7 +42,7 @@ class Column(NamedTuple):
 
     Attributes:
         name: the heading.
-        group: a heading above this column and its neighbours of the same group.
+        group: a heading above this column and its neighbors of the same group.
         left: whether cells are aligned on the left, as texts are, and not on the right.
         drop: rank among the columns that a narrow table omits one by one, the smallest first, of
             equals the last; None if it is never omitted.

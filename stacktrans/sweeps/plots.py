@@ -61,7 +61,7 @@ def _path(store: SweepStore, name: str, taken: set[Path]) -> Path:
 def _conditions(
     store: SweepStore, runs: Sequence[PlannedRun]
 ) -> Iterator[tuple[str, Mapping[str, Any], list[PlannedRun]]]:
-    """The label in the legend, the colour and style of lines, and the runs of each condition."""
+    """The label in the legend, the color and style of lines, and the runs of each condition."""
     for index, condition in enumerate(store.plan.file.conditions):
         of_condition = [run for run in runs if run.condition == condition]
         if of_condition:

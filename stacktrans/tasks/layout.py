@@ -38,7 +38,7 @@ class Pair(NamedTuple):
         written: its fields in a file; None if it comes from none.
         in_vocabulary: whether a model can read it; if not, `OUT_OF_VOCABULARY` stands for the
             symbols that the task's alphabets lack, no answer is computed, and it counts as wrong.
-        kind: how a labelled string was made; empty if that is not known.
+        kind: how a labeled string was made; empty if that is not known.
     """
 
     source: Ids

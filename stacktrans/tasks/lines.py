@@ -47,7 +47,7 @@ def pair_format_of(path: Path) -> PairFormat:
     return "jsonl" if unpacked.suffix in {".jsonl", ".json"} else "tsv"
 
 
-def labelled_file(path: Path) -> Path:
+def labeled_file(path: Path) -> Path:
     """The file of strings in a directory, beside which their labels are; otherwise the path.
 
     Raises:

@@ -19,7 +19,7 @@ from stacktrans.tasks.columns import (
     normalized,
     parse_columns,
 )
-from stacktrans.tasks.lines import RawLines, found_columns, labelled_file, read_pair_content
+from stacktrans.tasks.lines import RawLines, found_columns, labeled_file, read_pair_content
 
 SPLITS = ("train", "dev", "test")
 TRAIN, DEV, TEST = range(3)
@@ -68,7 +68,7 @@ class PairFiles(NamedTuple):
         """The index of each set that has a file, and the file's path."""
         files = (self.train, self.dev, self.test)
         return (
-            (part, labelled_file(Path(file))) for part, file in enumerate(files) if file is not None
+            (part, labeled_file(Path(file))) for part, file in enumerate(files) if file is not None
         )
 
 

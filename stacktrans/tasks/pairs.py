@@ -20,7 +20,7 @@ from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.columns import Tokenizer, parse_columns, positive_label
 from stacktrans.tasks.layout import OutputBound, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths
-from stacktrans.tasks.lines import STRINGS, check_file, labelled_file, read_pair_content
+from stacktrans.tasks.lines import STRINGS, check_file, labeled_file, read_pair_content
 from stacktrans.tasks.pair_alphabets import SourceAlphabet, TargetAlphabet
 from stacktrans.tasks.pair_files import DEV, SET_NAMES, SPLITS, TEST, TRAIN, PairFiles
 from stacktrans.tasks.sets import PairSet, PairSets, read_sets
@@ -252,7 +252,7 @@ def task_from_files(
 
 def _file(path: Any) -> Any:
     """The path of a file of pairs; that of the file of strings in a directory with labels."""
-    found = labelled_file(Path(path))
+    found = labeled_file(Path(path))
     return os.fspath(found) if found != Path(path) else path
 
 

@@ -11,7 +11,7 @@ from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import UnknownSymbol
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Pair
-from stacktrans.tasks.lines import RawLines, labelled_file, read_numbered, read_pair_content
+from stacktrans.tasks.lines import RawLines, labeled_file, read_numbered, read_pair_content
 from stacktrans.tasks.pair_files import PairFiles, columns_of
 from stacktrans.tasks.pairs import Pairs
 
@@ -26,7 +26,7 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
         UsageError: the file can't be read.
         StacktransError: a line is not a pair.
     """
-    path = labelled_file(path)
+    path = labeled_file(path)
     lines = RawLines.of(path, read_pair_content(path))
     request = task.request if isinstance(task, Pairs) else PairFiles(str(path))
     there = lines.header or columns_of(lines, request, task.columns)

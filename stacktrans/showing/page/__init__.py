@@ -95,7 +95,7 @@ def _json(models: Sequence[PageModel]) -> str:
             _model(each) | (_machine(each.checkpoint) if can_be_run else _steps(each))
             for each in models
         ],
-        "colours": [*dict.fromkeys(map(symbol_text, symbols))],
+        "colors": [*dict.fromkeys(map(symbol_text, symbols))],
     }
     return json.dumps(data, allow_nan=False, separators=(",", ":")).translate(IN_SCRIPTS)
 

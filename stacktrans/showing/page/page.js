@@ -36,13 +36,13 @@ const share = (part, whole) => `${Math.min(100, (100 * part) / whole)}%`;
 
 /** The hue of a symbol; null of what is no symbol of a string. */
 function hue(symbol) {
-  const place = DATA.colours.indexOf(symbol);
+  const place = DATA.colors.indexOf(symbol);
   return place < 0 ? null : Math.round(200 + 137.508 * place) % 360;
 }
 
-function coloured(made, symbol) {
+function colored(made, symbol) {
   const own = hue(symbol);
-  made.classList.toggle("coloured", own !== null);
+  made.classList.toggle("colored", own !== null);
   made.style.setProperty("--hue", own ?? 0);
   return made;
 }
@@ -103,8 +103,8 @@ function linesOf(model) {
     return row;
   });
   const columns = model.steps.map((step, at) => {
-    const input = coloured(element("td", "symbol", step.input), step.input);
-    const output = coloured(element("td", "symbol", ""), step.output);
+    const input = colored(element("td", "symbol", step.input), step.input);
+    const output = colored(element("td", "symbol", ""), step.output);
     output.classList.toggle("aside", step.output !== null && !step.scored);
     for (const cell of [input, output]) cell.addEventListener("click", () => go(at));
     rows[0].append(input);
@@ -275,7 +275,7 @@ function partOf(model, part, which) {
 
   function fill(cell, symbol, pushed, strength, fromFirst, fromLast, head) {
     const thick = unit() * strength;
-    coloured(cell, symbol);
+    colored(cell, symbol);
     cell.style.setProperty("--length", Math.max(symbol.length, 1));
     cell.dataset.symbol = symbol;
     cell.dataset.step = pushed;
@@ -345,7 +345,7 @@ function readsOf(model) {
       const items = step.reads[at].map(([symbol, pushed, weight]) => {
         const item = element("li");
         item.append(
-          coloured(element("span", "symbol", symbol), symbol),
+          colored(element("span", "symbol", symbol), symbol),
           element("span", "pushed", `@${pushed}`),
           element("span", "weight", number(weight)),
         );
