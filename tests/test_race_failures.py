@@ -21,7 +21,7 @@ from stacktrans.common.processes import Pool
 from stacktrans.training import race
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.race import Race
-from stacktrans.training.race_state import Candidate, RaceState, race_summary, read_race
+from stacktrans.training.race_state import read_race
 from stacktrans.training.requests import resume as taken_up
 
 
@@ -307,15 +307,3 @@ def test_leftovers_of_a_race_that_did_not_begin_are_ignored(tmp_path: Path) -> N
     (found.directory / f".{RACE}.123").touch()
     done = train("--max-steps", "1", out=tmp_path / "run")
     assert done.returncode == 0, done.stderr.decode()
-
-
-def test_a_summary_shows_time_slices_after_the_deciding_round(tmp_path: Path) -> None:
-    ahead = Candidate(step=400)
-    decided = {"joint": Candidate(step=200, ended="solved"), "wide": Candidate(step=200)}
-    state = RaceState(
-        command=[], budget=9, winner="joint", candidates=decided, pending={"wide": [ahead]}
-    )
-    state.save(tmp_path)
-    summary = race_summary(tmp_path)
-    assert summary
-    assert summary["strategies"]["wide"]["step"] == 400

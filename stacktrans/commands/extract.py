@@ -47,8 +47,8 @@ def extract(
     pops, pushes and writes, and which state comes next, by the state, the input, and
     what is at the ends of its memories. Equivalent symbols share a rule. Then model
     and machine answer strings that were not used for learning (of pairs in files, some
-    of all); how often they agree is printed, and the shortest string at which they do
-    not.
+    of all); how often they agree is printed, and the shortest string found at which they
+    do not.
 
     A machine that is saved is a checkpoint: transduce, eval and inspect take it. Of such
     a checkpoint, the rules are printed, or only the files of --dot, --svg, --python and
@@ -109,6 +109,8 @@ def extract(
             save_machine(out, loaded.config, extraction.machine, card)
             print_message(f"saved in {out}")
         _export(extraction.machine, *files)
+        if extraction.seconds > seconds:
+            print_message("--time-limit: with more time, more strings may agree, by fewer rules")
     finally:  # what was learned is printed even if it can't be written
         if as_json:
             import json
@@ -173,7 +175,7 @@ def _print(extraction: "Extraction", task: "Task") -> None:
         )
     if extraction.counterexample is not None:
         print_out(
-            "the shortest string at which model and machine differ: "
+            "the shortest string found at which model and machine differ: "
             + (extraction.counterexample or "the empty string")
             + _who_is_right(extraction.machine, task, extraction.counterexample)
         )

@@ -125,9 +125,9 @@ def compare(
             seen.update(query.ids.tobytes() for query in queries)
         tested += len(queries)
         wrong += counterexamples(network, extraction.machine, queries)
-    what = f"those in the files of length {lengths}"
-    if not files:
-        what = f"random of length {lengths}, uniformly"
+    what = f"random of length {lengths}, uniformly"
+    if files:
+        what = f"random ones in the files of length {lengths}"
     more = Agreement(what, tested, tested - len(wrong))
     shortest = _shortest(checkpoint, wrong, extraction.counterexample)
     return replace(extraction, agreement=(*extraction.agreement, more), counterexample=shortest)
@@ -352,7 +352,7 @@ class Learner:
         counts = zip(self._ranges, (OBSERVED, OBSERVED // 2), strict=True)
         drawn = (random_queries(self._checkpoint, *each, seed=0) for each in counts)
         sets = [(f"all {of_few}up to length {short.longest}", short.queries)]
-        which = "those in the files" if files else "random"
+        which = "random ones in the files" if files else "random"
         sets += zip((f"{which} of length {each}" for each in self._ranges), drawn, strict=True)
         agreement, wrong = [], [*self._wrong]
         for what, queries in sets:

@@ -256,9 +256,10 @@ class Race:
                     self._gather(pool, show)
         finally:
             trainers.clear()  # their files may change from now on
-        if not (state.winner or self.stop_requested):  # the time is over
+        if state.winner or not self.stop_requested:  # otherwise, it will be resumed
             state.candidates, state.pending = state.latest | self._cut_short, {}
-            state.winner = state.best if state.candidates[state.best].solved else None
+            if not state.winner and state.candidates[state.best].solved:
+                state.winner = state.best
         self._save()
         failed = {name: each.failed for name, each in state.candidates.items()}
         if all(failed.values()):

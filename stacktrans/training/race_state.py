@@ -147,5 +147,5 @@ def race_summary(directory: Path) -> dict[str, Any] | None:
     if not (directory / RACE).is_file():
         return None
     state = read_race(directory)
-    strategies = {name: each.model_dump() for name, each in state.latest.items()}
+    strategies = {name: each.model_dump() for name, each in state.candidates.items()}
     return {"winner": state.winner, "seconds": round(state.seconds, 1), "strategies": strategies}
