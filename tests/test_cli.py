@@ -258,7 +258,7 @@ def test_inspect_shows_each_line_of_standard_input(model: Path) -> None:
         ("extract anbncn --lengths 5:6", "--lengths needs --strings"),
         ("eval copy-queue --dat x", "no such option: --dat; did you mean '--data'? See"),
         ("extract anbncn --svg rules.png", "rules.png: expected a file that ends in .svg"),
-        ("transduce reversal-stack --max-length 2", "--max-length: the model has an output for"),
+        ("transduce reversal-stack --max-length 2", "--max-length: there is an output for each"),
         (
             "verify reversal-stack --longest 2000000",
             "a string of 2000000 symbols; expected at most",

@@ -80,10 +80,10 @@ def test_a_damaged_state_is_not_taken_up(tmp_path: Path) -> None:
     trainer_of(small_run("max_steps=5", PREDICTING), tmp_path).run(ignore)
     path = tmp_path / "last" / checkpoint.TRAINING
     state = torch.load(path, weights_only=True)
-    state["attempt"]["prediction"]["classifier.bias"][0] = math.nan
+    state["attempt"]["prediction"]["classifier.bias"] = torch.zeros(1)
     torch.save(state, path)
     reseal(tmp_path / "last")
-    with pytest.raises(CheckpointError, match=r"prediction\.classifier\.bias: not all finite"):
+    with pytest.raises(CheckpointError, match=r"damaged \(.*classifier\.bias"):
         Trainer.resume(tmp_path, [], CPU)
 
 
