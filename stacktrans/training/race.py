@@ -173,6 +173,7 @@ class Race:
         self._device, self._workers = device, workers
         self._cut_short = dict[str, Candidate]()
         self.at_work: Sequence[str] = ()
+        self._alone = False  # whether this process trains all runs
         data = directory / CANDIDATES / DATA
         self._data = data if data.is_dir() else None
 
@@ -246,10 +247,17 @@ class Race:
         """
         state = self.state
         count = min(self._workers, len(state.candidates))
+        self._alone = count == 1
         self.at_work = next_round(state.candidates, WIDTH, self._batch_symbols)[:count]
         show()
+
+        def is_over() -> bool:
+            if self._alone:  # there is no other moment to show progress within a time slice
+                show()
+            return self._is_over()
+
         try:
-            with Pool(count, self._is_over, in_process=count == 1) as pool:
+            with Pool(count, is_over, in_process=self._alone) as pool:
                 while state.can_continue and (self._must_begin or not self._is_over()):
                     self._carry_out(pool, show)
                 while pool.at_work:  # on time slices that are cut short
@@ -342,7 +350,15 @@ class Race:
 
     def _time_slice(self, name: str, before: Candidate) -> Callable[..., Candidate]:
         run = self.directory_of(name), self.configs[name], before
-        return partial(train_time_slice, *run, TIME_SLICE, self._device, self._data)
+        work = partial(train_time_slice, *run, TIME_SLICE, self._device, self._data)
+        if not self._alone:
+            return work
+
+        def announced(is_cancelled: Callable[[], bool]) -> Candidate:
+            self.at_work = [name]
+            return work(is_cancelled)
+
+        return announced
 
     def _save(self) -> None:
         self.state.seconds = self.elapsed
