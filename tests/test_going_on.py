@@ -271,3 +271,15 @@ def test_progress_that_can_not_be_written_does_not_keep_a_run(tmp_path: Path) ->
     words = f"stacktrans train --task copy --memory queue {race} --max-steps 6 --json --out run"
     done = shell(f"{words} {shlex.join(SMALL)} 2>/dev/full", tmp_path)
     assert (done.returncode, done.stdout[:1]) == (0, b"{")
+
+
+def test_a_race_without_time_to_round_its_best_run_ran_out_of_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A solution that is rounded after the race was not found in time."""
+    have_right(monkeypatch)
+    trainer = trainer_in(tmp_path, ENDED_BY["solved"]())
+    trainer.run_until(lambda: trainer.state.progress.ended is not None)
+    assert trainer.state.progress.ended == "solved"
+    trainer.outcome = "budget"
+    assert trainer.run(ignore).outcome == "budget"

@@ -392,7 +392,7 @@ def test_a_summary_explains_what_it_shows() -> None:
     assert legend in shown(200, summary_view(both, CONFIG, "x"))
     assert "solved: " in text
     assert "the race took 1 second" in text
-    unfinished = replace(ablated, race={**race, "winner": None})
+    unfinished = replace(ablated, race={**race, "winner": None}, outcome="budget")
     assert "solved: " not in shown(200, summary_view(unfinished, CONFIG, "x"))
     assert "are blocked" not in shown(200, summary_view(SUMMARY, CONFIG, "x"))
 

@@ -164,7 +164,8 @@ def train(
         workers: Number of processes. In a race, this many runs are trained at the same time
             (default: one on each core). In a single run, the extra processes train the next
             attempts in advance, in case the first fails. The result is the same.
-        max_steps: Stop after this many batches; in a race, of each run. Default: the recipe's.
+        max_steps: Stop after this many batches, and those of rounding; in a race, of each run.
+            Default: the recipe's.
         time_limit: Stop after this much training: 90s, 5m, 1h30m. Default: none for a single run;
             a race has a --budget. Time before --resume is included.
         out: Directory of the run, new or empty. Default: checkpoints/TASK-MEMORY-SEED, in which the

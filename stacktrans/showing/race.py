@@ -17,7 +17,7 @@ from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.tables import GAP, Column, Table, remark
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate, RaceState
-from stacktrans.training.records import LOSS, METRICS, SOLUTIONS, Accuracy, Summary
+from stacktrans.training.records import LOSS, METRICS, Accuracy, Summary
 from stacktrans.training.wording import briefly
 
 STRINGS = {
@@ -186,7 +186,7 @@ def advice(
     soft = all_right and summary.hard is not None and not hard_right
     if soft and summary.hard:
         tips.append(f"  but with hard signals on only {_share(summary.hard)} (test)")
-    elif all_right and summary.outcome in SOLUTIONS:
+    elif all_right and summary.outcome == "budget":
         tips.append("  but the race had no time to make sure of it")
     elif all_right:
         tips.append(f"  but not yet in {solved.times} measurements in a row")

@@ -200,11 +200,10 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
     raced = summary.race["strategies"].items() if summary.race else ()
     candidates = {name: Candidate(**progress) for name, progress in raced}
     race = f"; the race took {_seconds(summary.race['seconds'])}" if summary.race else ""
-    # A race may have no time left to make sure of a solution.
-    certain = summary.outcome in SOLUTIONS and (not summary.race or summary.race["winner"])
     pruned = summary.model not in ("", model_line(config))
     batches, hard_use = counted(summary.steps, "batch", "batches"), _hard_use(summary)
-    ended = f"{'solved: ' if certain else ''}{summary.rule}; {batches}{attempts}"
+    solved = "solved: " if summary.outcome in SOLUTIONS else ""
+    ended = f"{solved}{summary.rule}; {batches}{attempts}"
     return Group(
         *([race_view(candidates), remark(LEGEND)] if candidates else []),
         remark(f"{ended} in {_seconds(summary.seconds)}{race}"),

@@ -117,6 +117,8 @@ class Trainer:
             if not outcome:
                 state.save_last()
                 raise Interrupted(self.stop_requested)
+            if self.outcome and outcome in SOLUTIONS:
+                outcome = self.outcome  # the race had no time to make sure of the solution
             return self._finish(outcome)
 
     def run_until(
