@@ -175,5 +175,7 @@ def _opened(paths: list[Path]) -> Iterator[tuple[int, str]]:
     from stacktrans.common.reading import STDIN, name_of, open_file
 
     for path in paths:
+        if path == STDIN and sys.stdin.isatty():
+            print_message("answers each line that you type; end with Ctrl-D")
         with contextlib.nullcontext(sys.stdin) if path == STDIN else open_file(path) as stream:
             yield stream.fileno(), name_of(path)

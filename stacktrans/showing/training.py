@@ -226,9 +226,12 @@ def _seconds(seconds: float) -> str:
 
 
 def _hard_use(summary: Summary) -> str | None:
-    """The effect of hard signals on a model, in words; differences may be due to chance."""
+    """The effect of hard signals on a model that is not always wrong, in words.
+
+    Differences may be due to chance.
+    """
     soft, hard = summary.test, summary.hard
-    if soft is None or hard is None:
+    if soft is None or hard is None or soft.coarse == hard.coarse == 0:
         return None
     if hard.coarse == 1:
         return "right"
