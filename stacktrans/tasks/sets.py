@@ -1,4 +1,4 @@
-"""Data sets from files of pairs: reading, hold-out, drawing pairs, memory mapping."""
+"""Data sets from files of pairs: reading, drawing pairs, memory mapping."""
 
 import itertools
 import json
@@ -12,11 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from numpy.random import Generator
 
-from stacktrans.common.errors import CheckpointError, StacktransError, UsageError, shown
+from stacktrans.common.errors import CheckpointError, StacktransError, shown
 from stacktrans.common.ragged import Ragged, concatenate_pairwise
-from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.reading import file_version, name_of, split_words
-from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import MAX_SYMBOLS, Ids
 from stacktrans.tasks.columns import (
     MIN_VALUE_RATIO,
@@ -25,6 +23,7 @@ from stacktrans.tasks.columns import (
     detect_separator,
     detect_unit,
 )
+from stacktrans.tasks.held_out import hold_out
 from stacktrans.tasks.layout import OutputBound, Pair, is_fixed
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.lines import files_of
@@ -39,110 +38,17 @@ from stacktrans.tasks.pair_checks import (
     space_warnings,
     unknown_target_warnings,
 )
-from stacktrans.tasks.pair_files import (
-    DEV,
-    SET_NAMES,
-    SPLITS,
-    TEST,
-    TRAIN,
-    PairFiles,
-    PairLines,
-    read_files,
-)
+from stacktrans.tasks.pair_files import DEV, SPLITS, TEST, TRAIN, PairFiles, PairLines, read_files
 from stacktrans.tasks.symbol_columns import SymbolColumn, hashes_of
 
 UNIT_COLUMNS = ("source", "target")
 """The columns that have units."""
-HELD_OUT = 10
-"""One in this many pairs is held out for a set without a file."""
 REPLACED = 0.25
 """The a in a / (a + n), the probability that a symbol with n occurrences in the training set is
 replaced by the unknown symbol (Kiperwasser and Goldberg 2016, section 4.2)."""
 AT_ONCE = 1000
 """Pairs that are decoded together when all are iterated over."""
 Probabilities = npt.NDArray[np.float64]
-
-
-def hold_out(
-    lines: PairLines, sources: Ids, sizes: Ids, labels: Ids, request: PairFiles
-) -> list[str]:
-    """Move about a tenth of the pairs from the training set to each set without a file.
-
-    The test set gets the longest sources, the development set random ones, about as many with each
-    label as in proportion. Lines with equal sources stay together.
-
-    Args:
-        lines: all lines, whose `parts` are changed.
-        sources: [n] the hash of each source.
-        sizes: [n] the length of each source.
-        labels: [n] the label of each source, or equal numbers for all if targets are no labels.
-        request: the sets that have files, and the random seed.
-
-    Returns:
-        A sentence on each set.
-
-    Raises:
-        UsageError: there are too few distinct sources.
-    """
-    notes = []
-    name, all_training = lines.names[TRAIN], int((lines.parts == TRAIN).sum())
-    wanted = max(1, all_training // HELD_OUT)
-    for part, file in ((TEST, request.test), (DEV, request.dev)):
-        if file is not None:
-            continue
-        rows = np.flatnonzero(lines.parts == TRAIN)
-        group = _numbered_by_first_appearance(sources[rows])
-        drawn = _drawn_places(group, labels[rows], request.split)[group]
-        order = np.lexsort((group, -sizes[rows] if part == TEST else drawn))
-        ends = np.flatnonzero(np.diff(group[order], append=-1)) + 1  # of the lines of each source
-        kept = 2 if part == TEST and request.dev is None else 1  # sources for the other sets
-        last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1 - kept)
-        if last < 0:
-            need = 1 + (request.test is None) + (request.dev is None)
-            raise UsageError(
-                f"{name}: too few distinct sources to hold some out; expected at least {need}, "
-                "or files for the development and test sets"
-            )
-        taken = rows[order[: ends[last]]]
-        lines.parts[taken] = part
-        how = "the longest" if part == TEST else f"at random (seed {request.split})"
-        verb = "is" if len(taken) == 1 else "are"
-        different = f"{counted(last + 1, 'different source')}, " if last + 1 < len(taken) else ""
-        content = f"{different}lengths {Lengths(sizes[taken].min(), sizes[taken].max())}"
-        notes.append(
-            f"{name}: {len(taken):,} of {all_training:,} pairs, {how}, {verb} held out as the "
-            f"{SET_NAMES[part]} set ({content})"
-        )
-    return notes
-
-
-def _drawn_places(group: Ids, labels: Ids, seed: int) -> Probabilities:
-    """[m] numbers from 0 to 1 that put m distinct sources in a random order, stratified by label.
-
-    The number is the share of the sources with the same label that come before. But the last source
-    with a label gets 1, so that it is not the only one and held out.
-
-    Args:
-        group: [n] the number of the source of each line.
-        labels: [n] the label of each line, of which that of a source's first line counts.
-        seed: the random seed.
-    """
-    _, first = np.unique(group, return_index=True)
-    drawn, places = generator(seed, Purpose.SPLIT).permutation(len(first)), np.ones(len(first))
-    for label in np.unique(labels):
-        same = np.flatnonzero(labels[first] == label)
-        same = same[np.argsort(drawn[same])]
-        places[same[:-1]] = np.arange(len(same) - 1) / len(same)
-    return places
-
-
-def _numbered_by_first_appearance(keys: Ids) -> Ids:
-    """[n] for each key the number of distinct keys before its first appearance."""
-    # The order of the keys themselves, which are hashes, differs between processes.
-    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
-    numbers = np.empty(len(first), dtype=np.int64)
-    numbers[np.argsort(first)] = np.arange(len(first))
-    return numbers[group]
 
 
 @dataclass(eq=False, repr=False)
