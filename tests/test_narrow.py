@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import struct
+import subprocess
 import sys
 import tempfile
 import termios
@@ -301,6 +302,20 @@ def test_a_race_is_a_live_table_in_a_terminal_and_lines_elsewhere() -> None:
     assert re.search(r"^no-memory  batch 12345  loss 0\.1234 ", plain, re.M)
     assert "  training coarse 0.98  test lengths coarse 0.79 fine 0.85" in plain
     assert re.search(r"^joint  batch 200  the loss is not a finite number", plain, re.M)
+
+
+def refuse_a_race_before_torch_is_loaded() -> None:
+    code = (
+        "import sys\nfrom stacktrans.cli import app\nfrom stacktrans.training import requests\n"
+        "requests.begin = lambda *_, **__: sys.exit('torch' in sys.modules)\n"
+        "app(['train', '--task', 'copy'])"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_first_row_of_a_race_does_not_wait_for_torch() -> None:
+    written = in_a_terminal(80, refuse_a_race_before_torch_is_loaded, TERM="xterm")
+    assert re.search(r"feedforward +0 +0 +– +starting", written)
 
 
 def show_records() -> None:

@@ -59,7 +59,7 @@ def new(tmp_path: Path) -> Path:
 
 
 def config_from(name: Path | str, data: Path | None = None, *changes: str) -> RunConfig:
-    (found,) = TrainRequest(from_=name, data=data, assignments=changes).configs().values()
+    (found,) = TrainRequest(from_=name, data=data, assignments=changes).configs.values()
     return found
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import gc
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -19,6 +19,7 @@ from stacktrans.common.visible import listed, shell_text
 from stacktrans.settings.locations import AUTO
 
 if TYPE_CHECKING:
+    from stacktrans.settings.config import RunConfig
     from stacktrans.training.race import Race
     from stacktrans.training.records import Record, Summary
     from stacktrans.training.trainer import Trainer
@@ -204,7 +205,20 @@ def train(
         candidate_command=_words_of_candidate(ctx),
         prefix="--",
     )
-    _train(requests.begin(request, dry_run=dry_run), log_to, dry_run, as_json)
+    with _loading(request.configs, dry_run):
+        training = requests.begin(request, dry_run=dry_run)
+    _train(training, log_to, dry_run, as_json)
+
+
+def _loading(
+    configs: Mapping[str, "RunConfig"], dry_run: bool
+) -> contextlib.AbstractContextManager[object]:
+    """Show the first row of a race before torch is loaded."""
+    if dry_run or len(configs) == 1:
+        return contextlib.nullcontext()
+    from stacktrans.showing.race import LoadingDisplay
+
+    return LoadingDisplay(progress_console(), configs)
 
 
 def _names(listed: str | None) -> list[str]:

@@ -1,9 +1,10 @@
 """Live progress of a race, the table of its candidates, and advice after an unsolved one."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console, Group, RenderableType
 
@@ -15,10 +16,12 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import strategies
 from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.tables import GAP, Column, Table, remark
-from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate, RaceState
 from stacktrans.training.records import LOSS, METRICS, Accuracy, Summary
 from stacktrans.training.wording import briefly
+
+if TYPE_CHECKING:
+    from stacktrans.training.race import Race
 
 STRINGS = {
     "development": "development",
@@ -37,10 +40,26 @@ LEARNED = 0.9
 """Share of strings that a run must answer right to have learned them."""
 
 
+class LoadingDisplay(ProgressDisplay):
+    """The first row of a race, as long as code is loaded, which takes most of a second."""
+
+    def __init__(self, console: Console, names: Iterable[str]) -> None:
+        self._candidates = dict.fromkeys(names, Candidate())
+        super().__init__(console, [])
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._refresh()
+        return self
+
+    def _now(self) -> RenderableType:
+        return race_view(self._candidates, [*self._candidates][:1])
+
+
 class RaceDisplay(ProgressDisplay):
     """The candidates of a race and their progress: a live table, or a line for each time slice."""
 
-    def __init__(self, console: Console, race: Race) -> None:
+    def __init__(self, console: Console, race: "Race") -> None:
         self._race, self._shown = race, race.state.latest
         self._compiled = code_cache.count()
         announced = (

@@ -6,6 +6,7 @@ Nothing here imports torch before the settings are known to fit together.
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -87,7 +88,8 @@ class TrainRequest:
         own["options"] = {name: arguments.get(name) for name in OPTIONS}
         return cls(**own | attributes)
 
-    def configs(self) -> dict[str, RunConfig]:
+    @cached_property
+    def configs(self) -> Mapping[str, RunConfig]:
         """The configurations by recipe, several for a race; raises as `candidate_configs` does."""
         layers = self._layers(self.recipe, OPTIONS)
         configs = candidate_configs(layers, self.strategies, self.budget, self.prefix)
@@ -161,7 +163,7 @@ def begin(request: TrainRequest, dry_run: bool = False) -> "Trainer | Race":
         CheckpointError: the checkpoint to start from is missing or damaged.
         UsageError: something else is missing, or does not fit.
     """
-    configs = request.configs()
+    configs = request.configs
     from stacktrans.training.run_directory import check_free, claim
     from stacktrans.training.trainer import Trainer
 

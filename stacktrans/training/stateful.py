@@ -1,11 +1,13 @@
 """Base class of parts of a run with saved state, and the types of its values."""
 
-from typing import Annotated, Any, ClassVar, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin, get_type_hints
 
 from pydantic import BaseModel, Field, ValidationError, create_model
-from torch import nn
 
 from stacktrans.common.errors import plain_words
+
+if TYPE_CHECKING:
+    from torch import nn
 
 MOST = 2**53
 """Bound on counts, so that they are exact as floats."""
@@ -37,7 +39,7 @@ class StatefulPart:
         """The state that `load_state_dict` takes."""
         return {key: getattr(self, key) for key in self._schema.model_fields}
 
-    def load_state_dict(self, state: Any, model: nn.Module | None = None) -> None:
+    def load_state_dict(self, state: Any, model: "nn.Module | None" = None) -> None:
         """Take up a state.
 
         Args:
