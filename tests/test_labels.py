@@ -126,9 +126,9 @@ def test_a_race_for_labels_begins_with_a_strategy_of_its_own(tmp_path: Path) -> 
         ended = run("train", "--data", path, "--dev", path, "--test", path, "--dry-run", "--json")
         return [*json.loads(ended.stdout)]
 
-    name, *others = raced(labeled(("0", "1")))
-    assert name == "predicting-feedforward"
-    assert raced(labeled(("a b", "c d"))) == others
+    automaton, own, *others = raced(labeled(("0", "1")))
+    assert (automaton, own) == ("finite-state", "predicting-feedforward")
+    assert raced(labeled(("a b", "c d"))) == [automaton, *others]
 
 
 def test_the_empty_string_may_be_the_only_one_to_begin_with(tmp_path: Path) -> None:
