@@ -41,7 +41,7 @@ LEARNED = 0.9
 
 
 class LoadingDisplay(ProgressDisplay):
-    """The first row of a race, as long as code is loaded, which takes most of a second."""
+    """The first row of a race, while torch is loaded, which takes most of a second."""
 
     def __init__(self, console: Console, names: Iterable[str]) -> None:
         self._candidates = dict.fromkeys(names, Candidate())
