@@ -20,8 +20,14 @@ from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.training import rounding
 from stacktrans.training.initial_weights import checksum_of, weights_from_checkpoint
-from stacktrans.training.records import Accuracy
-from stacktrans.training.rounding import ROUNDINGS, Rounding, RoundingKind, soft_and_hard
+from stacktrans.training.records import Accuracy, Record
+from stacktrans.training.rounding import (
+    MOST_REJECTIONS,
+    ROUNDINGS,
+    Rounding,
+    RoundingKind,
+    soft_and_hard,
+)
 from stacktrans.training.sources import Moment, Source
 
 pytestmark = pytest.mark.usefixtures("brief_rounding")
@@ -132,6 +138,35 @@ def test_a_discrete_solution_is_right_on_the_shortest_and_on_much_longer_strings
     config = counter(f"rounding={kind}", "max_steps=25", memory={"name": memory})
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == (outcome, attempts)
+
+
+@pytest.mark.parametrize(
+    ("accuracies", "attempts"),
+    [
+        ([0.95, 0.9, 1.0], 1),
+        ([0.89, 1.0], 2),
+        ([0.95, 0.89, 1.0], 2),
+        ([0.95] * (MOST_REJECTIONS + 1) + [1.0], 2),
+    ],
+)
+def test_an_attempt_whose_discrete_model_is_nearly_right_is_trained_further(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accuracies: list[float], attempts: int
+) -> None:
+    have_right(monkeypatch)
+    measured: dict[Moment, float] = {}
+
+    def generalizes(_: Source, __: Transducer, moment: Moment, least: float) -> bool:
+        if moment not in measured:
+            measured[moment] = accuracies[len(measured)]
+        return measured[moment] >= least
+
+    monkeypatch.setattr(Source, "generalizes", generalizes)
+    trainer = trainer_of(counter("rounding=discrete"), tmp_path)
+    records: list[Record] = []
+    summary = trainer.run(records.append)
+    assert (summary.outcome, summary.attempts) == ("solved", attempts)
+    assert [*measured.values()] == accuracies
+    assert summary.best_step > records[-2].step  # not the weights that were rejected
 
 
 @pytest.mark.parametrize("error", [NoSuchLength, NoSuchLaw])

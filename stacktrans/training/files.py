@@ -143,9 +143,9 @@ class Files(Source):
     def validation(self, moment: Moment) -> list[Pair]:
         return self.development
 
-    def generalizes(self, model: Transducer, moment: Moment) -> bool:
+    def generalizes(self, model: Transducer, moment: Moment, least: float) -> bool:
         """Whether a model is right on short and long training pairs, and with symbols permuted."""
-        return self._errs_on_few(model) and self._stays_right(model, moment)
+        return self._errs_on_few(model) and self._stays_right(model, moment, least)
 
     def _errs_on_few(self, model: Transducer) -> bool:
         """Whether few of the shortest training pairs and few of the longest are wrong.
@@ -160,7 +160,7 @@ class Files(Source):
         expected = EXCEPTIONS * count
         return bool(most <= expected + 2 * math.sqrt(expected))
 
-    def _stays_right(self, model: Transducer, moment: Moment) -> bool:
+    def _stays_right(self, model: Transducer, moment: Moment, least: float) -> bool:
         """Whether development pairs that a model gets right stay right with symbols permuted."""
         if not self._permuted(moment.attempt):
             return True
@@ -170,7 +170,7 @@ class Files(Source):
         if not right:
             return False
         permuted = self._permute(right * math.ceil(PERMUTED_STRINGS / len(right)), moment)
-        return self.score(model, permuted).coarse_accuracy >= self.config.training.solved.accuracy
+        return self.score(model, permuted).coarse_accuracy >= least
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
         summary.train = self._accuracy_on(model, self._measured(self._train, 1))

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -15,7 +16,7 @@ from stacktrans.training.attempt import Attempt
 from stacktrans.training.objective import indecision
 from stacktrans.training.pruning import prunable, pruned, smallest
 from stacktrans.training.sources import Source
-from stacktrans.training.stateful import StatefulPart, Weights
+from stacktrans.training.stateful import SavedCount, StatefulPart, Weights
 
 SHARPNESS = 4096.0
 """Factor that sharpens the signals of a model that loses nothing when it is hard. Signals are then
@@ -23,6 +24,12 @@ SHARPNESS = 4096.0
 
 AVERAGING_BATCHES = 200
 """Batches after which the moving average has forgotten the weights before."""
+
+NEARLY_RIGHT = 0.9
+"""Least accuracy on very short and on very long strings for which a rejected model is trained
+further: a new attempt would take longer, and might come no further."""
+MOST_REJECTIONS = 5
+"""Most rejections after which it is trained further."""
 
 RELEARNED = "5%"
 """Loss under which a model without one of its memories may learn its task again."""
@@ -82,10 +89,13 @@ class Rounding(StatefulPart):
 
     Attributes:
         weights: the weights to be rounded; None if nothing is to be done now.
+        rejections: how often a discrete model was rejected that was nearly right.
     """
 
     name = "rounding"
     weights: Weights | None = None
+    rejections: SavedCount = 0
+    _is_nearly_right = False
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt, self._source = attempt, attempt.source
@@ -94,12 +104,12 @@ class Rounding(StatefulPart):
     def round(self, check_stop: Callable[[], None], may_fail: bool) -> Transducer | None:
         """A model with the weights rounded and pruned, and sharpened if that loses nothing.
 
-        The attempt loses its own weights.
+        The attempt goes back to the weights that were to be rounded.
 
         Args:
             check_stop: called after each batch; may raise an exception to stop.
-            may_fail: whether to return None if the hard model does not solve the task, or, if
-                lossless, not for strings that are much longer.
+            may_fail: whether to reject the hard model, and return None, if it does not solve the
+                task, or, if lossless, not for strings that are much longer.
         """
         attempt, self._check_stop = self.attempt, check_stop
         assert self.weights is not None
@@ -112,8 +122,9 @@ class Rounding(StatefulPart):
         try:
             return self._rounded(model, may_fail)
         finally:
-            # It has the memories of the configuration, and can be saved.
+            # It has the memories of the configuration, and can be saved and trained further.
             attempt.replace_model(model)
+            self._settle_rate()
             # The losses of models that are not kept, some of them not finite, say nothing of it.
             attempt.losses.forget()
             attempt.losses.running = loss
@@ -175,11 +186,23 @@ class Rounding(StatefulPart):
     def _solves(self, model: Transducer, measured: SoftHardAccuracy) -> bool:
         """Whether a model solves the task when hard; if lossless, also for longer strings."""
         soft, hard = measured
+        self._is_nearly_right = False
         if not self._kind.lossless:
             return min(measured) >= self._training.solved.accuracy
         with computing_with(self._source.threads), model.hard_signals():
-            is_right = hard >= min(soft, self._training.solved.accuracy)
-            return is_right and self._source.generalizes(model, self._moment)
+            if hard < min(soft, self._training.solved.accuracy):
+                return False
+            generalizes = partial(self._source.generalizes, model, self._moment)
+            if generalizes(self._training.solved.accuracy):
+                return True
+            self._is_nearly_right = generalizes(NEARLY_RIGHT)
+            self.rejections += self._is_nearly_right
+            return False
+
+    @property
+    def may_be_repeated(self) -> bool:
+        """Whether the attempt is worth more training, since the rejected model was nearly right."""
+        return self._is_nearly_right and self.rejections <= MOST_REJECTIONS
 
     def _fine_tune(self) -> None:
         """Train with ever sharper signals; keep the last weights or the best."""

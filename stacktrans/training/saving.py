@@ -203,6 +203,10 @@ class SavedRun:
             # The rounded weights will replace those that they are made from.
             self.rounding.weights = self.load_best().model.state_dict()
 
+    def train_further(self) -> None:
+        """Continue an attempt whose best weights are rejected, and forget how good these were."""
+        self.progress.ended, self.progress.best, self.rounding.weights = None, [], None
+
     def load_best(self) -> checkpoint.Checkpoint:
         """Load the best weights."""
         return checkpoint.load(self._directory / "best", self.device)

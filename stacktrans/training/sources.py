@@ -230,18 +230,22 @@ class Source(StatefulPart):
         train = self._accuracy(model, purpose, moment, self.ranges.train, train_count)
         return train, self._accuracy(model, purpose, moment, self.ranges.test, count)
 
-    def generalizes(self, model: Transducer, moment: Moment) -> bool:
-        """Whether a model also solves the task for the shortest strings and for much longer ones.
+    def generalizes(self, model: Transducer, moment: Moment, least: float) -> bool:
+        """Whether a model is right on the shortest strings and on much longer ones, too.
 
         Lengths that cannot be drawn do not count.
+
+        Args:
+            model: the model.
+            moment: the moment at which strings are drawn.
+            least: the least coarse accuracy that counts as right.
         """
         longest = self.ranges.train.longest
         much_longer = Lengths((MUCH_LONGER - 1) * longest, MUCH_LONGER * longest)
         for lengths in (self._shortest(SHORTEST_SHARE), much_longer):
             with suppress(NoSuchLength, NoSuchLaw):
                 pairs = self.strings(Purpose.VALIDATION, moment, lengths, FIRST_STRINGS)
-                accuracy = self.score(model, pairs).coarse_accuracy
-                if accuracy < self.config.training.solved.accuracy:
+                if self.score(model, pairs).coarse_accuracy < least:
                     return False
         return True
 

@@ -206,12 +206,14 @@ class Trainer:
         solved = state.progress.ended in SOLUTIONS
         may_fail = solved and state.attempts.another_allowed and self.outcome is None
         rounded = state.rounding.round(self._check_stop, may_fail)
-        if rounded is None:
+        if rounded:
+            state.save_best(rounded)
+            state.rounding.weights = None
+        elif state.rounding.may_be_repeated:
+            state.train_further()
+        else:
             lengths = "very short or very long strings"
             self._fail(f"the discrete model does not solve the task, or not for {lengths}")
-            return
-        state.save_best(rounded)
-        state.rounding.weights = None
 
     def _check_weights(self) -> None:
         """End the attempt if its weights are not finite, and so must not be saved."""
