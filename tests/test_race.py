@@ -87,6 +87,20 @@ def test_a_model_that_failed_later_is_better_than_none() -> None:
     assert state.best == "old"
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "best"),
+    [(0.996, 0.997, "first"), (0.98, 0.997, "second"), (0.996, 1.0, "second")],
+)
+def test_of_candidates_that_are_about_as_good_the_first_is_the_best(
+    first: float, second: float, best: str
+) -> None:
+    def candidate(share: float, loss: float) -> Candidate:
+        return Candidate(step=200, best={"development": share, "log_likelihood": -loss})
+
+    candidates = {"first": candidate(first, 0.2), "second": candidate(second, 0.1)}
+    assert RaceState(command=[], budget=1.0, candidates=candidates).best == best
+
+
 def test_a_run_gets_fewer_time_slices_the_longer_it_stalls() -> None:
     found = {name: Candidate(step=400, loss=1.0, test=0.2, stalled=3) for name in "ab"}
     assert chosen(found, width=1) == ["a"]

@@ -74,8 +74,14 @@ class Candidate(BaseModel):
 
     @property
     def merit(self) -> tuple[Any, ...]:
-        """Quantities that candidates are compared by, the greater the better."""
-        return self.solved, bool(self.best), not self.failed, *self.best.values()
+        """Quantities that candidates are compared by, the greater the better.
+
+        Unless a candidate is right, shares count in hundredths, and likelihood does not: smaller
+        differences may be chance. So of candidates that are about as good, the first is the best,
+        whose strategy is more likely to generalize to longer strings.
+        """
+        shares = [round(each, 2) for name, each in self.best.items() if name != "log_likelihood"]
+        return self.solved, bool(self.best), not self.failed, self.is_right, *shares
 
 
 class RaceState(BaseModel):
