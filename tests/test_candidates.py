@@ -78,8 +78,11 @@ def test_the_steps_of_a_race_cannot_be_changed(tmp_path: Path) -> None:
 def test_a_dry_run_shows_the_strategies(tmp_path: Path) -> None:
     shown = run("train", "--task", "copy", "--dry-run", cwd=tmp_path)
     assert shown.returncode == 0
-    suited = [each for each in strategies().items() if not each[1].only_with]
-    known = {name: each for name, each in suited if "pairs" in each.kinds}
+    known = {
+        name: each
+        for name, each in strategies().items()
+        if "pairs" in each.kinds and each.only_with in (None, "varying length")
+    }
     assert len(known) > 3
     for name, each in known.items():
         assert name in shown.stdout.decode()
@@ -118,6 +121,12 @@ def test_strategies_are_ordered_for_sources_with_features(
     only_with_features = {"attention"} if "features" in columns else set()
     few = candidates_of(task="copy", assignments=["parameters.symbols=10"])
     assert set(names) == few.keys() | only_with_features
+
+
+@pytest.mark.parametrize(("task", "buffered"), [("even-pairs", False), ("reverse-string", True)])
+def test_only_answers_of_varying_length_are_written_to_a_buffer(task: str, buffered: bool) -> None:
+    configs = candidates_of(task=task).values()
+    assert any(config.model.buffers for config in configs) == buffered
 
 
 @pytest.mark.parametrize("symbols", [64, 65])

@@ -81,10 +81,12 @@ def candidate_configs(
 
 def _fitting(task: Task, memory: str | None, controller: str | None = None) -> list[str]:
     """The strategies for a task, and perhaps a memory and a controller, in the order of a race."""
+    fixed_length = task.layout.kind == "pairs" and task.fixed_length
     has: dict[Trait, bool] = {
         "features": any(role[0] == FEATURE for role in task.source.roles()),
         "labels": task.positive is not None,
-        "fixed length": task.layout.kind == "pairs" and task.fixed_length,
+        "fixed length": fixed_length,
+        "varying length": not fixed_length,
         "few symbols": len(task.source) <= MOST_FOR_MATRICES,
     }
     traits = {trait for trait, is_there in has.items() if is_there}

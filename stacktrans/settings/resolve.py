@@ -44,9 +44,9 @@ from stacktrans.tasks.layout import Layout, LayoutKind
 DEFAULT_RECIPE = "default"
 
 
-Trait = Literal["features", "labels", "fixed length", "few symbols"]
-"""A trait of pairs: sources have features, or few different symbols; targets are labels, or
-equally long."""
+Trait = Literal["features", "labels", "fixed length", "varying length", "few symbols"]
+"""A trait of a task: sources have features, or few different symbols; targets are labels, are
+equally long, or are not."""
 
 
 class Strategy(Section):
