@@ -12,7 +12,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import one_line
 from stacktrans.settings.layers import read_layer
 from stacktrans.sweeps.plan import read_plan
-from stacktrans.sweeps.store import RESULTS, SweepStore
+from stacktrans.sweeps.store import RESULTS, TABLE, SweepStore
 from stacktrans.sweeps.table import summary
 
 HERE = Path(__file__).parent
@@ -38,8 +38,9 @@ def _section(path: Path) -> str:
         try:
             plan = read_plan(path, profile)
         except UsageError:
-            where = f"[{path.name}](experiments/{path.name})"
-            unread = f"Not shown: {where} reads files that are not part of this project."
+            found = f"[{path.stem}](experiments/results/{path.stem}/{TABLE})"
+            file = f"[{path.name}](experiments/{path.name})"
+            unread = f"See {found}: {file} reads files that are not part of this project."
             return f"## {one_line(layer.settings['title'])}\n\n{unread}"
         directory = HERE / "results" / plan.name
         if not (directory / RESULTS).exists():
