@@ -51,7 +51,7 @@ def counter(*changes: str, memory: dict[str, Any] | None = None) -> RunConfig:
     return resolve(task="anbn", settings={"model": model}, assignments=[*small, *changes])
 
 
-GENERALIZES = Source.generalizes
+GENERALIZATION = Source.generalization
 
 
 def have_right(
@@ -59,7 +59,7 @@ def have_right(
 ) -> None:
     """Have answers count as right, or as given; hard ones as given for each attempt."""
     monkeypatch.setattr(Source, "accuracies", lambda *_: (soft, soft))
-    monkeypatch.setattr(Source, "generalizes", lambda *_: True)
+    monkeypatch.setattr(Source, "generalization", lambda *_: 1.0)
     certain = Rounding.round
 
     def scripted(self: Rounding, *others: Any) -> Transducer | None:
@@ -105,7 +105,7 @@ def draw_only(
     monkeypatch: pytest.MonkeyPatch, *ranges: Lengths, error: type[Exception] = NoSuchLength
 ) -> None:
     """Have tests of whether a model generalizes draw only strings of some lengths."""
-    monkeypatch.setattr(Source, "generalizes", GENERALIZES)
+    monkeypatch.setattr(Source, "generalization", GENERALIZATION)
     drawn = Source.strings
 
     def strings(self: Source, purpose: Any, moment: Any, lengths: Lengths, *others: Any) -> Any:
@@ -153,19 +153,13 @@ def test_an_attempt_whose_discrete_model_is_nearly_right_is_trained_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accuracies: list[float], attempts: int
 ) -> None:
     have_right(monkeypatch)
-    measured: dict[Moment, float] = {}
-
-    def generalizes(_: Source, __: Transducer, moment: Moment, least: float) -> bool:
-        if moment not in measured:
-            measured[moment] = accuracies[len(measured)]
-        return measured[moment] >= least
-
-    monkeypatch.setattr(Source, "generalizes", generalizes)
+    left = iter(accuracies)
+    monkeypatch.setattr(Source, "generalization", lambda *_: next(left))
     trainer = trainer_of(counter("rounding=discrete"), tmp_path)
     records: list[Record] = []
     summary = trainer.run(records.append)
     assert (summary.outcome, summary.attempts) == ("solved", attempts)
-    assert [*measured.values()] == accuracies
+    assert [*left] == []
     assert summary.best_step > records[-2].step  # not the weights that were rejected
 
 

@@ -157,7 +157,7 @@ def generalizes(
     config = config_of(path)
     task = config.make_task()
     assert isinstance(task, Pairs)
-    return Files(config, task).generalizes(cast(Transducer, None), Moment(attempt, 1), least=1)
+    return Files(config, task).generalization(cast(Transducer, None), Moment(attempt, 1)) == 1
 
 
 def test_right_pairs_have_to_stay_right_with_other_symbols(

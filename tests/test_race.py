@@ -263,7 +263,7 @@ def soft_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """All strings are answered right, but with hard signals only by the second attempt of a run."""
     right = Accuracy(1.0, 1.0, 10, 1.0)
     monkeypatch.setattr(Source, "accuracies", lambda *_: (right, right))
-    monkeypatch.setattr(Source, "generalizes", lambda *_: True)
+    monkeypatch.setattr(Source, "generalization", lambda *_: 1.0)
 
     def measured(self: Rounding, _: Transducer) -> tuple[float, float]:
         return 1.0, float(self.attempt.moment.attempt == 2)

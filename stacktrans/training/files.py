@@ -143,9 +143,9 @@ class Files(Source):
     def validation(self, moment: Moment) -> list[Pair]:
         return self.development
 
-    def generalizes(self, model: Transducer, moment: Moment, least: float) -> bool:
-        """Whether a model is right on short and long training pairs, and with symbols permuted."""
-        return self._errs_on_few(model) and self._stays_right(model, moment, least)
+    def generalization(self, model: Transducer, moment: Moment) -> float:
+        """Accuracy with symbols permuted; 0 if too many short or long training pairs are wrong."""
+        return self._permuted_accuracy(model, moment) if self._errs_on_few(model) else 0.0
 
     def _errs_on_few(self, model: Transducer) -> bool:
         """Whether few of the shortest training pairs and few of the longest are wrong.
@@ -160,17 +160,17 @@ class Files(Source):
         expected = EXCEPTIONS * count
         return bool(most <= expected + 2 * math.sqrt(expected))
 
-    def _stays_right(self, model: Transducer, moment: Moment, least: float) -> bool:
-        """Whether development pairs that a model gets right stay right with symbols permuted."""
+    def _permuted_accuracy(self, model: Transducer, moment: Moment) -> float:
+        """The share of right development pairs that stay right with symbols permuted."""
         if not self._permuted(moment.attempt):
-            return True
+            return 1.0
         # Where a source has several targets, an answer is right for one of its pairs.
         is_right = super().score(model, self.development).fine == 1
         right = [*itertools.compress(self.development, is_right)]
         if not right:
-            return False
+            return 0.0
         permuted = self._permute(right * math.ceil(PERMUTED_STRINGS / len(right)), moment)
-        return self.score(model, permuted).coarse_accuracy >= least
+        return self.score(model, permuted).coarse_accuracy
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
         summary.train = self._accuracy_on(model, self._measured(self._train, 1))

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -192,12 +191,12 @@ class Rounding(StatefulPart):
         with computing_with(self._source.threads), model.hard_signals():
             if hard < min(soft, self._training.solved.accuracy):
                 return False
-            generalizes = partial(self._source.generalizes, model, self._moment)
-            if generalizes(self._training.solved.accuracy):
-                return True
-            self._is_nearly_right = generalizes(NEARLY_RIGHT)
-            self.rejections += self._is_nearly_right
-            return False
+            accuracy = self._source.generalization(model, self._moment)
+        if accuracy >= self._training.solved.accuracy:
+            return True
+        self._is_nearly_right = accuracy >= NEARLY_RIGHT
+        self.rejections += self._is_nearly_right
+        return False
 
     @property
     def may_be_repeated(self) -> bool:

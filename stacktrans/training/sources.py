@@ -230,24 +230,18 @@ class Source(StatefulPart):
         train = self._accuracy(model, purpose, moment, self.ranges.train, train_count)
         return train, self._accuracy(model, purpose, moment, self.ranges.test, count)
 
-    def generalizes(self, model: Transducer, moment: Moment, least: float) -> bool:
-        """Whether a model is right on the shortest strings and on much longer ones, too.
+    def generalization(self, model: Transducer, moment: Moment) -> float:
+        """Coarse accuracy on the shortest strings or on much longer ones, whichever is lower.
 
         Lengths that cannot be drawn do not count.
-
-        Args:
-            model: the model.
-            moment: the moment at which strings are drawn.
-            least: the least coarse accuracy that counts as right.
         """
-        longest = self.ranges.train.longest
+        longest, lowest = self.ranges.train.longest, 1.0
         much_longer = Lengths((MUCH_LONGER - 1) * longest, MUCH_LONGER * longest)
         for lengths in (self._shortest(SHORTEST_SHARE), much_longer):
             with suppress(NoSuchLength, NoSuchLaw):
                 pairs = self.strings(Purpose.VALIDATION, moment, lengths, FIRST_STRINGS)
-                if self.score(model, pairs).coarse_accuracy < least:
-                    return False
-        return True
+                lowest = min(lowest, self.score(model, pairs).coarse_accuracy)
+        return lowest
 
     def score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
         """The scores of a model on pairs; in files, an answer may be any target of its source."""
