@@ -156,6 +156,34 @@ def test_a_run_that_solves_the_task_in_a_round_that_is_cut_off_has_won(
 
 
 @pytest.mark.usefixtures("short_turns")
+@pytest.mark.parametrize(
+    ("labels", "without_state", "winner", "best"),
+    [
+        (True, (1.0, 1.0), "feedforward", "feedforward"),
+        (True, (0.997, 0.98), None, "feedforward"),
+        (True, (0.98, 0.98), "patient", "patient"),
+        (False, (0.997, 0.98), "patient", "patient"),
+    ],
+)
+def test_an_lstm_that_labels_strings_wins_only_if_no_other_is_about_as_good_in_time(
+    labels: bool,
+    without_state: tuple[float, float],
+    winner: str | None,
+    best: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scripted(monkeypatch, {("patient", 10): (1.0, 1.0), ("feedforward", 10): without_state})
+    lines = reversals(200, 1).splitlines()
+    if labels:
+        lines = [f"{line.split()[0]}\t{'yes' if line < 'c' else 'no'}" for line in lines]
+    data = write(tmp_path / "pairs.tsv", "\n".join(lines) + "\n")
+    found = configs(data, "solved.times=1", "max_steps=20", names=("patient", "feedforward"))
+    race = raced(tmp_path / "run", found)
+    assert (race.state.winner, race.state.best) == (winner, best)
+
+
+@pytest.mark.usefixtures("short_turns")
 def test_a_race_of_drawn_strings_knows_what_was_kept(tmp_path: Path) -> None:
     race = carried_on(begun(tmp_path / "run"), 2)
     for name, candidate in race.state.candidates.items():
@@ -163,6 +191,14 @@ def test_a_race_of_drawn_strings_knows_what_was_kept(tmp_path: Path) -> None:
             assert [*candidate.best] == ["test", "train", "fine", "discreteness", "log_likelihood"]
         else:
             assert (name, candidate.best, candidate.test) == (name, {}, None)
+
+
+def test_of_about_equal_candidates_one_without_a_state_is_the_best() -> None:
+    best = {"development": 0.996, "longest": 0.99, "fine": 1.0, "discreteness": 1.0}
+    stateless = Candidate(stateless=True, best=best)
+    assert stateless.merit > Candidate(best=best | {"development": 0.999}).merit
+    assert stateless.merit < Candidate(best=best | {"longest": 1.0}).merit
+    assert stateless.merit < Candidate(best=dict.fromkeys(best, 1.0)).merit
 
 
 def table_of(**candidates: Candidate) -> list[list[str]]:
@@ -179,12 +215,15 @@ def test_the_table_of_a_race_ranks_by_what_it_shows_and_shows_nothing_for_no_num
         failed=Candidate(failed="no room"),
         worse=Candidate(step=600, loss=0.25, train=1.0, test=1.0, best=best),
         better=Candidate(step=200, loss=0.5, train=0.0, test=0.0, best=best | {"longest": 0.9}),
+        waiting=Candidate(provisional=True),
+        labels=Candidate(step=9, ended="solved", provisional=True, best=dict.fromkeys(best, 1.0)),
     )
     assert " ".join(group) == "last batches development, longest tenth development"
     assert heading[4:7] == ["coarse", "coarse", "fine"]
     assert rows == [
+        ["labels", "9", "0", "–", "1.00", "1.00", "1.00", "solved", "(provisional)"],
         ["better", "200", "0", "0.5000", "0.90", "0.95", "0.97", "stopped"],
         ["worse", "600", "0", "0.2500", "0.80", "0.95", "0.97", "stopped"],
         ["failed", "0", "0", "–", "–", "–", "–", "no", "room"],
-        ["1", "strategy", "has", "not", "begun"],
+        ["2", "strategies", "have", "not", "begun"],
     ]

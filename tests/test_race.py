@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import signal
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from stacktrans.common.files import CANDIDATES
 from stacktrans.model.transducer import Transducer
 from stacktrans.training import race
 from stacktrans.training.attempt import Attempt
-from stacktrans.training.race import Race, next_round
+from stacktrans.training.race import PROVISIONAL, Race, next_round
 from stacktrans.training.race_state import Candidate, RaceState, read_race
 from stacktrans.training.records import Accuracy
 from stacktrans.training.requests import begin_race
@@ -61,6 +62,17 @@ def test_better_runs_get_more_time_slices() -> None:
     assert had["e"] == 100
     # A half, a third, a quarter and a fifth, over their sum.
     assert [had[name] for name in "bcad"] == pytest.approx([39, 26, 19, 16], abs=1)
+
+
+def test_provisional_runs_get_fewer_time_slices_than_others_as_good() -> None:
+    found, had = candidates(a=0.4, b=0.3, c=0.3), Counter[str]()
+    found["b"] = found["b"].model_copy(update={"provisional": True})
+    for _ in range(100):
+        name = chosen(found, width=2)[1]
+        had[name] += 1
+        found[name] = found[name].model_copy(update={"step": found[name].step + 200})
+    # One in four, but for the ranks, 2 and 3.
+    assert had["b"] / had["c"] == pytest.approx(1 / PROVISIONAL * 3 / 2, rel=0.1)
 
 
 def test_candidates_get_their_first_time_slices_one_after_another() -> None:

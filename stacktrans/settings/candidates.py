@@ -135,9 +135,7 @@ def _problem(name: str, kind: LayoutKind, memory: str | None) -> str | None:
 
 def _remembers(run: RunConfig) -> bool:
     """Whether a model has a memory, or a controller with a state."""
-    name, recurrent = run.model.controller.name, getattr(run.model.controller, "recurrent", True)
-    has_state = name in ("lstm", "gru") or (name != "linear" and recurrent)
-    return has_state or run.model.memory.name != "none"
+    return run.model.has_state or run.model.memory.name != "none"
 
 
 def _with_recipe(name: str, layers: Sequence[SettingsLayer]) -> RunConfig:

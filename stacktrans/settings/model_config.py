@@ -336,6 +336,12 @@ class ModelConfig(Section):
         return self.memory.values if isinstance(self.memory, VectorMemoryConfig) else "tanh"
 
     @property
+    def has_state(self) -> bool:
+        """Whether the controller can remember something without a memory."""
+        name, recurrent = self.controller.name, getattr(self.controller, "recurrent", True)
+        return name in ("lstm", "gru") or (name != "linear" and recurrent)
+
+    @property
     def encoder_decoder(self) -> EncoderDecoderConfig | None:
         """The settings of an encoder-decoder; None if the controller is another."""
         return self.controller if isinstance(self.controller, EncoderDecoderConfig) else None

@@ -117,6 +117,8 @@ def _line(name: str, candidate: Candidate) -> str:
 
 def _end(candidate: Candidate) -> str:
     """Why a candidate ended, in words; empty if it may continue."""
+    if candidate.solved and candidate.provisional:
+        return "solved (provisional)"
     return candidate.failed or (briefly(candidate.ended) if candidate.ended else "")
 
 
@@ -137,7 +139,7 @@ def race_view(
     begun = {
         name: candidate
         for name, candidate in candidates.items()
-        if name in (at_work or ()) or candidate != Candidate()
+        if name in (at_work or ()) or candidate.step or candidate.failed
     }
     waiting = len(candidates) - len(begun)
     more = [remark(f"{counted(waiting, 'strategy has', 'strategies have')} not begun")]

@@ -28,6 +28,7 @@ from stacktrans.model.devices import find_device
 from stacktrans.settings.command import single_run_command
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.base import Task
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.training.data import save_pairs
 from stacktrans.training.interrupts import Interrupted, stopping
@@ -48,6 +49,8 @@ BATCH_SYMBOLS = 500
 """Assumed number of symbols in a batch whose size is not given in symbols."""
 WIDTH = 2
 """Runs that get a time slice in a round."""
+PROVISIONAL = 16
+"""Factor on the cost of a run whose solutions are provisional, since it cannot end the race."""
 STALLED = 3
 """Time slices without progress after which the leader is no longer preferred."""
 MOST_PENDING = 2
@@ -70,7 +73,8 @@ def next_round(candidates: Candidates, width: int, sizes: Mapping[str, int]) -> 
     The leader gets a time slice in each round, unless it has stalled, and so do the runs with the
     smallest cost: the batches up to the middle of their next time slice, times their rank. So runs
     begin one after another, and the second need not wait for the last. Batches do not count until
-    they add up to `BEGINNING_SYMBOLS`; those of a stalled run count the more, the longer it stalls.
+    they add up to `BEGINNING_SYMBOLS`; those of a stalled run count the more, the longer it stalls,
+    and those of a provisional one always count more.
 
     Args:
         candidates: all candidates by name, in the order of strategies.
@@ -84,7 +88,8 @@ def next_round(candidates: Candidates, width: int, sizes: Mapping[str, int]) -> 
         candidate = candidates[name]
         counts = candidate.step * sizes[name] >= BEGINNING_SYMBOLS
         batches = (candidate.step if counts else 0) + TIME_SLICE / 2
-        return ranks[name] * batches * max(1, candidate.stalled / STALLED)
+        factor = PROVISIONAL if candidate.provisional else 1
+        return ranks[name] * batches * factor * max(1, candidate.stalled / STALLED)
 
     by_cost = sorted(able, key=cost)
     leading = [name for name in by_cost if ranks[name] == 1 and candidates[name].stalled < STALLED]
@@ -131,16 +136,35 @@ def begin(
     for name, config in single.items():
         (folder / name).mkdir(parents=True)
         write_atomically(folder / name / CONFIG, config.to_yaml())
-    save_pairs(next(iter(single.values())).make_task(), folder / DATA)
+    task = next(iter(single.values())).make_task()
+    save_pairs(task, folder / DATA)
+    provisional = _provisional(task, configs)
     state = RaceState(
         command=[*command],
         budget=budget or max(limits) or BUDGET,
-        candidates=dict.fromkeys(configs, Candidate()),
+        candidates={
+            name: Candidate(
+                stateless=not configs[name].model.has_state, provisional=name in provisional
+            )
+            for name in sorted(configs, key=provisional.__contains__)
+        },
     )
     state.save(directory)
     # Last, so that the directory is a race once it is complete.
     folder.rename(directory / CANDIDATES)
     return single
+
+
+def _provisional(task: Task, configs: Mapping[str, RunConfig]) -> set[str]:
+    """The candidates whose solutions wait for one of another candidate: LSTMs for labels in files.
+
+    No longer strings are known to test them on, and an LSTM whose cells count may be right on the
+    whole development set, but not on strings of ten times its length.
+    """
+    if not isinstance(task, Pairs) or task.positive is None:
+        return set()
+    names = {name for name, config in configs.items() if config.model.controller.name == "lstm"}
+    return names if names != configs.keys() else set()
 
 
 class Race:
@@ -423,7 +447,7 @@ def _winner(names: Sequence[str], pending: Mapping[str, Sequence[Candidate]]) ->
         if not pending.get(name):
             return None
         result = pending[name][0]
-        if result.solved:
+        if result.solved and not result.provisional:
             solved[name] = result
             if result.is_right:
                 return name

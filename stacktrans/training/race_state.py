@@ -30,6 +30,8 @@ class Candidate(BaseModel):
         train: coarse accuracy after the last time slice, as in a `Record`; None before there is
             one.
         test: coarse accuracy on longer strings, as in a `Record`; None before there is one.
+        stateless: whether its controller has no state, so that it has to use its memory.
+        provisional: whether a solution waits for one of another candidate until the time is over.
         best: the `records.merit` of the best weights that it has saved, or would save now; empty
             before the first time slice.
         furthest: the best `test` of all time slices, and the best `train` among these.
@@ -45,16 +47,19 @@ class Candidate(BaseModel):
     loss: SavedNumber | None = None
     train: Share | None = None
     test: Share | None = None
+    stateless: bool = False
+    provisional: bool = False
     best: dict[str, SavedNumber] = {}
     furthest: tuple[Share, Share] = (0.0, 0.0)
     stalled: SavedCount = 0
 
     def after(self, before: "Candidate") -> "Candidate":
-        """Complete `furthest` and `stalled`, given the candidate before its last time slice."""
+        """Complete what a time slice does not tell, given the candidate before its last one."""
         reached = (self.test or 0.0, self.train or 0.0)
         stalled = 0 if reached > before.furthest else before.stalled + 1
         furthest = max(reached, before.furthest)
-        return self.model_copy(update={"furthest": furthest, "stalled": stalled})
+        kept = {"stateless": before.stateless, "provisional": before.provisional}
+        return self.model_copy(update={"furthest": furthest, "stalled": stalled} | kept)
 
     @property
     def solved(self) -> bool:
@@ -77,11 +82,26 @@ class Candidate(BaseModel):
         """Quantities that candidates are compared by, the greater the better.
 
         Unless a candidate is right, shares count in hundredths, and likelihood does not: smaller
-        differences may be chance. So of candidates that are about as good, the first is the best,
-        whose strategy is more likely to generalize to longer strings.
+        differences may be chance. So of candidates that are about as good, the best is one without
+        a state, and the first of these, which are more likely to generalize to longer strings. A
+        provisional one has to be more accurate than others on the strings that count first.
         """
-        shares = [round(each, 2) for name, each in self.best.items() if name != "log_likelihood"]
-        return self.solved, bool(self.best), not self.failed, self.is_right, *shares
+        sure = not self.provisional
+        first, *others = [
+            round(each, 2) for name, each in self.best.items() if name != "log_likelihood"
+        ] or [0]
+        is_right = self.is_right and sure
+        solved = self.solved and sure
+        return (
+            solved,
+            bool(self.best),
+            not self.failed,
+            is_right,
+            first,
+            sure,
+            *others,
+            self.stateless,
+        )
 
 
 class RaceState(BaseModel):
