@@ -65,18 +65,18 @@ def eval(
     Coarse accuracy is the share of strings that are right from first to last
     symbol, fine accuracy the mean share of a string before its first error,
     both with 95% intervals; symbol accuracy is the share of all scored symbols
-    that are right given the true symbols before them. With --hard, the column
-    "hard ≠ soft" is the share of them at which the output of a network is not that
-    without --hard. For a language model, the
-    perplexity of the validation and test texts, or of --text, is measured instead.
+    that are predicted right under teacher forcing, given the true symbols before
+    them. With --hard, the column "hard ≠ soft" is the share of them whose prediction
+    --hard changes. For a language model, the perplexity of the validation and test
+    texts, or of --text, is measured instead.
 
     With --data, --predictions, --errors, --confusions, --beam or --n-best, or next to
-    the baselines below, the model also answers each source without the target, as in
-    transduce, which takes longer for wrong answers. The error rate is then the symbol error
-    rate: the fewest insertions, deletions and substitutions that turn the targets into
-    the answers, divided by the number of target symbols. Pairs with symbols that the
-    model does not know count as wrong; their number is reported on stderr and is
-    "unknown" in --json.
+    the baselines below, the model also answers each source freely, reading its own
+    outputs, as in transduce, which takes longer for wrong answers. The error rate is
+    then the symbol error rate: the fewest insertions, deletions and substitutions that
+    turn the targets into the answers, divided by the number of target symbols. Pairs
+    with symbols that the model does not know count as wrong; their number is reported
+    on stderr and is "unknown" in --json.
     With --beam, coarse and fine accuracy are those of the answers, too. With
     --n-best N, oracle accuracy is the share of strings whose target is among the
     N most probable answers.

@@ -102,7 +102,7 @@ def train(
 ) -> None:
     """Train a transducer, with live progress.
 
-    Unless --recipe names one, several strategies are raced until one has solved the task:
+    Unless --recipe names one, several strategies are raced until one has a discrete solution:
     that run is kept, and the command that trains it alone is printed. --memory has all of
     them use that memory.
 
@@ -132,11 +132,11 @@ def train(
             texts.
         no_buffered: Use no buffers, although the recipe would.
         accept: discrete or soft: with soft, a solution counts even if it needs signals between 0
-            and 1, although such solutions seldom generalize to much longer strings. Default:
-            discrete in a race of strategies, which keeps a soft solution and goes on; soft with
-            other recipes.
-        recipe: auto (used if none is given): a race of strategies, which the first that has solved
-            the task wins; or a strategy by its name. default: what they all begin from. paper: the
+            and 1, although such solutions seldom generalize to much longer strings; with discrete,
+            it is kept, and training goes on. Default: that of the recipe: discrete in most
+            strategies, raced or alone; soft in the recipe default.
+        recipe: auto (used if none is given): a race of strategies, which the first with a solution
+            wins; or a strategy by its name. default: what they all begin from. paper: the
             settings of the paper that the task comes from, or else of grefenstette2015. lstm: a
             large LSTM as a baseline.
         strategies: Race these strategies alone (see stacktrans list strategies).
@@ -164,7 +164,8 @@ def train(
         seed: Random seed. Default: 1.
         workers: Number of processes. In a race, this many runs are trained at the same time
             (default: one on each core). In a single run, the extra processes train the next
-            attempts in advance, in case the first fails. The result is the same.
+            attempts in advance, in case the first fails. Their number changes the result only if
+            time runs out.
         max_steps: Stop after this many batches, and those of rounding; in a race, of each run.
             Default: the recipe's.
         time_limit: Stop after this much training: 90s, 5m, 1h30m. Default: none for a single run;

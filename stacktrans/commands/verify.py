@@ -15,7 +15,7 @@ OTHER = typer.Argument(
     metavar="OTHER",
     show_default=False,
     help="Another checkpoint, whose answers are compared; or another task, by its name or YAML "
-    "file. A name of both is the task's; checkpoints/NAME is the checkpoint.",
+    "file. If both have this name, it is the task; checkpoints/NAME is the checkpoint.",
     autocompletion=completion.checkpoints,
 )
 PANELS = {
@@ -51,8 +51,8 @@ def verify(
 
     With another checkpoint, verify looks for a string of the task that the two
     models answer differently, and tries to prove that two machines give the same
-    answers to all strings. Another task takes the place of the model's own, by which
-    inspect would judge an answer, so no command is printed.
+    answers to all strings. With another task, its answers are expected instead of those
+    of the model's own; no command is printed then, since inspect knows only the latter.
 
         stacktrans verify checkpoints/reverse-stack
         stacktrans verify checkpoints/xor-buffered --hard --longest 1000

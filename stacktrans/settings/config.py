@@ -219,9 +219,9 @@ class RunConfig(Section):
     threads: Annotated[int, Field(ge=1, le=256)] = 1
     """threads of torch."""
     workers: Annotated[int, Field(ge=1, le=256)] = 1
-    """processes. All but one train the attempts that would come next, which are used if the run
-    restarts. The result is the same, unless a time limit ends the run. A race in a sweep has as
-    many; one that `train` begins has those of --workers."""
+    """processes. In a single run, all but one train the attempts that would come next, which are
+    used if it restarts; in a race of a sweep, they train candidates. The number changes the result
+    only if time runs out. For the races of `train`, use --workers."""
     start_from: StartFromConfig | None = None
     """the checkpoint with the initial weights; null for new weights."""
     task: TaskConfig

@@ -64,7 +64,7 @@ class BucketSort(DigitStrings):
 
 
 class EvenPairs(Transformation):
-    """0100 -> 0: whether the number of neighbors that differ is odd"""
+    """0100 -> 0: whether the number of unequal neighbors is odd"""
 
     def __init__(self) -> None:
         self.source = self.target = number_alphabet(2)
