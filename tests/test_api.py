@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 import os
 import pydoc
 import re
@@ -107,7 +108,9 @@ def test_traces_are_those_of_the_command(tmp_path: Path) -> None:
     assert page.replace(path, '"copy-deque"') == (tmp_path / "b.html").read_text()
 
 
-def test_a_machine_is_that_of_the_command(machine_of: Callable[[str], Path]) -> None:
+def test_a_machine_is_that_of_the_command(
+    machine_of: Callable[[str], Path], tmp_path: Path
+) -> None:
     model = stacktrans.load("parenthesis-stack")
     machine = model.extract()
     saved = stacktrans.load(machine_of("parenthesis-stack"))
@@ -127,9 +130,11 @@ def test_a_machine_is_that_of_the_command(machine_of: Callable[[str], Path]) -> 
         assert ("to see its steps" in shown) == is_saved
     with pytest.raises(StacktransError, match=r"no machine found within 0\.001 s"):
         model.extract(time_limit=0.001)
-    for limit in (-1, 0, float("nan")):
+    for limit in (-1, 0, math.nan, math.inf):
         with pytest.raises(UsageError, match=f"time_limit {limit}: expected seconds, more than 0"):
             model.extract(time_limit=limit)
+        with pytest.raises(UsageError, match=f"budget {limit}: expected seconds, more than 0"):
+            stacktrans.resume(tmp_path, budget=limit)
 
 
 def test_a_wrong_argument_is_named_with_its_function() -> None:

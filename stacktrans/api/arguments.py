@@ -3,6 +3,7 @@
 import functools
 import inspect
 import json
+import math
 import operator
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -77,7 +78,7 @@ def _lengths(value: Any) -> Lengths:
 
 
 def _seconds(value: Any) -> float:
-    if not float(value) > 0:
+    if not 0 < float(value) < math.inf:
         raise ValueError
     return float(value)
 

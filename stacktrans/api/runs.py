@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from stacktrans.api.arguments import Count, NameOrPath, Seed, Text, assignments_of, checked
+from stacktrans.api.arguments import Count, NameOrPath, Seconds, Seed, Text, assignments_of, checked
 from stacktrans.api.models import Model, load
 from stacktrans.common.reading import json_lines
 from stacktrans.common.visible import counted
@@ -91,13 +91,13 @@ def train(
     accept: Literal["discrete", "soft"] | None = None,
     recipe: Text | None = None,
     strategies: Sequence[Text] = (),
-    budget: float | None = None,
+    budget: Seconds | None = None,
     config: NameOrPath | None = None,
     settings: Mapping[str, Any] | None = None,
     seed: Seed | None = None,
     workers: Count | None = None,
     max_steps: Count | None = None,
-    time_limit: float | None = None,
+    time_limit: Seconds | None = None,
     out: NameOrPath | None = None,
     device: Text = "auto",
     listener: Listener | None = None,
@@ -157,8 +157,8 @@ def resume(
     directory: NameOrPath,
     *,
     max_steps: Count | None = None,
-    time_limit: float | None = None,
-    budget: float | None = None,
+    time_limit: Seconds | None = None,
+    budget: Seconds | None = None,
     workers: Count | None = None,
     device: Text = "auto",
     listener: Listener | None = None,

@@ -1,6 +1,5 @@
 """Configurations of the runs of a race, one per strategy that fits; titles and hashes of runs."""
 
-import math
 from collections.abc import Container, Mapping, Sequence
 
 from stacktrans.common import __version__
@@ -48,8 +47,6 @@ def candidate_configs(
     Raises:
         UsageError: as `resolve` does, or strategies or a budget are given without a race.
     """
-    if budget is not None and not 0 < budget < math.inf:
-        raise UsageError(f"{prefix}budget {budget:g}: expected seconds, more than 0")
     merged = merge_layers(layers)
     starts_from = merged.get("start_from") is not None
     if merged.get("recipe", AUTO) != AUTO or starts_from:
