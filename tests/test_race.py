@@ -316,6 +316,13 @@ def test_a_race_without_a_discrete_solution_keeps_a_soft_one(
     assert summary.test.coarse == 1
 
 
+def test_no_strategy_is_suggested_that_does_not_fit_the_memory(tmp_path: Path) -> None:
+    done = train("--budget", "1s", "--set", "model.memory=queue", out=tmp_path / "run")
+    (others,) = re.findall(r"other strategies:\n    --strategies (\S+)", done.stderr.decode())
+    assert "joint" in others.split(",")
+    assert "no-memory" not in others.split(",")
+
+
 @pytest.mark.usefixtures("short_turns")
 def test_a_race_without_a_winner_keeps_the_best_model_and_can_be_resumed(tmp_path: Path) -> None:
     out = tmp_path / "run"

@@ -291,7 +291,8 @@ def _race(race: "Race", log_to: str | None, as_json: bool) -> None:
         summary = _run(trainer, log_to, as_json, race.notes, race.close)
         if race.outcome or summary.outcome == "development":
             config = trainer.config
-            memory = config.model.memory.name if "--memory" in race.state.command else None
+            memories = {each.model.memory.name for each in race.configs.values()}
+            memory = memories.pop() if len(memories) == 1 else None
             others = not_raced(config.task, race.state.candidates, memory)
             print_message(*advice(race.state, summary, config, others, race.directory))
 
