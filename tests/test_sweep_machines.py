@@ -11,7 +11,7 @@ from small_sweeps import settings, sweep_file
 from stacktrans.common.errors import UsageError
 from stacktrans.sweeps.cells import cells_of
 from stacktrans.sweeps.plan import Plan, read_plan
-from stacktrans.sweeps.records import Record
+from stacktrans.sweeps.records import RunRecord
 from stacktrans.sweeps.store import SweepStore
 from stacktrans.sweeps.table import markdown
 from stacktrans.sweeps.work import work
@@ -34,7 +34,7 @@ def plan_of_brackets(directory: Path, *names: str) -> Plan:
     return read_plan(sweep_file(directory, **changes, **conditions, measures=measures))
 
 
-def done(store: SweepStore) -> Record:
+def done(store: SweepStore) -> RunRecord:
     """The record of the last run of a sweep."""
     (*_, run) = store.plan.runs
     record = work(store.job(run, "cpu"))
@@ -44,7 +44,7 @@ def done(store: SweepStore) -> Record:
 
 
 @pytest.fixture
-def measured(tmp_path: Path) -> Record:
+def measured(tmp_path: Path) -> RunRecord:
     """The record of a run that was measured, in the directory `out`."""
     store = SweepStore(tmp_path / "out", plan_of_brackets(tmp_path, "near"))
     (run,) = store.plan.runs
@@ -53,7 +53,9 @@ def measured(tmp_path: Path) -> Record:
     return done(store)
 
 
-def test_a_measure_that_is_added_later_needs_no_training(measured: Record, tmp_path: Path) -> None:
+def test_a_measure_that_is_added_later_needs_no_training(
+    measured: RunRecord, tmp_path: Path
+) -> None:
     later = SweepStore(tmp_path / "out", plan_of_brackets(tmp_path, "near", "kept"))
     (run,) = later.plan.runs
     after = done(later)

@@ -15,7 +15,7 @@ from stacktrans.showing.scores import bootstrap_interval
 from stacktrans.showing.tables import as_cell
 from stacktrans.sweeps.cells import Cell, cells_of
 from stacktrans.sweeps.plan import Plan, read_plan
-from stacktrans.sweeps.records import Record, parsed_record
+from stacktrans.sweeps.records import RunRecord, parsed_record
 from stacktrans.sweeps.table import as_csv, as_json, markdown, share_solved
 
 CLAIMS = [
@@ -58,9 +58,9 @@ def plan_of(directory: Path, **changes: Any) -> Plan:
     return read_plan(path)
 
 
-def records_of(plan: Plan) -> dict[str, Record]:
+def records_of(plan: Plan) -> dict[str, RunRecord]:
     """Of copying alone; a run is better the greater its seed, and worse with the smaller rate."""
-    found: dict[str, Record] = {}
+    found: dict[str, RunRecord] = {}
     measure = plan.file.measures["test"].model_dump(mode="json")
     for run in plan.runs:
         rate, seed = run.axes["learning_rate"], run.axes["seed"]
@@ -384,7 +384,7 @@ def test_texts_of_a_file_are_neither_markup_nor_formulas(tmp_path: Path) -> None
             }
         ],
     )
-    records: dict[str, Record] = {
+    records: dict[str, RunRecord] = {
         run.identity: {"identity": run.identity, "command": "@x", "error": error, "seed": 1}
         for run, error in zip(plan.runs, (odd, "-0.5"), strict=True)
     }

@@ -2,6 +2,10 @@
 
 import difflib
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 OVERFLOW = "the model's numbers overflow: its weights are too large"
 LONGEST_SHOWN = 100
@@ -71,6 +75,14 @@ def plain_words(message: str) -> str:
     for words, plain in _PLAIN.items():
         message = message.replace(words, plain)
     return message
+
+
+def first_problem(error: "ValidationError", *prefix: str | int) -> str:
+    """The first problem that pydantic found, with the path of its key, below some prefix."""
+    first = error.errors()[0]
+    path = ".".join(map(str, (*prefix, *first["loc"])))
+    message = plain_words(first["msg"])
+    return f"{path}: {message}" if path else message
 
 
 def check_positive(**given: int | None) -> None:

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from stacktrans.common import __version__
 from stacktrans.common.documents import yaml_text
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import UsageError, first_problem
 from stacktrans.common.registry import GENERATORS
 from stacktrans.settings.layers import Settings, SettingsLayer, merged_settings
 from stacktrans.settings.locations import AUTO
@@ -268,9 +268,8 @@ class RunConfig(Section):
             try:
                 self.model_of(number + 2)
             except ValidationError as error:
-                first = error.errors()[0]
-                path = ".".join(map(str, ["training.restart.attempts", number, *first["loc"]]))
-                raise ValueError(f"{path}: {first['msg']}") from None
+                path = f"training.restart.attempts.{number}"
+                raise ValueError(first_problem(error, path)) from None
         return self
 
     @property

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_type_hints
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model_validator
@@ -246,9 +246,9 @@ class InitializationConfig(Section):
         return next((self.signal_bias[key] for key in keys), 0.0)
 
 
-def _signal_keys(memories: Iterable[Any]) -> set[str]:
-    """The keys that `InitializationConfig.signal_bias` may have in models with some memories."""
-    signals = {*BUFFER_SIGNALS, *(name for memory in memories for name in memory.signal_names)}
+def _signal_keys(memory: Any) -> set[str]:
+    """The keys that `InitializationConfig.signal_bias` may have in a model with a memory."""
+    signals = {*BUFFER_SIGNALS, *memory.signal_names}
     return signals | {key for name in signals for key in InitializationConfig.keys_of(name)}
 
 
@@ -280,7 +280,7 @@ class ModelConfig(Section):
     @model_validator(mode="after")
     def _starting_biases_exist(self) -> Self:
         gates = set(CONTROLLERS.load(self.controller.name).gates)
-        signals = _signal_keys([MEMORIES.load(self.memory.name).from_config(self)])
+        signals = _signal_keys(MEMORIES.load(self.memory.name).from_config(self))
         initial = self.initialization
         if initial.gate_bias.keys() <= gates and initial.signal_bias.keys() <= signals:
             return self
@@ -288,7 +288,7 @@ class ModelConfig(Section):
         gates.update(*(CONTROLLERS.load(name).gates for name in CONTROLLERS.builtin))
         for name in MEMORIES.builtin:
             if not initial.signal_bias.keys() <= signals:  # otherwise they need not be imported
-                signals |= _signal_keys([MEMORIES.load(name)()])
+                signals |= _signal_keys(MEMORIES.load(name)())
         for kind, names, existing in (
             ("gate", initial.gate_bias, gates),
             ("signal", initial.signal_bias, signals),

@@ -61,12 +61,16 @@ def parts_of(step: TraceStep) -> dict[str, list[Block]]:
     return parts
 
 
+def read_name(step: TraceStep, name: str, end: str) -> str:
+    """The name in `step.reads` of an end of a part, which has that of the part if it has others."""
+    return end if len(step.contents) == 1 else f"{name} {end}"
+
+
 def order_of(step: TraceStep, name: str) -> str:
     """The order of the rows or cells of a part."""
     if name in step.lines:
         return "bottom first" if step.lines[name].head is None else "left to right"
-    label = "" if len(step.contents) == 1 else f"{name} "
-    return "front first" if f"{label}front" in step.reads else "bottom first"
+    return "front first" if read_name(step, name, "front") in step.reads else "bottom first"
 
 
 def symbols_read(traces: Sequence[Trace]) -> list[str]:

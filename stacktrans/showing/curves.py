@@ -14,7 +14,7 @@ from stacktrans.common.errors import UsageError, clipped
 from stacktrans.common.files import is_race
 from stacktrans.common.reading import read_bytes
 from stacktrans.common.visible import one_line
-from stacktrans.showing.plots import CHART, empty_figure, save, show_legend
+from stacktrans.showing.plots import CHART, empty_figure, legend_label, save, show_legend
 from stacktrans.training.records import LOSS, METRICS, Accuracy, Record
 
 Unit = Literal["batches", "seconds"]
@@ -114,8 +114,7 @@ def plot_curves(metrics: Metrics, unit: Unit, path: Path) -> None:
     axes = figure.subplots(len(drawn), sharex=True, squeeze=False)[:, 0]
     for axis, (panel, curves) in zip(axes, drawn.items(), strict=True):
         for run, field, times, values in curves:
-            # A label that begins with an underscore would be left out of the legend.
-            label = f" {one_line(run)}{'' if field == 'loss' else f', {field}'}"
+            label = legend_label(run if field == "loss" else f"{run}, {field}")
             marker = "." if len(times) == 1 else ""
             axis.plot(times, values, PANELS[panel][field] + marker, color=colors[run], label=label)
         axis.set(xlabel=unit, ylabel=panel, yscale="log" if panel == LOSS else "linear")

@@ -79,6 +79,14 @@ def chart(path: Path, title: str) -> "Iterator[Axes]":
     save(figure, path)
 
 
+def legend_label(text: str) -> str:
+    """A label for the legend: a text on one line, which may begin with an underscore.
+
+    matplotlib leaves out labels that do.
+    """
+    return f" {one_line(text)}"
+
+
 def show_legend(axis: "Axes") -> None:
     """Add a legend, whose labels are no formulas, if anything has a label; a long one beside."""
     count = len(axis.get_legend_handles_labels()[1])
@@ -116,7 +124,7 @@ def plot_accuracy(
     with chart(path, title) as axis:
         for name, results in measured.items():
             middles, coarse, low, high, fine, symbols = zip(*_points(results), strict=True)
-            label = f" {one_line(name)}" if len(measured) > 1 else "coarse"
+            label = legend_label(name) if len(measured) > 1 else "coarse"
             (line,) = axis.plot(middles, coarse, marker=".", label=label)
             axis.fill_between(middles, low, high, color=line.get_color(), alpha=0.2)
             if len(measured) == 1:

@@ -208,7 +208,7 @@ def summary_view(summary: Summary, config: RunConfig, directory: str) -> Rendera
         *([race_view(candidates), remark(LEGEND)] if candidates else []),
         remark(f"{ended} in {_seconds(summary.seconds)}{race}"),
         *map(remark, f"stopping and best weights: {summary.decided_by}".split("; ")),
-        remark(f"accuracies: on {summary.reported_on}"),
+        remark(f"measured on {summary.reported_on}"),
         _accuracy_table(summary, config)
         if config.task.lengths
         else perplexity_table(perplexity_json(summary.texts)),

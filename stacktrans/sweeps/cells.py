@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from stacktrans.showing.scores import bootstrap_interval, confidence_interval
 from stacktrans.sweeps.plan import Plan, PlannedRun
-from stacktrans.sweeps.records import Record, is_measured
+from stacktrans.sweeps.records import RunRecord, is_measured
 from stacktrans.sweeps.sweep_file import Choice, Claim, ClaimPart, SweepFile
 from stacktrans.training.records import BUDGET_OUTCOMES
 
-Records = Mapping[str, Record]
+RunRecords = Mapping[str, RunRecord]
 """Records by the identities of their runs."""
 CellKey = tuple[str, str, str]
 """The condition, the task and the measure of a cell."""
@@ -77,7 +77,7 @@ class Cell:
     seconds: Sequence[float]
 
 
-def cells_of(plan: Plan, records: Records) -> list[Cell]:
+def cells_of(plan: Plan, records: RunRecords) -> list[Cell]:
     """The cells of a sweep's table, row by row."""
     runs_of_cells: dict[tuple[str, str], list[PlannedRun]] = {}
     for run in plan.runs:
@@ -90,7 +90,7 @@ def cells_of(plan: Plan, records: Records) -> list[Cell]:
     ]
 
 
-def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Records) -> Cell:
+def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: RunRecords) -> Cell:
     """The cell of a condition, a task and a measure."""
     *_, measure = key
     criterion = file.solved
@@ -101,10 +101,10 @@ def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Re
     chosen = _winners(file, finished)
     values = [_value(record, measure) for record in chosen]
     figure = AVERAGES[file.figure].of(values) if values else None
-    if finished and file.choose and "seed" in file.choose.among:
+    if finished and file.shows_best_run:
         figure = _value(_best(file, [record for _, record in finished]), measure)
 
-    def meets_bound(record: Record, name: str) -> bool:
+    def meets_bound(record: RunRecord, name: str) -> bool:
         bound = criterion.least / file.unit if criterion else math.inf
         return at_least(_value(record, name), bound)
 
@@ -134,7 +134,7 @@ def _cell(file: SweepFile, key: CellKey, runs: Sequence[PlannedRun], records: Re
     )
 
 
-def _value(record: Record, measure: str) -> float:
+def _value(record: RunRecord, measure: str) -> float:
     return float(record["measured"][measure]["value"])
 
 
@@ -143,25 +143,25 @@ def at_least(figure: float, bound: float) -> bool:
     return figure >= bound - 1e-9
 
 
-def _winners(file: SweepFile, finished: Sequence[tuple[PlannedRun, Record]]) -> list[Record]:
+def _winners(file: SweepFile, finished: Sequence[tuple[PlannedRun, RunRecord]]) -> list[RunRecord]:
     """The winner of each group of runs that differ only along the axes that one is chosen among.
 
     Each seed has its own winner.
     """
     among = {*(file.choose.among if file.choose else ())} - {"seed"}
-    groups: dict[str, list[Record]] = {}
+    groups: dict[str, list[RunRecord]] = {}
     for run, record in finished:
         key = repr([(axis, value) for axis, value in run.axes.items() if axis not in among])
         groups.setdefault(key, []).append(record)
     return [_best(file, group) for group in groups.values()]
 
 
-def _best(file: SweepFile, records: Sequence[Record]) -> Record:
+def _best(file: SweepFile, records: Sequence[RunRecord]) -> RunRecord:
     choose = file.choose
-    return max(records, key=lambda record: merit(choose, record)) if choose else records[0]
+    return max(records, key=lambda record: winner_key(choose, record)) if choose else records[0]
 
 
-def merit(choose: Choice, record: Record) -> list[float]:
+def winner_key(choose: Choice, record: RunRecord) -> list[float]:
     """A key by which runs are compared; the winner has the greatest.
 
     Raises:

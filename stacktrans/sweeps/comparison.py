@@ -17,7 +17,7 @@ from stacktrans.settings.layers import (
     option_layer,
 )
 from stacktrans.showing.tables import Column, Table, table_of
-from stacktrans.sweeps.cells import Records, cells_of
+from stacktrans.sweeps.cells import RunRecords, cells_of
 from stacktrans.sweeps.plan import Plan
 from stacktrans.tasks.lengths import Lengths
 
@@ -108,7 +108,7 @@ def with_equal_sizes(plan: Plan, settings: Settings) -> Settings:
     return merged_settings(settings, {"conditions": sized})
 
 
-def comparison_entries(plan: Plan, records: Records) -> list[dict[str, Any]]:
+def comparison_entries(plan: Plan, records: RunRecords) -> list[dict[str, Any]]:
     """An entry for each model, with its size, and its mean accuracies over the seeds.
 
     For each measure there are the mean and, of three or more runs, its 95% bootstrap interval as
@@ -125,7 +125,7 @@ def comparison_entries(plan: Plan, records: Records) -> list[dict[str, Any]]:
     return [*entries.values()]
 
 
-def _size(plan: Plan, model: str, records: Records) -> dict[str, Any]:
+def _size(plan: Plan, model: str, records: RunRecords) -> dict[str, Any]:
     """The name of a model, its number of parameters, and the median training time of its runs."""
     found = [records.get(run.identity, {}) for run in plan.runs if run.condition == model]
     finished = [record for record in found if "parameters" in record]

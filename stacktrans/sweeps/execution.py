@@ -9,7 +9,7 @@ from functools import partial
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.processes import KILLED, Pool, cores
 from stacktrans.sweeps.plan import PlannedRun
-from stacktrans.sweeps.records import Record, read_record
+from stacktrans.sweeps.records import RunRecord, read_record
 from stacktrans.sweeps.store import SweepStore
 from stacktrans.sweeps.work import RUNNING, Job, failure, work
 
@@ -19,7 +19,7 @@ CONNECTION_SECONDS = 10
 def carry_out(
     store: SweepStore,
     runs: Sequence[PlannedRun],
-    show: Callable[[PlannedRun, Record], None],
+    show: Callable[[PlannedRun, RunRecord], None],
     *,
     workers: int | None,
     cluster: str | None,
@@ -49,7 +49,7 @@ def carry_out(
         store.write()
 
 
-def on_this_machine(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[Job, Record]]:
+def on_this_machine(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[Job, RunRecord]]:
     """Carry out jobs in processes of this machine; yields their records in order of completion.
 
     A job whose process is killed is retried once, in another process.
@@ -73,7 +73,7 @@ def on_this_machine(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[
                     yield job, record
 
 
-def _work(job: Job, _: Callable[[], bool]) -> Record | None:
+def _work(job: Job, _: Callable[[], bool]) -> RunRecord | None:
     return work(job)
 
 
@@ -82,7 +82,7 @@ def _remove_running_mark(job: Job) -> None:
         (job.directory / RUNNING).unlink(missing_ok=True)
 
 
-def on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, Record]]:
+def on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, RunRecord]]:
     """Carry out jobs on a Dask cluster; yields their records in order of completion.
 
     Its scheduler passes the jobs of lost workers to others, which resume from the last checkpoint.

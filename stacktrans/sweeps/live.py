@@ -12,7 +12,7 @@ from stacktrans.showing.progress import ProgressDisplay
 from stacktrans.showing.tables import Column, Table, heading, remark
 from stacktrans.sweeps.cells import cells_of, claim_holds
 from stacktrans.sweeps.plan import PlannedRun, distinct
-from stacktrans.sweeps.records import Record, value_of
+from stacktrans.sweeps.records import RunRecord, value_of
 from stacktrans.sweeps.store import TABLE, SweepStore
 from stacktrans.sweeps.table import VERDICTS, caption, decimal, overview_rows
 from stacktrans.sweeps.work import RUNNING
@@ -33,7 +33,7 @@ class SweepDisplay(ProgressDisplay):
         if self.before == len(self._distinct):  # nothing to do
             self.live = None
 
-    def show(self, run: PlannedRun, record: Record) -> None:
+    def show(self, run: PlannedRun, record: RunRecord) -> None:
         """Show that a run has ended, with its record."""
         self.done += self.store.done(run)
         ended = sum(run.identity in self.store.records for run in self._distinct)

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.files import numbered
 from stacktrans.common.reading import json_lines
-from stacktrans.common.visible import one_line
-from stacktrans.showing.plots import chart, label_axes_by_length
+from stacktrans.showing.plots import chart, label_axes_by_length, legend_label
 from stacktrans.sweeps.cells import AVERAGES
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.records import undamaged
@@ -65,9 +64,8 @@ def _conditions(
     for index, condition in enumerate(store.plan.file.conditions):
         of_condition = [run for run in runs if run.condition == condition]
         if of_condition:
-            # A label that begins with an underscore would be left out of the legend.
             style = {"color": f"C{index % 10}", "linestyle": STYLES[index % len(STYLES)]}
-            yield f" {one_line(condition)}", style, of_condition
+            yield legend_label(condition), style, of_condition
 
 
 def _curves(axis: "Axes", store: SweepStore, runs: Sequence[PlannedRun]) -> None:

@@ -12,10 +12,10 @@ from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
 from stacktrans.sweeps.sweep_file import Measure
 
 RECORD = "record.json"
-Record = dict[str, Any]
+RunRecord = dict[str, Any]
 
 
-def read_record(directory: Path) -> Record | None:
+def read_record(directory: Path) -> RunRecord | None:
     """The record in a run's directory; None if there is none, or it is damaged."""
     try:
         return parsed_record(read_bytes(directory / RECORD, MOST_BYTES))
@@ -23,10 +23,10 @@ def read_record(directory: Path) -> Record | None:
         return None
 
 
-def parsed_record(content: str | bytes) -> Record | None:
+def parsed_record(content: str | bytes) -> RunRecord | None:
     """The record of a finished or failed run; None if the content is no such record."""
     try:
-        record: Record = parsed_json(content)
+        record: RunRecord = parsed_json(content)
         schema = _RunRecord if isinstance(record, dict) and "error" in record else _Finished
         schema.model_validate(record)
     except ValueError:
@@ -70,17 +70,17 @@ class _Finished(_RunRecord):
     alone: str | None = None
 
 
-def is_complete(record: Record, measures: Mapping[str, Measure]) -> bool:
+def is_complete(record: RunRecord, measures: Mapping[str, Measure]) -> bool:
     """Whether a run is finished, and all requested measures were taken."""
     return "error" not in record and is_measured(record, measures)
 
 
-def is_measured(record: Record, measures: Mapping[str, Measure]) -> bool:
+def is_measured(record: RunRecord, measures: Mapping[str, Measure]) -> bool:
     """Whether all requested measures of a run were taken, even if another one failed."""
     return all(value_of(record, name, measure) is not None for name, measure in measures.items())
 
 
-def value_of(record: Record, name: str, measure: Measure) -> float | None:
+def value_of(record: RunRecord, name: str, measure: Measure) -> float | None:
     """The value of a measure in a record; None if the record has none, or of another definition."""
     entry = record.get("measured", {}).get(name, {})
     return entry["value"] if entry.get("measure") == measure.model_dump(mode="json") else None

@@ -9,9 +9,9 @@ from stacktrans.common.files import check_directory_path, write_atomically
 from stacktrans.common.reading import read_bytes
 from stacktrans.common.registry import plugin_files
 from stacktrans.settings.candidates import title_of
-from stacktrans.sweeps.cells import merit
+from stacktrans.sweeps.cells import winner_key
 from stacktrans.sweeps.plan import Plan, PlannedRun, distinct
-from stacktrans.sweeps.records import RECORD, Record, is_complete, parsed_record, read_record
+from stacktrans.sweeps.records import RECORD, RunRecord, is_complete, parsed_record, read_record
 from stacktrans.sweeps.table import as_csv, as_json, markdown
 from stacktrans.sweeps.work import Job
 
@@ -43,7 +43,7 @@ class SweepStore:
                     raise StacktransError(
                         f"{path}: not written by a sweep; choose another directory"
                     )
-        self.records: dict[str, Record] = {}
+        self.records: dict[str, RunRecord] = {}
         self._read()
 
     def _read(self) -> None:
@@ -55,18 +55,18 @@ class SweepStore:
         for origin, record in self._stored_records():
             if choose and "error" not in record and record["identity"] in self._planned:
                 try:
-                    merit(choose, record)
+                    winner_key(choose, record)
                 except (KeyError, TypeError) as error:
                     message = f"{origin}: damaged: a record of a run without {choose.by}; remove it"
                     raise StacktransError(message) from error
             records.append(record)
-        merged: dict[str, Record] = {}
+        merged: dict[str, RunRecord] = {}
         for record in [*records, *self.records.values()]:
             if self._complete(record) or not self._complete(merged.get(record["identity"])):
                 merged[record["identity"]] = record
         self.records = merged
 
-    def _stored_records(self) -> Iterator[tuple[str, Record]]:
+    def _stored_records(self) -> Iterator[tuple[str, RunRecord]]:
         """The origins and contents of records: those of an earlier sweep, then those of runs."""
         path, runs = self.directory / RESULTS, self.directory / RUNS
         lines = read_bytes(path).splitlines() if path.exists() else []
@@ -91,7 +91,7 @@ class SweepStore:
         """Whether a run is finished and measured."""
         return self._complete(self.records.get(run.identity))
 
-    def _complete(self, record: Record | None) -> bool:
+    def _complete(self, record: RunRecord | None) -> bool:
         return record is not None and is_complete(record, self.plan.file.measures)
 
     def missing(self, runs: Sequence[PlannedRun]) -> list[PlannedRun]:

@@ -172,6 +172,11 @@ class SweepFile(Section):
         """The divisor that turns a figure of the file into a share of 1."""
         return 100 if self.percent else 1
 
+    @property
+    def shows_best_run(self) -> bool:
+        """Whether the figure of a cell is that of its best run, and not of all that count."""
+        return bool(self.choose and "seed" in self.choose.among)
+
     @field_validator("grid", mode="before")
     @classmethod
     def _without_null_axes(cls, grid: Any) -> Any:

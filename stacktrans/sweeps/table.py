@@ -7,7 +7,7 @@ from typing import Any
 from stacktrans.common.visible import counted, duration, markdown_table, markdown_text, one_line
 from stacktrans.showing.scores import confidence_interval
 from stacktrans.showing.tables import csv_text
-from stacktrans.sweeps.cells import Cell, Records, cells_of, claim_holds
+from stacktrans.sweeps.cells import Cell, RunRecords, cells_of, claim_holds
 from stacktrans.sweeps.plan import Plan, PlannedRun
 from stacktrans.sweeps.records import is_complete, value_of
 from stacktrans.sweeps.sweep_file import Figure
@@ -30,7 +30,7 @@ MAX_LISTED = 12
 """The most unsolved cells that are listed."""
 
 
-def markdown(plan: Plan, records: Records) -> str:
+def markdown(plan: Plan, records: RunRecords) -> str:
     """The complete results of a sweep, as Markdown."""
     cells = cells_of(plan, records)
     heading = [
@@ -51,7 +51,7 @@ def markdown(plan: Plan, records: Records) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def summary(plan: Plan, records: Records) -> str:
+def summary(plan: Plan, records: RunRecords) -> str:
     """The overview of the results, as Markdown without a title: figures and claims."""
     cells = cells_of(plan, records)
     described = markdown_text(plan.file.description.strip(), keep="\n")
@@ -72,7 +72,7 @@ def summary(plan: Plan, records: Records) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-def _origin(plan: Plan, records: Records) -> str:
+def _origin(plan: Plan, records: RunRecords) -> str:
     recorded = [records[run.identity] for run in plan.runs if run.identity in records]
     finished = [record for record in recorded if "error" not in record]
     incomplete = sum(not is_complete(record, plan.file.measures) for record in finished)
@@ -92,7 +92,7 @@ def caption(plan: Plan, cells: Sequence[Cell], name: str) -> list[str]:
     unit = ", in per cent" if file.percent else ""
     figure = f"{file.figure} of the runs"
     if choose:
-        best = "run" if _is_of_best(plan) else figure
+        best = "run" if file.shows_best_run else figure
         figure = f"{best} with the best {choose.by}, among {', '.join(choose.among)}"
     sentences = [
         f"{name}: {_MEASURES[measure.of]} on {strings_of(plan, name)}{unit}.",
@@ -135,7 +135,7 @@ def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[
     """The table of conditions by tasks, published beside measured figures; its heading first."""
     shown = [cell for cell in cells if cell.measure == measure]
     average = "median" if plan.file.figure == "median" else _mean_title(shown)
-    figure = "best run" if _is_of_best(plan) else average
+    figure = "best run" if plan.file.shows_best_run else average
     tasks = list(dict.fromkeys(cell.task for cell in shown))
     rows = [[f"{measure}, {figure}", *(task or "measured" for task in tasks)]]
     for condition in plan.file.conditions:
@@ -149,11 +149,6 @@ def overview_rows(plan: Plan, cells: Sequence[Cell], measure: str) -> list[list[
     return rows
 
 
-def _is_of_best(plan: Plan) -> bool:
-    """Whether the figure of a cell is that of its best run, and not of all that count."""
-    return bool(plan.file.choose and "seed" in plan.file.choose.among)
-
-
 def _overview_cell(plan: Plan, cell: Cell | None) -> str:
     if cell is None:  # a condition may lack some of the tasks
         return ""
@@ -161,7 +156,7 @@ def _overview_cell(plan: Plan, cell: Cell | None) -> str:
         return "failed" if cell.failed else "not run"
     published = [f"{_figure(plan, each['figure'])} → " for each in cell.published]
     marks = [MARKS[each["difference"]] for each in cell.published]
-    is_mean = plan.file.figure == "mean" and not _is_of_best(plan)
+    is_mean = plan.file.figure == "mean" and not plan.file.shows_best_run
     figure = _mean(plan, cell) if is_mean else _number(plan, cell.figure)
     return "".join([*published, figure, *marks])
 
@@ -215,7 +210,7 @@ def _line(text: str) -> str:
     return markdown_text(one_line(text))
 
 
-def as_json(plan: Plan, records: Records) -> dict[str, Any]:
+def as_json(plan: Plan, records: RunRecords) -> dict[str, Any]:
     """The results of a sweep as numbers, and the records themselves."""
     cells = cells_of(plan, records)
     return {
@@ -241,7 +236,7 @@ def _run_json(run: PlannedRun, record: dict[str, Any]) -> dict[str, Any]:
     return {**point, **record, **point}  # a record of an earlier sweep may have another point
 
 
-def as_csv(plan: Plan, records: Records) -> str:
+def as_csv(plan: Plan, records: RunRecords) -> str:
     """The results as CSV: a line for each run, with a column for each measure."""
     keys = ["outcome", "seconds", "batches", "attempts", "parameters", "perplexity"]
     rows = [["condition", *plan.file.grid, *keys, *plan.file.measures, "error", "command"]]

@@ -15,7 +15,14 @@ from stacktrans.common.reading import json_lines, parsed_json, read_bytes
 from stacktrans.common.registry import use_plugins
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import PlannedRun
-from stacktrans.sweeps.records import RECORD, Record, is_complete, read_record, undamaged, value_of
+from stacktrans.sweeps.records import (
+    RECORD,
+    RunRecord,
+    is_complete,
+    read_record,
+    undamaged,
+    value_of,
+)
 from stacktrans.sweeps.sweep_file import Measure
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.records import METRICS, SUMMARY, Accuracy
@@ -49,7 +56,7 @@ class Job:
     plugins: Sequence[str] = ()
 
 
-def work(job: Job) -> Record | None:
+def work(job: Job) -> RunRecord | None:
     """Train and measure, resuming the work of an earlier worker.
 
     Returns:
@@ -65,7 +72,7 @@ def work(job: Job) -> Record | None:
         return failure(job, str(error))
 
 
-def _work_alone(job: Job) -> Record:
+def _work_alone(job: Job) -> RunRecord:
     """Carry out a job whose directory is locked."""
     earlier = read_record(job.directory)
     if earlier and is_complete(earlier, job.measures):
@@ -84,13 +91,13 @@ def _work_alone(job: Job) -> Record:
         running.unlink(missing_ok=True)
 
 
-def failure(job: Job, reason: str) -> Record:
+def failure(job: Job, reason: str) -> RunRecord:
     """The record of a failed run."""
     identity, command, seed = job.run.identity, job.run.command, job.run.config.seed
     return {"identity": identity, "error": reason, "command": command, "seed": seed}
 
 
-def _record(job: Job, earlier: Record) -> Record:
+def _record(job: Job, earlier: RunRecord) -> RunRecord:
     """Train and measure; values of an earlier record with the same measures are kept."""
     path = job.directory / CONFIG
     begun = resolve(config=str(path)) if path.exists() else job.run.config
@@ -132,7 +139,7 @@ def _record(job: Job, earlier: Record) -> Record:
     return record
 
 
-def _race_fields(directory: Path, summary: Mapping[str, Any]) -> Record:
+def _race_fields(directory: Path, summary: Mapping[str, Any]) -> RunRecord:
     """The fields of a record on the race that a run comes from; empty if there was none."""
     with undamaged(directory / SUMMARY):
         race, alone = summary.get("race"), summary["command"]

@@ -40,7 +40,8 @@ MOST_SCORED = 3000
 PERMUTED_STRINGS = 300
 """The fewest development pairs with permuted symbols that a model also has to get right."""
 UNPERMUTED = 3
-"""One attempt in so many has no symbols permuted, in case that they are not interchangeable."""
+"""Attempts whose number is a multiple of this permute no symbols, in case they are not
+interchangeable."""
 LONGEST_SHARE = 0.1
 """Share of the development set, its longest sources, that is measured separately."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from stacktrans.common.errors import CheckpointError, UsageError
+from stacktrans.common.errors import CheckpointError, UsageError, first_problem
 from stacktrans.common.files import RACE, write_atomically
 from stacktrans.common.reading import MOST_BYTES, read_bytes
 from stacktrans.training.records import SOLUTIONS, STRING_SETS, Outcome
@@ -159,10 +159,7 @@ def read_race(directory: Path) -> RaceState:
     except UsageError as error:
         raise CheckpointError(*error.problems) from error
     except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(map(str, first["loc"]))
-        problem = f"{key}: {first['msg']}" if key else first["msg"]
-        raise CheckpointError(f"{path}: damaged ({problem})") from error
+        raise CheckpointError(f"{path}: damaged ({first_problem(error)})") from error
     if state.winner not in (None, *state.candidates):
         raise CheckpointError(f"{path}: damaged (winner: {state.winner})")
     return state

@@ -137,7 +137,7 @@ class Summary:
     Attributes:
         outcome: the key of `OUTCOMES` that ended it; `rule` is its meaning.
         decided_by: description of what decided when the run stopped.
-        reported_on: description of what the accuracies are measured on, which decided nothing.
+        reported_on: description of what the final measurements are made on.
         steps: batches of all attempts, with those of rounding and pruning, which have no records.
         attempts: number of attempts.
         seconds: training time.

@@ -84,7 +84,11 @@ def claim(out: Path | None, name: str) -> Path:
 
 @contextmanager
 def watched(directory: Path) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Watch a directory: the result raises `StacktransError` if it was moved or removed."""
+    """Watch a directory.
+
+    Yields a function that makes context managers for writing into it, which raise `StacktransError`
+    if it was moved or removed before or meanwhile.
+    """
 
     @contextmanager
     def in_place() -> Iterator[None]:

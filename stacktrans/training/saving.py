@@ -37,7 +37,7 @@ from stacktrans.training.stateful import Merit, SavedCount, SavedNumber, Statefu
 from stacktrans.training.wording import decided_by, reported_on, rule_of
 
 _WRONG_STATE = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
-"""What reading values of a state raises that has others."""
+"""Errors raised by a saved state with missing or wrong values."""
 
 
 class FailedAttempt(StacktransError):

@@ -274,7 +274,7 @@ class Examples(Source):
 
     def __init__(self, config: RunConfig, task: Task, sizes: ExamplesConfig) -> None:
         super().__init__(config, task)
-        law = config.training.length_law or config.task.training_law
+        law = self._law(Purpose.TRAINING, self.ranges.train)
         self.train = self._drawn(0, self.ranges.train, sizes.train, law)
         self.development = self._drawn(1, self.ranges.train, sizes.development, law)
         self._test_size = sizes.test

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_origin, get_type
 
 from pydantic import BaseModel, Field, ValidationError, create_model
 
-from stacktrans.common.errors import plain_words
+from stacktrans.common.errors import first_problem
 
 if TYPE_CHECKING:
     from torch import nn
@@ -53,9 +53,7 @@ class StatefulPart:
         try:
             values = dict(self._schema.model_validate(state))
         except ValidationError as error:
-            first = error.errors()[0]
-            path = ".".join(map(str, (self.name, *first["loc"])))
-            raise ValueError(f"{path}: {plain_words(first['msg'])}") from error
+            raise ValueError(first_problem(error, self.name)) from error
         for value in values.values():
             if model and isinstance(value, dict):
                 model.load_state_dict(value)

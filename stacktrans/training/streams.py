@@ -120,9 +120,9 @@ class Streams(PieceSource):
 
     def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
         rng = generator(self.config.seed, Purpose.TRAINING, attempt, epoch)
-        training = self.config.training
-        law, rows = training.length_law or self.config.task.training_law, training.batch_strings
-        pairs = self.task.sample(rng, self.lengths_of(epoch), self._epoch_size, law)
+        lengths, rows = self.lengths_of(epoch), self.config.training.batch_strings
+        law = self._law(Purpose.TRAINING, lengths)
+        pairs = self.task.sample(rng, lengths, self._epoch_size, law)
         streams, every = [pairs[row::rows] for row in range(rows)], StreamConfig.EMPTY_AFTER
         pieces = list[StreamPiece]()
         for first in range(0, max(map(len, streams)), every):

@@ -31,10 +31,7 @@ def briefly(outcome: str) -> str:
 
 
 def decided_by(config: RunConfig) -> str:
-    """A description of what decides when a run stops, and which weights are best.
-
-    The strings are never those of `reported_on`: each `randomness.Purpose` has its own draws.
-    """
+    """A description of what decides when a run stops, and which weights are best."""
     by = _ended_by(config)
     if not config.is_rounded:
         return by
@@ -65,7 +62,7 @@ def _ended_by(config: RunConfig) -> str:
 
 
 def reported_on(config: RunConfig) -> str:
-    """A description of what the accuracies in a run's summary are measured on."""
+    """A description of what the measurements in a run's summary are made on."""
     if config.task.lengths is None:
         return "the test text, which decides nothing, and the validation text"
     test, examples = config.task.lengths.test, config.training.examples
@@ -74,7 +71,7 @@ def reported_on(config: RunConfig) -> str:
         return f"the test set, which decides nothing, {others}"
     if examples:
         drawn = f"{examples.test} test strings of lengths {test}, which decide nothing"
-        return f"{drawn}, and the strings that were trained on"
+        return f"{drawn}, the development strings, and those that were trained on"
     return "other strings, drawn for the summary alone"
 
 

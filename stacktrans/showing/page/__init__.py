@@ -21,7 +21,14 @@ from stacktrans.automata.wording import component_names, entry_name
 from stacktrans.common.visible import visible
 from stacktrans.inference.trace import END, NOTHING, ReadShare, Trace, TraceStep, input_symbols
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.showing.contents import Block, order_of, parts_of, symbol_text, symbols_read
+from stacktrans.showing.contents import (
+    Block,
+    order_of,
+    parts_of,
+    read_name,
+    symbol_text,
+    symbols_read,
+)
 from stacktrans.showing.traces import actions_of, verdict
 from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.pair_alphabets import SourceAlphabet
@@ -174,11 +181,11 @@ def _contents(step: TraceStep, name: str, blocks: Sequence[Block]) -> list[list[
     A cell has an empty symbol and step 0; that at a head has a further 1.
     """
     from_first, from_last = [0.0] * len(blocks), [0.0] * len(blocks)
-    label = "" if len(step.contents) == 1 else f"{name} "
+    top, bottom, front = (read_name(step, name, end) for end in ("top", "bottom", "front"))
     for end, parts in step.reads.items():
-        if end == f"{label}top":
+        if end == top:
             from_last = _shares(blocks[::-1], parts)[::-1]
-        elif end in (f"{label}bottom", f"{label}front"):
+        elif end in (bottom, front):
             from_first = _shares(blocks, parts)
     return [
         [
