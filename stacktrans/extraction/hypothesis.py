@@ -67,7 +67,7 @@ def _actions(partition: Partition, machine: Machine) -> list[_Action]:
         values = likely = partition.majority_values(column)
         if column in partition.results:
             classes, vectors = partition.results[column]
-            likely = np.where(vectors == NOTHING, NOTHING, classes.of[vectors])
+            likely = np.where(vectors == NOTHING, NOTHING, classes.label_of[vectors])
         actions.append(_Action(values, likely, table, needed=column != partition.output))
     return actions
 
@@ -109,7 +109,7 @@ class _RuleLearner:
     def __init__(self, partition: Partition, machine: Machine) -> None:
         self.deadline, actions = partition.deadline, _actions(partition, machine)
         columns = [partition.steps.observations[:, 0]]
-        columns += (classes.of[vectors] for classes, vectors in partition.components[1:])
+        columns += (classes.label_of[vectors] for classes, vectors in partition.components[1:])
         observed = np.column_stack(columns) * partition.relevant
         done = [column for action in actions for column in (action.values, action.likely)]
         table = np.column_stack([observed, *done])
@@ -267,8 +267,8 @@ class _Generalization:
     """A generalization of groups of steps to rules.
 
     Args:
-        learner: of the groups.
-        groups: of steps.
+        learner: the learner that made the groups.
+        groups: groups of equivalent steps.
         order: of the components on which conditions are widened.
     """
 

@@ -51,10 +51,10 @@ def name_classes(symmetry: Symmetry, partition: Partition) -> Machine:
         partition.merge(partition.states, itertools.combinations(labels, 2))
     alphabets = partition.ends.alphabets
     named = {
-        of: _stack_symbols(symmetry, partition, of, inputs, outputs)
-        for of in dict.fromkeys(alphabets)
+        memory: _stack_symbols(symmetry, partition, memory, inputs, outputs)
+        for memory in dict.fromkeys(alphabets)
     }
-    first = int(partition.states.of[0])
+    first = int(partition.states.label_of[0])
     order = [first, *(label for label in partition.states.labels if label != first)]
     partition.states.renumber(order)
     return Machine(
@@ -81,7 +81,9 @@ def _stack_symbols(
     by_symbol = _classes_by_symbol(symmetry, partition, memory, inputs, outputs)
     marks = sorted(by_symbol.pop(NOTHING))
     for index in range(max(map(len, by_symbol.values()), default=0)):
-        members = {of: labels[index] for of, labels in by_symbol.items() if index < len(labels)}
+        members = {
+            symbol: labels[index] for symbol, labels in by_symbol.items() if index < len(labels)
+        }
         name = f"symbol {index + 1}" if index else "symbol"
         families.append(Family(name, tuple(symmetry.completed(members))))
         order += map(members.get, symmetry.completed(members))
@@ -100,7 +102,8 @@ def _candidate_pairs(by_symbol: dict[int, list[int]], across: bool) -> Iterator[
     if across:
         groups.append(sorted(itertools.chain(*by_symbol.values())))
     few = [group for group in groups if len(group) <= MOST_COMPARED]
-    for group in (*(labels for of, labels in by_symbol.items() if of != NOTHING), *few):
+    of_symbols = (labels for symbol, labels in by_symbol.items() if symbol != NOTHING)
+    for group in (*of_symbols, *few):
         yield from itertools.combinations(group, 2)
 
 
@@ -116,14 +119,14 @@ def _classes_by_symbol(
     symbols_of_outputs = np.append(outputs.symbol_of, NOTHING)[steps.outputs]
     classes = partition.stack_symbols[memory]
     pushes = zip(partition.push_memories, steps.pushed.T, strict=True)
-    pushed = [classes.of_known(numbers) for of, numbers in pushes if alphabets[of] == memory]
+    pushed = [classes.of_known(numbers) for each, numbers in pushes if alphabets[each] == memory]
     reads = zip(partition.read_memories, steps.observations.T[1:-1], strict=True)
     read = [
-        np.where(steps.outputs == NOTHING, NOTHING, classes.of[numbers])
-        for component, (of, numbers) in enumerate(reads, start=1)
-        if partition.relevant[component] and alphabets[of] == memory
+        np.where(steps.outputs == NOTHING, NOTHING, classes.label_of[numbers])
+        for component, (each, numbers) in enumerate(reads, start=1)
+        if partition.relevant[component] and alphabets[each] == memory
     ]
-    sizes = np.bincount(classes.of)
+    sizes = np.bincount(classes.label_of)
     labels = sorted({*classes.labels} - {EMPTY}, key=lambda label: (-sizes[label], label))
     of_pushes, of_reads = (pushed, symbols_of_inputs), (read, symbols_of_outputs)
     by_symbol = _named(labels, (of_pushes, of_reads), MOSTLY)

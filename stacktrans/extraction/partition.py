@@ -32,33 +32,30 @@ ALL = slice(None)
 class Classes:
     """A partition of vectors or inputs into classes.
 
-    Args:
-        of: [N] the class of each.
-        vectors: the vectors; None for inputs.
-
     Attributes:
-        of: see above.
-        vectors: see above.
+        label_of: [N] the class of each.
+        vectors: the vectors; None for inputs.
         known: [N] whether there is evidence for it.
         observed: [N] whether there ever was evidence for it.
         count: the number of classes, those that were merged included.
     """
 
-    def __init__(self, of: Ids, vectors: Codebook | None) -> None:
-        self.of, self.vectors = of, vectors
-        self.known, self.observed = np.ones(len(of), np.bool_), np.zeros(len(of), np.bool_)
-        self.count = int(of.max(initial=0)) + 1
+    def __init__(self, label_of: Ids, vectors: Codebook | None) -> None:
+        self.label_of, self.vectors = label_of, vectors
+        self.known = np.ones(len(label_of), np.bool_)
+        self.observed = np.zeros(len(label_of), np.bool_)
+        self.count = int(label_of.max(initial=0)) + 1
         self._final_splits: list[dict[int, int]] = []
 
     @property
     def labels(self) -> list[int]:
         """The classes that have members."""
-        labels: list[int] = np.unique(self.of).tolist()
+        labels: list[int] = np.unique(self.label_of).tolist()
         return labels
 
     def of_known(self, numbers: Ids) -> Ids:
         """The classes of those for which there is evidence; `NOTHING` for others."""
-        return np.where((numbers >= 0) & self.known[numbers], self.of[numbers], NOTHING)
+        return np.where((numbers >= 0) & self.known[numbers], self.label_of[numbers], NOTHING)
 
     def split(self, numbers: Ids, values: Ids, others: Ids, guesses: Ids, final: bool) -> None:
         """Split a class by the values of its members.
@@ -71,7 +68,7 @@ class Classes:
                 neighbors.
             final: whether the parts are never merged.
         """
-        parent = int(self.of[numbers[0]])
+        parent = int(self.label_of[numbers[0]])
         if self.vectors is None:
             numbers, values = np.append(numbers, others), np.append(values, guesses)
             others, guesses = others[:0], guesses[:0]
@@ -80,14 +77,14 @@ class Classes:
         parts = np.empty(len(ranked), np.int64)
         parts[ranked] = np.append(parent, self.count + np.arange(len(ranked) - 1))
         self.count += len(ranked) - 1
-        self.of[numbers] = parts[np.searchsorted(different, values)]
+        self.label_of[numbers] = parts[np.searchsorted(different, values)]
         indices, known = lookup(different, guesses)
-        self.of[others[known]] = parts[indices[known]]
+        self.label_of[others[known]] = parts[indices[known]]
         if len(left := others[~known]) and self.vectors is not None:
             some = np.linspace(0, len(numbers) - 1, min(len(numbers), MOST_EXAMPLES))
             examples = numbers[some.astype(np.int64)]
             closest = nearest(self.vectors.projected(left), self.vectors.projected(examples))
-            self.of[left] = self.of[examples[closest]]
+            self.label_of[left] = self.label_of[examples[closest]]
         self.observed[numbers] = True
         self.known[others] = self.observed[others] & known
         for part_of in self._final_splits:
@@ -105,7 +102,7 @@ class Classes:
         for number, label in enumerate(order):
             if label is not None:
                 numbers[label] = number
-        self.of = numbers[self.of]
+        self.label_of = numbers[self.label_of]
 
     def inherit_splits(self, one: int, other: int) -> None:
         """Let a class keep the final splits of another one, which was merged with it."""
@@ -227,11 +224,11 @@ class Partition:
     def groups(self, rows: Ids | slice = ALL) -> Ids:
         """[N] the group of each step of some rows; groups consist of equivalent steps."""
         relevant = itertools.compress(self.components, self.relevant)
-        return numbered(classes.of[numbers[rows]] for classes, numbers in relevant)
+        return numbered(classes.label_of[numbers[rows]] for classes, numbers in relevant)
 
     def conflict_key(self, column: int, row: int) -> tuple[int, ...]:
         """The action of a conflict, and the classes of the relevant components of a step."""
-        classes = [int(classes.of[numbers[row]]) for classes, numbers in self.components]
+        classes = [int(classes.label_of[numbers[row]]) for classes, numbers in self.components]
         return (column, *np.where(self.relevant, classes, NOTHING).tolist())
 
     def propagate(self, groups: Ids) -> None:
@@ -244,7 +241,7 @@ class Partition:
                 known, common = values != NOTHING, np.full(groups.max() + 1, NOTHING)
                 common[groups[known]] = values[known]
                 common[inconsistent(groups, values)] = NOTHING
-                agreeing = (numbers >= 0) & ~known & (classes.of[numbers] == common[groups])
+                agreeing = (numbers >= 0) & ~known & (classes.label_of[numbers] == common[groups])
                 classes.known[numbers[agreeing]] = True
                 changed |= bool(agreeing.any())
 
@@ -274,12 +271,12 @@ class Partition:
                 break
             if fewer is not None and classes.finally_split(one, other):
                 continue
-            saved = classes.of.copy()
-            classes.of[classes.of == other] = one
+            saved = classes.label_of.copy()
+            classes.label_of[classes.label_of == other] = one
             after = self._count_conflicts(*distinct)
             worse = any(after[column] > before[column] for column in after)
             if worse or (fewer is not None and after[fewer] == before[fewer]):
-                classes.of = saved
+                classes.label_of = saved
             else:
                 classes.inherit_splits(one, other)
                 before, merged = after, True

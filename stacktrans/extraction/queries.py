@@ -1,7 +1,7 @@
 """Queries: short and random strings, a model's answers to them, and counterexamples.
 
-Of a stream they are rows of sequences, one after another: the first is alone, and later ones stand
-in ever longer rows, since what a sequence leaves behind can spoil the next.
+A query of a stream is a row of sequences, one after another, since what a sequence leaves behind
+can spoil the next. Random rows have 1 to `LONGEST_ROW` sequences, in turn.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ class Refinement:
             return
         for cause in self._causes(conflict):
             classes, _ = partition.components[cause.component]
-            members = np.flatnonzero(classes.of == classes.of[cause.members[0]])
+            members = np.flatnonzero(classes.label_of == classes.label_of[cause.members[0]])
             others = np.setdiff1d(members, cause.members)
             guesses = np.full(len(others), UNKNOWN)
             if direct:

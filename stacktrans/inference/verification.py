@@ -107,7 +107,7 @@ class VerifyRequest:
     """The number and the lengths of test strings.
 
     Attributes:
-        exhaustive: all strings up to a length are tested, the greatest with at most so many.
+        exhaustive: the most strings of which all up to some length are tested.
         count: number of random strings.
         longest: length of the longest strings.
         seed: random seed of the strings.
