@@ -76,6 +76,26 @@ def test_an_empty_string_can_have_a_label(tmp_path: Path) -> None:
             assert measures.keys() <= result.keys(), "none of single symbols"
 
 
+@pytest.mark.parametrize(("target", "size"), [("", "0 symbols"), ("yes no", "2 symbols")])
+def test_a_label_is_one_symbol_in_every_set(tmp_path: Path, target: str, size: str) -> None:
+    path = write(tmp_path / "a.tsv", labeled(("no", "yes")))
+    other = write(tmp_path / "b.tsv", f"11\tno\n11\t{target}\n")
+    with pytest.raises(StacktransError, match=rf"b\.tsv:2: a target of {size}; expected a label"):
+        learned(path, dev=other)
+    task = learned(path)
+    with pytest.raises(StacktransError, match=rf"b\.tsv:2: a target of {size}; expected a label"):
+        read_pairs(other, task)
+
+
+def test_two_targets_are_no_labels_of_a_model_with_others(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", labeled(("no", "yes")))
+    options = ("--data", path, "--dry-run", "--json")
+    done = run("train", "--from", "checkpoints/reverse-stack", *options)
+    assert done.returncode == 0, done.stderr
+    config = json.loads(done.stdout)
+    assert not config["task"]["parameters"]["labels"]
+
+
 def test_a_label_is_compared_with_no_copy_of_its_source(tmp_path: Path) -> None:
     task = learned(write(tmp_path / "a.tsv", labeled(("0", "1"))))
     train, development, _ = task.data.sets

@@ -27,12 +27,20 @@ ALMOST_NONE = 0.25
 
 
 def check_sizes(lines: PairLines, column: str, sizes: Ids, labels: bool) -> None:
-    """Raise `StacktransError` for a string that is too long, or an empty one without a label."""
-    least = 1 if column == "source" and not labels else 0
-    if len(wrong := np.flatnonzero((sizes < least) | (sizes > LONGEST))):
+    """Raise `StacktransError` for a string that is too long or too short.
+
+    A label is one symbol, and a source without a label has at least one.
+    """
+    least, most = (1, 1) if labels and column == "target" else (0, LONGEST)
+    if column == "source" and not labels:
+        least = 1
+    if len(wrong := np.flatnonzero((sizes < least) | (sizes > most))):
         line, size = lines.location(wrong[0]), sizes[wrong[0]]
-        expected = f"at least {least}" if size < least else f"at most {LONGEST}"
-        raise StacktransError(f"{line}: a {column} of {size} symbols; expected {expected}")
+        expected = f"at least {least}" if size < least else f"at most {most}"
+        expected = "a label" if least == most else expected
+        raise StacktransError(
+            f"{line}: a {column} of {counted(int(size), 'symbol')}; expected {expected}"
+        )
 
 
 def header_warnings(lines: PairLines, columns: Mapping[str, SymbolColumn]) -> Iterator[str]:

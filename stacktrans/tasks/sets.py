@@ -331,11 +331,16 @@ def _detect_labels(lines: PairLines, request: PairFiles) -> tuple[bool, list[str
     """Whether targets are labels, as requested or detected, and a note on labels."""
     rows = np.flatnonzero(lines.parts == TRAIN).tolist()
     sources, targets = ([lines.strings[name][row] for row in rows] for name in UNIT_COLUMNS)
-    counts = sorted(Counter(map(str.strip, targets)).items())
+    counts = sorted(Counter(" ".join(split_words(each)) for each in targets).items())
     two_words = len(counts) == 2 and all(len(split_words(each)) == 1 for each, _ in counts)
     labels = request.labels
     if labels is None:
-        labels = two_words and len({*sources}) >= MIN_VALUE_RATIO * len(counts)
+        kept = {symbol for name, symbol in request.extra_symbols if name == "target"}
+        labels = (
+            two_words
+            and kept <= {*dict(counts)}
+            and len({*sources}) >= MIN_VALUE_RATIO * len(counts)
+        )
     if labels and not two_words:
         many = f"{len(counts)} different targets"
         raise StacktransError(f"{lines.names[TRAIN]}: labels: {many}; expected two words")

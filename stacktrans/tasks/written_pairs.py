@@ -60,6 +60,8 @@ def _pair(task: Task, fields: Sequence[str] | Mapping[str, str]) -> Pair:
     source = task.source.split("\t".join(by_column.values()))
     check_length(len(source))
     check_length(len(target))
+    if task.positive is not None and len(target) != 1:
+        raise StacktransError(f"a target of {counted(len(target), 'symbol')}; expected a label")
     if task.same_length and len(source) != len(target):
         raise StacktransError(
             f"the source has {counted(len(source), 'symbol')} and the target {len(target)}; "
