@@ -170,6 +170,11 @@ def test_heads_of_lists_move() -> None:
     assert "reading b: move left, write" in machine.worded_rules[1].sentence
 
 
+def test_rows_between_which_cells_move_have_one_alphabet() -> None:
+    chain = Ends(("a", "b", "c", "d"), (), (), (), ("0", "1"), moves=((0, 2, 4), (1, 0, 2)))
+    assert chain.alphabets == [0, 0, 0, 3]
+
+
 def test_a_list_is_named_if_there_are_other_memories() -> None:
     own = moving()
     after_a_stack = Ends(

@@ -44,12 +44,12 @@ class Ends(NamedTuple):
 
     @property
     def alphabets(self) -> list[int]:
-        """The stack alphabet of each row, given by the first row that has the same one.
+        """The stack alphabet of each row, by the number of the first row that has the same one.
 
         Rows that cells move between have the same alphabet.
         """
         first = [*range(len(self.names))]
-        for _, source, target in self.moves:
+        for _, source, target in self.moves * len(self.moves):  # which may form chains
             first[source // 2] = first[target // 2] = min(first[source // 2], first[target // 2])
         return first
 
