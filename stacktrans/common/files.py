@@ -115,7 +115,7 @@ def check_directory_path(directory: Path) -> None:
 
 def remove_temporary_files(path: Path) -> None:
     """Remove temporary files of a file, left by processes that were killed."""
-    for temporary in path.parent.glob(f".{path.name}.*"):
+    for temporary in path.parent.glob(f".{path.name}.[0-9]*"):
         temporary.unlink(missing_ok=True)
 
 
