@@ -81,7 +81,7 @@ class Abstraction(ABC):
 
     @abstractmethod
     def read(self, contents: Any, part: int, side: int, depth: int = 0) -> Hashable | None:
-        """The cell so deep under a side of a part; None or `EMPTY` if there is none.
+        """The cell of a part at a depth below a side, from 0; None or `EMPTY` if there is none.
 
         Raises:
             Unknown: it depends on edges; `reveal` gives the contents for each.
@@ -173,7 +173,7 @@ class Arbitrary(Abstraction):
         return [(value, contents[BOTTOM]) if node == TOP else (contents[TOP], value)]
 
 
-class NeverPopped(Arbitrary):
+class OnlyReplaced(Arbitrary):
     """A memory with the cells at its ends; the invariant is that pops only replace cells."""
 
     def _popped(self, contents: Any, pops: list[int], pushed: list[int]) -> Any:
@@ -254,7 +254,7 @@ class Tape(Abstraction):
 
 
 def _location(blocks: Blocks, part: int, end: int, depth: int) -> Location:
-    """Where the cell of a part is that is so deep under an end of blocks that are all known."""
+    """The place of the cell of a part at a depth below an end of blocks, all of which are known."""
     order = range(len(blocks)) if end == FRONT else range(len(blocks) - 1, -1, -1)
     for index in order:
         size = len(blocks[index][part])

@@ -69,8 +69,8 @@ class Invariant(StrEnum):
     """No rule depends on it."""
     BOUNDED = "bounded"
     """It holds few cells."""
-    NEVER_POPPED = "never popped"
-    """Nothing is popped but what is replaced."""
+    REPLACED = "only replaced"
+    """Pops only replace the cell that is read."""
     ALIGNED = "aligned"
     """It is used in step with the reference's memory, its top where that is pushed."""
     REVERSED = "reversed"
@@ -82,7 +82,7 @@ class Invariant(StrEnum):
 _TOPS = {Invariant.ALIGNED: abstractions.BACK, Invariant.REVERSED: abstractions.FRONT}
 _DOMAINS: dict[Invariant, Callable[[int, Sequence[int]], abstractions.Abstraction]] = {
     Invariant.BOUNDED: abstractions.Bounded,
-    Invariant.NEVER_POPPED: abstractions.NeverPopped,
+    Invariant.REPLACED: abstractions.OnlyReplaced,
     Invariant.ARBITRARY: abstractions.Arbitrary,
 }
 
@@ -277,7 +277,7 @@ class BisimulationProver:
             Unproved: no memory is left whose contents could be related to the reference's.
         """
         for number, invariant in enumerate(invariants):
-            if invariant in (Invariant.BOUNDED, Invariant.NEVER_POPPED):
+            if invariant in (Invariant.BOUNDED, Invariant.REPLACED):
                 invariants[number] = Invariant.ALIGNED
                 return
         raise Unproved("the abstraction of its memories is too coarse")

@@ -124,7 +124,7 @@ class SymbolicStack:
         self.reached = self._height = 0
 
     def peek(self, side: int, depth: int) -> int:
-        """The stack symbol so deep under the top, from 0; `EMPTY` if there is none."""
+        """The stack symbol at a depth below the top, from 0; `EMPTY` if there is none."""
         self.reached = max(self.reached, depth + 1 - self._height)
         for run in reversed(self.runs):
             if at_least(run.length, depth + 1):

@@ -34,7 +34,7 @@ MOST_SHOWN = 6
 _INVARIANTS = {
     Invariant.UNREAD: "no rule depends on it",
     Invariant.BOUNDED: "it holds few cells, all of which are part of the state",
-    Invariant.NEVER_POPPED: "nothing is popped from it: only the symbols at its ends matter",
+    Invariant.REPLACED: "pops only replace symbols: only those at its ends matter",
     Invariant.ALIGNED: "aligned with the reference's memory",
     Invariant.REVERSED: "aligned with the reference's memory, bottom to top",
     Invariant.ARBITRARY: "nothing is assumed of its contents",
