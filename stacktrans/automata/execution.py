@@ -96,7 +96,7 @@ class Row(deque[int]):
     """The contents of a memory as stack symbols, bottom first; its sides are `TOP` and `BOTTOM`."""
 
     def peek(self, side: int, depth: int) -> int:
-        """The stack symbol so deep under a side, from 0; `EMPTY` if there is none."""
+        """The stack symbol at a depth below a side, from 0; `EMPTY` if there is none."""
         return self[depth if side else -1 - depth] if len(self) > depth else EMPTY
 
     def take(self, side: int) -> int:
@@ -144,7 +144,7 @@ class Configuration:
         return other
 
     def peek(self, end: int, depth: int) -> int:
-        """The stack symbol so deep under an end, from 0; `EMPTY` if there is none."""
+        """The stack symbol at a depth below an end, from 0; `EMPTY` if there is none."""
         stack_symbol: int = self.contents[end // 2].peek(end % 2, depth)
         return stack_symbol
 

@@ -234,7 +234,7 @@ class Machine:
         return condition(self, Rule(when, (), (), None, (), Term(CONSTANT, START)))
 
     def run(self, source: Sequence[int], limit: int | None = None) -> Answer:
-        """The answer to a source; not of streams, which are predicted symbol by symbol.
+        """The answer to a source or, of a stream, to a prompt.
 
         Args:
             source: its symbols, by their numbers.

@@ -113,7 +113,7 @@ def _parts(machine: Machine) -> list[str]:
 
 
 def _index(end: int, depth: int) -> int:
-    """The index, in a list, of the cell so deep under an end."""
+    """The index, in a list, of the cell at a depth below an end, from 0."""
     return depth if end % 2 else -1 - depth
 
 

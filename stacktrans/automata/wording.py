@@ -96,7 +96,7 @@ def component_names(machine: Machine) -> list[str]:
 
 
 def _cell_name(machine: Machine, end: int, depth: int) -> str:
-    """The name of a cell that is read, so deep below an end."""
+    """The name of the cell that is read at a depth below an end."""
     name, row = _end_name(machine, end), end // 2
     if not depth:
         return name

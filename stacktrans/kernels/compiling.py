@@ -158,8 +158,5 @@ class CompiledFunction:
 
 
 def compiled_entry(steps: Callable[..., int]) -> Callable[[Callable[..., Any]], Any]:
-    """Declare a function that Python calls, by the number of steps that a call takes.
-
-    A step takes one or two milliseconds in Python.
-    """
+    """Declare a function that Python calls, by the number of steps that a call takes."""
     return functools.partial(CompiledFunction, steps=steps)
