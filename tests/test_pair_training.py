@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -21,10 +22,12 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.files import CANDIDATES
 from stacktrans.common.randomness import Purpose
 from stacktrans.common.reading import read_content
+from stacktrans.inference.scores import outnumbered_pairs
 from stacktrans.model import checkpoint
 from stacktrans.settings.layers import merged_settings
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StopConfig
+from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 from stacktrans.tasks.pairs import task_from_files
 from stacktrans.training.files import Files
@@ -406,6 +409,20 @@ def test_a_source_contradicts_a_model_once_and_only_if_no_target_is_the_answer(
     of_source = [each for each in found if each["source"] == "aba"]
     assert len(of_source) == 1
     assert of_source[0]["answer"] not in ("aba", "bbb", "ccc")
+
+
+def test_a_target_contradicts_an_answer_that_its_source_has_much_more_often() -> None:
+    def pair_of(target: int) -> Pair:
+        return Pair(np.array([1, 2]), np.array([target]))
+
+    pairs = [*[pair_of(0)] * 6, *[pair_of(1)] * 3, *[pair_of(2)] * 2]
+    for answer, outnumbered in (
+        (0, [False] * 9 + [True] * 2),
+        (1, [False] * 11),
+        (3, [False] * 11),
+    ):
+        fine = np.array([float(pair.target[0] == answer) for pair in pairs])
+        assert outnumbered_pairs(pairs, fine).tolist() == outnumbered
 
 
 def test_the_best_weights_on_the_development_set_are_kept(tmp_path: Path, train: Path) -> None:

@@ -4,6 +4,7 @@ Until its first error a greedy decoder has read exactly the true prefix, so one 
 joint sequences gives both accuracies.
 """
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -21,6 +22,9 @@ from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Layout, Pair, measured_sequences
 
 Floats = npt.NDArray[np.float64]
+
+MUCH_RARER = 3
+"""How much rarer than another target of its source a target is that is likely to be wrong."""
 
 
 def symbol_error_rate(predictions: Collection[Prediction]) -> float:
@@ -329,3 +333,18 @@ def counted_pairs(task: Task, pairs: Sequence[Pair], fine: Floats) -> Mask:
             counted[indices] = False
             counted[max(indices, key=lambda index: float(fine[index]))] = True
     return counted
+
+
+def outnumbered_pairs(pairs: Sequence[Pair], fine: Floats) -> Mask:
+    """[n] which of n pairs have a target much rarer than that with which their source is answered.
+
+    Of several targets of a source, such a one is likely to be wrong.
+
+    Args:
+        pairs: sources and targets.
+        fine: [n] share of each target before the first error of the answer.
+    """
+    keys = [(pair.source.tobytes(), pair.target.tobytes()) for pair in pairs]
+    counts = Counter(keys)
+    answered = {key[0]: counts[key] for key, share in zip(keys, fine, strict=True) if share == 1}
+    return np.array([answered.get(key[0], 0) >= MUCH_RARER * counts[key] for key in keys], np.bool_)

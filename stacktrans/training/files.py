@@ -12,7 +12,13 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.visible import visible
 from stacktrans.inference.baselines import baseline_scores
 from stacktrans.inference.predictions import predictions
-from stacktrans.inference.scores import Scores, best_references, counted_pairs, score
+from stacktrans.inference.scores import (
+    Scores,
+    best_references,
+    counted_pairs,
+    outnumbered_pairs,
+    score,
+)
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
@@ -184,7 +190,8 @@ class Files(Source):
         pairs = [*itertools.chain(*self._data.sets)]
         origins = np.concatenate([each.origins for each in self._data.sets]).tolist()
         fine = score(checkpoint.predictor, self.layout, pairs).fine
-        wrong = np.flatnonzero(counted_pairs(self.task, pairs, fine) & (fine < 1)).tolist()
+        listed = counted_pairs(self.task, pairs, fine) | outnumbered_pairs(pairs, fine)
+        wrong = np.flatnonzero(listed & (fine < 1)).tolist()
         wrong.sort(key=origins.__getitem__)
         answers = predictions(checkpoint, [pairs[index] for index in wrong])
         return [

@@ -158,7 +158,8 @@ class Summary:
             `settings.config.StartFromConfig`. None for new weights.
         contradictions: pairs in files whose targets are not the model's answers, if it has solved
             the task; each is a line, as `file:number`, and its source, target and answer. Of a
-            source with several targets, there is at most one pair.
+            source with several targets, there is at most one pair, but for repeated pairs if the
+            answer is a target that occurs much more often.
         notes: remarks made before the run, on `start_from` and on the files of pairs.
         parameters: number of parameters in training; a memory may be pruned at the end.
         model: the saved model, in one line.
