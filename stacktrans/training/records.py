@@ -22,7 +22,7 @@ BUDGET_OUTCOMES = {"max_steps", "time_limit", "budget"}
 """Outcomes after which there may be more to train; all others are stopping rules."""
 OUTCOMES = {
     "solved": "coarse accuracy reached {accuracy} in the last {measurements}",
-    "exceptions": "the same few development pairs were wrong several times in a row",
+    "exceptions": "a few development pairs stayed wrong",
     "converged": "the training perplexity stopped improving",
     "development": "the accuracy on the development set stopped improving",
     "epochs": "the training set was used for the requested number of epochs",

@@ -13,9 +13,9 @@ from stacktrans.training.stateful import Merit, SavedCount, StatefulPart, Weight
 if TYPE_CHECKING:
     from stacktrans.training.attempt import Attempt
 
-UNCHANGED = 5
-"""Measurements in a row in which as many development pairs are right as before, after which the
-others count as exceptions."""
+UNCHANGED, NO_BETTER = 5, 20
+"""Measurements in a row in which as many development pairs are right as before, or no more of them
+or of their symbols than ever, after which the others count as exceptions."""
 
 
 class StoppingRule(StatefulPart, ABC):
@@ -98,7 +98,8 @@ class EarlyStopping(StoppingRule):
             self.in_a_row = self.in_a_row + 1 if self._is_solved(record, self._solved) else 0
             if self.in_a_row >= self._solved.times:
                 return "solved"
-        if self._exceptions and self.unchanged >= UNCHANGED and self.best[0] >= 1 - EXCEPTIONS:
+        stays = self.unchanged >= UNCHANGED or self.since >= NO_BETTER
+        if self._exceptions and stays and self.best[0] >= 1 - EXCEPTIONS:
             return "exceptions"
         if self.since >= self._patience:
             return "converged" if self._loss else "development"
