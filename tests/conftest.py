@@ -20,7 +20,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StreamConfig
 from stacktrans.tasks.layout import Layout
-from stacktrans.training import race, rounding
+from stacktrans.training import rounding, scheduling
 from stacktrans.training.rounding import ROUNDINGS, RoundingKind
 
 # One thread is fastest for models this small.
@@ -73,7 +73,7 @@ def brief_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time slices of a race are short."""
-    monkeypatch.setattr(race, "TIME_SLICE", 10)
+    monkeypatch.setattr(scheduling, "TIME_SLICE", 10)
 
 
 @pytest.fixture

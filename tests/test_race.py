@@ -30,14 +30,15 @@ import stacktrans
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import CANDIDATES
 from stacktrans.model.transducer import Transducer
-from stacktrans.training import race
+from stacktrans.training import scheduling
 from stacktrans.training.attempt import Attempt
-from stacktrans.training.race import PROVISIONAL, Race, next_round
+from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate, RaceState, read_race
 from stacktrans.training.records import Accuracy
 from stacktrans.training.requests import begin_race
 from stacktrans.training.requests import resume as taken_up
 from stacktrans.training.rounding import Rounding
+from stacktrans.training.scheduling import PROVISIONAL, next_round
 from stacktrans.training.sources import Source
 
 
@@ -202,7 +203,7 @@ def test_processes_leave_the_same_weights(tmp_path: Path) -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Progress:
     """The progress of a race that was not stopped in four rounds of short time slices."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(race, "TIME_SLICE", 10)
+        patched.setattr(scheduling, "TIME_SLICE", 10)
         return progress_of(carried_on(begun(tmp_path_factory.mktemp("races") / "whole"), 4))
 
 

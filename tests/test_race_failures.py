@@ -18,7 +18,7 @@ from stacktrans.common import files
 from stacktrans.common.errors import CheckpointError, StacktransError
 from stacktrans.common.files import CANDIDATES, RACE
 from stacktrans.common.processes import Pool
-from stacktrans.training import race
+from stacktrans.training import scheduling
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import read_race
@@ -247,7 +247,7 @@ def test_a_race_ended_by_a_full_disk_can_be_resumed(
     with found.opened(), pytest.raises(CheckpointError, match="No space left on device"):
         found.run(lambda: None)
     monkeypatch.undo()
-    monkeypatch.setattr(race, "TIME_SLICE", 10)
+    monkeypatch.setattr(scheduling, "TIME_SLICE", 10)
     resumed = taken_up(tmp_path / "run", "cpu", workers=1)
     assert isinstance(resumed, Race)
     assert progress_of(carried_on(resumed, 2)) == progress_of(whole)

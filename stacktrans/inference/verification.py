@@ -107,7 +107,7 @@ class VerifyRequest:
     """The number and the lengths of test strings.
 
     Attributes:
-        exhaustive: the most strings of which all up to some length are tested.
+        exhaustive: all strings are tested up to the greatest length that has at most this many.
         count: number of random strings.
         longest: length of the longest strings.
         seed: random seed of the strings.

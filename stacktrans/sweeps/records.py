@@ -27,7 +27,7 @@ def parsed_record(content: str | bytes) -> RunRecord | None:
     """The record of a finished or failed run; None if the content is no such record."""
     try:
         record: RunRecord = parsed_json(content)
-        schema = _RunRecord if isinstance(record, dict) and "error" in record else _Finished
+        schema = _Identified if isinstance(record, dict) and "error" in record else _Finished
         schema.model_validate(record)
     except ValueError:
         return None
@@ -42,7 +42,7 @@ class _Measured(BaseModel, strict=True):
     coarse: dict[Annotated[str, Field(pattern=r"^[0-9]{1,18}$")], float] = {}
 
 
-class _RunRecord(BaseModel, strict=True):
+class _Identified(BaseModel, strict=True):
     """The fields of all records, and the reason why a run failed, if it did."""
 
     identity: str
@@ -51,7 +51,7 @@ class _RunRecord(BaseModel, strict=True):
     error: str = ""
 
 
-class _Finished(_RunRecord):
+class _Finished(_Identified):
     """The schema of a record of a finished run."""
 
     outcome: str

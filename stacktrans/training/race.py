@@ -1,8 +1,6 @@
 """Races: runs with different strategies get time slices, in parallel, until one solves the task.
 
-The order of time slices depends on what the runs have achieved after some batches, and not on the
-time that it took. So a race that is interrupted and resumed has the same result, with any number
-of processes.
+A race that is interrupted and resumed has the same result, with any number of processes.
 """
 
 import shutil
@@ -30,86 +28,25 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.pairs import Pairs
+from stacktrans.training import scheduling
 from stacktrans.training.data import save_pairs
 from stacktrans.training.interrupts import Interrupted, stopping
 from stacktrans.training.race_state import Candidate, RaceState, read_race
 from stacktrans.training.records import BUDGET_OUTCOMES, SUMMARY
 from stacktrans.training.run_directory import has_last, lock, watched
+from stacktrans.training.scheduling import WIDTH, next_round, round_winner
 from stacktrans.training.time_slices import OUT_OF_MEMORY, train_time_slice, trainers
 from stacktrans.training.trainer import Trainer
 
 BUDGET = 300.0
 """Default seconds of a race."""
-TIME_SLICE = 200
-"""Batches of a time slice."""
-BEGINNING_SYMBOLS = 200_000
-"""Symbols that a run is trained on, once it has begun, before another begins. After fewer, hardly
-any run has learned enough to be distinguished from others."""
 BATCH_SYMBOLS = 500
 """Assumed number of symbols in a batch whose size is not given in symbols."""
-WIDTH = 2
-"""Runs that get a time slice in a round."""
-PROVISIONAL = 16
-"""Factor on the cost of a run whose solutions are provisional, since it cannot end the race."""
-STALLED = 3
-"""Time slices without progress after which the leader is no longer preferred."""
 MOST_PENDING = 2
 """Time slices that a run may get before its round, if a process is idle."""
 LOCK = ".lock"
 DATA = ".data"
 """Folder of the pairs in files, which all processes share, and which outlasts a pipe."""
-
-Candidates = Mapping[str, Candidate]
-
-
-def next_round(candidates: Candidates, width: int, sizes: Mapping[str, int]) -> list[str]:
-    """Choose the runs that get a time slice in a round, the most promising first.
-
-    Runs are ranked by accuracy on strings longer than those trained on, in tenths: smaller
-    differences may be chance. Ties are broken by the order of strategies or, once all have begun,
-    by accuracy on training lengths, whichever ranks a run higher: by the former alone, slow
-    learners would hardly get a time slice; by the latter alone, memorization would get them all.
-
-    The leader gets a time slice in each round, unless it has stalled, and so do the runs with the
-    smallest cost: the batches up to the middle of their next time slice, times their rank. So runs
-    begin one after another, and the second need not wait for the last. Batches do not count until
-    they add up to `BEGINNING_SYMBOLS`; those of a stalled run count the more, the longer it stalls,
-    and those of a provisional one always count more.
-
-    Args:
-        candidates: all candidates by name, in the order of strategies.
-        width: number of runs that get a time slice in a round.
-        sizes: symbols in a batch of each run.
-    """
-    able = [name for name, candidate in candidates.items() if candidate.can_continue]
-    ranks = _ranks(candidates, able)
-
-    def cost(name: str) -> float:
-        candidate = candidates[name]
-        counts = candidate.step * sizes[name] >= BEGINNING_SYMBOLS
-        batches = (candidate.step if counts else 0) + TIME_SLICE / 2
-        factor = PROVISIONAL if candidate.provisional else 1
-        return ranks[name] * batches * factor * max(1, candidate.stalled / STALLED)
-
-    by_cost = sorted(able, key=cost)
-    leading = [name for name in by_cost if ranks[name] == 1 and candidates[name].stalled < STALLED]
-    leader = leading[:1]
-    return [*leader, *(name for name in by_cost if name not in leader)][:width]
-
-
-def _ranks(candidates: Candidates, able: Sequence[str]) -> dict[str, int]:
-    """The rank of each run by accuracy, from 1; two may have the same."""
-    tenths = {
-        name: [
-            round(10 * (share or 0.0)) for share in (candidates[name].test, candidates[name].train)
-        ]
-        for name in able
-    }
-    ranked = sorted(able, key=lambda name: tenths[name][0], reverse=True)
-    orders = [ranked]
-    if all(candidates[name].step for name in able):
-        orders.append(sorted(ranked, key=tenths.__getitem__, reverse=True))
-    return {name: 1 + min(order.index(name) for order in orders) for name in able}
 
 
 def begin(
@@ -329,7 +266,7 @@ class Race:
         """Carry out a round until it is complete or won."""
         state = self.state
         names = next_round(state.candidates, WIDTH, self._batch_symbols)
-        while not (winner := _winner(names, state.pending)):
+        while not (winner := round_winner(names, state.pending)):
             if all(map(state.pending.get, names)):
                 break
             self._employ(pool, names)
@@ -348,7 +285,7 @@ class Race:
             before = self.state.latest[name]
             if result == KILLED:
                 result = before.model_copy(update={"failed": KILLED})
-            if result.can_continue and result.step < before.step + TIME_SLICE:
+            if result.can_continue and result.step < before.step + scheduling.TIME_SLICE:
                 self._cut_short[name] = result
             else:
                 self._cut_short.pop(name, None)
@@ -374,7 +311,7 @@ class Race:
 
     def _time_slice(self, name: str, before: Candidate) -> Callable[..., Candidate]:
         run = self.directory_of(name), self.configs[name], before
-        work = partial(train_time_slice, *run, TIME_SLICE, self._device, self._data)
+        work = partial(train_time_slice, *run, scheduling.TIME_SLICE, self._device, self._data)
         if not self._alone:
             return work
 
@@ -435,23 +372,6 @@ def _revive(state: RaceState) -> None:
     for results in state.pending.values():
         if results and results[-1].failed in lacked_memory:
             results.pop()
-
-
-def _winner(names: Sequence[str], pending: Mapping[str, Sequence[Candidate]]) -> str | None:
-    """The best run that solved the task in a round; None if none did, or it is not known yet.
-
-    A run that is right on all strings does not wait for those that come after it.
-    """
-    solved = dict[str, Candidate]()
-    for name in names:
-        if not pending.get(name):
-            return None
-        result = pending[name][0]
-        if result.solved and not result.provisional:
-            solved[name] = result
-            if result.is_right:
-                return name
-    return max(solved, key=lambda name: solved[name].merit, default=None)
 
 
 def _remove(path: Path) -> None:
