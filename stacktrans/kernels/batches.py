@@ -193,7 +193,7 @@ class Sizes(NamedTuple):
             np.zeros(total_steps if self.architecture.buffered else 0, self.dtype),
         )
 
-    def run(
+    def forward_arguments(
         self,
         weights: Weights,
         bias: Array,
@@ -325,7 +325,7 @@ def forward_part(
     starts, inputs = _starts_of(part, given.starts), _inputs_of(part, given.inputs)
     trace = _trace_of(indices, given.trace)
     own = None if noise is None else noise[indices]
-    run = sizes.run(given.weights, bias, starts, inputs, state, read, trace, own)
+    run = sizes.forward_arguments(given.weights, bias, starts, inputs, state, read, trace, own)
     forward(run, given.store.forward(part, indices), sizes.memory_signals, first)
 
 

@@ -141,7 +141,9 @@ class NumpyState:
             starts, trace = np.arange(batch + 1), sizes.new_trace(batch, saved=1)
             inputs = _inputs(sizes, starts, ids, projected)
             panels, bias = weights.forward_panels, weights.bias
-            run = sizes.run(panels, bias, starts, inputs, self.units, self.read, trace)
+            run = sizes.forward_arguments(
+                panels, bias, starts, inputs, self.units, self.read, trace
+            )
             self.run = run
         else:
             run.inputs.ids[:] = ids
