@@ -28,7 +28,7 @@ from stacktrans.training.rounding import (
     RoundingKind,
     soft_and_hard,
 )
-from stacktrans.training.sources import Moment, Source
+from stacktrans.training.sources import DataSource, Moment
 
 pytestmark = pytest.mark.usefixtures("brief_rounding")
 NEVER_CERTAIN = RoundingKind(factor=2, batches=2, indecision=1e-9, max_rounds=3)
@@ -51,15 +51,15 @@ def counter(*changes: str, memory: dict[str, Any] | None = None) -> RunConfig:
     return resolve(task="anbn", settings={"model": model}, assignments=[*small, *changes])
 
 
-GENERALIZATION = Source.generalization
+GENERALIZATION = DataSource.generalization
 
 
 def have_right(
     monkeypatch: pytest.MonkeyPatch, hard: Sequence[float] = (1.0,), soft: Accuracy = RIGHT
 ) -> None:
     """Have answers count as right, or as given; hard ones as given for each attempt."""
-    monkeypatch.setattr(Source, "accuracies", lambda *_: (soft, soft))
-    monkeypatch.setattr(Source, "generalization", lambda *_: 1.0)
+    monkeypatch.setattr(DataSource, "accuracies", lambda *_: (soft, soft))
+    monkeypatch.setattr(DataSource, "generalization", lambda *_: 1.0)
     certain = Rounding.round
 
     def scripted(self: Rounding, *others: Any) -> Transducer | None:
@@ -105,15 +105,15 @@ def draw_only(
     monkeypatch: pytest.MonkeyPatch, *ranges: Lengths, error: type[Exception] = NoSuchLength
 ) -> None:
     """Have tests of whether a model generalizes draw only strings of some lengths."""
-    monkeypatch.setattr(Source, "generalization", GENERALIZATION)
-    drawn = Source.strings
+    monkeypatch.setattr(DataSource, "generalization", GENERALIZATION)
+    drawn = DataSource.strings
 
-    def strings(self: Source, purpose: Any, moment: Any, lengths: Lengths, *others: Any) -> Any:
+    def strings(self: DataSource, purpose: Any, moment: Any, lengths: Lengths, *others: Any) -> Any:
         if purpose is Purpose.VALIDATION and moment.step and lengths not in ranges:
             raise error("no string is that long")
         return drawn(self, purpose, moment, lengths, *others)
 
-    monkeypatch.setattr(Source, "strings", strings)
+    monkeypatch.setattr(DataSource, "strings", strings)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_an_attempt_whose_discrete_model_is_nearly_right_is_trained_further(
 ) -> None:
     have_right(monkeypatch)
     left = iter(accuracies)
-    monkeypatch.setattr(Source, "generalization", lambda *_: next(left))
+    monkeypatch.setattr(DataSource, "generalization", lambda *_: next(left))
     trainer = trainer_of(counter("rounding=discrete"), tmp_path)
     records: list[Record] = []
     summary = trainer.run(records.append)
@@ -197,7 +197,7 @@ def test_lossless_rounding_loses_nothing_and_gives_up_no_attempt(
     certain, left = Rounding.round, [*measured]
     found = (0.0, 0.0)  # with a stack less it is wrong
 
-    def scripted(_: Source, model: Transducer, *__: Any) -> tuple[Accuracy, Accuracy]:
+    def scripted(_: DataSource, model: Transducer, *__: Any) -> tuple[Accuracy, Accuracy]:
         if not solved:
             return RIGHT, RIGHT
         nonlocal found
@@ -206,7 +206,7 @@ def test_lossless_rounding_loses_nothing_and_gives_up_no_attempt(
         share = found[model.hard]
         return RIGHT, Accuracy(share, share, 10, share)
 
-    monkeypatch.setattr(Source, "accuracies", scripted)
+    monkeypatch.setattr(DataSource, "accuracies", scripted)
 
     def watched(self: Rounding, *others: Any) -> Transducer | None:
         assert self.weights is not None

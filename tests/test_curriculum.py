@@ -12,15 +12,15 @@ from stacktrans.common.randomness import Purpose
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths
-from stacktrans.training.sources import Moment, Source
+from stacktrans.training.sources import DataSource, Moment
 
 
 def test_short_strings_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     longest = {2: 0, 3: 0, 5: 0}
-    strings = Source.strings
+    strings = DataSource.strings
 
     def watched(
-        self: Source, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *more: int
+        self: DataSource, purpose: Purpose, moment: Moment, lengths: Lengths, count: int, *more: int
     ) -> list[Pair]:
         drawn = strings(self, purpose, moment, lengths, count, *more)
         if purpose is Purpose.TRAINING and count > 1:
@@ -28,7 +28,7 @@ def test_short_strings_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             longest[limit] = max(longest[limit], *(len(pair.source) for pair in drawn))
         return drawn
 
-    monkeypatch.setattr(Source, "strings", watched)
+    monkeypatch.setattr(DataSource, "strings", watched)
     # So easy to please that every batch is enough.
     config = small_run("max_steps=30", "loss_every=1", CURRICULUM % 100, "batch_size=50")
     trainer_of(config, tmp_path).run(ignore)

@@ -20,7 +20,7 @@ from stacktrans.tasks.pair_files import TRAIN as TRAINING
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.permutation import SymbolClass, interchangeable
 from stacktrans.training.files import LEAST_PAIRS, MOST_PERMUTED, Files
-from stacktrans.training.sources import Moment, Source
+from stacktrans.training.sources import DataSource, Moment
 
 LETTERS = "abcdefghijklmnopqrst"
 FIRST, SECOND = LETTERS[:10], LETTERS[10:]
@@ -149,11 +149,11 @@ def generalizes(
 ) -> bool:
     """Whether a model that is right on some pairs passes the tests of a solution."""
 
-    def score(_: Source, __: object, pairs: Sequence[Pair]) -> Scored:
+    def score(_: DataSource, __: object, pairs: Sequence[Pair]) -> Scored:
         lengths = np.array([len(pair.source) for pair in pairs])
         return Scored(fine=np.array([*map(is_right, pairs)], np.float64), lengths=lengths)
 
-    monkeypatch.setattr(Source, "score", score)
+    monkeypatch.setattr(DataSource, "score", score)
     config = config_of(path)
     task = config.make_task()
     assert isinstance(task, Pairs)

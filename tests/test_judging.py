@@ -17,7 +17,7 @@ from stacktrans.tasks.layout import Examples, Layout, Pair
 from stacktrans.training.records import Summary
 from stacktrans.training.rounding import ROUNDINGS, RoundingKind
 from stacktrans.training.saving import SavedRun
-from stacktrans.training.sources import Source
+from stacktrans.training.sources import DataSource
 from stacktrans.training.trainer import Trainer
 from stacktrans.training.wording import decided_by, reported_on
 
@@ -44,14 +44,14 @@ def test_the_test_set_decides_nothing(
         assignments=[*SMALL, *lengths, *more, "max_steps=4"],
     )
     drawn: dict[Purpose, set[str]] = defaultdict(set)
-    strings = Source.strings
+    strings = DataSource.strings
 
-    def watched(self: Source, purpose: Purpose, *arguments: Any) -> list[Pair]:
+    def watched(self: DataSource, purpose: Purpose, *arguments: Any) -> list[Pair]:
         pairs = strings(self, purpose, *arguments)
         drawn[purpose] |= {str(pair.source.tolist()) for pair in pairs}
         return pairs
 
-    monkeypatch.setattr(Source, "strings", watched)
+    monkeypatch.setattr(DataSource, "strings", watched)
     trainer = Trainer(config, tmp_path, torch.device("cpu"), "command")
     summary = trainer.run(lambda _: None)
     kinds = [drawn[kind] for kind in (Purpose.TRAINING, Purpose.VALIDATION, Purpose.SUMMARY)]
@@ -111,9 +111,9 @@ def test_test_strings_were_not_seen_in_training(
         seen.update(str(pair.source.tolist()) for row in rows for pair in row)
         return laid_out(self, rows, everything)
 
-    strings, drawn = Source.strings, list[tuple[Purpose, bool]]()
+    strings, drawn = DataSource.strings, list[tuple[Purpose, bool]]()
 
-    def drawing(self: Source, purpose: Purpose, *arguments: Any) -> list[Pair]:
+    def drawing(self: DataSource, purpose: Purpose, *arguments: Any) -> list[Pair]:
         drawn.append((purpose, seen is after))
         return strings(self, purpose, *arguments)
 
@@ -122,7 +122,7 @@ def test_test_strings_were_not_seen_in_training(
         seen = after
         return finish(self, outcome)
 
-    monkeypatch.setattr(Source, "strings", drawing)
+    monkeypatch.setattr(DataSource, "strings", drawing)
     monkeypatch.setattr(Layout, "examples", watched)
     monkeypatch.setattr(SavedRun, "summary", finishing)
     summary = trainer.run(lambda _: None)

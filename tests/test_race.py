@@ -39,7 +39,7 @@ from stacktrans.training.requests import begin_race
 from stacktrans.training.requests import resume as taken_up
 from stacktrans.training.rounding import Rounding
 from stacktrans.training.scheduling import PROVISIONAL, next_round
-from stacktrans.training.sources import Source
+from stacktrans.training.sources import DataSource
 
 
 def candidates(**merits: float) -> dict[str, Candidate]:
@@ -275,8 +275,8 @@ def test_the_winner_alone_is_the_same_model(tmp_path: Path) -> None:
 def soft_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """All strings are answered right, but with hard signals only by the second attempt of a run."""
     right = Accuracy(1.0, 1.0, 10, 1.0)
-    monkeypatch.setattr(Source, "accuracies", lambda *_: (right, right))
-    monkeypatch.setattr(Source, "generalization", lambda *_: 1.0)
+    monkeypatch.setattr(DataSource, "accuracies", lambda *_: (right, right))
+    monkeypatch.setattr(DataSource, "generalization", lambda *_: 1.0)
 
     def measured(self: Rounding, _: Transducer) -> tuple[float, float]:
         return 1.0, float(self.attempt.moment.attempt == 2)

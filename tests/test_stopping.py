@@ -15,7 +15,7 @@ from stacktrans.tasks.layout import Pair
 from stacktrans.training import sources
 from stacktrans.training.records import Accuracy, Record
 from stacktrans.training.saving import FailedAttempt
-from stacktrans.training.sources import Moment, Source
+from stacktrans.training.sources import DataSource, Moment
 from stacktrans.training.stopping import EarlyStopping
 from stacktrans.training.trainer import Trainer
 
@@ -31,11 +31,11 @@ def test_training_stops_when_solved_twice_in_a_row(
     found: list[float],
     best_steps: list[int],
 ) -> None:
-    def measured(_: Source, __: Transducer, purpose: Purpose, ___: Moment) -> list[Accuracy]:
+    def measured(_: DataSource, __: Transducer, purpose: Purpose, ___: Moment) -> list[Accuracy]:
         coarse = found.pop(0) if purpose is Purpose.VALIDATION else 1.0
         return 2 * [Accuracy(coarse, coarse, 20, coarse)]
 
-    monkeypatch.setattr(Source, "accuracies", measured)
+    monkeypatch.setattr(DataSource, "accuracies", measured)
     few = ("max_steps=1000", "rounding=null")
     config = small_run(*few, f"solved.accuracy={solved_accuracy}")
     summary = trainer_of(config, tmp_path).run(ignore)
@@ -129,7 +129,7 @@ def test_a_loss_that_stays_the_same_does_not_improve() -> None:
 
 
 def test_a_solved_run_stays_solved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Source, "accuracies", lambda *_: 2 * [Accuracy(1.0, 1.0, 20, 1.0)])
+    monkeypatch.setattr(DataSource, "accuracies", lambda *_: 2 * [Accuracy(1.0, 1.0, 20, 1.0)])
     first = trainer_of(small_run(), tmp_path).run(ignore)
     assert (first.outcome, first.steps) == ("solved", 20)
     assert Trainer.resume(tmp_path, [], CPU).run(ignore) == first
@@ -140,7 +140,9 @@ def test_a_task_is_solved_after_the_configured_number_of_times(
 ) -> None:
     coarse = iter([1.0, 1.0, 0.9, 1.0, 1.0, 1.0, 1.0])
 
-    monkeypatch.setattr(Source, "accuracies", lambda *_: 2 * [Accuracy(next(coarse), 1.0, 20, 1.0)])
+    monkeypatch.setattr(
+        DataSource, "accuracies", lambda *_: 2 * [Accuracy(next(coarse), 1.0, 20, 1.0)]
+    )
     config = small_run("solved.times=3", "rounding=null")
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.steps) == ("solved", 60)

@@ -24,7 +24,7 @@ from stacktrans.training.optimizers import (
     update_weights,
 )
 from stacktrans.training.records import Record
-from stacktrans.training.sources import Moment, Source
+from stacktrans.training.sources import DataSource, Moment
 from stacktrans.training.stateful import SavedCount, SavedNumber, StatefulPart
 from stacktrans.training.stopping import EarlyStopping, RateDecay
 
@@ -86,7 +86,7 @@ class Curriculum(StatefulPart):
     since: SavedCount = 0
     settled: StrictBool = False
 
-    def __init__(self, source: Source, number: int) -> None:
+    def __init__(self, source: DataSource, number: int) -> None:
         training, self._source = source.config.training, source
         self._growing, self._settle = training.curriculum, training.settle
         self.share = source.first_share(number)
@@ -206,7 +206,7 @@ class Attempt:
         signals: [steps, signals] of the last batch.
     """
 
-    def __init__(self, source: Source, device: torch.device, attempts: Attempts) -> None:
+    def __init__(self, source: DataSource, device: torch.device, attempts: Attempts) -> None:
         self._config, self._training = source.config, source.config.training
         self.attempts, self._number, self.source = attempts, attempts.number, source
         self._device = device

@@ -16,7 +16,7 @@ from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import load_sets, save_sets
 from stacktrans.training.files import Files
-from stacktrans.training.sources import Examples, Source
+from stacktrans.training.sources import DataSource, Examples
 from stacktrans.training.streams import Streams, Texts
 
 _BYTES = 4
@@ -24,7 +24,7 @@ _COPIES = 3
 """Copies of the weights: themselves, their gradients, and their moving average."""
 
 
-def make_source(config: RunConfig, device: torch.device, data: Path | None = None) -> Source:
+def make_source(config: RunConfig, device: torch.device, data: Path | None = None) -> DataSource:
     """Make the source of a run, and check that it can be trained from.
 
     Args:
@@ -39,7 +39,7 @@ def make_source(config: RunConfig, device: torch.device, data: Path | None = Non
     """
     task = config.make_task()
     stream, examples = config.training.stream, config.training.examples
-    source: Source
+    source: DataSource
     if isinstance(task, Corpus):
         source = Texts(config, task)
     elif isinstance(task, Pairs):
@@ -51,7 +51,7 @@ def make_source(config: RunConfig, device: torch.device, data: Path | None = Non
     elif stream:
         source = Streams(config, task, stream)
     else:
-        source = Examples(config, task, examples) if examples else Source(config, task)
+        source = Examples(config, task, examples) if examples else DataSource(config, task)
     model, weight = config.model, torch.empty(0, device=device)
     compiled_architecture(model, make_memory(model), weight)
     check_room(config, source.layout)

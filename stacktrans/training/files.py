@@ -31,7 +31,7 @@ from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.permutation import SymbolClass, interchangeable
 from stacktrans.tasks.sets import PairSet, unknown_probabilities
 from stacktrans.training.records import EXCEPTIONS, Accuracy, Record, Summary
-from stacktrans.training.sources import SHORTEST_SHARE, Moment, Source
+from stacktrans.training.sources import SHORTEST_SHARE, DataSource, Moment
 
 LISTED = 10
 """The most interchangeable symbols that a note lists."""
@@ -52,7 +52,7 @@ LONGEST_SHARE = 0.1
 """Share of the development set, its longest sources, that is measured separately."""
 
 
-class Files(Source):
+class Files(DataSource):
     """A source of pairs in files: batches from the training set, measured on the other sets.
 
     Symbols that are rare in the training set are sometimes replaced by an unknown one, so that the

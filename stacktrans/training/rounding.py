@@ -14,7 +14,7 @@ from stacktrans.tasks.layout import Pair
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.objective import indecision
 from stacktrans.training.pruning import prunable, pruned, smallest
-from stacktrans.training.sources import Source
+from stacktrans.training.sources import DataSource
 from stacktrans.training.stateful import SavedCount, StatefulPart, Weights
 
 SHARPNESS = 4096.0
@@ -253,7 +253,7 @@ class Rounding(StatefulPart):
             return (1.0 if hard == 1 else worst()), hard
 
 
-def soft_and_hard(model: Transducer, source: Source, pairs: Sequence[Pair]) -> SoftHardAccuracy:
+def soft_and_hard(model: Transducer, source: DataSource, pairs: Sequence[Pair]) -> SoftHardAccuracy:
     """Coarse accuracy on pairs of a source, with signals as they are and with hard signals."""
     soft = source.score(model, pairs).coarse_accuracy
     with model.hard_signals():

@@ -32,7 +32,7 @@ from stacktrans.training.records import (
 )
 from stacktrans.training.rounding import Rounding
 from stacktrans.training.run_directory import lock, watched
-from stacktrans.training.sources import Source
+from stacktrans.training.sources import DataSource
 from stacktrans.training.stateful import Merit, SavedCount, SavedNumber, StatefulPart
 from stacktrans.training.wording import decided_by, reported_on, rule_of
 
@@ -79,7 +79,7 @@ class SavedRun:
         attempts: which attempt this is, and what is known of those before.
     """
 
-    def __init__(self, source: Source, device: torch.device, command: str, number: int) -> None:
+    def __init__(self, source: DataSource, device: torch.device, command: str, number: int) -> None:
         self.config, self.source, self.device, self.command = source.config, source, device, command
         self.progress, self.attempts = Progress(), Attempts(source.config, number)
 

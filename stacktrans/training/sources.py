@@ -65,7 +65,7 @@ class Moment(NamedTuple):
     loss: float | None = None
 
 
-class Source(StatefulPart):
+class DataSource(StatefulPart):
     """The data that a run is trained on and measured by: newly drawn strings, or other data.
 
     Batches depend only on the run's seed and the moment, so that a run that is interrupted and
@@ -266,7 +266,7 @@ class Source(StatefulPart):
         return Accuracy.of(scores)
 
 
-class Examples(Source):
+class Examples(DataSource):
     """A source of fixed training, development and test sets; training is reordered in each epoch.
 
     See hao2018, section 5. An epoch has `epoch` batches, the last of which may be smaller.

@@ -17,7 +17,7 @@ from stacktrans.training.data import save_pairs
 from stacktrans.training.records import METRICS, SOLUTIONS
 from stacktrans.training.run_directory import has_last
 from stacktrans.training.saving import SavedRun
-from stacktrans.training.sources import Source
+from stacktrans.training.sources import DataSource
 
 
 class SpeculativeAttempts:
@@ -40,7 +40,7 @@ class SpeculativeAttempts:
     """Their folder in the directory of the run."""
 
     def __init__(
-        self, source: Source, directory: Path, device: torch.device, train_attempt: Work
+        self, source: DataSource, directory: Path, device: torch.device, train_attempt: Work
     ) -> None:
         self.config, self._task = source.config, source.task
         self.directory, self.device = directory, device

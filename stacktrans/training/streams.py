@@ -24,7 +24,7 @@ from stacktrans.tasks.corpus import PARTS, Corpus, encode_sentences, read_senten
 from stacktrans.tasks.layout import Batch
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.records import Record, Summary
-from stacktrans.training.sources import Moment, Source, UnrolledBatch
+from stacktrans.training.sources import DataSource, Moment, UnrolledBatch
 from stacktrans.training.stateful import SavedCount
 
 
@@ -51,7 +51,7 @@ def cut(batch: Batch, steps: int) -> Iterator[StreamPiece]:
         yield StreamPiece(piece, begin == 0)
 
 
-class PieceSource(Source, ABC):
+class PieceSource(DataSource, ABC):
     """A source of consecutive pieces; each continues from the state after the last one.
 
     That state is not saved, so that a run is resumed where an epoch begins.
