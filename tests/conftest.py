@@ -71,7 +71,7 @@ def brief_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def short_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_time_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """The time slices of a race are short."""
     monkeypatch.setattr(scheduling, "TIME_SLICE", 10)
 

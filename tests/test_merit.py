@@ -93,7 +93,7 @@ def raced(directory: Path, found: dict[str, RunConfig], workers: int = 1) -> Rac
     return race
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_at_the_end_the_weights_that_each_run_has_saved_are_compared(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,7 +113,7 @@ def test_at_the_end_the_weights_that_each_run_has_saved_are_compared(
     assert summary.command.endswith("--recipe wide --max-steps 20")
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 @pytest.mark.parametrize("better", ["patient", "wide"])
 def test_of_two_solving_runs_in_a_round_the_better_wins(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, better: str
@@ -127,7 +127,7 @@ def test_of_two_solving_runs_in_a_round_the_better_wins(
     assert race.state.winner == better
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_a_run_that_is_right_on_all_strings_does_not_wait_for_the_next(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,7 +137,7 @@ def test_a_run_that_is_right_on_all_strings_does_not_wait_for_the_next(
     assert race.state.candidates["wide"].step == 0
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_a_run_that_solves_the_task_in_a_round_that_is_cut_off_has_won(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,7 +155,7 @@ def test_a_run_that_solves_the_task_in_a_round_that_is_cut_off_has_won(
     assert (race.state.winner, race.outcome) == ("patient", None)
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 @pytest.mark.parametrize(
     ("labels", "without_state", "winner", "best"),
     [
@@ -183,7 +183,7 @@ def test_an_lstm_that_labels_strings_wins_only_if_no_other_is_about_as_good_in_t
     assert (race.state.winner, race.state.best) == (winner, best)
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_a_race_of_drawn_strings_knows_what_was_kept(tmp_path: Path) -> None:
     race = carried_on(begun(tmp_path / "run"), 2)
     for name, candidate in race.state.candidates.items():

@@ -188,7 +188,7 @@ def test_every_strategy_for_a_task_can_be_raced(tmp_path: Path, task: str) -> No
     assert had == dict.fromkeys(candidates_of(task=task), (2, None))
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_processes_leave_the_same_weights(tmp_path: Path) -> None:
     together, alone = (
         carried_on(begun(tmp_path / str(workers), workers, "training.max_steps=30"), 100)
@@ -207,7 +207,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Progress:
         return progress_of(carried_on(begun(tmp_path_factory.mktemp("races") / "whole"), 4))
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_a_stopped_race_resumes_to_the_same_result(whole: Progress, tmp_path: Path) -> None:
     carried_on(begun(tmp_path / "parts"), 1)
     resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
@@ -215,7 +215,7 @@ def test_a_stopped_race_resumes_to_the_same_result(whole: Progress, tmp_path: Pa
     assert whole == progress_of(carried_on(resumed, 4))
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_a_race_stopped_in_its_first_round_resumes_to_the_same_result(tmp_path: Path) -> None:
     whole = carried_on(begun(tmp_path / "whole"), 2)
     found = begun(tmp_path / "parts")
@@ -226,7 +226,7 @@ def test_a_race_stopped_in_its_first_round_resumes_to_the_same_result(tmp_path: 
     assert progress_of(whole) == progress_of(carried_on(resumed, 2))
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 @pytest.mark.parametrize("batches", [15, 34])
 def test_a_race_stopped_within_a_time_slice_resumes_to_the_same_result(
     whole: Progress, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: int
@@ -249,7 +249,7 @@ def test_a_race_stopped_within_a_time_slice_resumes_to_the_same_result(
     assert whole == progress_of(carried_on(resumed, 4))
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_the_winner_alone_is_the_same_model(tmp_path: Path) -> None:
     directory = tmp_path / "race"
     request = replace(request_of(directory), candidate_command=["train", "--task", "copy"])
@@ -287,7 +287,7 @@ def soft_first(monkeypatch: pytest.MonkeyPatch) -> None:
 RESTARTING = ("restart={after: 1000}", "accuracy_loss=null", "training.settle=null")
 
 
-@pytest.mark.usefixtures("short_turns", "brief_rounding", "soft_first")
+@pytest.mark.usefixtures("short_time_slices", "brief_rounding", "soft_first")
 def test_a_race_ends_with_a_discrete_solution(tmp_path: Path) -> None:
     found = carried_on(begun(tmp_path / "race", 1, *RESTARTING), 100)
     assert found.state.winner
@@ -295,7 +295,7 @@ def test_a_race_ends_with_a_discrete_solution(tmp_path: Path) -> None:
     assert (summary.outcome, summary.attempts) == ("solved", 2)
 
 
-@pytest.mark.usefixtures("short_turns", "brief_rounding", "soft_first")
+@pytest.mark.usefixtures("short_time_slices", "brief_rounding", "soft_first")
 def test_a_race_may_accept_a_soft_solution(tmp_path: Path) -> None:
     race = begun(tmp_path / "race", 1, *RESTARTING, "training.rounding=lossless")
     found = carried_on(race, 100)
@@ -304,7 +304,7 @@ def test_a_race_may_accept_a_soft_solution(tmp_path: Path) -> None:
     assert (summary.outcome, summary.attempts) == ("solved", 1)
 
 
-@pytest.mark.usefixtures("short_turns", "brief_rounding", "soft_first")
+@pytest.mark.usefixtures("short_time_slices", "brief_rounding", "soft_first")
 def test_a_race_without_a_discrete_solution_keeps_a_soft_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -324,7 +324,7 @@ def test_no_strategy_is_suggested_that_does_not_fit_the_memory(tmp_path: Path) -
     assert "no-memory" not in others.split(",")
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_a_race_without_a_winner_keeps_the_best_model_and_can_be_resumed(tmp_path: Path) -> None:
     out = tmp_path / "run"
     done = train("--budget", "1s", out=out)
@@ -375,7 +375,7 @@ def test_a_race_whose_runs_all_end_keeps_only_the_best(tmp_path: Path) -> None:
     assert "longer:" not in done.stderr.decode()
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_a_race_in_python_is_as_one_of_the_command(tmp_path: Path) -> None:
     settings = {each.partition("=")[0]: yaml.safe_load(each.partition("=")[2]) for each in CHANGES}
     found = stacktrans.train(

@@ -39,7 +39,7 @@ def test_a_race_in_which_every_run_fails_reports_each_reason(tmp_path: Path) -> 
     assert "every strategy failed" in again.stderr.decode()
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_a_race_in_which_every_run_failed_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,7 +57,7 @@ def test_a_race_in_which_every_run_failed_is_tried_again(
     assert any(candidate.step for candidate in found.state.candidates.values())
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_strategies_that_lacked_memory_are_tried_again_when_a_race_is_resumed(
     tmp_path: Path,
 ) -> None:
@@ -74,7 +74,7 @@ def test_strategies_that_lacked_memory_are_tried_again_when_a_race_is_resumed(
     assert found.state.candidates["buffered"].failed == "the loss is nan"
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_a_time_slice_ahead_of_its_round_that_lacked_memory_is_tried_again(tmp_path: Path) -> None:
     carried_on(begun(tmp_path / "run"), 1)
     path = tmp_path / "run" / RACE
@@ -88,7 +88,7 @@ def test_a_time_slice_ahead_of_its_round_that_lacked_memory_is_tried_again(tmp_p
     assert not any(candidate.failed for candidate in found.state.candidates.values())
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_a_run_that_fails_does_not_end_the_race(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -116,7 +116,7 @@ def workers_of(process: int) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc")
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 # A thread of the library may stumble when its process is killed at the moment of its last result.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_time_slice_whose_process_is_killed_is_repeated(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_a_race_that_has_no_model_yet_is_named_with_how_to_resume_it(tmp_path: P
         stacktrans.load(out)
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 @pytest.mark.parametrize(("workers", "instead"), [(1, True), (2, False)])
 def test_a_race_whose_directory_is_moved_ends_and_names_the_race(
     tmp_path: Path, workers: int, instead: bool
@@ -237,7 +237,7 @@ def test_a_race_whose_directory_is_moved_ends_and_names_the_race(
     )
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_a_race_ended_by_a_full_disk_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -280,7 +280,7 @@ def test_a_damaged_race_file_is_an_error(tmp_path: Path, content: str, message: 
     assert message in done.stderr.decode()
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 @pytest.mark.parametrize("missing", ["config.yaml", "last"])
 def test_a_run_that_is_missing_is_named(tmp_path: Path, missing: str) -> None:
     found = carried_on(begun(tmp_path / "run"), 1)
@@ -291,7 +291,7 @@ def test_a_run_that_is_missing_is_named(tmp_path: Path, missing: str) -> None:
     assert f"{path}: missing; the race cannot continue without it" in done.stderr.decode()
 
 
-@pytest.mark.usefixtures("short_turns")
+@pytest.mark.usefixtures("short_time_slices")
 def test_damage_to_a_run_ends_the_race_and_is_named(tmp_path: Path) -> None:
     found = carried_on(begun(tmp_path / "run"), 1)
     path = found.directory_of("wide") / "last" / "model.safetensors"
