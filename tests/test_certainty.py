@@ -1,6 +1,7 @@
 """Making a model certain of what it does: rounding, and what comes of it."""
 
 import copy
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from small_runs import CPU, ignore, records_of, small_run, trainer_of
 from stacktrans.common.randomness import Purpose
 from stacktrans.inference.scores import Scores
 from stacktrans.model import checkpoint
+from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.settings.resolve import resolve
@@ -20,6 +22,7 @@ from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.training import rounding
 from stacktrans.training.initial_weights import checksum_of, weights_from_checkpoint
+from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.records import Accuracy, Record
 from stacktrans.training.rounding import (
     MOST_REJECTIONS,
@@ -28,7 +31,11 @@ from stacktrans.training.rounding import (
     RoundingKind,
     soft_and_hard,
 )
+from stacktrans.training.saving import FALLBACK
 from stacktrans.training.sources import DataSource, Moment
+from stacktrans.training.stateful import Weights
+from stacktrans.training.stopping import EarlyStopping
+from stacktrans.training.trainer import Trainer
 
 pytestmark = pytest.mark.usefixtures("brief_rounding")
 NEVER_CERTAIN = RoundingKind(factor=2, batches=2, indecision=1e-9, max_rounds=3)
@@ -77,8 +84,7 @@ def kept_in(directory: Path) -> Transducer:
     return model
 
 
-def assert_same_weights(one: Transducer, other: Transducer) -> None:
-    theirs = other.state_dict()
+def assert_same_weights(one: Transducer, theirs: Weights) -> None:
     assert all(torch.equal(weight, theirs[name]) for name, weight in one.state_dict().items())
 
 
@@ -155,12 +161,121 @@ def test_an_attempt_whose_discrete_model_is_nearly_right_is_trained_further(
     have_right(monkeypatch)
     left = iter(accuracies)
     monkeypatch.setattr(DataSource, "generalization", lambda *_: next(left))
-    trainer = trainer_of(counter("rounding=discrete"), tmp_path)
     records: list[Record] = []
-    summary = trainer.run(records.append)
+    summary = trainer_of(counter("rounding=discrete"), tmp_path).run(records.append)
     assert (summary.outcome, summary.attempts) == ("solved", attempts)
     assert [*left] == []
     assert summary.best_step > records[-2].step  # not the weights that were rejected
+
+
+def machines_found(monkeypatch: pytest.MonkeyPatch, *found: bool | None) -> list[Weights]:
+    """Have machines be found for solutions in turn, and then no more; return the solutions."""
+    solutions: list[Weights] = []
+
+    def has_machine(solution: Checkpoint, _: object) -> bool | None:
+        solutions.append(solution.model.state_dict())
+        return found[len(solutions) - 1] if len(solutions) <= len(found) else False
+
+    have_right(monkeypatch)
+    monkeypatch.setattr("stacktrans.training.trainer.has_machine", has_machine)
+    return solutions
+
+
+@pytest.mark.parametrize("found", [[True], [False, True], [False, False, True], [None]])
+def test_a_solution_without_a_machine_gives_way_to_one_with_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bool | None]
+) -> None:
+    monkeypatch.setattr("stacktrans.training.saving.PATIENCE", 10)
+    solutions = machines_found(monkeypatch, *found)
+    records: list[Record] = []
+    summary = trainer_of(counter("rounding=machine"), tmp_path).run(records.append)
+    assert (summary.outcome, summary.attempts) == ("solved", len(found))
+    assert summary.best_step >= records[-2].step
+    assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[-1])
+
+
+@pytest.mark.parametrize(("changes", "attempts", "solved"), [([], 3, 3), (["max_steps=15"], 2, 1)])
+def test_a_solution_without_a_machine_is_kept_if_none_with_one_follows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: list[str], attempts: int, solved: int
+) -> None:
+    solutions = machines_found(monkeypatch)
+    summary = trainer_of(counter("rounding=machine", *changes), tmp_path).run(ignore)
+    assert (summary.outcome, summary.attempts) == ("no_machine", attempts)
+    assert "no machine agrees with the model" in summary.rule
+    assert len(solutions) == solved
+    assert 10 <= summary.best_step <= 15  # after the rounding of the first solution
+    assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[0])
+    assert not (tmp_path / FALLBACK).exists()
+
+
+def test_a_solution_without_a_machine_is_better_than_one_that_is_nearly_right(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solutions = machines_found(monkeypatch)
+    monkeypatch.setattr(DataSource, "generalization", lambda *_: 0.95 if solutions else 1.0)
+    summary = trainer_of(counter("rounding=machine"), tmp_path).run(ignore)
+    assert (summary.outcome, summary.attempts, len(solutions)) == ("no_machine", 2, 1)
+    assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[0])
+
+
+@pytest.mark.parametrize("rule", ["exceptions", "development"])
+def test_a_solution_without_a_machine_is_better_than_what_another_rule_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str
+) -> None:
+    solutions = machines_found(monkeypatch)
+    judge = EarlyStopping.judge
+    monkeypatch.setattr(EarlyStopping, "judge", lambda *given: rule if solutions else judge(*given))
+    summary = trainer_of(counter("rounding=machine"), tmp_path).run(ignore)
+    assert (summary.outcome, summary.attempts) == ("no_machine", 2)
+    assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[0])
+
+
+def test_a_solution_counts_only_after_the_test_for_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines_found(monkeypatch, True)
+    stopped = trainer_of(counter("rounding=machine"), tmp_path)
+
+    def stop(*_: object) -> bool:
+        stopped.stop_requested = signal.SIGINT
+        return False
+
+    with monkeypatch.context() as stopping:
+        stopping.setattr("stacktrans.training.trainer.has_machine", stop)
+        with pytest.raises(Interrupted):
+            stopped.run(ignore)
+    summary = Trainer.resume(tmp_path, [], CPU).run(ignore)
+    assert (summary.outcome, summary.attempts) == ("solved", 1)
+
+
+def test_a_model_without_a_memory_has_to_have_a_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solutions = machines_found(monkeypatch, False, True)
+    config = counter("rounding=machine", memory={"name": "none"})
+    summary = trainer_of(config, tmp_path).run(ignore)
+    assert (summary.outcome, summary.attempts, len(solutions)) == ("solved", 2, 2)
+
+
+def test_a_run_that_is_resumed_still_has_its_solution(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    solutions = machines_found(monkeypatch)
+    stopped = trainer_of(counter("rounding=machine"), tmp_path)
+
+    def stop(record: Record) -> None:
+        if record.attempt == 2:
+            stopped.stop_requested = signal.SIGINT
+
+    with pytest.raises(Interrupted):
+        stopped.run(stop)
+    monkeypatch.setattr(DataSource, "accuracies", lambda *_: (WRONG, WRONG))
+    resumed = Trainer.resume(tmp_path, [], CPU)
+    assert resumed.run(ignore).outcome == "no_machine"
+    assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[0])
+    again = Trainer.resume(tmp_path, [], CPU)
+    assert again.run(ignore).outcome == "no_machine"
+    assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[0])
 
 
 @pytest.mark.parametrize("error", [NoSuchLength, NoSuchLaw])
@@ -257,7 +372,7 @@ def test_a_run_starts_from_the_weights_before_rounding(
     start_from = StartFromConfig(checkpoint=str(tmp_path), sha256=checksum_of(tmp_path))
     first_weights, _ = weights_from_checkpoint(found.config, start_from, found.task)
     first_weights(begun)
-    assert_same_weights(begun, kept_in(tmp_path))
+    assert_same_weights(begun, kept_in(tmp_path).state_dict())
 
 
 def test_models_that_are_not_rounded_are_not_measured_discretized(tmp_path: Path) -> None:
@@ -325,7 +440,7 @@ def test_rounding_that_may_lose_accuracy_keeps_a_soft_model_rather_than_a_wrong_
     state.rounding.weights = before.state_dict()
     rounded = state.rounding.round(lambda: None, may_fail=False)
     assert rounded
-    assert_same_weights(rounded, before)
+    assert_same_weights(rounded, before.state_dict())
 
 
 def test_a_model_is_measured_on_the_same_strings_before_and_after_rounding(

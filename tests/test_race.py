@@ -288,11 +288,31 @@ RESTARTING = ("restart={after: 1000}", "accuracy_loss=null", "training.settle=nu
 
 
 @pytest.mark.usefixtures("short_time_slices", "brief_rounding", "soft_first")
-def test_a_race_ends_with_a_discrete_solution(tmp_path: Path) -> None:
-    found = carried_on(begun(tmp_path / "race", 1, *RESTARTING), 100)
-    assert found.state.winner
-    summary = found.best_run().run(lambda _: None)
+@pytest.mark.parametrize("machines", [[None], [True], [False, True]])
+def test_a_race_ends_with_a_discrete_solution_that_has_a_machine_or_cannot_have_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: list[bool | None]
+) -> None:
+    found = iter(machines)
+    monkeypatch.setattr("stacktrans.training.trainer.has_machine", lambda *_: next(found))
+    race = carried_on(begun(tmp_path / "race", 1, *RESTARTING), 100)
+    winner = race.state.winner
+    assert winner
+    assert not race.state.candidates[winner].has_fallback
+    summary = race.best_run().run(lambda _: None)
     assert (summary.outcome, summary.attempts) == ("solved", 2)
+    assert [*found] == []
+
+
+@pytest.mark.usefixtures("short_time_slices", "brief_rounding", "soft_first")
+def test_a_race_without_a_machine_ends_with_a_solution_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stacktrans.training.trainer.has_machine", lambda *_: False)
+    race = carried_on(begun(tmp_path / "race", 1, *RESTARTING), 100)
+    winner = race.state.winner
+    assert winner
+    assert race.state.candidates[winner].has_fallback
+    assert race.best_run().run(lambda _: None).outcome == "no_machine"
 
 
 @pytest.mark.usefixtures("short_time_slices", "brief_rounding", "soft_first")

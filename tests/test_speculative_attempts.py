@@ -1,5 +1,6 @@
 """Speculative attempts, trained by other processes: they change nothing but the time it takes."""
 
+import json
 import signal
 import subprocess
 import sys
@@ -19,8 +20,9 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import requests
 from stacktrans.training.data import make_source
-from stacktrans.training.records import Summary
+from stacktrans.training.records import Accuracy, Summary
 from stacktrans.training.run_directory import has_last
+from stacktrans.training.sources import DataSource
 from stacktrans.training.speculation import SpeculativeAttempts
 from stacktrans.training.trainer import Trainer, train_attempt
 
@@ -257,6 +259,21 @@ def test_attempts_on_examples_are_speculative(
     config = soon_failed(examples, "stop={development: {}}", "max_steps=45", "restart=null", limit)
     assert_same_with_help(tmp_path, config)
     assert at_once == [2, 3, 4]
+
+
+@pytest.mark.usefixtures("brief_rounding")
+def test_attempts_after_a_solution_without_a_machine_are_speculative(
+    tmp_path: Path, at_once: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    right = Accuracy(1.0, 1.0, 10, 1.0)
+    monkeypatch.setattr(DataSource, "accuracies", lambda *_: (right, right))
+    monkeypatch.setattr(DataSource, "generalization", lambda *_: 1.0)
+    monkeypatch.setattr("stacktrans.training.trainer.has_machine", lambda *_: False)
+    config = soon_failed("rounding=machine", "restart={after: 1000}", "accuracy_every=5")
+    assert_same_with_help(tmp_path, config)
+    assert at_once
+    summary = json.loads((tmp_path / "2" / "summary.json").read_text())
+    assert (summary["outcome"], summary["attempts"]) == ("no_machine", 3)
 
 
 def test_an_attempt_that_left_damage_is_trained_by_the_run_itself(

@@ -88,7 +88,7 @@ def train(
     normalize: Text | None = None,
     memory: Text | None = None,
     controller: Text | None = None,
-    accept: Literal["discrete", "soft"] | None = None,
+    accept: Literal["machine", "discrete", "soft"] | None = None,
     recipe: Text | None = None,
     strategies: Sequence[Text] = (),
     budget: Seconds | None = None,
@@ -124,8 +124,9 @@ def train(
         memory: its name (`stacktrans list memories`); by default auto, the memory that wins the
             race of strategies.
         controller: its name; by default, that of the recipe.
-        accept: whether a solution counts that needs signals between 0 and 1, "soft"; by default
-            "discrete" in a race of strategies, which keeps a soft solution, and goes on.
+        accept: "soft" if a solution counts even if it needs signals between 0 and 1; "discrete" if
+            it does not; "machine", the default in a race of strategies, if training also goes on
+            for a while after a solution from which no machine can be extracted.
         recipe: auto (the default), a race of strategies; or a strategy (`stacktrans list
             strategies`), or another recipe (`stacktrans list recipes`). With `from_`, how to train,
             if not as the checkpoint was trained.

@@ -64,7 +64,7 @@ def train(
     memory_size: int | None = None,
     buffered: bool = False,
     no_buffered: bool = False,
-    accept: Literal["discrete", "soft"] | None = None,
+    accept: Literal["machine", "discrete", "soft"] | None = None,
     recipe: Annotated[str | None, typer.Option(autocompletion=completion.recipes)] = None,
     strategies: Annotated[
         str | None, typer.Option(metavar="NAME,...", autocompletion=completion.strategies)
@@ -102,9 +102,9 @@ def train(
 ) -> None:
     """Train a transducer, with live progress.
 
-    Unless --recipe names one, several strategies are raced until one has a discrete solution:
-    that run is kept, and the command that trains it alone is printed. --memory has all of
-    them use that memory.
+    Unless --recipe names one, several strategies are raced until one has a discrete solution,
+    preferably one from which a machine can be extracted: that run is kept, and the command that
+    trains it alone is printed. --memory has all of them use that memory.
 
     Writes a directory with the resolved configuration, the metrics, the best
     and the last checkpoint and a summary. Ctrl-C finishes the batch, saves, and
@@ -131,10 +131,11 @@ def train(
         buffered: Read from an input buffer and write to an output buffer; not for streams and
             texts.
         no_buffered: Use no buffers, although the recipe would.
-        accept: discrete or soft: with soft, a solution counts even if it needs signals between 0
-            and 1, although such solutions seldom generalize to much longer strings; with discrete,
-            it is kept, and training goes on. Default: that of the recipe: discrete in most
-            strategies, raced or alone; soft in the recipe default.
+        accept: machine, discrete or soft: with soft, a solution counts even if it needs signals
+            between 0 and 1, although such solutions seldom generalize to much longer strings; with
+            discrete, it is kept, and training goes on; with machine, training also goes on for a
+            while after a discrete solution from which no machine can be extracted. Default: that
+            of the recipe: machine in most strategies, raced or alone; soft in the recipe default.
         recipe: auto (used if none is given): a race of strategies, which the first with a solution
             wins; or a strategy by its name. default: what they all begin from. paper: the
             settings of the paper that the task comes from, or else of grefenstette2015. lstm: a
@@ -283,13 +284,14 @@ def _race(race: "Race", log_to: str | None, as_json: bool) -> None:
     """Run a race, and finish the run that has come furthest."""
     from stacktrans.settings.candidates import not_raced
     from stacktrans.showing.race import RaceDisplay, advice
+    from stacktrans.training.records import BUDGET_OUTCOMES
 
     with race.opened():
         display = RaceDisplay(progress_console(), race)
         with _resumable(race), display:
             trainer = race.run_to_best(display.show)
         summary = _run(trainer, log_to, as_json, race.notes, race.close)
-        if race.outcome or summary.outcome == "development":
+        if summary.outcome in {"development", *BUDGET_OUTCOMES}:
             config = trainer.config
             memories = {each.model.memory.name for each in race.configs.values()}
             memory = memories.pop() if len(memories) == 1 else None

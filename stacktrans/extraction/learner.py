@@ -175,6 +175,11 @@ class Learner:
         checkpoint: of the model.
         time_limit: the seconds that learning may take.
         log: is called with a line about each round.
+        brief: whether to find out only if there is a machine. Then a right one is not simplified,
+            and one that was learned from a few interchangeable symbols and is wrong on few strings
+            is not learned again from all symbols. Neither strings that are much shorter than the
+            training strings are compared nor those of a test set, which must not decide anything.
+        is_cancelled: whether no other round is to begin.
 
     Raises:
         CannotExtract: the model is not one of which a machine could be learned.
@@ -185,9 +190,11 @@ class Learner:
         checkpoint: Checkpoint,
         time_limit: float = TIME_LIMIT,
         log: Callable[[str], None] = lambda _: None,
+        brief: bool = False,
+        is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._checkpoint, self._log = checkpoint, log
-        self._deadline = Deadline(time_limit)
+        self._checkpoint, self._log, self._brief = checkpoint, log, brief
+        self._deadline, self._is_cancelled = Deadline(time_limit), is_cancelled
         self._hard = checkpoint.predictor.discretized()
         self._ends = Network(checkpoint, self._deadline).ends
         self._short = short_queries(checkpoint)
@@ -214,7 +221,8 @@ class Learner:
         for attempt in attempts:
             with contextlib.suppress(OutOfTime):
                 self._learn(*attempt)
-            if not self._differing or self._deadline.over():
+            least = RARE if self._brief else 0
+            if self._differing <= least or self._deadline.over() or self._is_cancelled():
                 break
         if self._best is None:
             self._deadline.check()
@@ -232,7 +240,7 @@ class Learner:
         self._observe_first(symmetry)
         deadline.check()
         worse, soon = 0, deadline.part(ROUND)
-        while self._quantized.strings and not deadline.over():
+        while self._quantized.strings and not deadline.over() and not self._is_cancelled():
             self._rounds, worse = self._rounds + 1, worse + 1
             try:
                 # The experiments of a refinement depend on the round.
@@ -248,7 +256,10 @@ class Learner:
                 few = 0 < self._differing < RARE
                 if improves and few and not counterexamples(self._hard, hypothesis, recorded):
                     break  # the network does not quite treat the symbols equally
-            finished = worse == PATIENCE if self._differing else (worse == SIMPLER or soon.over())
+            if self._differing:
+                finished = worse == PATIENCE
+            else:
+                finished = self._brief or worse == SIMPLER or soon.over()
             if finished:
                 break
 
@@ -341,8 +352,13 @@ class Learner:
     def _random(self, counts: tuple[int, int], seed: int) -> list[Query]:
         """Random strings of the training lengths, and of the test lengths."""
         ranges = zip(self._ranges, counts, strict=True)
-        drawn = (random_queries(self._checkpoint, *each, seed) for each in ranges)
+        drawn = (self._random_of(*each, seed) for each in ranges)
         return [*itertools.chain(*drawn)]
+
+    def _random_of(self, lengths: Lengths, count: int, seed: int) -> list[Query]:
+        """Random strings of some lengths."""
+        with_test_set = not self._brief
+        return random_queries(self._checkpoint, lengths, count, seed, with_test_set=with_test_set)
 
     def _evaluated(self, machine: Machine) -> Extraction:
         """The best machine with its agreement on new strings; raises `CannotExtract`."""
@@ -350,8 +366,9 @@ class Learner:
         few = short.symbols < len(self._checkpoint.task.source)
         of_few = f"with {short.symbols} symbols " if few else ""
         counts = zip(self._ranges, (OBSERVED, OBSERVED // 2), strict=True)
-        drawn = (random_queries(self._checkpoint, *each, seed=0) for each in counts)
-        sets = [(f"all {of_few}up to length {short.longest}", short.queries)]
+        drawn = (self._random_of(*each, seed=0) for each in counts)
+        compared = self._as_trained(short.queries) if self._brief else short.queries
+        sets = [(f"all {of_few}up to length {short.longest}", compared)]
         which = "random ones in the files" if files else "random"
         sets += zip((f"{which} of length {each}" for each in self._ranges), drawn, strict=True)
         agreement, wrong = [], [*self._wrong]

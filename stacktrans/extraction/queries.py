@@ -101,10 +101,11 @@ def random_queries(
     count: int,
     seed: int,
     law: LengthDistribution | None = None,
+    with_test_set: bool = True,
 ) -> list[Query]:
     """Random strings of the task of some lengths; none if it has none.
 
-    Of pairs in files they are training and test pairs, without repetition.
+    Of pairs in files they are training pairs, and perhaps test pairs, without repetition.
     """
     rng, task = generator(seed, Purpose.SAMPLE), checkpoint.task
     law = law or checkpoint.config.task.law_of(lengths)
@@ -114,8 +115,9 @@ def random_queries(
     with contextlib.suppress(NoSuchLength):
         pairs = task.sample(rng, lengths, sum(rows), law)
     if task.file_parameters:
+        most = count if with_test_set else 0
         with contextlib.suppress(NoSuchLength):
-            pairs += random_subset(held_out_pairs(task, lengths), count, seed)
+            pairs += random_subset(held_out_pairs(task, lengths), most, seed)
         distinct = {pair.source.tobytes(): pair for pair in pairs}
         return [query_of(checkpoint, [pair]) for pair in distinct.values()]
     remaining = iter(pairs)

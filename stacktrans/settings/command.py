@@ -29,8 +29,9 @@ OPTIONS = {
 }
 """The settings that have their own options in `train`, by the names of the options."""
 
-ROUNDING_FOR = {"discrete": "discrete", "soft": "lossless"}
-"""The rounding that accepts discrete solutions only, or also soft ones; for the option accept."""
+ROUNDING_FOR = {"machine": "machine", "discrete": "discrete", "soft": "lossless"}
+"""The rounding that accepts solutions with a machine, discrete ones, or all; for the option
+accept."""
 
 _OPTION_OF = {
     "recipe": "--recipe",

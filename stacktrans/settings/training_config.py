@@ -207,7 +207,7 @@ class StopConfig(OneOf):
     or of pairs in files."""
 
 
-RoundingName = Literal["quick", "lossless", "discrete", "published", "slow", "thorough"]
+RoundingName = Literal["quick", "lossless", "discrete", "machine", "published", "slow", "thorough"]
 
 
 class TrainingConfig(Section):
@@ -271,6 +271,11 @@ class TrainingConfig(Section):
     """largest number of batches; null for no limit."""
     time_limit: Positive | None = None
     """largest number of seconds of training; null for no limit."""
+
+    @property
+    def discrete(self) -> bool:
+        """Whether only discrete solutions are accepted."""
+        return self.rounding in ("discrete", "machine")
 
     @model_validator(mode="after")
     def _data_and_stop_agree(self) -> Self:

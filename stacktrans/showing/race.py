@@ -117,8 +117,10 @@ def _line(name: str, candidate: Candidate) -> str:
 
 def _end(candidate: Candidate) -> str:
     """Why a candidate ended, in words; empty if it may continue."""
-    if candidate.solved and candidate.provisional:
+    if candidate.provisional and (candidate.solved or candidate.has_fallback):
         return "solved (provisional)"
+    if candidate.has_fallback:
+        return briefly("no_machine")
     return candidate.failed or (briefly(candidate.ended) if candidate.ended else "")
 
 

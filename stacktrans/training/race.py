@@ -227,11 +227,12 @@ class Race:
             trainers.clear()  # their files may change from now on
         if state.winner or not self.stop_requested:  # otherwise, it will be resumed
             state.candidates, state.pending = state.latest | self._cut_short, {}
-            if not state.winner and state.candidates[state.best].solved:
+            best = state.candidates[state.best]
+            if not state.winner and (best.solved or best.has_fallback):
                 state.winner = state.best
         self._save()
         failed = {name: each.failed for name, each in state.candidates.items()}
-        if all(failed.values()):
+        if all(failed.values()) and not state.winner:
             raise StacktransError(
                 f"every strategy failed; what was saved is in {self.directory / CANDIDATES}",
                 *(f"{name}: {reason}" for name, reason in failed.items()),
@@ -349,7 +350,8 @@ class Race:
         trainer = Trainer(config, self.directory, device, resumed=True, data=self._data)
         trainer.outcome, trainer.source.threads = self.outcome, self._workers
         # It may have been cut short in a time slice that does not count.
-        steps = None if state.winner else max(1, trainer.state.step)
+        has_ended = state.winner and state.candidates[name].ended
+        steps = None if has_ended else max(1, trainer.state.step)
         trainer.state.command = shell_text(single_run_command(state.command, name, steps))
         return trainer
 

@@ -32,8 +32,9 @@ class Candidate(BaseModel):
         test: coarse accuracy on longer strings, as in a `Record`; None before there is one.
         stateless: whether its controller has no state, so that it has to use its memory.
         provisional: whether a solution waits for one of another candidate until the time is over.
-        best: the `records.merit` of the best weights that it has saved, or would save now; empty
-            before the first time slice.
+        has_fallback: whether it has a solution with which no machine agrees, and no other.
+        best: the `records.merit` of its fallback, or else of the best weights that it has saved, or
+            would save now; empty before the first time slice.
         furthest: the best `test` of all time slices, and the best `train` among these.
         stalled: number of time slices since then.
     """
@@ -49,6 +50,7 @@ class Candidate(BaseModel):
     test: Share | None = None
     stateless: bool = False
     provisional: bool = False
+    has_fallback: bool = False
     best: dict[str, SavedNumber] = {}
     furthest: tuple[Share, Share] = (0.0, 0.0)
     stalled: SavedCount = 0
@@ -91,9 +93,10 @@ class Candidate(BaseModel):
             round(each, 2) for name, each in self.best.items() if name != "log_likelihood"
         ] or [0]
         is_right = self.is_right and sure
-        solved = self.solved and sure
+        solved = (self.solved or self.has_fallback) and sure
         return (
             solved,
+            solved and not self.has_fallback,
             bool(self.best),
             not self.failed,
             is_right,

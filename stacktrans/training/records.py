@@ -22,6 +22,8 @@ BUDGET_OUTCOMES = {"max_steps", "time_limit", "budget"}
 """Outcomes after which there may be more to train; all others are stopping rules."""
 OUTCOMES = {
     "solved": "coarse accuracy reached {accuracy} in the last {measurements}",
+    "no_machine": "coarse accuracy reached {accuracy} in the last {measurements} of an attempt; "
+    "no machine agrees with the model",
     "exceptions": "a few development pairs stayed wrong",
     "converged": "the training perplexity stopped improving",
     "development": "the accuracy on the development set stopped improving",
@@ -32,6 +34,7 @@ OUTCOMES = {
     "budget": "time ran out",
 }
 BRIEFLY = {
+    "no_machine": "solved (no machine)",
     "exceptions": "solved",
     "development": "stopped improving",
     "epochs": "all epochs",
@@ -42,7 +45,7 @@ BRIEFLY = {
 }
 """Outcomes in a word or two; the others are words by themselves."""
 Outcome = Annotated[str, Field(pattern=f"^({'|'.join(OUTCOMES)})$")]
-SOLUTIONS = {"solved", "exceptions"}
+SOLUTIONS = {"solved", "no_machine", "exceptions"}
 """Outcomes after which a task counts as solved."""
 EXCEPTIONS = 0.05
 """The greatest share of pairs that may contradict a model that has solved its task."""

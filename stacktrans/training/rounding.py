@@ -68,6 +68,7 @@ ROUNDINGS: dict[RoundingName, RoundingKind] = {
     "quick": RoundingKind(factor=1.2, batches=20, indecision=1e-4, max_rounds=40),
     "lossless": RoundingKind(1.1, 20, 1e-4, 80, lossless=True, must_solve_hard=False),
     "discrete": RoundingKind(1.1, 20, 1e-4, 80, lossless=True),
+    "machine": RoundingKind(1.1, 20, 1e-4, 80, lossless=True),
     "published": RoundingKind(factor=1.05, batches=100, indecision=1e-3, max_rounds=100),
     "slow": RoundingKind(factor=1.05, batches=100, indecision=1e-6, max_rounds=40, rate=0.97),
     "thorough": RoundingKind(
@@ -130,7 +131,7 @@ class Rounding(StatefulPart):
 
     def _rounded(self, best: Transducer, may_fail: bool) -> Transducer | None:
         attempt, lossless = self.attempt, self._kind.lossless
-        discrete = lossless and self._kind.must_solve_hard
+        discrete = self._training.discrete
         before = self._measured(best)
         if discrete:
             best, before = self._with_fewer_memories(best, before)

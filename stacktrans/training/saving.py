@@ -3,6 +3,7 @@
 import functools
 import json
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from io import FileIO
@@ -36,6 +37,10 @@ from stacktrans.training.sources import DataSource
 from stacktrans.training.stateful import Merit, SavedCount, SavedNumber, StatefulPart
 from stacktrans.training.wording import decided_by, reported_on, rule_of
 
+PATIENCE = 3
+"""Times as many batches as its first solution took after which a run falls back on it."""
+FALLBACK = "fallback"
+"""The folder of a solution with which no machine agrees, until the run ends."""
 _WRONG_STATE = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """Errors raised by a saved state with missing or wrong values."""
 
@@ -58,6 +63,9 @@ class Progress(StatefulPart):
         best_step: batch after which they were taken.
         metrics_size: bytes of the metrics that were written by then.
         ended: the rule that has ended the training; rounding and pruning may follow.
+        fallback: merit of the first solution, which is kept apart from the best weights if no
+            machine agrees with it; empty if there is none.
+        fallback_step: batch after which it was rounded; 0 if there is none.
     """
 
     name = "progress"
@@ -66,9 +74,11 @@ class Progress(StatefulPart):
     best_step: SavedCount = 0
     metrics_size: SavedCount = 0
     ended: Outcome | None = None
+    fallback: Merit
+    fallback_step: SavedCount = 0
 
     def __init__(self) -> None:
-        self.best = []
+        self.best, self.fallback = [], []
 
 
 class SavedRun:
@@ -168,7 +178,14 @@ class SavedRun:
     @property
     def ended(self) -> str | None:
         """The rule that has ended the training, once rounding and pruning are done as well."""
-        return None if self.rounding.weights else self.progress.ended
+        ended = None if self.rounding.weights else self.progress.ended
+        return "no_machine" if ended and self.progress.fallback else ended
+
+    @property
+    def max_steps(self) -> int | None:
+        """The largest number of batches, also because of a fallback; None for no limit."""
+        limits = (self.config.training.max_steps, PATIENCE * self.progress.fallback_step)
+        return min(filter(None, limits), default=None)
 
     @property
     def waits_for_run(self) -> bool:
@@ -199,13 +216,38 @@ class SavedRun:
         """Note the rule that has ended the training."""
         self.progress.ended = rule
         # Discrete rounding also tests models on much longer strings, those without a memory, too.
-        if self.config.is_rounded or self.config.training.rounding == "discrete":
+        if self.config.is_rounded or self.config.training.discrete:
             # The rounded weights will replace those that they are made from.
             self.rounding.weights = self.load_best().model.state_dict()
 
     def train_further(self) -> None:
         """Continue an attempt whose best weights are rejected, and forget how good these were."""
         self.progress.ended, self.progress.best, self.rounding.weights = None, [], None
+
+    def keep_fallback(self) -> None:
+        """Keep the best weights, unless there is a fallback already, and begin without any."""
+        progress = self.progress
+        if not progress.fallback:
+            self._save(FALLBACK, self.load_best().model)
+            progress.fallback, progress.fallback_step = progress.best, self.step
+        progress.best = []
+
+    def forget_fallback(self) -> None:
+        """Do without a fallback."""
+        self.progress.fallback, self.progress.fallback_step = [], 0
+
+    def fall_back(self) -> None:
+        """Make the fallback the best weights, with which the run ends."""
+        progress = self.progress
+        self.save_best(checkpoint.load(self._directory / FALLBACK, self.device).model)
+        progress.best, progress.best_step = progress.fallback, progress.fallback_step
+        progress.ended, self.rounding.weights = "no_machine", None
+        self.forget_fallback()
+
+    def remove_fallback(self) -> None:
+        """Remove the files of a fallback."""
+        with self._in_place():
+            shutil.rmtree(self._directory / FALLBACK, ignore_errors=True)
 
     def load_best(self) -> checkpoint.Checkpoint:
         """Load the best weights."""
@@ -215,11 +257,15 @@ class SavedRun:
         self, model: Transducer | None = None, config: RunConfig | None = None, **described: Any
     ) -> None:
         """Save a model, or the average of the attempt's, as the best; see `checkpoint.save`."""
-        model = model or self.attempt.average
+        self._save("best", model or self.attempt.average, config, **described)
+
+    def _save(
+        self, name: str, model: Transducer, config: RunConfig | None = None, **described: Any
+    ) -> None:
         config = config or self.config.model_copy(update={"model": model.config})
         described = {"sharpness": model.sharpness, **described}
         with self._in_place():
-            checkpoint.save(self._directory / "best", config, model.state_dict(), **described)
+            checkpoint.save(self._directory / name, config, model.state_dict(), **described)
 
     def save_last(self) -> None:
         """Save the run so that it can be resumed from here, if its source can."""

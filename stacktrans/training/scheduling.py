@@ -34,7 +34,8 @@ def next_round(candidates: Candidates, width: int, sizes: Mapping[str, int]) -> 
     smallest cost: the batches up to the middle of their next time slice, times their rank. So runs
     begin one after another, and the second need not wait for the last. Batches do not count until
     they add up to `BEGINNING_SYMBOLS`; those of a stalled run count the more, the longer it stalls,
-    and those of a provisional one always count more.
+    and those of a provisional one always count more. A run with a fallback leads, unless it is
+    provisional.
 
     Args:
         candidates: all candidates by name, in the order of strategies.
@@ -53,7 +54,8 @@ def next_round(candidates: Candidates, width: int, sizes: Mapping[str, int]) -> 
 
     by_cost = sorted(able, key=cost)
     leading = [name for name in by_cost if ranks[name] == 1 and candidates[name].stalled < STALLED]
-    leader = leading[:1]
+    solvers = [name for name in able if candidates[name].has_fallback]
+    leader = ([name for name in solvers if not candidates[name].provisional] or leading)[:1]
     return [*leader, *(name for name in by_cost if name not in leader)][:width]
 
 
@@ -84,6 +86,6 @@ def round_winner(names: Sequence[str], pending: Mapping[str, Sequence[Candidate]
         result = pending[name][0]
         if result.solved and not result.provisional:
             solved[name] = result
-            if result.is_right:
+            if result.is_right and not result.has_fallback:
                 return name
     return max(solved, key=lambda name: solved[name].merit, default=None)

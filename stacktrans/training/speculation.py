@@ -102,8 +102,7 @@ def take_over(run: SavedRun, directory: Path) -> None:
     except (StacktransError, OSError, ValueError):
         return
     progress, first_step = run.progress, run.attempts.first_step
-    most = run.config.training.max_steps
-    if most is not None and first_step + other.step > most:
+    if run.max_steps is not None and first_step + other.step > run.max_steps:
         return
     other.attempts.first_step = first_step
     other.attempts.validation = run.attempts.validation

@@ -69,7 +69,7 @@ class EarlyStopping(StoppingRule):
         # A soft model may learn exceptions one by one; what a recognizer gets wrong is a kind of
         # string that it cannot tell apart yet.
         labels = config.task.parameters.get("labels")
-        self._exceptions = self._files and config.training.rounding == "discrete" and not labels
+        self._exceptions = self._files and config.training.discrete and not labels
         if self._files and stop:  # either rule includes the other
             self._solved = stop.solved or SolvedConfig()
             self._patience = patient.patience if patient else DevelopmentConfig.PATIENCE

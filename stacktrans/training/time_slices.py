@@ -83,7 +83,7 @@ def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
     if not (record and is_last and record.attempt == state.attempts.number and merit(record)):
         record = _measured(trainer, attempt.average)
     best = merit(record)
-    kept = progress.best[-len(best) :]
+    kept = (progress.fallback or progress.best)[-len(best) :]
     if len(kept) == len(best):
         best = dict(zip(best, kept, strict=True))
     elif kept:  # by the training loss alone, when accuracy was not measured
@@ -96,6 +96,7 @@ def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
         loss=attempt.losses.running,
         train=train.coarse if train else None,
         test=test.coarse if test else None,
+        has_fallback=bool(progress.fallback),
         best=best,
     )
 

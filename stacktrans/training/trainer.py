@@ -5,7 +5,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Self
 
@@ -20,6 +20,7 @@ from stacktrans.settings.layers import SettingsLayer, merge_layers, validated
 from stacktrans.training.data import make_source
 from stacktrans.training.initial_weights import weights_from_checkpoint
 from stacktrans.training.interrupts import Interrupted
+from stacktrans.training.machine_check import has_machine
 from stacktrans.training.model_card import model_card
 from stacktrans.training.optimizers import rate_factor
 from stacktrans.training.race_state import race_summary
@@ -117,7 +118,7 @@ class Trainer:
             if not outcome:
                 state.save_last()
                 raise Interrupted(self.stop_requested)
-            if self.outcome and outcome in SOLUTIONS:
+            if self.outcome and outcome in SOLUTIONS and not state.progress.fallback:
                 outcome = self.outcome  # the race had no time to make sure of the solution
             return self._finish(outcome)
 
@@ -153,16 +154,19 @@ class Trainer:
         return outcome
 
     def budget_spent(self) -> str | None:
-        """The budget that is spent, if one is."""
-        training = self.config.training
-        if self.state.progress.ended:  # at most rounding is left, which has no budget
+        """The budget that is spent, if one is; "no_machine" if there is a fallback."""
+        progress = self.state.progress
+        if progress.ended and not (progress.fallback and self.outcome):  # rounding has no budget
             return None
-        if self.outcome:
-            return self.outcome
-        if training.max_steps is not None and self.state.attempt.run_step >= training.max_steps:
+        spent = self.outcome or self._limit_reached()
+        return "no_machine" if spent and progress.fallback else spent
+
+    def _limit_reached(self) -> str | None:
+        """The limit on batches or time that is reached, if one is."""
+        most, limit = self.state.max_steps, self.config.training.time_limit
+        if most is not None and self.state.step >= most:
             return "max_steps"
-        limit, seconds = training.time_limit, self.state.progress.seconds
-        return "time_limit" if limit is not None and seconds >= limit else None
+        return "time_limit" if limit is not None and self.state.progress.seconds >= limit else None
 
     def _advance(self) -> None:
         """Train on a batch and do what is due after it; or begin anew, if the attempt failed."""
@@ -202,18 +206,35 @@ class Trainer:
 
     def _round(self) -> None:
         """Round and prune the best weights, or fail; raises `Interrupted` if it is to stop."""
-        state = self.state
-        solved = state.progress.ended in SOLUTIONS
-        may_fail = solved and state.attempts.another_allowed and self.outcome is None
-        rounded = state.rounding.round(self._check_stop, may_fail)
+        state, ended = self.state, self.state.progress.ended
+        is_final = self.outcome is not None or not state.attempts.another_allowed
+        rounded = state.rounding.round(self._check_stop, ended in SOLUTIONS and not is_final)
         if rounded:
             state.save_best(rounded)
             state.rounding.weights = None
+            if ended == "solved" and not is_final:
+                self._judge_solution()
         elif state.rounding.may_be_repeated:
             state.train_further()
         else:
             lengths = "very short or very long strings"
             self._fail(f"the discrete model does not solve the task, or not for {lengths}")
+
+    def _judge_solution(self) -> None:
+        """Begin another attempt if no machine agrees with a solution, which becomes a fallback.
+
+        Raises `Interrupted` if it is to stop.
+        """
+        state = self.state
+        if self.config.training.rounding == "machine":
+            solution = replace(state.load_best(), task=self.source.task)
+            agrees = has_machine(solution, self._is_over)
+            self._check_stop()
+            if agrees is False:
+                state.keep_fallback()
+                self._fail("no machine agrees with the solution")
+                return
+        state.forget_fallback()
 
     def _check_weights(self) -> None:
         """End the attempt if its weights are not finite, and so must not be saved."""
@@ -252,10 +273,13 @@ class Trainer:
     def _finish(self, outcome: str) -> Summary:
         """Save the run, measure the best weights and write the summary."""
         state, progress = self.state, self.state.progress
-        if not progress.best:
+        if progress.fallback:
+            state.fall_back()
+        elif not progress.best:
             progress.best_step = state.step
             state.save_best()
         state.save_last()
+        state.remove_fallback()
         best, moment = state.load_best(), state.attempt.moment
         summary = state.summary(outcome)
         summary.race = race_summary(self.directory)

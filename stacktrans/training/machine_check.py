@@ -1,0 +1,44 @@
+"""Whether the solution of a run has a machine, by which races choose between solutions."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+
+from stacktrans.common.errors import StacktransError
+from stacktrans.extraction.learner import Learner, compare
+from stacktrans.extraction.limits import CannotExtract
+from stacktrans.model.checkpoint import Checkpoint
+from stacktrans.tasks.lengths import Lengths, NoSuchLaw, NoSuchLength
+from stacktrans.training.sources import MUCH_LONGER
+
+TIME_LIMIT = 30.0
+"""Seconds after which learning a machine ends."""
+STRINGS = 1000
+"""Strings on which the machine has to agree with the model."""
+
+
+def has_machine(checkpoint: Checkpoint, is_cancelled: Callable[[], bool]) -> bool | None:
+    """Whether a machine is found that agrees with a discrete model, also on much longer strings.
+
+    Args:
+        checkpoint: of the model.
+        is_cancelled: whether to give up soon.
+
+    Returns:
+        None if the model is not one of which a machine could be learned.
+    """
+    checkpoint = replace(checkpoint, device="cpu")  # where the learner runs models
+    try:
+        learner = Learner(checkpoint, TIME_LIMIT, brief=True, is_cancelled=is_cancelled)
+    except CannotExtract:
+        return None
+    shortest, longest = checkpoint.config.task.ranges.train
+    try:
+        extraction = learner.learn()
+        if not checkpoint.task.file_parameters:  # which have no others
+            with suppress(NoSuchLaw, NoSuchLength):
+                lengths = Lengths(shortest, MUCH_LONGER * longest)
+                extraction = compare(checkpoint, extraction, STRINGS, lengths)
+    except StacktransError:
+        return False
+    return all(each.agreeing == each.strings for each in extraction.agreement)
