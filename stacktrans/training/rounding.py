@@ -64,11 +64,12 @@ class RoundingKind(NamedTuple):
     must_solve_hard: bool = True
 
 
+_DISCRETE = RoundingKind(factor=1.1, batches=20, indecision=1e-4, max_rounds=80, lossless=True)
 ROUNDINGS: dict[RoundingName, RoundingKind] = {
     "quick": RoundingKind(factor=1.2, batches=20, indecision=1e-4, max_rounds=40),
-    "lossless": RoundingKind(1.1, 20, 1e-4, 80, lossless=True, must_solve_hard=False),
-    "discrete": RoundingKind(1.1, 20, 1e-4, 80, lossless=True),
-    "machine": RoundingKind(1.1, 20, 1e-4, 80, lossless=True),
+    "lossless": _DISCRETE._replace(must_solve_hard=False),
+    "discrete": _DISCRETE,
+    "machine": _DISCRETE,
     "published": RoundingKind(factor=1.05, batches=100, indecision=1e-3, max_rounds=100),
     "slow": RoundingKind(factor=1.05, batches=100, indecision=1e-6, max_rounds=40, rate=0.97),
     "thorough": RoundingKind(
