@@ -1,7 +1,6 @@
 """Making a model certain of what it does: rounding, and what comes of it."""
 
 import copy
-import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from small_runs import CPU, ignore, records_of, small_run, trainer_of
 from stacktrans.common.randomness import Purpose
 from stacktrans.inference.scores import Scores
 from stacktrans.model import checkpoint
-from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig, StartFromConfig
 from stacktrans.settings.resolve import resolve
@@ -22,7 +20,6 @@ from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.training import rounding
 from stacktrans.training.initial_weights import checksum_of, weights_from_checkpoint
-from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.records import Accuracy, Record
 from stacktrans.training.rounding import (
     MOST_REJECTIONS,
@@ -31,11 +28,8 @@ from stacktrans.training.rounding import (
     RoundingKind,
     soft_and_hard,
 )
-from stacktrans.training.saving import FALLBACK
 from stacktrans.training.sources import DataSource, Moment
 from stacktrans.training.stateful import Weights
-from stacktrans.training.stopping import EarlyStopping
-from stacktrans.training.trainer import Trainer
 
 pytestmark = pytest.mark.usefixtures("brief_rounding")
 NEVER_CERTAIN = RoundingKind(factor=2, batches=2, indecision=1e-9, max_rounds=3)
@@ -166,116 +160,6 @@ def test_an_attempt_whose_discrete_model_is_nearly_right_is_trained_further(
     assert (summary.outcome, summary.attempts) == ("solved", attempts)
     assert [*left] == []
     assert summary.best_step > records[-2].step  # not the weights that were rejected
-
-
-def machines_found(monkeypatch: pytest.MonkeyPatch, *found: bool | None) -> list[Weights]:
-    """Have machines be found for solutions in turn, and then no more; return the solutions."""
-    solutions: list[Weights] = []
-
-    def has_machine(solution: Checkpoint, _: object) -> bool | None:
-        solutions.append(solution.model.state_dict())
-        return found[len(solutions) - 1] if len(solutions) <= len(found) else False
-
-    have_right(monkeypatch)
-    monkeypatch.setattr("stacktrans.training.trainer.has_machine", has_machine)
-    return solutions
-
-
-@pytest.mark.parametrize("found", [[True], [False, True], [False, False, True], [None]])
-def test_a_solution_without_a_machine_gives_way_to_one_with_a_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bool | None]
-) -> None:
-    monkeypatch.setattr("stacktrans.training.saving.PATIENCE", 10)
-    solutions = machines_found(monkeypatch, *found)
-    records: list[Record] = []
-    summary = trainer_of(counter("rounding=machine"), tmp_path).run(records.append)
-    assert (summary.outcome, summary.attempts) == ("solved", len(found))
-    assert summary.best_step >= records[-2].step
-    assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[-1])
-
-
-@pytest.mark.parametrize(("changes", "attempts", "solved"), [([], 3, 3), (["max_steps=15"], 2, 1)])
-def test_a_solution_without_a_machine_is_kept_if_none_with_one_follows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: list[str], attempts: int, solved: int
-) -> None:
-    solutions = machines_found(monkeypatch)
-    summary = trainer_of(counter("rounding=machine", *changes), tmp_path).run(ignore)
-    assert (summary.outcome, summary.attempts) == ("no_machine", attempts)
-    assert "no machine agrees with the model" in summary.rule
-    assert len(solutions) == solved
-    assert 10 <= summary.best_step <= 15  # after the rounding of the first solution
-    assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[0])
-    assert not (tmp_path / FALLBACK).exists()
-
-
-def test_a_solution_without_a_machine_is_better_than_one_that_is_nearly_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    solutions = machines_found(monkeypatch)
-    monkeypatch.setattr(DataSource, "generalization", lambda *_: 0.95 if solutions else 1.0)
-    summary = trainer_of(counter("rounding=machine"), tmp_path).run(ignore)
-    assert (summary.outcome, summary.attempts, len(solutions)) == ("no_machine", 2, 1)
-    assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[0])
-
-
-@pytest.mark.parametrize("rule", ["exceptions", "development"])
-def test_a_solution_without_a_machine_is_better_than_what_another_rule_ends(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str
-) -> None:
-    solutions = machines_found(monkeypatch)
-    judge = EarlyStopping.judge
-    monkeypatch.setattr(EarlyStopping, "judge", lambda *given: rule if solutions else judge(*given))
-    summary = trainer_of(counter("rounding=machine"), tmp_path).run(ignore)
-    assert (summary.outcome, summary.attempts) == ("no_machine", 2)
-    assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[0])
-
-
-def test_a_solution_counts_only_after_the_test_for_a_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    machines_found(monkeypatch, True)
-    stopped = trainer_of(counter("rounding=machine"), tmp_path)
-
-    def stop(*_: object) -> bool:
-        stopped.stop_requested = signal.SIGINT
-        return False
-
-    with monkeypatch.context() as stopping:
-        stopping.setattr("stacktrans.training.trainer.has_machine", stop)
-        with pytest.raises(Interrupted):
-            stopped.run(ignore)
-    summary = Trainer.resume(tmp_path, [], CPU).run(ignore)
-    assert (summary.outcome, summary.attempts) == ("solved", 1)
-
-
-def test_a_model_without_a_memory_has_to_have_a_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    solutions = machines_found(monkeypatch, False, True)
-    config = counter("rounding=machine", memory={"name": "none"})
-    summary = trainer_of(config, tmp_path).run(ignore)
-    assert (summary.outcome, summary.attempts, len(solutions)) == ("solved", 2, 2)
-
-
-def test_a_run_that_is_resumed_still_has_its_solution(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    solutions = machines_found(monkeypatch)
-    stopped = trainer_of(counter("rounding=machine"), tmp_path)
-
-    def stop(record: Record) -> None:
-        if record.attempt == 2:
-            stopped.stop_requested = signal.SIGINT
-
-    with pytest.raises(Interrupted):
-        stopped.run(stop)
-    monkeypatch.setattr(DataSource, "accuracies", lambda *_: (WRONG, WRONG))
-    resumed = Trainer.resume(tmp_path, [], CPU)
-    assert resumed.run(ignore).outcome == "no_machine"
-    assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[0])
-    again = Trainer.resume(tmp_path, [], CPU)
-    assert again.run(ignore).outcome == "no_machine"
-    assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[0])
 
 
 @pytest.mark.parametrize("error", [NoSuchLength, NoSuchLaw])
