@@ -15,7 +15,7 @@ from small_runs import assert_same_run, records_of
 
 from stacktrans.common import files
 from stacktrans.training.attempt import Attempt
-from stacktrans.training.run_directory import claim
+from stacktrans.training.run_directory import create_run_directory
 from stacktrans.training.trainer import Trainer
 
 CPU = torch.device("cpu")
@@ -194,7 +194,7 @@ def test_runs_started_together_get_different_directories(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with ThreadPoolExecutor(8) as pool:
-        assert len({*pool.map(lambda _: claim(None, "copy-stack-1"), range(8))}) == 8
+        assert len({*pool.map(lambda _: create_run_directory(None, "copy-stack-1"), range(8))}) == 8
 
 
 @pytest.mark.parametrize(

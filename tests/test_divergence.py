@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 from small_runs import CPU, ignore, small_run
-from test_going_on import counting, taken_up, trainer_in
+from test_resuming import counting, taken_up, trainer_in
 from test_stream_training import small_run as stream_run
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
 from stacktrans.training.rounding import ROUNDINGS, RoundingKind
-from stacktrans.training.saving import FailedAttempt
+from stacktrans.training.run_state import FailedAttempt
 
 EXAMPLES = "examples={train: 20, development: 5, test: 5, epochs: 4}"
 FAST = ("learning_rate=1e38", "gradient_clip=null")

@@ -22,7 +22,7 @@ from stacktrans.model.weights import shapes_of
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.settings.resolve import resolve
-from stacktrans.training.sizes import as_large_as, count_parameters, with_units
+from stacktrans.training.equal_size import as_large_as, count_parameters, with_units
 
 IDS = torch.tensor(
     [

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 from small_runs import CPU, ignore, trainer_of
-from test_certainty import WRONG, assert_same_weights, counter, have_right
+from test_rounding import WRONG, assert_same_weights, counter, have_right
 
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.records import Record
-from stacktrans.training.saving import FALLBACK
+from stacktrans.training.run_state import FALLBACK
 from stacktrans.training.sources import DataSource
 from stacktrans.training.stateful import Weights
 from stacktrans.training.stopping import EarlyStopping
@@ -37,7 +37,7 @@ def machines_found(monkeypatch: pytest.MonkeyPatch, *found: bool | None) -> list
 def test_a_solution_without_a_machine_gives_way_to_one_with_a_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bool | None]
 ) -> None:
-    monkeypatch.setattr("stacktrans.training.saving.PATIENCE", 10)
+    monkeypatch.setattr("stacktrans.training.run_state.PATIENCE", 10)
     solutions = machines_found(monkeypatch, *found)
     records: list[Record] = []
     summary = trainer_of(counter("rounding=machine"), tmp_path).run(records.append)

@@ -19,7 +19,7 @@ from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.pair_files import TRAIN as TRAINING
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.permutation import SymbolClass, interchangeable
-from stacktrans.training.files import LEAST_PAIRS, MOST_PERMUTED, Files
+from stacktrans.training.file_pairs import LEAST_PAIRS, MOST_PERMUTED, FilePairs
 from stacktrans.training.sources import DataSource, Moment
 
 LETTERS = "abcdefghijklmnopqrst"
@@ -119,7 +119,7 @@ def test_every_third_attempt_and_the_development_set_have_the_pairs_as_given(
     config = config_of(write(tmp_path / "pairs.tsv", pairs_of(lambda source: source[::-1])))
     task = config.make_task()
     assert isinstance(task, Pairs)
-    source = Files(config, task)
+    source = FilePairs(config, task)
     given = {pair.source.tobytes() for pairs in task.data.sets for pair in pairs}
 
     def share_given(attempt: int) -> float:
@@ -157,7 +157,7 @@ def generalizes(
     config = config_of(path)
     task = config.make_task()
     assert isinstance(task, Pairs)
-    return Files(config, task).generalization(cast(Transducer, None), Moment(attempt, 1)) == 1
+    return FilePairs(config, task).generalization(cast(Transducer, None), Moment(attempt, 1)) == 1
 
 
 def test_right_pairs_have_to_stay_right_with_other_symbols(
@@ -232,7 +232,7 @@ def test_a_curriculum_begins_with_enough_pairs(tmp_path: Path, count: int, longe
     config = resolve(settings=settings)
     task = config.make_task()
     assert isinstance(task, Pairs)
-    source, pairs = Files(config, task), task.data.sets[TRAINING]
+    source, pairs = FilePairs(config, task), task.data.sets[TRAINING]
     lengths = source.lengths(source.first_share(1))
     assert lengths == Lengths(1, longest)
     assert len(pairs.of_lengths(lengths)) >= min(LEAST_PAIRS, len(pairs))

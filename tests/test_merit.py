@@ -14,7 +14,7 @@ from test_pairs import reversals, write
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.showing.race import race_view
-from stacktrans.training.files import Files
+from stacktrans.training.file_pairs import FilePairs
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate
 from stacktrans.training.records import Accuracy, Record, merit
@@ -61,19 +61,19 @@ def configs(data: Path, *changes: str, names: Any = ("patient", "wide")) -> dict
 def scripted(monkeypatch: pytest.MonkeyPatch, script: Script) -> None:
     """Have runs find these accuracies; between measurements, those of the last."""
 
-    def found(files: Files, moment: Moment) -> tuple[Accuracy, Accuracy]:
+    def found(files: FilePairs, moment: Moment) -> tuple[Accuracy, Accuracy]:
         at = max(
             step for name, step in script if name == files.config.recipe and step <= moment.step
         )
         development, longest = script[files.config.recipe, at]
         return accuracy(development), accuracy(longest)
 
-    def measure(files: Files, _: Transducer, moment: Moment, record: Record) -> None:
+    def measure(files: FilePairs, _: Transducer, moment: Moment, record: Record) -> None:
         record.development, record.test = found(files, moment)
         record.train, record.longest = record.development, record.test
 
-    monkeypatch.setattr(Files, "measure", measure)
-    monkeypatch.setattr(Files, "accuracies", lambda files, _, __, moment: found(files, moment))
+    monkeypatch.setattr(FilePairs, "measure", measure)
+    monkeypatch.setattr(FilePairs, "accuracies", lambda files, _, __, moment: found(files, moment))
 
 
 def test_ties_are_broken_by_the_longest_strings(

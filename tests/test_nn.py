@@ -9,7 +9,7 @@ from torch import Tensor
 
 import stacktrans
 from stacktrans.common.errors import UsageError
-from stacktrans.memory import Deque, Memory, MemoryState, Nothing, Stack
+from stacktrans.memory import Deque, Memory, MemoryState, NoMemory, Stack
 from stacktrans.model import definition
 from stacktrans.model.transducer import Transducer
 from stacktrans.nn import StackLSTM
@@ -142,7 +142,7 @@ def test_a_memory_may_be_of_any_class_but_needs_signals() -> None:
 def test_unknown_names_are_refused() -> None:
     with pytest.raises(UsageError, match="did you mean 'stack'"):
         StackLSTM(2, 3, memory="stak")
-    for nothing in ("none", Nothing()):
+    for nothing in ("none", NoMemory()):
         with pytest.raises(UsageError, match="memory none: nothing is pushed to it"):
             StackLSTM(2, 3, memory=nothing)
     with pytest.raises(UsageError, match="memory_size 0"):

@@ -30,7 +30,7 @@ from stacktrans.settings.training_config import StopConfig
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 from stacktrans.tasks.pairs import task_from_files
-from stacktrans.training.files import Files
+from stacktrans.training.file_pairs import FilePairs
 from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.race import DATA, Race
 from stacktrans.training.race_state import read_race
@@ -66,8 +66,8 @@ def trainer_of(train: Path, directory: Path, settings: Any = None, **parameters:
     return Trainer(run_config, directory, CPU, "stacktrans train")
 
 
-def source_of(trainer: Trainer) -> Files:
-    assert isinstance(trainer.source, Files)
+def source_of(trainer: Trainer) -> FilePairs:
+    assert isinstance(trainer.source, FilePairs)
     return trainer.source
 
 

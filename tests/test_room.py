@@ -9,7 +9,7 @@ from small_runs import small_run
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model.transducer import Transducer, meta_transducer
-from stacktrans.training.data import check_room, count_weights, make_source
+from stacktrans.training.make_source import check_room, count_weights, make_source
 
 CPU = torch.device("cpu")
 
@@ -45,7 +45,7 @@ def test_sizes_that_multiply_beyond_the_machine_are_refused(
 
 
 def test_a_run_is_checked_without_making_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stacktrans.training.data._bytes_of_machine", lambda: 2.0**50)
+    monkeypatch.setattr("stacktrans.training.make_source._main_memory_bytes", lambda: 2.0**50)
     monkeypatch.setattr("stacktrans.training.attempt.Transducer", None)
     rehearse("hidden_size=60000")
 

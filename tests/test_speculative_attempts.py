@@ -19,7 +19,7 @@ from stacktrans.common.processes import Process, ThisProcess
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training import requests
-from stacktrans.training.data import make_source
+from stacktrans.training.make_source import make_source
 from stacktrans.training.records import Accuracy, Summary
 from stacktrans.training.run_directory import has_last
 from stacktrans.training.sources import DataSource
@@ -299,7 +299,7 @@ def test_an_attempt_ends_with_the_run_that_was_killed(tmp_path: Path) -> None:
         "import os, signal, sys, time\n"
         "from pathlib import Path\n"
         "from small_runs import CPU, small_run\n"
-        "from stacktrans.training.data import make_source\n"
+        "from stacktrans.training.make_source import make_source\n"
         "from stacktrans.training.speculation import SpeculativeAttempts\n"
         "from stacktrans.training.trainer import train_attempt\n"
         "place = Path(sys.argv[1])\n"

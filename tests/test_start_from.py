@@ -21,7 +21,7 @@ import stacktrans
 from stacktrans.common.errors import CheckpointError, UsageError
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import CarriedConfig, RunConfig
+from stacktrans.settings.config import RunConfig, SymbolTransferConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.requests import TrainRequest
@@ -102,7 +102,7 @@ def test_symbols_keep_their_weights_and_new_ones_are_drawn(old: Path, new: Path)
     found = trainer.config.start_from
     assert found
     assert found.source_symbols == found.target_symbols
-    assert found.source_symbols == CarriedConfig(carried_over=4, new=2, dropped=0)
+    assert found.source_symbols == SymbolTransferConfig(carried_over=4, new=2, dropped=0)
     assert trainer.source.notes[0].endswith("symbols: 4 carried over, 2 new, 0 dropped")
     average = weights_of(trainer.state.attempt.average)
     assert all(torch.equal(average[name], given[name]) for name in given)

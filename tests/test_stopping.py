@@ -14,7 +14,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.layout import Pair
 from stacktrans.training import sources
 from stacktrans.training.records import Accuracy, Record
-from stacktrans.training.saving import FailedAttempt
+from stacktrans.training.run_state import FailedAttempt
 from stacktrans.training.sources import DataSource, Moment
 from stacktrans.training.stopping import EarlyStopping
 from stacktrans.training.trainer import Trainer

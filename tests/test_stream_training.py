@@ -16,7 +16,7 @@ from stacktrans.model.controllers import NO_NOISE
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StreamConfig
-from stacktrans.training.data import make_source
+from stacktrans.training.make_source import make_source
 from stacktrans.training.sources import Moment
 from stacktrans.training.streams import StreamPiece, Streams
 from stacktrans.training.trainer import Trainer

@@ -18,7 +18,7 @@ from command_line import ENVIRONMENT, hint_after, run, start, wait_for
 from small_sweeps import RACED, records, settings, sweep_file, without_seconds
 
 from stacktrans.settings.resolve import strategies
-from stacktrans.sweeps.execution import on_a_cluster, on_this_machine
+from stacktrans.sweeps.execution import on_a_cluster, on_this_computer
 from stacktrans.sweeps.plan import read_plan
 from stacktrans.sweeps.records import read_record
 from stacktrans.sweeps.store import SweepStore
@@ -155,7 +155,7 @@ def test_only_the_run_that_kills_its_process_fails(swept: Path, tmp_path: Path) 
     store = SweepStore(tmp_path / "out", plan)
     jobs = [store.job(planned, "cpu") for planned in plan.runs[:3]]
     jobs[1] = replace(jobs[1], measures=Deadly())  # type: ignore[arg-type]
-    done = {job.run.identity: record for job, record in on_this_machine(jobs, workers=2)}
+    done = {job.run.identity: record for job, record in on_this_computer(jobs, workers=2)}
     errors = [done[job.run.identity].get("error") for job in jobs]
     assert errors == [None, "its process was killed", None]
 

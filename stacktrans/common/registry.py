@@ -370,7 +370,7 @@ MEMORIES = Memories(
         "superposed": "stacktrans.memory.actions.definition:SuperposedStack",
         "tape": "stacktrans.memory.actions.definition:Tape",
         "nondeterministic": "stacktrans.memory.nondeterministic:NondeterministicStack",
-        "none": "stacktrans.memory.strengths.definition:Nothing",
+        "none": "stacktrans.memory.strengths.definition:NoMemory",
     },
 )
 CONTROLLERS = Registry(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stacktrans.memory.actions.definition import Tape as Tape
     from stacktrans.memory.nondeterministic import NondeterministicStack as NondeterministicStack
     from stacktrans.memory.strengths.definition import Deque as Deque
-    from stacktrans.memory.strengths.definition import Nothing as Nothing
+    from stacktrans.memory.strengths.definition import NoMemory as NoMemory
     from stacktrans.memory.strengths.definition import Queue as Queue
     from stacktrans.memory.strengths.definition import Stack as Stack
 

@@ -183,7 +183,7 @@ class OnlyReplaced(Arbitrary):
         return contents
 
 
-class Tape(Abstraction):
+class AlignedMemories(Abstraction):
     """Several memories as a tape of blocks; the invariant is that they are used in parallel.
 
     The cells of a part, block by block, are the contents of its memory. Contents are named tuples,
@@ -276,7 +276,7 @@ class StackContents(NamedTuple):
     under: Hashable
 
 
-class StackTape(Tape):
+class AlignedStacks(AlignedMemories):
     """Stacks that are used in parallel, whose reachable contents are computed exactly.
 
     The rules of both automata form one pushdown system. A node stands for a situation in which a
@@ -330,15 +330,15 @@ class QueueContents(NamedTuple):
     back: Blocks
 
 
-class QueueTape(Tape):
+class AlignedQueues(AlignedMemories):
     """Queues that are used in parallel: their ends, and the blocks that may follow one another.
 
     This describes more contents than are reachable. If a part has no cell in any block that was
     ever behind a block, one after another, the part is assumed to be empty from there on.
 
     Args:
-        tops: see `Tape`.
-        parts: see `Tape`.
+        tops: see `AlignedMemories`.
+        parts: see `AlignedMemories`.
         refuted: blocks, and parts that are not empty behind them; extended before `Restart`.
     """
 

@@ -20,7 +20,8 @@ algorithm for testing equivalence of finite automata", without memories). It ass
 4. the product takes every step that both automata can take: `Product.steps`, and a buffered
    machine has steps enough to answer: checked by `BufferedProduct.after`;
 5. every abstraction contains the contents that memories really have: checked by
-   `Abstraction.step`, which raises `Refuted` otherwise, and by `QueueTape`, which raises `Restart`;
+   `Abstraction.step`, which raises `Refuted` otherwise, and by `AlignedQueues`, which raises
+   `Restart`;
 6. all situations were expanded: checked by `Explorer.explore`.
 
 Proof of the second part, by induction over the counts. It assumes that
@@ -236,8 +237,8 @@ class BisimulationProver:
                 tops[self._memories[part]][part] = _TOPS[invariant]
             elif invariant in _DOMAINS:
                 domains[part] = _DOMAINS[invariant](part, self._reads[part - 1])
-        queues = abstractions.QueueTape(tops[QUEUE], len(self._memories), self._not_last)
-        stacks = abstractions.StackTape(tops[STACK], len(self._memories))
+        queues = abstractions.AlignedQueues(tops[QUEUE], len(self._memories), self._not_last)
+        stacks = abstractions.AlignedStacks(tops[STACK], len(self._memories))
         tapes = dict.fromkeys(tops[QUEUE], queues) | dict.fromkeys(tops[STACK], stacks)
         explorer = Explorer(self._product, domains | tapes)
         right = True

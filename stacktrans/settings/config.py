@@ -169,7 +169,7 @@ FORMAT: Literal[3] = 3
 NOT_RACED = "a run that starts from a checkpoint is not raced"
 
 
-class CarriedConfig(Section):
+class SymbolTransferConfig(Section):
     """The symbols of a run that its initial checkpoint has, lacks, or has in addition."""
 
     carried_over: Annotated[int, Field(ge=0)]
@@ -190,9 +190,9 @@ class StartFromConfig(Section):
     """its directory, or the name of a shipped one."""
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
     """checksum of the file of its weights."""
-    source_symbols: CarriedConfig | None = None
+    source_symbols: SymbolTransferConfig | None = None
     """comparison of the symbols of sources, features included; filled in by the run."""
-    target_symbols: CarriedConfig | None = None
+    target_symbols: SymbolTransferConfig | None = None
     """comparison of the symbols of targets; filled in by the run."""
 
 

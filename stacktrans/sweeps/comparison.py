@@ -95,7 +95,7 @@ def with_equal_sizes(plan: Plan, settings: Settings) -> Settings:
             controller of a model after the first has no hidden size.
     """
     # They import torch.
-    from stacktrans.training.sizes import count_parameters, matching_units, trained_layout
+    from stacktrans.training.equal_size import count_parameters, matching_units, trained_layout
 
     if any(len(run.configs) > 1 for run in plan.runs):
         raise UsageError("--equal-size: not for races, whose strategies have sizes of their own")

@@ -40,7 +40,7 @@ def carry_out(
         StacktransError: the cluster can't be reached.
     """
     jobs = [store.job(run, device) for run in store.missing(runs)]
-    done = on_this_machine(jobs, workers) if cluster is None else on_a_cluster(jobs, cluster)
+    done = on_this_computer(jobs, workers) if cluster is None else on_a_cluster(jobs, cluster)
     try:
         for job, record in done:
             store.records[job.run.identity] = record
@@ -49,7 +49,7 @@ def carry_out(
         store.write()
 
 
-def on_this_machine(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[Job, RunRecord]]:
+def on_this_computer(jobs: Sequence[Job], workers: int | None) -> Iterator[tuple[Job, RunRecord]]:
     """Carry out jobs in processes of this machine; yields their records in order of completion.
 
     A job whose process is killed is retried once, in another process.

@@ -11,7 +11,7 @@ from torch import nn
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.inference.perplexity import perplexity_of
 from stacktrans.memory import Memory
-from stacktrans.memory.strengths.definition import Nothing, StrengthMemory
+from stacktrans.memory.strengths.definition import NoMemory, StrengthMemory
 from stacktrans.model.controllers import NO_NOISE, Noise
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weight_tying import tie_initial_weights
@@ -188,7 +188,7 @@ def noise_of(config: RunConfig, moment: Moment, memory: Memory[Any]) -> Noise:
     """
     noise = config.training.noise
     source = torch.Generator().manual_seed(noise_seed(config, moment))
-    strengths = all(isinstance(part, StrengthMemory | Nothing) for part in memory.parts)
+    strengths = all(isinstance(part, StrengthMemory | NoMemory) for part in memory.parts)
     return Noise(noise.gates, noise.signals if strengths else 0.0, source)
 
 

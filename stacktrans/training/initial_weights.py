@@ -14,7 +14,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.common.visible import json_text
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer, meta_transducer
-from stacktrans.settings.config import CarriedConfig, RunConfig, StartFromConfig
+from stacktrans.settings.config import RunConfig, StartFromConfig, SymbolTransferConfig
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.alphabets import FEATURE, SYMBOL, Alphabet, Role
@@ -196,12 +196,12 @@ def weights_from_checkpoint(
     return partial(carry_over, trained.model, axes), start_from.model_copy(update=counts)
 
 
-def _carried(trained: Alphabet, other: Alphabet) -> CarriedConfig:
+def _carried(trained: Alphabet, other: Alphabet) -> SymbolTransferConfig:
     """Count the symbols, without marks, that are carried over, new and dropped."""
     before, now = (
         {role for role in alphabet.roles() if role[0] in (SYMBOL, FEATURE)}
         for alphabet in (trained, other)
     )
-    return CarriedConfig(
+    return SymbolTransferConfig(
         carried_over=len(before & now), new=len(now - before), dropped=len(before - now)
     )

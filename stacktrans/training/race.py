@@ -29,8 +29,8 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.training import scheduling
-from stacktrans.training.data import save_pairs
 from stacktrans.training.interrupts import Interrupted, stopping
+from stacktrans.training.make_source import save_pairs
 from stacktrans.training.race_state import Candidate, RaceState, read_race
 from stacktrans.training.records import BUDGET_OUTCOMES, SUMMARY
 from stacktrans.training.run_directory import has_last, lock, watched

@@ -101,7 +101,7 @@ class TrainRequest:
         if "hidden_size" in given.get("model", {}).get("controller", {}):
             refused = "cannot be combined with a hidden size, since it chooses one"
             raise UsageError(f"{self.prefix}as-large-as: {refused}")
-        from stacktrans.training.sizes import as_large_as  # loads torch
+        from stacktrans.training.equal_size import as_large_as  # loads torch
 
         return {recipe: as_large_as(config, name) for recipe, config in configs.items()}
 
@@ -164,7 +164,7 @@ def begin(request: TrainRequest, dry_run: bool = False) -> "Trainer | Race":
         UsageError: something else is missing, or does not fit.
     """
     configs = request.configs
-    from stacktrans.training.run_directory import check_free, claim
+    from stacktrans.training.run_directory import check_free, create_run_directory
     from stacktrans.training.trainer import Trainer
 
     if request.out is not None:
@@ -175,7 +175,7 @@ def begin(request: TrainRequest, dry_run: bool = False) -> "Trainer | Race":
     # Nothing is written before all that was requested is known to exist.
     trainer = Trainer(config, Path(), find_device(request.device), request.command)
     if not dry_run:
-        trainer.directory = claim(request.out, config.title)
+        trainer.directory = create_run_directory(request.out, config.title)
     return trainer
 
 
@@ -193,14 +193,14 @@ def begin_race(
         UsageError: something is missing, or does not fit.
     """
     from stacktrans.training import race
-    from stacktrans.training.data import make_source
-    from stacktrans.training.run_directory import claim
+    from stacktrans.training.make_source import make_source
+    from stacktrans.training.run_directory import create_run_directory
 
     device = find_device(request.device)
     sources = [make_source(config, device) for config in configs.values()]
     directory, words = Path(), request.words_of_race()
     if not dry_run:
-        directory = claim(request.out, title_of(configs))
+        directory = create_run_directory(request.out, title_of(configs))
         configs = race.begin(directory, configs, words, request.budget)
     workers = request.options.get("workers") or cores()
     return race.Race(directory, request.device, workers, configs, sources[0].notes)

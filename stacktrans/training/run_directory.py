@@ -65,7 +65,7 @@ def _is_free(directory: Path) -> bool:
     )
 
 
-def claim(out: Path | None, name: str) -> Path:
+def create_run_directory(out: Path | None, name: str) -> Path:
     """Make the directory of a run: `out`, or else one in checkpoints/.
 
     That is called `name`, with a number if it is taken, even by a run that starts at the same

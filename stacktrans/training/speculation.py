@@ -13,10 +13,10 @@ from stacktrans.common.errors import StacktransError
 from stacktrans.common.processes import Process, Work
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
-from stacktrans.training.data import save_pairs
+from stacktrans.training.make_source import save_pairs
 from stacktrans.training.records import METRICS, SOLUTIONS
 from stacktrans.training.run_directory import has_last
-from stacktrans.training.saving import SavedRun
+from stacktrans.training.run_state import RunState
 from stacktrans.training.sources import DataSource
 
 
@@ -92,7 +92,7 @@ class SpeculativeAttempts:
         shutil.rmtree(self.directory / self.FOLDER, ignore_errors=True)
 
 
-def take_over(run: SavedRun, directory: Path) -> None:
+def take_over(run: RunState, directory: Path) -> None:
     """Continue a run with an attempt that another process has trained and saved in a directory.
 
     The attempt begins here if that can't be read, or has more batches than the run may have.
@@ -118,10 +118,10 @@ def take_over(run: SavedRun, directory: Path) -> None:
 
 
 def _read_attempt(
-    run: SavedRun, directory: Path
-) -> tuple[SavedRun, list[dict[str, Any]], Transducer | None]:
+    run: RunState, directory: Path
+) -> tuple[RunState, list[dict[str, Any]], Transducer | None]:
     """The run of an attempt of another, its records, and its best weights if they are the best."""
-    other = SavedRun(run.source, run.device, "", run.attempts.number)
+    other = RunState(run.source, run.device, "", run.attempts.number)
     other.load(directory)
     metrics = (directory / METRICS).read_bytes()[: other.progress.metrics_size].decode()
     records = [json.loads(line) for line in metrics.splitlines()]

@@ -11,7 +11,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.training.race_state import Candidate
 from stacktrans.training.records import Record, merit
 from stacktrans.training.run_directory import has_last
-from stacktrans.training.saving import FailedAttempt
+from stacktrans.training.run_state import FailedAttempt
 from stacktrans.training.trainer import Trainer
 
 OUT_OF_MEMORY = "not enough memory"

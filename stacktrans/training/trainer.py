@@ -17,15 +17,15 @@ from stacktrans.model.ablation import ablatable_parts, ablate
 from stacktrans.model.devices import computing_with
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer, merge_layers, validated
-from stacktrans.training.data import make_source
 from stacktrans.training.initial_weights import weights_from_checkpoint
 from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.machine_check import has_machine
+from stacktrans.training.make_source import make_source
 from stacktrans.training.model_card import model_card
 from stacktrans.training.optimizers import rate_factor
 from stacktrans.training.race_state import race_summary
 from stacktrans.training.records import SOLUTIONS, SUMMARY, Record, Summary, achieved
-from stacktrans.training.saving import FailedAttempt, SavedRun
+from stacktrans.training.run_state import FailedAttempt, RunState
 from stacktrans.training.speculation import SpeculativeAttempts, take_over
 from stacktrans.training.wording import started_from
 
@@ -46,7 +46,7 @@ class Trainer:
         outcome: the budget that ended the race of the run, after which no attempt begins; None if
             the run has its own budgets.
 
-    Raises what `make_source`, `weights_from_checkpoint` and `SavedRun.load` do.
+    Raises what `make_source`, `weights_from_checkpoint` and `RunState.load` do.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Trainer:
         self.config = source.config
         self.directory, self.stop_requested = directory, 0
         self.outcome: str | None = None
-        self.state = SavedRun(source, device, command, attempt)
+        self.state = RunState(source, device, command, attempt)
         if resumed:
             self.state.load(directory)
 

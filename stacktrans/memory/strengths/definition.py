@@ -1,4 +1,4 @@
-"""Stacks, queues and deques of rows with strengths, and `Nothing`, step by step in torch.
+"""Stacks, queues and deques of rows with strengths, and `NoMemory`, step by step in torch.
 
 All (grefenstette2015, equations 1 to 11) are made of two operations at either end of the rows.
 With s[i] the strength of row i, and above[i] the sum of the strengths of the rows nearer to the
@@ -45,7 +45,7 @@ else:
 
 
 @dataclass(frozen=True, slots=True)
-class Strengths(MemoryState):
+class StrengthState(MemoryState):
     """The rows of a memory after some steps, for a batch of B strings.
 
     Attributes:
@@ -57,7 +57,7 @@ class Strengths(MemoryState):
     values: Tensor
 
 
-class StrengthMemory(Memory[Strengths]):
+class StrengthMemory(Memory[StrengthState]):
     """Rows with strengths, which signals in [0, 1] push and pop; one vector is read at each end."""
 
     push_names: ClassVar[tuple[str, ...]]
@@ -71,21 +71,25 @@ class StrengthMemory(Memory[Strengths]):
     def reads(self) -> int:
         return len(self.ends.reads)
 
-    def initial(self, batch_size: int, value_size: int, like: Tensor) -> Strengths:
+    def initial(self, batch_size: int, value_size: int, like: Tensor) -> StrengthState:
         """The empty memory: no rows."""
-        return Strengths(like.new_zeros(batch_size, 0), like.new_zeros(batch_size, 0, value_size))
+        return StrengthState(
+            like.new_zeros(batch_size, 0), like.new_zeros(batch_size, 0, value_size)
+        )
 
-    def step(self, state: Strengths, signals: Tensor, values: Tensor) -> tuple[Strengths, Tensor]:
+    def step(
+        self, state: StrengthState, signals: Tensor, values: Tensor
+    ) -> tuple[StrengthState, Tensor]:
         strengths, rows, amounts = state.strengths, state.values, signals.split(1, dim=1)
         for signal, end in self.ends.pops:  # equations 2, 4, 7 and 8
             strengths = _from_end(end, pop(_from_end(end, strengths), amounts[signal]))
         for (signal, end), vector in zip(self.ends.pushes, values.split(1, dim=1), strict=True):
             strengths = _pushed(end, strengths, amounts[signal])  # equations 2, 4 and 9
             rows = _pushed(end, rows, vector)  # equations 1 and 6
-        state = Strengths(strengths, rows)
+        state = StrengthState(strengths, rows)
         return state, torch.bmm(self.read_weights(state), rows)
 
-    def read_weights(self, state: Strengths) -> Tensor:
+    def read_weights(self, state: StrengthState) -> Tensor:
         """The weights of all rows in each read: [B, reads, rows]."""
         by_end = [
             _from_end(end, read_weights_of(_from_end(end, state.strengths)))
@@ -102,7 +106,7 @@ class StrengthMemory(Memory[Strengths]):
     def snapshot_of(self, store: Rows, reads: Array, steps: int) -> MemorySnapshot:
         return store.snapshot(steps, self.read_names, (self.name,))
 
-    def snapshot(self, state: Strengths) -> MemorySnapshot:
+    def snapshot(self, state: StrengthState) -> MemorySnapshot:
         weights = self.read_weights(state)[0]
         steps = weights.shape[1] // self.pushes
         origins = torch.tensor(self.row_origins(steps), dtype=torch.long, device=weights.device)
@@ -211,7 +215,7 @@ class Deque(StrengthMemory):
     store = new_rows
 
 
-class Nothing(Memory[MemoryState]):
+class NoMemory(Memory[MemoryState]):
     """No memory: the controller alone."""
 
     name = "none"

@@ -52,7 +52,7 @@ LONGEST_SHARE = 0.1
 """Share of the development set, its longest sources, that is measured separately."""
 
 
-class Files(DataSource):
+class FilePairs(DataSource):
     """A source of pairs in files: batches from the training set, measured on the other sets.
 
     Symbols that are rare in the training set are sometimes replaced by an unknown one, so that the

@@ -1,4 +1,4 @@
-"""Targets of any length that are written in step with what is read, both sides filled up."""
+"""Padded tasks: targets of any length, written while the source is read; both sides are padded."""
 
 import numpy as np
 import pytest

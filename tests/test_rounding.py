@@ -1,4 +1,4 @@
-"""Making a model certain of what it does: rounding, and what comes of it."""
+"""Rounding: training ends with a discrete model, or with a soft one where that loses accuracy."""
 
 import copy
 from collections.abc import Sequence

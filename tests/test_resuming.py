@@ -1,4 +1,4 @@
-"""Runs that are ended at any moment: they go on, and come to what they would have come to."""
+"""Runs that are stopped at any moment resume with the same result as an uninterrupted run."""
 
 import os
 import shlex
@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from command_line import SMALL, shell
 from small_runs import CPU, assert_same_run, ignore, records_of, small_run
-from test_certainty import have_right
+from test_rounding import have_right
 from test_stream_training import small_run as stream_run
 
 from stacktrans.common.errors import StacktransError, UsageError
@@ -23,7 +23,7 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.rounding import Rounding
-from stacktrans.training.run_directory import check_free, claim, last_saved
+from stacktrans.training.run_directory import check_free, create_run_directory, last_saved
 from stacktrans.training.trainer import Trainer
 
 ROUNDING = "rounding=quick"
@@ -208,7 +208,7 @@ def test_a_finished_run_that_is_resumed_stays_as_it_is(
 
 def test_a_directory_in_which_nothing_was_saved_can_be_used_again(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    claim(out, "")
+    create_run_directory(out, "")
     (out / "metrics.jsonl").touch()
     (out / ".last.new").mkdir()
     with pytest.raises(CheckpointError, match="start it again, in this directory"):

@@ -10,7 +10,7 @@ from stacktrans.model.transducer import meta_transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.layout import Layout
-from stacktrans.training.data import make_source
+from stacktrans.training.make_source import make_source
 
 MOST_UNITS = 2**14
 """The largest hidden size that is tried."""

@@ -1,4 +1,4 @@
-"""Messages on wrong settings name them as they are written, and no classes."""
+"""Error messages on wrong settings name them as they are written, and no classes."""
 
 import itertools
 import re

@@ -15,7 +15,7 @@ from stacktrans.tasks.corpus import Corpus
 from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.sets import load_sets, save_sets
-from stacktrans.training.files import Files
+from stacktrans.training.file_pairs import FilePairs
 from stacktrans.training.sources import DataSource, Examples
 from stacktrans.training.streams import Streams, Texts
 
@@ -47,7 +47,7 @@ def make_source(config: RunConfig, device: torch.device, data: Path | None = Non
             raise UsageError("training.data: not for pairs in files; expected null")
         if data:
             task.data = load_sets(data, task.request, task.known or {})
-        source = Files(config, task)
+        source = FilePairs(config, task)
     elif stream:
         source = Streams(config, task, stream)
     else:
@@ -74,7 +74,7 @@ def save_pairs(task: Task, folder: Path) -> Path | None:
 
 def check_room(config: RunConfig, layout: Layout) -> None:
     """Raise `UsageError` if a run surely needs more memory than this machine has."""
-    available, training = _bytes_of_machine(), config.training
+    available, training = _main_memory_bytes(), config.training
     model = meta_transducer(config.model, layout.inputs, layout.outputs)
     weights = _BYTES * _COPIES * count_weights(model)
     # At least gates, states and outputs of a batch are kept.
@@ -96,7 +96,7 @@ def count_weights(model: Transducer) -> int:
     return sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
 
 
-def _bytes_of_machine() -> float:
+def _main_memory_bytes() -> float:
     """The machine's memory; infinite where the system does not tell."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""The strings that decide when a run stops are others than those that it is reported on."""
+"""Validation strings, which decide when a run stops, are others than those in the summary."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from stacktrans.sweeps.table import caption, markdown
 from stacktrans.tasks.layout import Examples, Layout, Pair
 from stacktrans.training.records import Summary
 from stacktrans.training.rounding import ROUNDINGS, RoundingKind
-from stacktrans.training.saving import SavedRun
+from stacktrans.training.run_state import RunState
 from stacktrans.training.sources import DataSource
 from stacktrans.training.trainer import Trainer
 from stacktrans.training.wording import decided_by, reported_on
@@ -105,7 +105,7 @@ def test_test_strings_were_not_seen_in_training(
     before, after = set[str](), set[str]()
     seen = before
     # Whatever is trained on or measured is laid out before.
-    laid_out, finish = Layout.examples, SavedRun.summary
+    laid_out, finish = Layout.examples, RunState.summary
 
     def watched(self: Layout, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Examples:
         seen.update(str(pair.source.tolist()) for row in rows for pair in row)
@@ -117,14 +117,14 @@ def test_test_strings_were_not_seen_in_training(
         drawn.append((purpose, seen is after))
         return strings(self, purpose, *arguments)
 
-    def finishing(self: SavedRun, outcome: str) -> Summary:
+    def finishing(self: RunState, outcome: str) -> Summary:
         nonlocal seen
         seen = after
         return finish(self, outcome)
 
     monkeypatch.setattr(DataSource, "strings", drawing)
     monkeypatch.setattr(Layout, "examples", watched)
-    monkeypatch.setattr(SavedRun, "summary", finishing)
+    monkeypatch.setattr(RunState, "summary", finishing)
     summary = trainer.run(lambda _: None)
     assert (summary.outcome, trainer.state.attempt.curriculum.settled) == (outcome, True)
     assert before

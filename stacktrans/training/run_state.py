@@ -81,7 +81,7 @@ class Progress(StatefulPart):
         self.best, self.fallback = [], []
 
 
-class SavedRun:
+class RunState:
     """The state of a run between two batches, and the files that it writes into its directory.
 
     Attributes:
