@@ -37,8 +37,10 @@ command or a file of settings or of a task was wrong, 130 after Ctrl-C and 143 a
 that ends without having solved its task is a success: its `summary.json` says how it ended
 (`outcome`).
 
-A FILE that is written replaces one of that name. The DIR of a new run or machine must not exist
-yet; `compare` and `sweep` go on with theirs."""
+A FILE that is written replaces one of that name; but `eval` and `generate` do not replace the pairs
+or the task that they read. The DIR of a new run
+must be new or empty, and that of a machine must not exist yet; `compare` and `sweep` continue
+theirs."""
 
 
 def cli_page() -> str:

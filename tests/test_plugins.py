@@ -86,6 +86,11 @@ def test_two_plugins_with_one_name_are_refused() -> None:
     assert "plugin b.py:2: generator mine: the name is taken by plugin a.py" in result.err
 
 
+def test_a_name_that_no_file_can_have_is_refused() -> None:
+    with pytest.raises(UsageError, match="not the name of a file"):
+        use_plugins("a\0b.py")
+
+
 def test_a_generator_passes_parameters_on_to_its_base() -> None:
     init = "def __init__(self, turns=1, **options):\n        super().__init__(**options)"
     Path("mine.py").write_text(f"{COPY}class Mine(Copy):\n    name = 'mine'\n    {init}\n")

@@ -351,6 +351,7 @@ def test_records_of_other_runs_are_kept(swept: Path, tmp_path: Path) -> None:
 
 def test_files_that_are_no_sweeps_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "results.csv").write_text("mine")
+    (tmp_path / "runs").mkdir()
     done = run("sweep", sweep_file(tmp_path), "--out", tmp_path)
     assert done.returncode == 1
     assert b"results.csv: not written by a sweep; choose another directory" in done.stderr

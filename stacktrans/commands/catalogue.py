@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from stacktrans.commands.options import items
 from stacktrans.common.documents import yaml_line
 from stacktrans.common.errors import StacktransError, UsageError, abridged
-from stacktrans.common.files import CONFIG, MACHINE
+from stacktrans.common.files import CONFIG, MACHINE, real_path
 from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
 from stacktrans.common.registry import GENERATORS, MEMORIES, Registry
 from stacktrans.common.visible import one_line, shell_text
@@ -40,7 +40,9 @@ from stacktrans.settings.values import PartConfig
 from stacktrans.tasks import parameters_of
 from stacktrans.tasks.lengths import Lengths
 
-RACE = "A race of strategies, won by the first to solve the task. The default."
+RACE = (
+    "A race of strategies, won by the first with an accepted solution (see --accept). The default."
+)
 """The meaning of the recipe `AUTO`, which has no file."""
 UNLISTED = {
     RunConfig: {"format", "version", "recipe", "start_from"},
@@ -110,7 +112,7 @@ def _task(name: str, path: Path) -> Entry:
         if value is not None and not isinstance(value, dict)
     }
     generator = f"{task.generator}: {assignment_text(plain)}" if plain else task.generator
-    is_shipped = path.resolve().parent == locations.shipped("tasks").resolve()
+    is_shipped = real_path(path).parent == real_path(locations.shipped("tasks"))
     return Entry(
         name,
         task.description,

@@ -10,14 +10,15 @@ from stacktrans.commands.sweep import carry_out_runs, check_finished
 from stacktrans.commands.terminal import print_json, print_out, print_text
 from stacktrans.common.documents import yaml_text
 from stacktrans.common.errors import UsageError, check_positive
-from stacktrans.common.files import write_atomically
-from stacktrans.common.reading import is_stream
+from stacktrans.common.files import real_path, write_atomically
+from stacktrans.common.reading import is_stream, read_bytes
+from stacktrans.common.registry import plugin_options
 from stacktrans.common.visible import shell_text
 from stacktrans.model.devices import check_device
 
 HEADER = """\
 # Written by stacktrans compare, which replaces it: edit a copy.
-# To go on with its runs: {command}
+# To continue its runs: {command}
 """
 """The first lines of a sweep file."""
 PANELS = {
@@ -62,7 +63,7 @@ def compare(
     more runs, their 95% bootstrap intervals.
 
     Writes a directory with everything that a sweep writes, and a sweep file of the same
-    name; stacktrans sweep, with --out and the directory, goes on with an edited copy of
+    name; stacktrans sweep, with --out and the directory, continues from an edited copy of
     it. The same command continues a comparison that was interrupted; runs that are done
     are not repeated.
 
@@ -124,14 +125,18 @@ def compare(
         name, models, shared, set_ or [], seeds, bounds, count
     )
     path = out or Path("sweeps") / f"compare-{name}"
-    path = path / f"{path.resolve().name}.yaml"
+    path = path / f"{real_path(path).name}.yaml"
+    if path.exists() and not read_bytes(path).startswith(HEADER.split("\n")[0].encode()):
+        raise UsageError(f"{path}: not written by compare; choose another directory")
     plan = make_plan(path, SettingsLayer(str(path), settings))
     if equal_size:
         settings = comparison.with_equal_sizes(plan, settings)
         plan = make_plan(path, SettingsLayer(str(path), settings))
     store = SweepStore(path.parent, plan)
     path.parent.mkdir(parents=True, exist_ok=True)
-    command = shell_text(["stacktrans", "sweep", "COPY", "--out", str(path.parent)])
+    command = shell_text(
+        ["stacktrans", "sweep", "COPY", "--out", str(path.parent), *plugin_options()]
+    )
     write_atomically(path, HEADER.format(command=command) + yaml_text(settings))
     carry_out_runs(store, plan.runs, workers, None, device, plot)
     entries = comparison.comparison_entries(plan, store.records)

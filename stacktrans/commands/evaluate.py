@@ -1,6 +1,7 @@
 """The command `eval`: measure accuracy, or perplexity, of models and their ablations."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,8 +10,8 @@ import typer
 
 from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_data, print_json, print_out, print_text
-from stacktrans.common.errors import UsageError, check_positive
-from stacktrans.common.files import check_file_path
+from stacktrans.common.errors import StacktransError, UsageError, check_positive
+from stacktrans.common.files import check_outputs
 from stacktrans.common.messages import print_message
 from stacktrans.common.visible import listed
 
@@ -80,9 +81,9 @@ def eval(
     With --beam, coarse and fine accuracy are those of the answers, too. With
     --n-best N, oracle accuracy is the share of strings whose target is among the
     N most probable answers.
-    For a model of pairs in files, other rows show what a copy of the source, the
-    target of the nearest training source, and the most frequent training target
-    would score, if the files are still there, and not large.
+    For a model of pairs in files, further rows are baselines: what a copy of the source,
+    the target of the nearest training source, and the most frequent training target
+    would score. They are shown if the files still exist and have at most 10 MB.
 
     Several checkpoints are shown in one table; --json is then a list. Checkpoints of one
     task are measured on the same strings if --lengths or --data is given; otherwise each
@@ -155,8 +156,6 @@ def eval(
     options.check_exclusive({"--ensemble": ensemble, "--without": without})
     if plot:
         check_plot(plot)
-    if predictions and predictions != STDOUT:
-        _check_predictions(predictions, data)
     load = partial(options.load_model, device=device, hard=hard, workers=workers)
     loaded = [each for name in checkpoints for each in _with_ablations(name, load(name), without)]
     if ensemble:
@@ -170,6 +169,8 @@ def eval(
             options.check_exclusive({name: value, "a text": True})
         _print_perplexities(loaded, text, hard, form)
         return
+    if outputs := [each for each in (plot, predictions) if each and each != STDOUT]:
+        check_outputs(outputs, _files_read(data, loaded))
     request = EvalRequest(
         data=data,
         bounds=bounds,
@@ -198,11 +199,17 @@ def eval(
         _print_accuracies(measured, facts, errors, confusions, form, stderr)
 
 
-def _check_predictions(path: Path, data: Path | None) -> None:
-    """Raise `UsageError` if a file can't be written, or would replace the data."""
-    check_file_path(path)
-    if data and path.exists() and data.exists() and path.samefile(data):
-        raise UsageError(f"--predictions {path}: would replace --data")
+def _files_read(data: Path | None, loaded: "Sequence[tuple[str, Checkpoint]]") -> Iterator[Path]:
+    """The files of the given pairs, and those of the pairs that models were trained on."""
+    from stacktrans.tasks.lines import files_of, labeled_file
+    from stacktrans.tasks.pairs import Pairs
+
+    if data:
+        yield from files_of(labeled_file(data))
+    for task in (model.task for _, model in loaded):
+        if isinstance(task, Pairs):
+            with suppress(OSError, StacktransError):  # they are not needed
+                yield from task.request.files()
 
 
 def _with_ablations(

@@ -8,7 +8,12 @@ import typer
 from stacktrans.commands import options
 from stacktrans.commands.terminal import print_json, print_out
 from stacktrans.common.errors import check_positive
-from stacktrans.common.files import check_directory_path, check_file_path, write_atomically
+from stacktrans.common.files import (
+    check_directory_path,
+    check_file_path,
+    check_outputs,
+    write_atomically,
+)
 from stacktrans.common.messages import print_message
 
 MOST_UNDECIDED = 0.05
@@ -45,10 +50,10 @@ def extract(
 
     Its rules are learned from the steps of the model on strings of its task: what it
     pops, pushes and writes, and which state comes next, by the state, the input, and
-    what is at the ends of its memories. Equivalent symbols share a rule. Then model
-    and machine answer strings that were not used for learning (of pairs in files, some
-    of all); how often they agree is printed, and the shortest string found at which they
-    do not.
+    what is at the ends of its memories. Equivalent symbols share a rule. Then the
+    answers of model and machine are compared on strings that were not used for learning
+    (for pairs in files, on a sample of all pairs). How often they agree is printed, and
+    the shortest string found on which they differ.
 
     A machine that is saved is a checkpoint: transduce, eval and inspect take it. Of such
     a checkpoint, the rules are printed, or only the files of --dot, --svg, --python and
@@ -79,8 +84,9 @@ def extract(
     from stacktrans.showing import machines
 
     files = dot, svg, python, fst
-    for path in filter(None, files):
-        check_file_path(path, *([".svg"] if path is svg else []))
+    if svg:
+        check_file_path(svg, ".svg")
+    check_outputs([*filter(None, files[:3]), *(_fst_files(fst) if fst else ())])
     if out:
         if out.exists():
             raise UsageError(f"{out}: exists already; expected a new directory")
@@ -110,7 +116,10 @@ def extract(
             print_message(f"saved in {out}")
         _export(extraction.machine, *files)
         if extraction.seconds > seconds:
-            print_message("--time-limit: with more time, more strings may agree, by fewer rules")
+            print_message(
+                "--time-limit: with more time, the machine may agree on more strings, with fewer "
+                "rules"
+            )
     finally:  # what was learned is printed even if it can't be written
         if as_json:
             import json
@@ -134,8 +143,13 @@ def _export(
     if python:
         _save(python, machine.to_python())
     if fst:
-        for suffix, text in zip(("", ".isyms", ".osyms"), to_fst(machine), strict=True):
-            _save(Path(f"{fst}{suffix}"), text)
+        for path, text in zip(_fst_files(fst), to_fst(machine), strict=True):
+            _save(path, text)
+
+
+def _fst_files(fst: Path) -> list[Path]:
+    """The files of a transducer: its transitions, and the tables of its symbols."""
+    return [Path(f"{fst}{suffix}") for suffix in ("", ".isyms", ".osyms")]
 
 
 def _save(path: Path, text: str) -> None:

@@ -8,7 +8,7 @@ import typer
 from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_data
 from stacktrans.common.errors import UsageError, check_positive
-from stacktrans.common.files import check_file_path
+from stacktrans.common.files import check_outputs
 
 PANELS = {"Data": "task set_ plugin", "Strings": "lengths count depth seed", "Output": "format out"}
 """The panels of the help, and the parameters in each."""
@@ -47,18 +47,20 @@ def generate(
         format: Output format, tsv or jsonl. Default: jsonl if --out ends in .jsonl, tsv otherwise.
         out: Write to this file, atomically, and compressed if it ends in .gz.
     """
-    from stacktrans.settings.task_files import load_task
+    from stacktrans.settings.task_files import find_task, load_task
     from stacktrans.tasks.base import draw_pairs
     from stacktrans.tasks.lines import format_pair, pair_format_of, write_lines
+    from stacktrans.tasks.pairs import Pairs
 
     check_positive(**{"--count": count, "--depth": depth})
-    if out:
-        check_file_path(out)
     if format == "tsv" and out and pair_format_of(out) == "jsonl":
         raise UsageError(f"--format tsv: the name of {out} is that of a file of JSON lines")
     form = format or pair_format_of(out or Path())
     config = load_task(task, set_ or [], seed)
     made = config.make()
+    if out:
+        read = made.request.files() if isinstance(made, Pairs) else ()
+        check_outputs([out], [find_task(task), *read])
     given = None if lengths is None else options.parse_lengths(lengths)
     bounds, law = config.range_of(made, given, depth, config.ranges.train)
     lines = (format_pair(made, pair, form) for pair in draw_pairs(made, bounds, count, seed, law))

@@ -7,7 +7,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,6 +30,7 @@ END_SECONDS = 5.0
 SUMS = "SHA256SUMS"
 _LINE = re.compile(rb"([0-9a-f]{64}) [ *]([\w.-]+)")
 _LONGEST = 1 << 16
+_LONGEST_PREFIX = 50
 
 
 def numbered(name: str) -> Iterator[str]:
@@ -77,13 +78,14 @@ def write_atomically(path: Path, content: str | bytes) -> None:
         if path.exists() and not path.is_file():
             path.write_bytes(content)
         else:
-            _replace(path.resolve(), content)
+            _replace(real_path(path), content)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _replace(path: Path, content: bytes) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # Shortened, since the length of a name is limited.
+    temporary = path.with_name(f".{path.name[:_LONGEST_PREFIX]}.{os.getpid()}")
     try:
         write_flushed(temporary, content)
         if path.exists():
@@ -104,6 +106,28 @@ def check_file_path(path: Path, *suffixes: str) -> None:
         raise UsageError(f"{path}: Is a directory; expected a file")
     if not path.parent.is_dir():
         raise UsageError(f"{path}: no folder {path.parent}")
+
+
+def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
+    """Raise `UsageError` if files can't be written, or would replace each other or an input."""
+    read = [Path("/dev/stdin") if path == Path("-") else path for path in inputs]
+    existing, seen = [path for path in read if os.path.exists(path)], set[Path]()
+    for path in outputs:
+        check_file_path(path)
+        if os.path.exists(path):
+            if not path.is_file():  # a device or a pipe
+                continue
+            if any(path.samefile(each) for each in existing):
+                raise UsageError(f"{path}: would replace a file that is read")
+        if real_path(path) in seen:
+            raise UsageError(f"{path}: given for two files that are written")
+        seen.add(real_path(path))
+
+
+def real_path(path: Path) -> Path:
+    """The absolute path without symbolic links, as far as they lead to something."""
+    # Path.resolve raises an error for a loop of links.
+    return Path(os.path.realpath(path))
 
 
 def check_directory_path(directory: Path) -> None:
@@ -230,5 +254,5 @@ def _swap(new: Path, directory: Path) -> None:
 
 def backup_path(directory: Path) -> Path:
     """The path that an old directory is moved to while it is replaced."""
-    directory = directory.resolve()
+    directory = real_path(directory)
     return directory.with_name(f".{directory.name}.old") if directory.name else directory

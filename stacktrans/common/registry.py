@@ -334,7 +334,10 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
     for file in map(str, filter(None, [*named, *files])):
         if file in _plugins:  # checked first, since resolving a path is slow
             continue
-        path = str(Path(file).resolve())
+        try:
+            path = os.path.realpath(file)
+        except ValueError as error:  # a NUL
+            raise UsageError(f"plugin {file!r}: not the name of a file") from error
         if os.pathsep in path:  # the separator in the environment variable
             raise UsageError(f"plugin {file}: expected a path without {os.pathsep}")
         if path not in _plugins:

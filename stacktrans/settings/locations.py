@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from stacktrans.common.files import is_checkpoint
+from stacktrans.common.files import is_checkpoint, real_path
 
 AUTO = "auto"
 """The recipe that races strategies; as a memory, that of the winner."""
@@ -33,8 +33,8 @@ def checkpoints() -> dict[str, Path]:
     """All trained models: shipped ones by name, those in ./checkpoints by path."""
     local, shipped_folder = map(_trained, folders("checkpoints"))
     named = {path.name: path for path in shipped_folder}
-    known = {path.resolve() for path in shipped_folder}
-    return named | {str(path): path for path in local if path.resolve() not in known}
+    known = {real_path(path) for path in shipped_folder}
+    return named | {str(path): path for path in local if real_path(path) not in known}
 
 
 def _trained(folder: Path) -> list[Path]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.files import check_file_path, write_atomically
+from stacktrans.common.files import check_file_path, real_path, write_atomically
 from stacktrans.common.visible import one_line
 from stacktrans.showing.scores import Results, confidence_interval, spread
 from stacktrans.tasks.lengths import Lengths
@@ -39,7 +39,7 @@ def short_names(paths: Sequence[Path]) -> list[str]:
 
     They are given in full if different paths would have the same name.
     """
-    names = [path.resolve().name for path in paths]
+    names = [real_path(path).name for path in paths]
     for shorter in ([re.sub("-[0-9a-f]{16}$", "", name) for name in names], names):
         if len({*shorter}) == len({*paths}):
             return shorter

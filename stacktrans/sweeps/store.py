@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.files import check_directory_path, write_atomically
+from stacktrans.common.files import check_directory_path, real_path, write_atomically
 from stacktrans.common.reading import read_bytes
 from stacktrans.common.registry import plugin_files
 from stacktrans.settings.candidates import title_of
@@ -37,7 +37,8 @@ class SweepStore:
         self.directory, self.plan = directory, plan
         self._planned = {run.identity for run in plan.runs}
         check_directory_path(directory)
-        if not any((directory / name).exists() for name in (RESULTS, RUNS)):
+        begun = (directory / RESULTS, *map(self.run_directory, plan.runs))
+        if not any(path.exists() for path in begun):
             for path in (directory / name for name in (TABLE, CSV, JSON)):
                 if path.exists():
                     raise StacktransError(
@@ -103,7 +104,7 @@ class SweepStore:
 
     def job(self, run: PlannedRun, device: str) -> Job:
         """The job of a worker for a run."""
-        directory, measures = self.run_directory(run).resolve(), self.plan.file.measures
+        directory, measures = real_path(self.run_directory(run)), self.plan.file.measures
         return Job(run, directory, measures, device, plugins=plugin_files())
 
     def write(self) -> None:

@@ -19,7 +19,13 @@ from stacktrans.tasks.columns import (
     normalized,
     parse_columns,
 )
-from stacktrans.tasks.lines import RawLines, found_columns, labeled_file, read_pair_content
+from stacktrans.tasks.lines import (
+    RawLines,
+    files_of,
+    found_columns,
+    labeled_file,
+    read_pair_content,
+)
 
 SPLITS = ("train", "dev", "test")
 TRAIN, DEV, TEST = range(3)
@@ -70,6 +76,10 @@ class PairFiles(NamedTuple):
         return (
             (part, labeled_file(Path(file))) for part, file in enumerate(files) if file is not None
         )
+
+    def files(self) -> Iterator[Path]:
+        """All files that are read."""
+        return (file for _, path in self.paths() for file in files_of(path))
 
 
 @dataclass

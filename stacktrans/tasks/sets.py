@@ -26,7 +26,6 @@ from stacktrans.tasks.columns import (
 from stacktrans.tasks.held_out import hold_out
 from stacktrans.tasks.layout import OutputBound, Pair, is_fixed
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
-from stacktrans.tasks.lines import files_of
 from stacktrans.tasks.pair_alphabets import Feature, SourceAlphabet, TargetAlphabet
 from stacktrans.tasks.pair_checks import (
     check_sizes,
@@ -210,7 +209,7 @@ def read_sets(request: PairFiles) -> PairSets:
         UsageError: a file can't be read, or has too few pairs to hold some out.
         StacktransError: a line is not a pair.
     """
-    versions = tuple(file_version(each) for _, path in request.paths() for each in files_of(path))
+    versions = tuple(map(file_version, request.files()))
     if (request, versions) not in _last_read:
         contents = _read_sets(request)
         _last_read.clear()

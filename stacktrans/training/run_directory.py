@@ -75,9 +75,11 @@ def create_run_directory(out: Path | None, name: str) -> Path:
         check_free(out)
         out.mkdir(parents=True, exist_ok=True)
         return out
-    for path in (Path("checkpoints") / numbered_name for numbered_name in numbered(name)):
+    folder = Path("checkpoints")
+    folder.mkdir(exist_ok=True)
+    for path in (folder / numbered_name for numbered_name in numbered(name)):
         with suppress(FileExistsError):
-            path.mkdir(parents=True)
+            path.mkdir()
             break
     return path
 
