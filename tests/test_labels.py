@@ -13,7 +13,7 @@ from test_pairs import as_written, learned, lines_of, write
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.baselines import baseline_scores
 from stacktrans.tasks.layout import Layout, Pair
-from stacktrans.tasks.pair_files import DEV, TRAIN
+from stacktrans.tasks.pair_files import DEV, TEST, TRAIN
 from stacktrans.tasks.written_pairs import read_pairs
 
 JOINT = ("train", "--recipe", "joint")
@@ -110,6 +110,34 @@ def test_a_share_of_each_label_is_held_out(tmp_path: Path, split: int) -> None:
     task = learned(path, test=path, split=split)
     assert [label for _, label in as_written(task, DEV)].count("yes") == 1
     assert not [note for note in task.data.notes if "labeled" in note]
+
+
+def test_a_label_of_long_strings_alone_is_not_held_out_entirely(tmp_path: Path) -> None:
+    strings = [("a" * size, "yes" if size > 18 else "no") for size in range(1, 21)]
+    task = learned(write(tmp_path / "a.tsv", lines_of(strings)))
+    assert task.target.symbols == ("no", "yes")
+    assert as_written(task, TEST) == [("a" * 18, "no"), ("a" * 20, "yes")]
+    assert any("the longest, but for one with each label, are" in note for note in task.data.notes)
+
+
+def test_a_label_that_one_string_has_beside_another_is_not_held_out(tmp_path: Path) -> None:
+    strings = [*(("a" * size, "no") for size in range(1, 21)), ("a" * 20, "yes")]
+    task = learned(write(tmp_path / "a.tsv", lines_of(strings)), labels=True)
+    assert [string for string, label in as_written(task, TRAIN) if label == "yes"] == ["a" * 20]
+
+
+@pytest.mark.parametrize("count", [3, 4])
+def test_each_label_needs_a_string_to_train_on(tmp_path: Path, count: int) -> None:
+    strings = [("a" * size, "yes" if size == 1 else "no") for size in range(1, 1 + count)]
+    path = write(tmp_path / "a.tsv", lines_of(strings))
+    if count == 3:
+        with pytest.raises(UsageError, match=r"too few distinct sources .* expected at least 4"):
+            learned(path, labels=True)
+    else:
+        assert {label for _, label in as_written(learned(path, labels=True), TRAIN)} == {
+            "no",
+            "yes",
+        }
 
 
 def test_a_set_that_lacks_a_label_is_reported(tmp_path: Path) -> None:

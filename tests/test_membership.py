@@ -9,7 +9,7 @@ import pytest
 from command_line import run
 from test_pair_training import OPTIONS
 
-from stacktrans.inference.scores import label_scores
+from stacktrans.inference.scores import Scores, label_scores
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
@@ -80,6 +80,19 @@ def test_label_scores_are_those_of_their_definitions() -> None:
     assert scores["recall"] == pytest.approx((probability > 0.5)[positive].mean())
     none = np.zeros(3, np.bool_)
     assert label_scores(none, none, np.zeros(3)) == {}
+
+
+def test_strings_with_other_labels_have_no_share_in_label_scores() -> None:
+    def measured(*strings: tuple[float, float, float]) -> dict[str, float] | None:
+        fine, positive, probability = np.array(strings).T
+        ones = np.ones(len(strings), np.int64)
+        return Scores(
+            ones, fine, ones, ones, ones, positive=positive, log_probs=np.log(probability)
+        ).of_labels
+
+    known = (1, 1, 0.9), (1, 0, 0.8), (0, 1, 0.3)
+    assert measured(*known) == {"precision": 1.0, "recall": 0.5, "auc": 1.0}
+    assert measured(*known, (0, np.nan, 0.6)) == measured(*known)
 
 
 def test_a_recognizer_is_measured_by_length_and_kind(tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ class Scores:
         name: of the set that the strings belong to; empty for others.
         unknown: [n] strings with symbols that the model does not know, which count as wrong; None
             unless requested.
-        positive: [n] whether the target is the label of strings in a language; None without labels.
+        positive: [n] 1 if the target is the label of strings in a language, 0 if it is the other
+            one, and NaN if it is neither; None without labels.
         kinds: [n] the kind of each string, as in `Pair`; None unless labeled strings are drawn.
         log_probs: [n] log-probability of the scored symbols that the model outputs given the true
             symbols before them; NaN for strings that it does not know, and unless requested.
@@ -67,7 +68,7 @@ class Scores:
     predictions: npt.NDArray[np.object_] | None = None
     name: str = ""
     unknown: Mask | None = None
-    positive: Mask | None = None
+    positive: Floats | None = None
     kinds: npt.NDArray[np.object_] | None = None
     log_probs: Floats | None = None
     n_best: int | None = None
@@ -78,9 +79,11 @@ class Scores:
         """The `label_scores`; None without labels."""
         if self.positive is None or self.log_probs is None:
             return None
-        answered = (self.fine == 1) == self.positive
-        likely = np.nan_to_num(np.exp(self.log_probs), nan=0.5)
-        return label_scores(self.positive, answered, np.where(answered, likely, 1 - likely))
+        known = ~np.isnan(self.positive)
+        positive: Mask = self.positive[known] == 1
+        answered = (self.fine[known] == 1) == positive
+        likely = np.nan_to_num(np.exp(self.log_probs[known]), nan=0.5)
+        return label_scores(positive, answered, np.where(answered, likely, 1 - likely))
 
     @property
     def count(self) -> int:
@@ -277,8 +280,11 @@ def checkpoint_scores(
     log_probs = beam is not None or positive is not None
     scores = score(checkpoint.predictor, layout, pairs, beside_soft=True, log_probs=log_probs)
     if positive is not None:
-        in_language = [pair.target.tolist() == [positive] for pair in pairs]
-        scores = replace(scores, positive=np.array(in_language, np.bool_))
+        in_language = [
+            np.nan if OUT_OF_VOCABULARY in pair.target else pair.target.tolist() == [positive]
+            for pair in pairs
+        ]
+        scores = replace(scores, positive=np.array(in_language, np.float64))
     if kinds := [pair.kind for pair in pairs if pair.kind]:
         scores = replace(scores, kinds=np.array(kinds, np.object_))
     unknown = [not pair.in_vocabulary or OUT_OF_VOCABULARY in pair.target for pair in pairs]

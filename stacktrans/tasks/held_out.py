@@ -1,5 +1,7 @@
 """Pairs that are held out: the test and the development set that have no files of their own."""
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -20,7 +22,8 @@ def hold_out(
     """Move about a tenth of the pairs from the training set to each set without a file.
 
     The test set gets the longest sources, the development set random ones, with labels
-    in about the same proportion. Lines with equal sources stay together.
+    in about the same proportion. Lines with equal sources stay together, and a source with each
+    label stays in the training set.
 
     Args:
         lines: all lines, whose `parts` are changed.
@@ -43,13 +46,16 @@ def hold_out(
             continue
         rows = np.flatnonzero(lines.parts == TRAIN)
         group = _numbered_by_first_appearance(sources[rows])
-        drawn = _drawn_places(group, labels[rows], request.split)[group]
-        order = np.lexsort((group, -sizes[rows] if part == TEST else drawn))
+        first = rows[np.unique(group, return_index=True)[1]]
+        places = -sizes[first] if part == TEST else _drawn_places(labels[first], request.split)
+        kept = _last_with_each_label(places[group], group, labels[rows])
+        order = np.lexsort((group, places[group], np.isin(group, kept)))
         ends = np.flatnonzero(np.diff(group[order], append=-1)) + 1  # of the lines of each source
-        kept = 2 if part == TEST and request.dev is None else 1  # sources for the other sets
-        last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1 - kept)
+        many = len(np.unique(labels[rows]))  # sources to train on
+        left = many + (part == TEST and request.dev is None)  # one for the development set
+        last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1 - left)
         if last < 0:
-            need = 1 + (request.test is None) + (request.dev is None)
+            need = many + (request.test is None) + (request.dev is None)
             raise UsageError(
                 f"{name}: too few distinct sources to hold some out; expected at least {need}, "
                 "or files for the development and test sets"
@@ -57,6 +63,8 @@ def hold_out(
         taken = rows[order[: ends[last]]]
         lines.parts[taken] = part
         how = "the longest" if part == TEST else f"at random (seed {request.split})"
+        if part == TEST and sizes[first[kept]].max() > sizes[taken].min():
+            how += ", but for one with each label"
         verb = "is" if len(taken) == 1 else "are"
         different = f"{counted(last + 1, 'different source')}, " if last + 1 < len(taken) else ""
         content = f"{different}lengths {Lengths(sizes[taken].min(), sizes[taken].max())}"
@@ -67,24 +75,35 @@ def hold_out(
     return notes
 
 
-def _drawn_places(group: Ids, labels: Ids, seed: int) -> npt.NDArray[np.float64]:
+def _drawn_places(labels: Ids, seed: int) -> npt.NDArray[np.float64]:
     """[m] numbers from 0 to 1 that put m distinct sources in a random order, stratified by label.
 
-    The number is the share of the sources with the same label that come before. The last source
-    with a label gets 1, so that it stays in the training set.
+    The number is the share of the sources with the same label that come before.
 
     Args:
-        group: [n] the number of the source of each line.
-        labels: [n] the label of each line, of which that of a source's first line counts.
+        labels: [m] the label of each source: that of its first line.
         seed: the random seed.
     """
-    _, first = np.unique(group, return_index=True)
-    drawn, places = generator(seed, Purpose.SPLIT).permutation(len(first)), np.ones(len(first))
+    drawn, places = generator(seed, Purpose.SPLIT).permutation(len(labels)), np.zeros(len(labels))
     for label in np.unique(labels):
-        same = np.flatnonzero(labels[first] == label)
-        same = same[np.argsort(drawn[same])]
-        places[same[:-1]] = np.arange(len(same) - 1) / len(same)
+        same = np.flatnonzero(labels == label)
+        places[same[np.argsort(drawn[same])]] = np.arange(len(same)) / len(same)
     return places
+
+
+def _last_with_each_label(places: npt.NDArray[Any], group: Ids, labels: Ids) -> Ids:
+    """The sources in the last places among those with each label.
+
+    Args:
+        places: [n] the place of the source of each line.
+        group: [n] the number of the source of each line.
+        labels: [n] the label of each line.
+    """
+    last = []
+    for label in np.unique(labels):
+        same = np.flatnonzero(labels == label)
+        last.append(group[same[np.lexsort((group[same], places[same]))[-1]]])
+    return np.unique(last)
 
 
 def _numbered_by_first_appearance(keys: Ids) -> Ids:
