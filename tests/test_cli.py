@@ -225,6 +225,22 @@ def test_inspect_shows_a_sample(model: Path) -> None:
     assert len(long["source"]) == 30
 
 
+def test_inspect_shows_a_sample_of_a_task_without_very_short_strings(tmp_path: Path) -> None:
+    (tmp_path / "task.yaml").write_text(
+        "name: mine\ngenerator: grammar\nlengths: {train: [1, 9], test: [10, 20]}\n"
+        "parameters: {root: S, rules: {S: [{source: a b c d e, target: a},"
+        " {source: a b c d e S:1, target: S:1}]}}\n"
+    )
+    small = ("--recipe", "default", "--memory", "stack", "--max-steps", "1")
+    done = run("train", "--task", tmp_path / "task.yaml", *small, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.err
+    shown = json.loads(run("inspect", tmp_path / "run", "--json", "--seed", "1").stdout)
+    assert shown["source"] == "a b c d e"
+    refused = run("inspect", tmp_path / "run", "--lengths", "1:2")
+    assert refused.returncode == 1
+    assert "has a length of 1:2" in refused.err
+
+
 def test_inspect_names_standard_input_that_it_can_not_read(tmp_path: Path) -> None:
     done = shell("stacktrans inspect reverse-stack 0> written", tmp_path)
     assert (done.returncode, done.stderr) == (

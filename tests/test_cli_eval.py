@@ -232,6 +232,13 @@ def test_each_length_has_a_row_of_csv() -> None:
     assert "length" not in rows[0]
 
 
+def test_strings_of_each_length_are_drawn_independently(tmp_path: Path) -> None:
+    out = tmp_path / "p.tsv"
+    run("eval", "reverse-stack", "--each", "--lengths", "8:9", "--count", "1", "--predictions", out)
+    first, second = (line.split("\t")[0] for line in out.read_text().splitlines())
+    assert not second.startswith(first)
+
+
 def test_a_count_is_of_each_range(data: Path) -> None:
     bounds = ("--lengths", "1:3", "--lengths", "5:6")
     found = json.loads(run("eval", "reverse-stack", "--data", data, *bounds, "--count", "1",

@@ -65,16 +65,18 @@ def test_all_sources_of_a_synchronous_task_are_tried() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "task", "lengths"),
+    ("name", "task", "lengths", "shortest"),
     [
-        ("copy-queue", "copy", "[8, 64]"),
-        ("parenthesis-stack", "parenthesis", "[1, 20]"),  # whose sentences are longer than 1
-        ("anbncn", "anbncn", "[4, 20]"),
+        ("copy-queue", "copy", "[8, 64]", 1),
+        ("parenthesis-stack", "parenthesis", "[1, 20]", 2),
+        ("anbncn", "anbncn", "[4, 20]", 2),
     ],
 )
-def test_no_string_is_longer_than_requested(name: str, task: str, lengths: str) -> None:
+def test_no_string_is_longer_than_requested(
+    name: str, task: str, lengths: str, shortest: int
+) -> None:
     model = with_task(load(name), load_task(task, [f"lengths.train={lengths}"]))
-    for longest in (1, 3):
+    for longest in (shortest, 3):
         found = verify(model, replace(QUICK, longest=longest))
         tried = [stage.lengths for stage in found.stages if stage.lengths]
         assert found.right
@@ -247,6 +249,18 @@ def test_a_model_of_pairs_in_files_is_tried_on_a_task_with_their_symbols(tmp_pat
     refused = run("verify", out, "copy", "--exhaustive", "10")
     assert "task copy: the source symbols are" in refused.err
     assert "expected 0 1 <unk>" in refused.err
+
+
+def test_a_model_is_not_right_because_nothing_was_tested() -> None:
+    done = run("verify", "checkpoints/copy-queue", "--exhaustive", "100", "--longest", "5")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert "nothing to test: no string of at most 5 symbols" in done.err
+
+
+def test_an_unset_variable_is_no_second_model() -> None:
+    done = run("verify", "checkpoints/xor-buffered", "")
+    assert (done.returncode, done.out) == (2, "")
+    assert "the name of a checkpoint is empty" in done.err
 
 
 @pytest.mark.parametrize("option", ["--exhaustive", "--count", "--longest"])

@@ -73,7 +73,7 @@ def inspect(
     for a model with buffers, the number of symbols left in the input buffer, the
     symbols read from it, the number held by the output buffer, and the symbols of
     the answer that the output is written to. A · before an output means that it
-    is not scored: it cannot be known, or is not part of the answer.
+    is not scored: the task does not determine it, or it is not part of the answer.
     Without a STRING, the steps over each line of standard input are shown.
 
         stacktrans inspect checkpoints/reverse-stack hello
@@ -225,12 +225,19 @@ def _other_trace(name: str, checkpoint: "Checkpoint", first: "Trace") -> "Trace"
 
 
 def _sample(checkpoint: "Checkpoint", seed: int, lengths: "Lengths | None") -> list[str]:
-    from stacktrans.common.randomness import Purpose, generator
-    from stacktrans.tasks.lengths import Lengths
+    """The symbols of a random source; by default, of one whose trace fits on a screen."""
+    from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
-    # By default, the trace fits on a screen.
-    shortest = checkpoint.config.task.ranges.train.shortest
-    lengths = lengths or Lengths(shortest, 2 * shortest)
+    training = checkpoint.config.task.ranges.train
+    if lengths is None:
+        with contextlib.suppress(NoSuchLength):
+            return _drawn(checkpoint, seed, Lengths(training.shortest, 2 * training.shortest))
+    return _drawn(checkpoint, seed, lengths or training)
+
+
+def _drawn(checkpoint: "Checkpoint", seed: int, lengths: "Lengths") -> list[str]:
+    from stacktrans.common.randomness import Purpose, generator
+
     law = checkpoint.config.task.law_of(lengths)
     pair = checkpoint.task.sample(generator(seed, Purpose.SAMPLE), lengths, 1, law)[0]
     return checkpoint.task.source.decode(pair.source)

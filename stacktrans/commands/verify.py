@@ -28,7 +28,7 @@ PANELS = {
 
 def verify(
     checkpoint: options.CheckpointName,
-    other: Annotated[str, OTHER] = "",
+    other: Annotated[str | None, OTHER] = None,
     exhaustive: int = 20_000,
     count: int = 10_000,
     longest: int = 10_000,
@@ -44,10 +44,10 @@ def verify(
     short strings, on random ones of its training and test lengths, and on longer
     and longer ones. A model of pairs in files is tested on the held-out pairs, then
     on the training pairs if the files have at most 10 MB. Any other string that is
-    answered wrongly is shortened as far as possible. A command is printed that
-    shows the model at it. The exit code is 1 if an answer was wrong. For a machine
-    made by extract, verify also tries to prove that it answers all strings
-    correctly, however long.
+    answered wrongly is shortened as far as possible. The command that shows
+    the model's steps on that string is printed. The exit code is 1 if an answer was
+    wrong. For a machine made by extract, verify also tries to prove that it answers
+    all strings correctly, however long.
 
     With another checkpoint, verify looks for a string of the task that the two
     models answer differently, and tries to prove that two machines give the same
@@ -67,32 +67,43 @@ def verify(
     """
     from stacktrans.inference import verification
     from stacktrans.settings.locations import checkpoints, task_files
-    from stacktrans.settings.task_files import TASK_SUFFIXES, load_task
+    from stacktrans.settings.task_files import load_task
     from stacktrans.showing.verification import verification_json, verification_view
 
     check_positive(**{"--exhaustive": exhaustive, "--count": count, "--longest": longest})
     loaded, second = options.load_model(checkpoint, device, hard, workers), None
-    path, headings, own_task = Path(other), [loaded.description], True
-    if path.suffix in TASK_SUFFIXES or (other in task_files() and not path.exists()):
+    headings, own_task = [loaded.description], True
+    if other is not None and _is_task(other):
         loaded, own_task = verification.with_task(loaded, load_task(other)), False
         note = f"; checkpoints/{other} is a model" if other in checkpoints() else ""
         headings.append(f"on the task {loaded.config.task.name}{note}")
-    elif other:
+    elif other is not None:
         try:
             second = options.load_model(other, device, hard, workers)
         except NoSuchCheckpoint:
+            if not other:
+                raise
             hint = did_you_mean(other, [*checkpoints(), *task_files()]) or "; see stacktrans list"
             raise UsageError(f"{other}: no such checkpoint or task{hint}") from None
         headings.append(second.description)
     request = verification.VerifyRequest(exhaustive, count, longest, seed)
     result = verification.verify(loaded, request, second)
     if as_json:
-        facts = {"checkpoint": checkpoint, "other": other or None, "task": loaded.config.task.name}
+        facts = {"checkpoint": checkpoint, "other": other, "task": loaded.config.task.name}
         print_json(
             {**facts, "seed": seed, "hard": hard, **verification_json(result, loaded.machine)}
         )
     else:
-        models = [(checkpoint, loaded), *([(other, second)] if second else [])]
+        models = [(checkpoint, loaded), *([(other, second)] if other and second else [])]
         print_out(verification_view(result, models, headings, own_task))
     if not result.right:
         raise typer.Exit(WRONG)
+
+
+def _is_task(name: str) -> bool:
+    """Whether a name or path is one of a task, rather than of a checkpoint."""
+    from stacktrans.settings.locations import task_files
+    from stacktrans.settings.task_files import TASK_SUFFIXES
+
+    path = Path(name)
+    return path.suffix in TASK_SUFFIXES or (name in task_files() and not path.exists())

@@ -111,7 +111,9 @@ def scores_of_range(
     for part in [Lengths(length, length) for length in every] if each else [lengths]:
         with contextlib.suppress(NoSuchLength) if each else contextlib.nullcontext():
             for start in range(0, count, BLOCK):
-                rng = generator(request.seed, Purpose.EVALUATION, start)
+                # By length, or longer strings would begin like shorter ones.
+                key = [start, *([part.shortest] if each else [])]
+                rng = generator(request.seed, Purpose.EVALUATION, *key)
                 pairs = checkpoint.task.sample(rng, part, min(BLOCK, count - start), law)
                 blocks.append(_scores_of(checkpoint, pairs, request))
     if not blocks:
@@ -164,7 +166,7 @@ def _by_range(pairs: Sequence[Pair], request: EvalRequest) -> list[tuple[Lengths
         chosen = random_subset(pairs, request.count, request.seed)
         lengths = [pair.length for pair in chosen]
         return [(Lengths(min(lengths), max(lengths)), chosen)]
-    parts = []
+    parts, pairs = [], [*pairs]  # a set makes a pair anew each time
     for range_ in request.bounds:
         within = [pair for pair in pairs if range_.includes(pair.length)]
         parts.append((range_, random_subset(within, request.count, request.seed)))

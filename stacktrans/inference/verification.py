@@ -69,7 +69,8 @@ class Verification:
     """The results of verifying a model.
 
     Attributes:
-        stages: in order; none follows a stage with a wrong answer.
+        stages: in order; the last is the first with a wrong answer, unless a counterexample to a
+            proof is shorter.
         counterexample: the shortest one that was found; None if all answers were right.
         verdict: the result of trying to prove that a machine is right on all strings; None for
             other models, and with a counterexample.
@@ -133,9 +134,9 @@ def verify(
         other: a second model, whose answers are required in place of those of the task.
 
     Raises:
-        UsageError: strings are too long; the task has no exact answers; or the models have
-            different alphabets, or answers that cannot be compared symbol by symbol where only some
-            are scored.
+        UsageError: strings are too long; there are none to test, or none with exact answers; or the
+            models have different alphabets, or answers that cannot be compared symbol by symbol
+            where only some are scored.
     """
     if request.longest > LONGEST:
         raise UsageError(f"a string of {request.longest} symbols; expected at most {LONGEST}")
@@ -156,6 +157,11 @@ def verify(
             result.counterexample = shortest
             break
     _prove(models, result)
+    if result.right and not (result.count or result.proved):
+        raise UsageError(
+            f"nothing to test: no string of at most {request.longest} symbols is among those "
+            f"requested; expected larger numbers"
+        )
     if other and result.counterexample:
         (result.other,) = predictions(other, [result.counterexample.pair])
     return result
