@@ -139,6 +139,7 @@ def test_pairs_are_measured_on_their_own_test_set(tmp_path: Path) -> None:
         (("stack", "stack", "--task", "copy"), "'stack' is given twice"),
         (("stack", "none,linear", "--task", "copy", "--equal-size"), "controller linear"),
         (("stack", "queue", "--task", "copy", "--equal-size", "--recipe", "auto"), "not for races"),
+        (("stack", "none,hidden_size=9", "--task", "copy", "--equal-size"), "none,hidden_size=9"),
         (("stack", "--task", "copy", "--seeds", "0"), "--seeds"),
         (("stack", "--task", "copy", "--lengths", "9:1"), "--lengths 9:1"),
         (("stack", "--task", "copy", "--csv", "--json"), "--csv"),

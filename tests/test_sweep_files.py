@@ -1,5 +1,6 @@
 """Files of sweeps: what is wrong with them is named before anything is run."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -32,6 +33,8 @@ def task_file(directory: Path, file: str, name: str) -> str:
         ({"settting": {}}, "unknown key 'settting'; did you mean 'settings'?"),
         ({"grid": {"sed": [1]}}, "unknown setting 'sed'; did you mean 'seed'?"),
         ({"grid": {"seed": [-1]}}, "seed: "),
+        ({"grid": {"seed": [10**20]}}, "seed: "),
+        ({"grid": {"task": [{"name": [1]}]}}, "name: "),
         ({"grid": {"seed": []}}, "grid.seed: "),
         ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "condition 'A': "),
         ({"conditions": {"A": {"model": {"memory": "stak"}}}}, "did you mean 'stack'?"),
@@ -113,6 +116,11 @@ CLAIM = {"claim": "It copies.", "source": "table 1"}
             "bad: depth: only for tasks with a grammar (Stack, seed 1)",
         ),
         (
+            {"measures": {"m": {"of": "coarse", "lengths": [0, 3]}}},
+            "m:",
+            "m: lengths: expected 1 <= shortest",
+        ),
+        (
             {"measures": {"dev": {"of": "coarse", "strings": "development"}}},
             "dev:",
             "dev: strings: development needs training.data.examples",
@@ -192,6 +200,33 @@ def test_measures_that_cannot_be_drawn_are_named_before_any_run(
     with pytest.raises(UsageError, match=re.escape(message)) as caught:
         read_plan(path)
     assert str(caught.value).startswith(f"{path}:")
+
+
+def test_pairs_in_files_have_no_depth_and_no_pipe(tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.tsv"
+    pairs.write_text("".join(f"{'ab' * size}\t{'ba' * size}\n" for size in range(1, 12)))
+    base = {"task": {"name": "mine", "generator": "pairs", "parameters": {"train": str(pairs)}}}
+    measures = {"m": {"of": "coarse", "lengths": [2, 9], "depth": 3}}
+    with pytest.raises(UsageError, match="m: depth: not for pairs in files"):
+        read_plan(sweep_file(tmp_path, settings=base, measures=measures))
+    read, write = os.pipe()
+    os.write(write, pairs.read_bytes())
+    os.close(write)
+    base["task"]["parameters"] = {"train": f"/dev/fd/{read}"}
+    try:
+        with pytest.raises(UsageError, match=rf"train /dev/fd/{read}: expected a file, which each"):
+            read_plan(sweep_file(tmp_path, settings=base, measures={"m": {"of": "coarse"}}))
+    finally:
+        os.close(read)
+
+
+def test_pairs_of_a_sweep_do_not_come_from_standard_input(tmp_path: Path) -> None:
+    task = {"name": "mine", "generator": "pairs", "parameters": {"train": "-"}}
+    path = sweep_file(tmp_path, settings={"task": task}, measures={"m": {"of": "coarse"}})
+    pairs = b"".join(b"%b\t%b\n" % (b"ab" * size, b"ba" * size) for size in range(1, 12))
+    done = run("sweep", path, "--dry-run", stdin=pairs)
+    assert done.returncode == 2
+    assert "train -: expected a file, which each run can read by itself" in done.err
 
 
 def test_tasks_are_called_by_their_names(tmp_path: Path) -> None:

@@ -20,8 +20,9 @@ from small_sweeps import RACED, records, settings, sweep_file, without_seconds
 from stacktrans.settings.resolve import strategies
 from stacktrans.sweeps.execution import on_a_cluster, on_this_computer
 from stacktrans.sweeps.plan import read_plan
-from stacktrans.sweeps.records import read_record
+from stacktrans.sweeps.records import parsed_record, read_record
 from stacktrans.sweeps.store import SweepStore
+from stacktrans.sweeps.work import failure, work
 
 
 @pytest.mark.usefixtures("sweeps_here")
@@ -158,6 +159,18 @@ def test_only_the_run_that_kills_its_process_fails(swept: Path, tmp_path: Path) 
     done = {job.run.identity: record for job, record in on_this_computer(jobs, workers=2)}
     errors = [done[job.run.identity].get("error") for job in jobs]
     assert errors == [None, "its process was killed", None]
+
+
+def test_a_run_that_fails_later_keeps_its_measures(swept: Path, tmp_path: Path) -> None:
+    plan = read_plan(swept.parent / "small.yaml")
+    job = SweepStore(tmp_path / "out", plan).job(plan.runs[0], "cpu")
+    record = work(job)
+    assert record
+    failed = failure(job, "its process was killed")
+    assert failed == {**record, "error": "its process was killed"}
+    assert parsed_record(json.dumps(failed)) == failed
+    assert parsed_record(json.dumps({**failed, "measured": 5})) is None
+    assert parsed_record(json.dumps({**failed, "seconds": None})) is None
 
 
 class Deadly:

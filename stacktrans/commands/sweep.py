@@ -69,7 +69,7 @@ def sweep(
     if cluster is None:
         check_device(device)
     plan = read_plan(file, profile)
-    runs = plan.only(only) if only else plan.runs
+    runs = plan.runs if only is None else plan.only(only)
     store = SweepStore(out or Path("sweeps") / plan.name, plan)
     if dry_run:
         _list_runs(store, runs, as_json)

@@ -162,7 +162,7 @@ def json_lines(path: Path) -> Iterator[Any]:
 
 def is_stream(path: str | os.PathLike[str]) -> bool:
     """Whether a path is a stream of this process, which can perhaps be read only once."""
-    return path == STDIN or _OPEN_ALREADY.fullmatch(os.fspath(path)) is not None
+    return Path(path) == STDIN or _OPEN_ALREADY.fullmatch(os.fspath(path)) is not None
 
 
 def read_content(path: str | os.PathLike[str]) -> bytes:

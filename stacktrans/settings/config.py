@@ -196,7 +196,7 @@ class StartFromConfig(Section):
     """comparison of the symbols of targets; filled in by the run."""
 
 
-SeedNumber = Annotated[int, Field(ge=0)]
+SeedNumber = Annotated[int, Field(ge=0, lt=10**18)]
 
 
 class Seed(Section):

@@ -91,8 +91,8 @@ def with_equal_sizes(plan: Plan, settings: Settings) -> Settings:
         settings: its settings.
 
     Raises:
-        UsageError: a model is one of a race, whose strategies have sizes of their own; or the
-            controller of a model after the first has no hidden size.
+        UsageError: a model is one of a race, whose strategies have sizes of their own; or a model
+            after the first has a given hidden size, or a controller without one.
     """
     # They import torch.
     from stacktrans.training.equal_size import count_parameters, matching_units, trained_layout
@@ -100,6 +100,9 @@ def with_equal_sizes(plan: Plan, settings: Settings) -> Settings:
     if any(len(run.configs) > 1 for run in plan.runs):
         raise UsageError("--equal-size: not for races, whose strategies have sizes of their own")
     (_, first), *others = {run.condition: run.config for run in plan.runs}.items()
+    for model, _ in others:
+        if any(word.partition("=")[0].endswith("hidden_size") for word in model.split(",")):
+            raise UsageError(f"--equal-size: chooses the hidden size that MODEL {model} gives")
     wanted = count_parameters(first.model, trained_layout(first))
     sized = {
         model: nested("model.controller.hidden_size", matching_units(config, wanted))

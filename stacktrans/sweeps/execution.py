@@ -9,7 +9,7 @@ from functools import partial
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.processes import KILLED, Pool, cores
 from stacktrans.sweeps.plan import PlannedRun
-from stacktrans.sweeps.records import RunRecord, read_record
+from stacktrans.sweeps.records import RunRecord, is_complete, read_record
 from stacktrans.sweeps.store import SweepStore
 from stacktrans.sweeps.work import RUNNING, Job, failure, work
 
@@ -102,5 +102,7 @@ def on_a_cluster(jobs: Sequence[Job], address: str) -> Iterator[tuple[Job, RunRe
             try:
                 record = future.result()
             except Exception as error:  # of the cluster: `work` records errors of runs
-                record = read_record(job.directory) or failure(job, f"lost by the cluster: {error}")
+                record = read_record(job.directory)
+                if not (record and is_complete(record, job.measures)):
+                    record = failure(job, f"lost by the cluster: {error}")
             yield job, record

@@ -9,11 +9,12 @@ from typing import Any
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.randomness import Purpose, generator
+from stacktrans.common.reading import is_stream
 from stacktrans.common.registry import use_plugins
 from stacktrans.common.visible import shell_text
 from stacktrans.settings.candidates import candidate_configs, identity_of
 from stacktrans.settings.command import training_command
-from stacktrans.settings.config import RunConfig
+from stacktrans.settings.config import RunConfig, path_parameters
 from stacktrans.settings.layers import (
     SettingsLayer,
     merge_layers,
@@ -89,7 +90,7 @@ class Plan:
     def only(self, pattern: str) -> Sequence[PlannedRun]:
         """The runs whose names contain or match a pattern; raises `UsageError` if there is none."""
         runs = [run for run in self.runs if pattern in run.name or fnmatchcase(run.name, pattern)]
-        if not runs:
+        if not (pattern and runs):
             raise UsageError(f"no run named '{pattern}'; one is '{self.runs[0].name}'")
         return runs
 
@@ -231,7 +232,8 @@ def _swept_tasks(layers: Layers) -> list[str | None]:
 def swept_task(value: Any) -> str | None:
     """The name of a task of the grid; None for a change to another task; may raise `UsageError`."""
     given = value if isinstance(value, dict) else read_task(find_task(str(value))).settings
-    return given.get("name")
+    name = given.get("name")
+    return name if isinstance(name, str) else None
 
 
 def _axes(file: SweepFile, layers: Layers) -> dict[str, str]:
@@ -288,6 +290,11 @@ def check_runs(file: SweepFile, runs: Sequence[PlannedRun], layers: Layers) -> N
             raise _error_at(layers, ("grid", "task"), problem)
         distinct.setdefault(f"{task!r} {bool(run.config.training.examples)}", run)
     for run in distinct.values():
+        task = run.config.task
+        for name in path_parameters(task.generator):
+            if (file_name := task.parameters.get(name)) and is_stream(file_name):
+                why = "expected a file, which each run can read by itself"
+                raise UsageError(f"{run.name}: {name} {file_name}: {why}")
         for path, problem in _problems(file, run.config):
             raise _error_at(layers, path, f"{problem} ({run.name})")
 
@@ -303,8 +310,10 @@ def _problems(file: SweepFile, config: RunConfig) -> Iterator[tuple[KeyPath, str
             yield path, f"{name}: of: {measure.of} is {'not' if is_text else 'only'} for texts"
         elif measure.strings == "development" and not development:
             yield path, f"{name}: strings: development needs {_DEVELOPMENT_SETS}"
-        elif measure.each and config.has_pair_files:
-            yield path, f"{name}: each: not for pairs in files"
+        elif (measure.each or measure.depth) and config.has_pair_files:
+            yield path, f"{name}: {'each' if measure.each else 'depth'}: not for pairs in files"
+        elif measure.lengths and not (measure.lengths[0] or config.has_pair_files):
+            yield path, f"{name}: lengths: expected 1 <= shortest"
         elif not measure.strings:
             try:
                 lengths, law = measure.range_of(config.task, task)

@@ -27,8 +27,8 @@ def parsed_record(content: str | bytes) -> RunRecord | None:
     """The record of a finished or failed run; None if the content is no such record."""
     try:
         record: RunRecord = parsed_json(content)
-        schema = _Identified if isinstance(record, dict) and "error" in record else _Finished
-        schema.model_validate(record)
+        failed = isinstance(record, dict) and "error" in record and not record.get("measured")
+        (_Identified if failed else _Finished).model_validate(record)
     except ValueError:
         return None
     return record
@@ -52,7 +52,7 @@ class _Identified(BaseModel, strict=True):
 
 
 class _Finished(_Identified):
-    """The schema of a record of a finished run."""
+    """The schema of a record of a run that was finished, though measuring it may have failed."""
 
     outcome: str
     seconds: float

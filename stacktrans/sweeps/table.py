@@ -8,7 +8,7 @@ from stacktrans.common.visible import counted, duration, markdown_table, markdow
 from stacktrans.showing.scores import confidence_interval
 from stacktrans.showing.tables import csv_text
 from stacktrans.sweeps.cells import Cell, RunRecords, cells_of, claim_holds
-from stacktrans.sweeps.plan import Plan, PlannedRun
+from stacktrans.sweeps.plan import Plan, PlannedRun, distinct
 from stacktrans.sweeps.records import is_complete, value_of
 from stacktrans.sweeps.sweep_file import Figure
 
@@ -73,13 +73,14 @@ def summary(plan: Plan, records: RunRecords) -> str:
 
 
 def _origin(plan: Plan, records: RunRecords) -> str:
-    recorded = [records[run.identity] for run in plan.runs if run.identity in records]
+    runs = distinct(plan.runs)
+    recorded = [records[run.identity] for run in runs if run.identity in records]
     finished = [record for record in recorded if "error" not in record]
     incomplete = sum(not is_complete(record, plan.file.measures) for record in finished)
     versions = sorted({f"stacktrans {run['version']}, torch {run['torch']}" for run in finished})
     trained = duration(sum(record["seconds"] for record in finished))
     name = plan.path.name + (f" with the profile {plan.profile}" if plan.profile else "")
-    done = f"{len(finished)} of {counted(len(plan.runs), 'run')}, {trained} of training"
+    done = f"{len(finished)} of {counted(len(runs), 'run')}, {trained} of training"
     lacking = f" Some measures are missing in {incomplete} of them." if incomplete else ""
     software = f" ({_line('; '.join(versions))})" if versions else ""
     return f"Results of {_line(name)}: {done}{software}.{lacking}"

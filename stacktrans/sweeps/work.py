@@ -85,16 +85,16 @@ def _work_alone(job: Job) -> RunRecord:
         with contextlib.suppress(OSError):  # of a directory that was removed
             text = traceback.format_exc().encode("utf-8", "backslashreplace")
             (job.directory / "error.txt").write_bytes(text)
-        # What was measured before stays known.
-        return {**(earlier or {}), **failure(job, str(error) or type(error).__name__)}
+        return failure(job, str(error) or type(error).__name__)
     finally:
         running.unlink(missing_ok=True)
 
 
 def failure(job: Job, reason: str) -> RunRecord:
-    """The record of a failed run."""
+    """The record of a failed run, with what was measured before."""
     identity, command, seed = job.run.identity, job.run.command, job.run.config.seed
-    return {"identity": identity, "error": reason, "command": command, "seed": seed}
+    earlier = read_record(job.directory) or {}
+    return {**earlier, "identity": identity, "error": reason, "command": command, "seed": seed}
 
 
 def _record(job: Job, earlier: RunRecord) -> RunRecord:
