@@ -63,8 +63,7 @@ def brief_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rounding is over after a few batches."""
     brief = RoundingKind(factor=2, batches=2, indecision=1e-9, max_rounds=3)
     for name, usual in ROUNDINGS.items():
-        kind = {"lossless": usual.lossless, "must_solve_hard": usual.must_solve_hard}
-        monkeypatch.setitem(ROUNDINGS, name, brief._replace(**kind))
+        monkeypatch.setitem(ROUNDINGS, name, brief._replace(lossless=usual.lossless))
     monkeypatch.setattr(rounding, "AVERAGING_BATCHES", 1)
     monkeypatch.setattr(rounding, "RELEARNING", 1)
     monkeypatch.setattr(rounding, "LONGEST_RELEARNING", 1)

@@ -20,28 +20,28 @@ from stacktrans.training.trainer import Trainer
 pytestmark = pytest.mark.usefixtures("brief_rounding")
 
 
-def machines_found(monkeypatch: pytest.MonkeyPatch, *found: bool | None) -> list[Weights]:
-    """Have machines be found for solutions in turn, and then no more; return the solutions."""
+def machine_found(monkeypatch: pytest.MonkeyPatch, number: int = 0) -> list[Weights]:
+    """Have a machine be found for one solution alone, by its number; return the solutions."""
     solutions: list[Weights] = []
 
-    def has_machine(solution: Checkpoint, _: object) -> bool | None:
+    def lacks_machine(solution: Checkpoint, _: object) -> bool:
         solutions.append(solution.model.state_dict())
-        return found[len(solutions) - 1] if len(solutions) <= len(found) else False
+        return len(solutions) != number
 
     have_right(monkeypatch)
-    monkeypatch.setattr("stacktrans.training.trainer.has_machine", has_machine)
+    monkeypatch.setattr("stacktrans.training.trainer.lacks_machine", lacks_machine)
     return solutions
 
 
-@pytest.mark.parametrize("found", [[True], [False, True], [False, False, True], [None]])
+@pytest.mark.parametrize("number", [1, 2, 3])
 def test_a_solution_without_a_machine_gives_way_to_one_with_a_machine(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: list[bool | None]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
     monkeypatch.setattr("stacktrans.training.run_state.PATIENCE", 10)
-    solutions = machines_found(monkeypatch, *found)
+    solutions = machine_found(monkeypatch, number)
     records: list[Record] = []
     summary = trainer_of(counter("rounding=machine"), tmp_path).run(records.append)
-    assert (summary.outcome, summary.attempts) == ("solved", len(found))
+    assert (summary.outcome, summary.attempts) == ("solved", number)
     assert summary.best_step >= records[-2].step
     assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[-1])
 
@@ -50,7 +50,7 @@ def test_a_solution_without_a_machine_gives_way_to_one_with_a_machine(
 def test_a_solution_without_a_machine_is_kept_if_none_with_one_follows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: list[str], attempts: int, solved: int
 ) -> None:
-    solutions = machines_found(monkeypatch)
+    solutions = machine_found(monkeypatch)
     summary = trainer_of(counter("rounding=machine", *changes), tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == ("no_machine", attempts)
     assert "no machine agrees with the model" in summary.rule
@@ -63,7 +63,7 @@ def test_a_solution_without_a_machine_is_kept_if_none_with_one_follows(
 def test_a_solution_without_a_machine_is_better_than_one_that_is_nearly_right(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    solutions = machines_found(monkeypatch)
+    solutions = machine_found(monkeypatch)
     monkeypatch.setattr(DataSource, "generalization", lambda *_: 0.95 if solutions else 1.0)
     summary = trainer_of(counter("rounding=machine"), tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts, len(solutions)) == ("no_machine", 2, 1)
@@ -74,7 +74,7 @@ def test_a_solution_without_a_machine_is_better_than_one_that_is_nearly_right(
 def test_a_solution_without_a_machine_is_better_than_what_another_rule_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str
 ) -> None:
-    solutions = machines_found(monkeypatch)
+    solutions = machine_found(monkeypatch)
     judge = EarlyStopping.judge
     monkeypatch.setattr(EarlyStopping, "judge", lambda *given: rule if solutions else judge(*given))
     summary = trainer_of(counter("rounding=machine"), tmp_path).run(ignore)
@@ -85,7 +85,7 @@ def test_a_solution_without_a_machine_is_better_than_what_another_rule_ends(
 def test_a_solution_counts_only_after_the_test_for_a_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machines_found(monkeypatch, True)
+    machine_found(monkeypatch, 1)
     stopped = trainer_of(counter("rounding=machine"), tmp_path)
 
     def stop(*_: object) -> bool:
@@ -93,7 +93,7 @@ def test_a_solution_counts_only_after_the_test_for_a_machine(
         return False
 
     with monkeypatch.context() as stopping:
-        stopping.setattr("stacktrans.training.trainer.has_machine", stop)
+        stopping.setattr("stacktrans.training.trainer.lacks_machine", stop)
         with pytest.raises(Interrupted):
             stopped.run(ignore)
     summary = Trainer.resume(tmp_path, [], CPU).run(ignore)
@@ -103,7 +103,7 @@ def test_a_solution_counts_only_after_the_test_for_a_machine(
 def test_a_model_without_a_memory_has_to_have_a_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    solutions = machines_found(monkeypatch, False, True)
+    solutions = machine_found(monkeypatch, 2)
     config = counter("rounding=machine", memory={"name": "none"})
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts, len(solutions)) == ("solved", 2, 2)
@@ -112,7 +112,7 @@ def test_a_model_without_a_memory_has_to_have_a_machine(
 def test_a_run_that_is_resumed_still_has_its_solution(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    solutions = machines_found(monkeypatch)
+    solutions = machine_found(monkeypatch)
     stopped = trainer_of(counter("rounding=machine"), tmp_path)
 
     def stop(record: Record) -> None:

@@ -1,4 +1,4 @@
-"""Whether a machine agrees with a solution: the test by which races choose between solutions."""
+"""Whether no machine agrees with a solution: the test by which races choose between solutions."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +10,7 @@ from stacktrans.extraction.learner import Agreement, Extraction
 from stacktrans.model import checkpoint
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.training import machine_check
-from stacktrans.training.machine_check import has_machine
+from stacktrans.training.machine_check import lacks_machine
 
 
 @pytest.fixture(autouse=True)
@@ -24,14 +24,14 @@ def is_cancelled() -> bool:
 
 @pytest.mark.parametrize("name", ["copy-queue", "reverse-stack", "anbncn"])
 def test_a_machine_agrees_with_a_shipped_model(name: str) -> None:
-    assert has_machine(checkpoint.load(name), is_cancelled)
+    assert not lacks_machine(checkpoint.load(name), is_cancelled)
 
 
 def test_no_machine_is_found_without_time(monkeypatch: pytest.MonkeyPatch) -> None:
     model = checkpoint.load("copy-queue")
-    assert has_machine(model, lambda: True) is False
+    assert lacks_machine(model, lambda: True)
     monkeypatch.setattr(machine_check, "TIME_LIMIT", 0.0)
-    assert has_machine(model, is_cancelled) is False
+    assert lacks_machine(model, is_cancelled)
 
 
 @pytest.mark.parametrize("wrong", [0, 1])
@@ -46,12 +46,12 @@ def test_a_machine_has_to_agree_on_strings_of_up_to_ten_times_the_training_lengt
         return replace(found, agreement=(Agreement("", count, count - wrong),))
 
     monkeypatch.setattr(machine_check, "compare", compare)
-    assert has_machine(model, is_cancelled) == (not wrong)
+    assert lacks_machine(model, is_cancelled) == bool(wrong)
 
 
 @pytest.mark.parametrize("memory", ["nondeterministic", "tape"])
-def test_models_that_cannot_be_machines_need_none(tmp_path: Path, memory: str) -> None:
+def test_models_that_cannot_be_machines_lack_none(tmp_path: Path, memory: str) -> None:
     trainer = trainer_of(small_run(memory=memory), tmp_path)
     with trainer.state.opened(tmp_path):
         trainer.state.save_best()
-        assert has_machine(trainer.state.load_best(), is_cancelled) is None
+        assert not lacks_machine(trainer.state.load_best(), is_cancelled)

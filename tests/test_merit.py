@@ -152,7 +152,7 @@ def test_a_run_that_solves_the_task_in_a_round_that_is_cut_off_has_won(
     with race.opened():
         race.run(show)
     assert race.state.candidates["wide"].step < 10
-    assert (race.state.winner, race.outcome) == ("patient", None)
+    assert (race.state.winner, race.best_run().race_ended_by) == ("patient", None)
 
 
 @pytest.mark.usefixtures("short_time_slices")

@@ -272,9 +272,9 @@ def test_the_longest_of_the_development_set_count_by_themselves(tmp_path: Path) 
     source, attempt = source_of(trainer), trainer.state.attempt
 
     def counts(share: float) -> tuple[int | None, ...]:
-        record = attempt.record(0.0) if attempt.losses.count else None
+        record = attempt.record(1, 0.0) if attempt.losses.count else None
         attempt.losses.add(1.0)
-        record = record or attempt.record(0.0)
+        record = record or attempt.record(1, 0.0)
         source.measure(attempt.model, Moment(1, 0, share), record)
         parts = (record.train, record.test, record.development)
         return tuple(part.count if part else None for part in parts)
@@ -466,8 +466,15 @@ def test_models_of_files_are_measured_on_what_was_kept_apart(tmp_path: Path, tra
     assert {len(row) for row in rows} == {len(rows[0])}
     sets = [row[rows[0].index("strings")] for row in rows[1:] if row[0] in models]
     assert sets == ["development", "test", "", ""]
+    found_in_ranges = []
+    for lengths in (["1:9"], ["1:6", "4:9"]):
+        ranges = [word for each in lengths for word in ("--lengths", each)]
+        run("eval", tmp_path / "run", *ranges, "--predictions", tmp_path / "p.tsv")
+        lines = (tmp_path / "p.tsv").read_text().splitlines()
+        found_in_ranges.append(sorted(line.rpartition("\t")[0] for line in lines))
+    assert found_in_ranges[0] == found_in_ranges[1], "a pair in two ranges is written once"
     same = run("eval", tmp_path / "run", "--data", train, "--predictions", train)
-    assert "would replace --data" in same.stderr.decode()
+    assert "would replace a file that is read" in same.stderr.decode()
     packed = tmp_path / "own.tsv.gz"
     packed.write_bytes(gzip.compress(text))
     assert run("eval", tmp_path / "run", "--data", packed).returncode == 0

@@ -288,26 +288,54 @@ RESTARTING = ("restart={after: 1000}", "accuracy_loss=null", "training.settle=nu
 
 
 @pytest.mark.usefixtures("short_time_slices", "brief_rounding", "soft_first")
-@pytest.mark.parametrize("machines", [[None], [True], [False, True]])
-def test_a_race_ends_with_a_discrete_solution_that_has_a_machine_or_cannot_have_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: list[bool | None]
+@pytest.mark.parametrize("lacking", [[False], [True, False]])
+def test_a_race_ends_with_a_discrete_solution_that_lacks_no_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lacking: list[bool]
 ) -> None:
-    found = iter(machines)
-    monkeypatch.setattr("stacktrans.training.trainer.has_machine", lambda *_: next(found))
+    left = iter(lacking)
+    monkeypatch.setattr("stacktrans.training.trainer.lacks_machine", lambda *_: next(left))
     race = carried_on(begun(tmp_path / "race", 1, *RESTARTING), 100)
     winner = race.state.winner
     assert winner
     assert not race.state.candidates[winner].has_fallback
     summary = race.best_run().run(lambda _: None)
     assert (summary.outcome, summary.attempts) == ("solved", 2)
-    assert [*found] == []
+    assert [*left] == []
+
+
+@pytest.mark.usefixtures("short_time_slices", "brief_rounding", "soft_first")
+def test_a_race_stopped_while_a_solution_is_tested_resumes_to_the_same_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Rounding, "_measured", lambda *_: (1.0, 1.0))
+    monkeypatch.setattr("stacktrans.training.trainer.lacks_machine", lambda *_: False)
+    # The solution is found in the last batch of a time slice.
+    whole, found = (
+        begun(tmp_path / name, 1, *RESTARTING, "accuracy_every=10") for name in ("whole", "parts")
+    )
+    carried_on(whole, 100)
+
+    def stop(*_: object) -> bool:
+        found.stop_requested = signal.SIGINT
+        return False
+
+    with monkeypatch.context() as stopping, found.opened():
+        stopping.setattr("stacktrans.training.trainer.lacks_machine", stop)
+        found.run(lambda: None)
+    assert found.stop_requested
+    assert not found.state.winner
+    resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
+    assert isinstance(resumed, Race)
+    carried_on(resumed, 100)
+    assert progress_of(resumed) == progress_of(whole)
+    assert (resumed.state.rounds, resumed.state.winner) == (whole.state.rounds, whole.state.winner)
 
 
 @pytest.mark.usefixtures("short_time_slices", "brief_rounding", "soft_first")
 def test_a_race_without_a_machine_ends_with_a_solution_all_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stacktrans.training.trainer.has_machine", lambda *_: False)
+    monkeypatch.setattr("stacktrans.training.trainer.lacks_machine", lambda *_: True)
     race = carried_on(begun(tmp_path / "race", 1, *RESTARTING), 100)
     winner = race.state.winner
     assert winner

@@ -281,5 +281,5 @@ def test_a_race_without_time_to_round_its_best_run_ran_out_of_time(
     trainer = trainer_in(tmp_path, ENDED_BY["solved"]())
     trainer.run_until(lambda: trainer.state.progress.ended is not None)
     assert trainer.state.progress.ended == "solved"
-    trainer.outcome = "budget"
+    trainer.race_ended_by = "budget"
     assert trainer.run(ignore).outcome == "budget"

@@ -280,6 +280,18 @@ def test_an_attempt_is_given_up_after_so_many_batches(
     assert [record["attempt"] for record in records_of(tmp_path)] == [1, 1, 2, 2, 3]
 
 
+def test_an_attempt_is_given_up_even_if_rounding_has_passed_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    have_right(monkeypatch)
+    # Nearly right, so that the attempt is trained further, beyond the batches of rounding.
+    monkeypatch.setattr(DataSource, "generalization", lambda *_: rounding.NEARLY_RIGHT)
+    monkeypatch.setattr(rounding, "MOST_REJECTIONS", 1000)
+    changes = ("max_steps=60", "restart={after: null, give_up_after: 12}", "rounding=discrete")
+    summary = trainer_of(counter(*changes), tmp_path).run(ignore)
+    assert summary.attempts > 1
+
+
 @pytest.mark.parametrize(
     ("kept", "rounds", "hard"),
     [

@@ -268,7 +268,7 @@ def test_attempts_after_a_solution_without_a_machine_are_speculative(
     right = Accuracy(1.0, 1.0, 10, 1.0)
     monkeypatch.setattr(DataSource, "accuracies", lambda *_: (right, right))
     monkeypatch.setattr(DataSource, "generalization", lambda *_: 1.0)
-    monkeypatch.setattr("stacktrans.training.trainer.has_machine", lambda *_: False)
+    monkeypatch.setattr("stacktrans.training.trainer.lacks_machine", lambda *_: True)
     config = soon_failed("rounding=machine", "restart={after: 1000}", "accuracy_every=5")
     assert_same_with_help(tmp_path, config)
     assert at_once

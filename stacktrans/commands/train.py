@@ -350,7 +350,7 @@ def _run(
 
     console, directory = progress_console(), str(trainer.directory)
     display_class = LanguageDisplay if trainer.config.task.lengths is None else TrainingDisplay
-    count = trainer.state.parameter_count
+    count = trainer.state.attempt.model.parameter_count
     notes = [note for note in trainer.source.notes if note not in shown]
     display = display_class(console, trainer.config, count, directory, notes)
     logging = logger(log_to, trainer.directory) if log_to else contextlib.nullcontext()

@@ -97,6 +97,11 @@ class Transducer(nn.Module):
         """Names of the signals."""
         return self.operation.signal_names if self.operation else ()
 
+    @property
+    def parameter_count(self) -> int:
+        """Number of parameters."""
+        return sum(weight.numel() for weight in self.parameters())
+
     @contextmanager
     def hard_signals(self, hard: bool = True) -> Iterator[None]:
         """Round signals to 0 or 1 within a `with` block, or leave them continuous."""

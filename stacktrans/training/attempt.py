@@ -147,7 +147,8 @@ class Attempts(StatefulPart):
                 f"{after} batches after strings grew longer" if since else f"after {after} batches"
             )
             return f"the loss is not below training.restart.loss {when}"
-        if attempt.step == self._restart.give_up_after:
+        most = self._restart.give_up_after
+        if most is not None and attempt.step >= most:  # rounding may have gone beyond
             return f"no stopping rule ended the attempt within {attempt.step} batches"
         return None
 
@@ -270,11 +271,6 @@ class Attempt:
         return self.losses.step
 
     @property
-    def run_step(self) -> int:
-        """Number of batches of the run, including those of the attempts before."""
-        return self.attempts.first_step + self.step
-
-    @property
     def moment(self) -> Moment:
         """The present point of the run."""
         return Moment(self._number, self.step, self.curriculum.share, self.losses.running)
@@ -336,15 +332,16 @@ class Attempt:
             self.multiply_rate(self.curriculum.update(self.losses))
         self.losses.forget()
 
-    def record(self, seconds: float) -> Record:
+    def record(self, step: int, seconds: float) -> Record:
         """The record of the batches since the last one, without measurements.
 
         Args:
+            step: number of batches of the run, including those of the attempts before.
             seconds: training time of the run.
         """
         loss, means = self.losses.pop_mean(), self.signals.mean(dim=0).tolist()
         return Record(
-            step=self.run_step,
+            step=step,
             attempt=self._number,
             seconds=seconds,
             loss=loss,

@@ -23,8 +23,7 @@ def trained_layout(config: RunConfig) -> Layout:
 
 def count_parameters(model: ModelConfig, layout: Layout) -> int:
     """The number of parameters of a model for tasks with a layout."""
-    transducer = meta_transducer(model, layout.inputs, layout.outputs)
-    return sum(weight.numel() for weight in transducer.parameters())
+    return meta_transducer(model, layout.inputs, layout.outputs).parameter_count
 
 
 def matching_units(config: RunConfig, parameters: int) -> int:

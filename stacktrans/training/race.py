@@ -286,7 +286,7 @@ class Race:
             before = self.state.latest[name]
             if result == KILLED:
                 result = before.model_copy(update={"failed": KILLED})
-            if result.can_continue and result.step < before.step + scheduling.TIME_SLICE:
+            if result.can_continue and result.cut_short:
                 self._cut_short[name] = result
             else:
                 self._cut_short.pop(name, None)
@@ -327,12 +327,6 @@ class Race:
         with self._in_place():
             self.state.save(self.directory)
 
-    @property
-    def outcome(self) -> str | None:
-        """The budget that has ended the best run; None if a rule has ended it."""
-        ended = self.state.candidates[self.state.best].ended
-        return ended or "budget" if ended in (None, *BUDGET_OUTCOMES) else None
-
     def best_run(self) -> Trainer:
         """Copy the best run to the directory of the race, and return its trainer, to be finished.
 
@@ -348,10 +342,11 @@ class Race:
         last = last_checkpoint(self.directory)
         config, device = read_config(last), find_device(self._device)
         trainer = Trainer(config, self.directory, device, resumed=True, data=self._data)
-        trainer.outcome, trainer.source.threads = self.outcome, self._workers
+        trainer.source.threads, ended = self._workers, state.candidates[name].ended
+        if ended is None or ended in BUDGET_OUTCOMES:
+            trainer.race_ended_by = ended or "budget"
         # It may have been cut short in a time slice that does not count.
-        has_ended = state.winner and state.candidates[name].ended
-        steps = None if has_ended else max(1, trainer.state.step)
+        steps = None if state.winner and ended else max(1, trainer.state.step)
         trainer.state.command = shell_text(single_run_command(state.command, name, steps))
         return trainer
 

@@ -35,6 +35,7 @@ class Candidate(BaseModel):
         has_fallback: whether it has a solution with which no machine agrees, and no other.
         best: the `records.merit` of its fallback, or else of the best weights that it has saved, or
             would save now; empty before the first time slice.
+        cut_short: whether its last time slice was cancelled, and so does not count.
         furthest: the best `test` of all time slices, and the best `train` among these.
         stalled: number of time slices since then.
     """
@@ -52,6 +53,7 @@ class Candidate(BaseModel):
     provisional: bool = False
     has_fallback: bool = False
     best: dict[str, SavedNumber] = {}
+    cut_short: bool = False
     furthest: tuple[Share, Share] = (0.0, 0.0)
     stalled: SavedCount = 0
 

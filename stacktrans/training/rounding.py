@@ -51,7 +51,6 @@ class RoundingKind(NamedTuple):
         keep_best: whether to keep the most accurate weights of all rounds (the last of these),
             instead of those of the last round.
         lossless: whether the result is kept only if it is no worse with soft signals.
-        must_solve_hard: whether an attempt fails whose model is wrong when hard.
     """
 
     factor: float
@@ -61,15 +60,14 @@ class RoundingKind(NamedTuple):
     rate: float = 1.0
     keep_best: bool = False
     lossless: bool = False
-    must_solve_hard: bool = True
 
 
-_DISCRETE = RoundingKind(factor=1.1, batches=20, indecision=1e-4, max_rounds=80, lossless=True)
+_LOSSLESS = RoundingKind(factor=1.1, batches=20, indecision=1e-4, max_rounds=80, lossless=True)
 ROUNDINGS: dict[RoundingName, RoundingKind] = {
     "quick": RoundingKind(factor=1.2, batches=20, indecision=1e-4, max_rounds=40),
-    "lossless": _DISCRETE._replace(must_solve_hard=False),
-    "discrete": _DISCRETE,
-    "machine": _DISCRETE,
+    "lossless": _LOSSLESS,
+    "discrete": _LOSSLESS,
+    "machine": _LOSSLESS,
     "published": RoundingKind(factor=1.05, batches=100, indecision=1e-3, max_rounds=100),
     "slow": RoundingKind(factor=1.05, batches=100, indecision=1e-6, max_rounds=40, rate=0.97),
     "thorough": RoundingKind(
@@ -146,7 +144,8 @@ class Rounding(StatefulPart):
             better = is_as_good(after, before) if lossless else sorted(after) >= sorted(before)
             if better and attempt.is_finite():
                 best, before = attempt.model, after
-        if may_fail and self._kind.must_solve_hard and not self._solves(best, before):
+        may_fail = may_fail and self._training.rounding != "lossless"
+        if may_fail and not self._solves(best, before):
             return None
         if not discrete and prunable(best):
             best = smallest(best, lambda model: is_as_good(self._measured(model), before))

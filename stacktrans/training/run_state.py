@@ -20,7 +20,6 @@ from stacktrans.common.visible import one_line
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.model.weights import load_weights, set_weights, shapes_of
-from stacktrans.settings.config import RunConfig
 from stacktrans.training.attempt import Attempt, Attempts
 from stacktrans.training.records import (
     METRICS,
@@ -106,12 +105,7 @@ class RunState:
     @property
     def step(self) -> int:
         """Number of batches of all attempts."""
-        return self.attempt.run_step
-
-    @property
-    def parameter_count(self) -> int:
-        """Number of parameters of the model."""
-        return sum(weight.numel() for weight in self.attempt.model.parameters())
+        return self.attempts.first_step + self.attempt.step
 
     @contextmanager
     def opened(self, directory: Path) -> Iterator[None]:
@@ -166,7 +160,7 @@ class RunState:
             attempts=self.attempts.number,
             seconds=round(self.progress.seconds, 1),
             best_step=self.progress.best_step,
-            parameters=self.parameter_count,
+            parameters=self.attempt.model.parameter_count,
             command=self.command,
             version=__version__,
             torch=torch.__version__,
@@ -174,12 +168,6 @@ class RunState:
             start_from=start_from.model_dump() if start_from else None,
             notes=[*self.source.notes],
         )
-
-    @property
-    def ended(self) -> str | None:
-        """The rule that has ended the training, once rounding and pruning are done as well."""
-        ended = None if self.rounding.weights else self.progress.ended
-        return "no_machine" if ended and self.progress.fallback else ended
 
     @property
     def max_steps(self) -> int | None:
@@ -253,23 +241,24 @@ class RunState:
         """Load the best weights."""
         return checkpoint.load(self._directory / "best", self.device)
 
-    def save_best(
-        self, model: Transducer | None = None, config: RunConfig | None = None, **described: Any
-    ) -> None:
+    def save_best(self, model: Transducer | None = None, **described: Any) -> None:
         """Save a model, or the average of the attempt's, as the best; see `checkpoint.save`."""
-        self._save("best", model or self.attempt.average, config, **described)
+        self._save("best", model or self.attempt.average, **described)
 
-    def _save(
-        self, name: str, model: Transducer, config: RunConfig | None = None, **described: Any
-    ) -> None:
-        config = config or self.config.model_copy(update={"model": model.config})
-        described = {"sharpness": model.sharpness, **described}
+    def _save(self, name: str, model: Transducer, **described: Any) -> None:
+        config = self.config.model_copy(update={"model": model.config})
+        path, weights, described["sharpness"] = (
+            self._directory / name,
+            model.state_dict(),
+            model.sharpness,
+        )
         with self._in_place():
-            checkpoint.save(self._directory / name, config, model.state_dict(), **described)
+            checkpoint.save(path, config, weights, **described)
 
     def save_last(self) -> None:
         """Save the run so that it can be resumed from here, if its source can."""
-        if not self.source.resumable and not self.ended:
+        has_ended = self.progress.ended and not self.rounding.weights
+        if not (self.source.resumable or has_ended):
             return
         with self._writing_metrics():
             os.fsync(self._metrics.fileno())

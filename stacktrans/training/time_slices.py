@@ -48,10 +48,12 @@ def train_time_slice(
     """
     records: list[Record] = []
 
+    def is_complete() -> bool:
+        is_rounded = trainer.state.progress.ended is not None
+        return trainer.state.step >= before.step + size and not is_rounded
+
     def is_over() -> bool:
-        step, rounds = trainer.state.step, trainer.state.progress.ended is not None
-        is_complete = step >= before.step + size and not rounds
-        return is_complete or (step > before.step and is_cancelled())
+        return is_complete() or (trainer.state.step > before.step and is_cancelled())
 
     try:
         cached = trainers.pop(directory, None)
@@ -61,7 +63,8 @@ def train_time_slice(
             resumed = bool(before.step) or has_last(directory)
             trainer = Trainer(config, directory, find_device(device), resumed=resumed, data=data)
         trainer.run_until(is_over, records.append)
-        candidate = _candidate(trainer, records).after(before)
+        cut_short = not (trainer.ended or is_complete())
+        candidate = _candidate(trainer, records, cut_short).after(before)
     except FailedAttempt as error:
         return before.model_copy(update={"failed": error.reason})
     except Exception as error:
@@ -74,12 +77,12 @@ def train_time_slice(
     return candidate
 
 
-def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
+def _candidate(trainer: Trainer, records: Sequence[Record], cut_short: bool) -> Candidate:
     """The progress of a run after a time slice, given the records of the time slice."""
     state, progress, attempt = trainer.state, trainer.state.progress, trainer.state.attempt
     record = records[-1] if records else None
     # The batches of rounding have no records, and decide nothing once the run has ended.
-    is_last = record and (state.ended or record.step == state.step)
+    is_last = record and (progress.ended or record.step == state.step)
     if not (record and is_last and record.attempt == state.attempts.number and merit(record)):
         record = _measured(trainer, attempt.average)
     best = merit(record)
@@ -92,12 +95,13 @@ def _candidate(trainer: Trainer, records: Sequence[Record]) -> Candidate:
     return Candidate(
         step=state.step,
         seconds=round(progress.seconds, 1),
-        ended=state.ended or trainer.budget_spent(),
+        ended=trainer.ended,
         loss=attempt.losses.running,
         train=train.coarse if train else None,
         test=test.coarse if test else None,
         has_fallback=bool(progress.fallback),
         best=best,
+        cut_short=cut_short,
     )
 
 

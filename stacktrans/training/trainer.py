@@ -19,7 +19,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer, merge_layers, validated
 from stacktrans.training.initial_weights import weights_from_checkpoint
 from stacktrans.training.interrupts import Interrupted
-from stacktrans.training.machine_check import has_machine
+from stacktrans.training.machine_check import lacks_machine
 from stacktrans.training.make_source import make_source
 from stacktrans.training.model_card import model_card
 from stacktrans.training.optimizers import rate_factor
@@ -43,8 +43,8 @@ class Trainer:
         config: configuration of the run, completed with what the source found out about the task.
         state: progress of the run, and its attempt.
         stop_requested: set to a signal's number, it ends `run` after the batch or measurement.
-        outcome: the budget that ended the race of the run, after which no attempt begins; None if
-            the run has its own budgets.
+        race_ended_by: the budget that ended the race of the run, after which no attempt begins;
+            None if the run has its own budgets.
 
     Raises what `make_source`, `weights_from_checkpoint` and `RunState.load` do.
     """
@@ -70,7 +70,7 @@ class Trainer:
             source.notes = [started_from(start_from), *source.notes]
         self.config = source.config
         self.directory, self.stop_requested = directory, 0
-        self.outcome: str | None = None
+        self.race_ended_by: str | None = None
         self.state = RunState(source, device, command, attempt)
         if resumed:
             self.state.load(directory)
@@ -91,7 +91,7 @@ class Trainer:
         config = validated(RunConfig, merge_layers(layers), layers)
         trainer = cls(config, directory, device, resumed=True)
         attempt, seconds = trainer.state.attempt, trainer.state.progress.seconds
-        done = {"max_steps": (attempt.run_step, "batches"), "time_limit": (seconds, "seconds")}
+        done = {"max_steps": (trainer.state.step, "batches"), "time_limit": (seconds, "seconds")}
         for layer in budgets:
             for name, value in layer.settings["training"].items():
                 taken, unit = done[name]
@@ -118,8 +118,8 @@ class Trainer:
             if not outcome:
                 state.save_last()
                 raise Interrupted(self.stop_requested)
-            if self.outcome and outcome in SOLUTIONS and not state.progress.fallback:
-                outcome = self.outcome  # the race had no time to make sure of the solution
+            if self.race_ended_by and outcome in SOLUTIONS and not state.progress.fallback:
+                outcome = self.race_ended_by  # it had no time to make sure of the solution
             return self._finish(outcome)
 
     def run_until(
@@ -140,7 +140,7 @@ class Trainer:
         self._report, self._is_over, state = report, is_over, self.state
         others = SpeculativeAttempts(self.source, self.directory, state.device, train_attempt)
         with others as self._speculative:
-            while not (outcome := state.ended or self.budget_spent()) and not is_over():
+            while not (outcome := self.ended) and not is_over():
                 is_trained = state.progress.ended is not None
                 if not is_trained:
                     self._speculative.train(state.attempts.speculative(state.attempt.step))
@@ -153,13 +153,15 @@ class Trainer:
         self._check_weights()
         return outcome
 
-    def budget_spent(self) -> str | None:
-        """The budget that is spent, if one is; "no_machine" if there is a fallback."""
-        progress = self.state.progress
-        if progress.ended and not (progress.fallback and self.outcome):  # rounding has no budget
+    @property
+    def ended(self) -> str | None:
+        """The rule or budget that has ended the run; None before, and while it is rounded."""
+        progress, race_ended_by = self.state.progress, self.race_ended_by
+        # Rounding has no budget, unless there is a fallback.
+        if self.state.rounding.weights and not (progress.fallback and race_ended_by):
             return None
-        spent = self.outcome or self._limit_reached()
-        return "no_machine" if spent and progress.fallback else spent
+        ended = progress.ended or race_ended_by or self._limit_reached()
+        return "no_machine" if ended and progress.fallback else ended
 
     def _limit_reached(self) -> str | None:
         """The limit on batches or time that is reached, if one is."""
@@ -194,7 +196,7 @@ class Trainer:
     def _record(self, measured: bool) -> str | None:
         """Write and report a record; return the rule by which the run ends, if it does."""
         attempt = self.state.attempt
-        record = attempt.record(round(self.state.progress.seconds, 3))
+        record = attempt.record(self.state.step, round(self.state.progress.seconds, 3))
         if measured:
             self.source.measure(attempt.average, attempt.moment, record)
         if not math.isfinite(record.validation or 0.0):
@@ -207,7 +209,7 @@ class Trainer:
     def _round(self) -> None:
         """Round and prune the best weights, or fail; raises `Interrupted` if it is to stop."""
         state, ended = self.state, self.state.progress.ended
-        is_final = self.outcome is not None or not state.attempts.another_allowed
+        is_final = self.race_ended_by is not None or not state.attempts.another_allowed
         rounded = state.rounding.round(self._check_stop, ended in SOLUTIONS and not is_final)
         if rounded:
             state.save_best(rounded)
@@ -228,9 +230,9 @@ class Trainer:
         state = self.state
         if self.config.training.rounding == "machine":
             solution = replace(state.load_best(), task=self.source.task)
-            agrees = has_machine(solution, self._is_over)
+            has_none = lacks_machine(solution, self._is_over)
             self._check_stop()
-            if agrees is False:
+            if has_none:
                 state.keep_fallback()
                 self._fail("no machine agrees with the solution")
                 return
@@ -299,7 +301,7 @@ class Trainer:
                 summary.without[part] = self.source.tested(ablated, moment, ABLATION_STRINGS)
         summary.model = best.description
         card = model_card(best, asdict(summary), self.directory)
-        state.save_best(best.model, best.config, accuracy=achieved(summary), card=card)
+        state.save_best(best.model, accuracy=achieved(summary), card=card)
         state.write(SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
         return summary
 
