@@ -33,28 +33,13 @@ class Transition(NamedTuple):
             no rules.
     """
 
-    signals: tuple[int, ...]
-    output: int
-    pops: tuple[int, ...]
-    pushes: tuple[tuple[int, int], ...]
-    moves: tuple[tuple[int, int], ...]
-    next_state: int
+    signals: tuple[int, ...] = ()
+    output: int = NO_OUTPUT
+    pops: tuple[int, ...] = ()
+    pushes: tuple[tuple[int, int], ...] = ()
+    moves: tuple[tuple[int, int], ...] = ()
+    next_state: int = START
     rule: int = 0
-
-    @classmethod
-    def of(
-        cls,
-        memories: Ends,
-        signals: tuple[int, ...],
-        output: int,
-        pushes: tuple[tuple[int, int], ...],
-        next_state: int,
-        rule: int = 0,
-    ) -> Transition:
-        """The transition with the pops and moves of some signals; see its attributes."""
-        pops = tuple(end for signal, end in memories.pops if signals[signal])
-        moves = tuple((taken, put) for signal, taken, put in memories.moves if signals[signal])
-        return cls(signals, output, pops, pushes, moves, next_state, rule)
 
     def apply(self, contents: Sequence[Any], pushed: int | None = None) -> None:
         """Change the contents of memories, `Row`s or the like.
@@ -133,7 +118,7 @@ class Configuration:
         self.contents: Sequence[Any] = (
             [Row() for _ in machine.memories.names] if contents is None else contents
         )
-        self.last = Transition((), NO_OUTPUT, (), (), (), state)
+        self.last = Transition(next_state=state)
         self.observation: tuple[int, ...] = ()
         self._reads = machine.relevant_positions
 

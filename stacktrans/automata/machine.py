@@ -197,17 +197,13 @@ class Machine:
             symbol = symbols[term.component]
             return -1 if symbol is None else table.numbers.get((term.entry, symbol), -1)
 
-        memories, signals = self.memories, rule.signals
-        pushes = tuple(
-            (end, value(term, self.stack_symbols[end // 2]))
-            for (signal, end), term in zip(memories.pushes, rule.pushed, strict=True)
-            if signals[signal] and term is not None
-        )
+        pops, terms, moves = self.memories.active(rule.signals, rule.pushed)
+        pushes = tuple((end, value(term, self.stack_symbols[end // 2])) for end, term in terms)
         next_state = value(rule.next_state, self.states)
         if next_state < 0 or any(stack_symbol < 0 for _, stack_symbol in pushes):
             return None
         output = NO_OUTPUT if rule.output is None else value(rule.output, self.outputs)
-        return Transition.of(memories, signals, output, pushes, next_state, number)
+        return Transition(rule.signals, output, pops, pushes, moves, next_state, number)
 
     @functools.cached_property
     def worded_rules(self) -> list[WordedRule]:

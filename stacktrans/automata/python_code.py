@@ -87,16 +87,14 @@ def _rule(machine: Machine, rule: Rule) -> dict[str, Any]:
             when[name if rows else names[0]] = {
                 row: None if own == every[row] else own for row, own in rows.items()
             }
-    pushes = zip(memories.pushes, rule.pushed, strict=True)
+    pops, pushes, moves = memories.active(signals, rule.pushed)
     data = {
         "equal": [(names[one], names[other], same) for one, other, same in rule.equal],
-        "pop": [at(end) for signal, end in memories.pops if signals[signal]],
+        "pop": [at(end) for end in pops],
         "push": [
-            (*at(end), as_data(term, machine.stack_symbols[end // 2]))
-            for (signal, end), term in pushes
-            if signals[signal] and term is not None
+            (*at(end), as_data(term, machine.stack_symbols[end // 2])) for end, term in pushes
         ],
-        "move": [(*at(one), *at(to)) for signal, one, to in memories.moves if signals[signal]],
+        "move": [(*at(taken), *at(put)) for taken, put in moves],
         "read on": bool(machine.buffers and signals[-2]),
     }
     data = {"when": when, **{key: value for key, value in data.items() if value}}

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stacktrans.automata.rules import CONSTANT, EMPTY, Rule, SymbolTable, Term
+from stacktrans.automata.rules import CONSTANT, EMPTY, START, Rule, SymbolTable, Term
 from stacktrans.common.visible import listed
 from stacktrans.tasks.alphabets import UNKNOWN_SYMBOL
 
@@ -56,9 +56,19 @@ def _suffix(family: str) -> str | None:
     return family.removeprefix("symbol").replace(" ", "'") if family.startswith("symbol") else None
 
 
+def _written_name(machine: Machine, table: SymbolTable, number: int) -> str:
+    """The name of an entry, unlike that of a source symbol with the same name."""
+    family, _ = table.entries[number]
+    written = "written " if table.families[family].name == "written symbol" else ""
+    return written + entry_name(machine, table, number)
+
+
 def entry_names(machine: Machine, table: SymbolTable, numbers: Iterable[int]) -> str:
     """Several entries in few words: families by their names, with the entries that they lack."""
     wanted, parts, excepting = set(numbers), list[str](), list[str]()
+    if len(wanted) == 1:  # found at once, even in a large alphabet
+        (number,) = wanted
+        return _written_name(machine, table, number)
     for index, family in enumerate(table.families):
         members = {number for number, (of, _) in enumerate(table.entries) if of == index}
         there, lacking = sorted(members & wanted), sorted(members - wanted)
@@ -75,9 +85,7 @@ def entry_names(machine: Machine, table: SymbolTable, numbers: Iterable[int]) ->
             else:
                 parts.append(f"a {family.name}")
         else:
-            # Source symbols may have the same names.
-            written = "written " if family.name == "written symbol" else ""
-            names = [written + entry_name(machine, table, number) for number in there]
+            names = [_written_name(machine, table, number) for number in there]
             parts += names if len(names) <= MOST_NAMED else [f"one of {len(names)} {family.name}s"]
     return listed([*parts, *excepting], "or")  # so that nothing follows the exceptions
 
@@ -141,22 +149,21 @@ def _term(machine: Machine, term: Term, table: SymbolTable) -> str:
 def actions(machine: Machine, rule: Rule) -> str:
     """What a rule does, in order; "nothing" if it does nothing."""
     memories, signals = machine.memories, rule.signals
+    pops, pushes, moves = memories.active(signals, rule.pushed)
 
     def at(end: int, preposition: str) -> str:
         """An end, unless it is that of the only memory."""
         name = _end_name(machine, end)
         return "" if memories.names == (name,) else f"{preposition} {name}"
 
-    parts = [f"pop{at(end, '')}" for signal, end in memories.pops if signals[signal]]
-    for (signal, end), term in zip(memories.pushes, rule.pushed, strict=True):
-        if signals[signal] and term is not None:
-            pushed = _term(machine, term, machine.stack_symbols[end // 2])
-            parts.append(f"push {pushed}{at(end, ' on')}")
-    for signal, taken, put in memories.moves:
-        if signals[signal]:
-            name = memories.names[min(taken, put) // 2]
-            of_list = "" if len(memories.names) == 2 else f" in {name}"
-            parts.append(f"move {'left' if taken < put else 'right'}{of_list}")
+    parts = [f"pop{at(end, '')}" for end in pops]
+    for end, term in pushes:
+        pushed = _term(machine, term, machine.stack_symbols[end // 2])
+        parts.append(f"push {pushed}{at(end, ' on')}")
+    for taken, put in moves:
+        name = memories.names[min(taken, put) // 2]
+        of_list = "" if len(memories.names) == 2 else f" in {name}"
+        parts.append(f"move {'left' if taken < put else 'right'}{of_list}")
     if machine.buffers and signals[-2]:
         parts.append("read on")
     if rule.output is not None and (not machine.buffers or signals[-1]):
@@ -177,9 +184,9 @@ def state_names(machine: Machine, rule: Rule) -> str:
     def names(numbers: Sequence[int], last: str) -> str:
         return listed([entry_name(machine, machine.states, each) for each in numbers], last)
 
-    others = sorted(set(range(machine.states.size)) - states)
-    if machine.states.size > MOST_NAMED and len(others) < len(states):
-        return f"any but {names(others, 'and')}"
+    size = machine.states.size
+    if size > MOST_NAMED and size - len(states) < len(states):
+        return f"any but {names(sorted(set(range(size)) - states), 'and')}"
     return names(sorted(states), "or")
 
 
@@ -195,6 +202,14 @@ def stateless_condition(machine: Machine, rule: Rule) -> str:
     for one, other, same in rule.equal:
         parts.append(f"{names[one]} and {names[other]} {'agree' if same else 'differ'}")
     return ", ".join(parts) or "always"
+
+
+def observation_words(machine: Machine, component: int, entry: int) -> str:
+    """A component of an observation in words, such as "reading a" or "stack is empty"."""
+    when = [
+        None if each != component else frozenset([entry]) for each in range(len(machine.components))
+    ]
+    return condition(machine, Rule(tuple(when), (), (), None, (), Term(CONSTANT, START)))
 
 
 def condition(machine: Machine, rule: Rule) -> str:

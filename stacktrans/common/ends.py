@@ -9,7 +9,9 @@ other the cells to its right. Moving the head moves a cell from one row to the o
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
+
+T = TypeVar("T")
 
 TOP, BOTTOM = 0, 1
 """The ends of the first row; `end % 2` is one of them."""
@@ -41,6 +43,26 @@ class Ends(NamedTuple):
     def read_positions(self) -> list[tuple[int, int]]:
         """The end and the depth of each read."""
         return [*zip(self.reads, self.depths or (0,) * len(self.reads), strict=True)]
+
+    def active(
+        self, signals: Sequence[int], pushed: Iterable[T | None]
+    ) -> tuple[tuple[int, ...], tuple[tuple[int, T], ...], tuple[tuple[int, int], ...]]:
+        """The pops, pushes and moves of a step with discrete signals.
+
+        Args:
+            signals: each 0 or 1.
+            pushed: for each of `pushes`, what is pushed; None for nothing.
+
+        Returns:
+            The ends that are popped; the ends that are pushed to, each with what is pushed; and the
+            ends that a cell is taken from, each with the end that it is put on.
+        """
+        pushes = zip(self.pushes, pushed, strict=True)
+        return (
+            tuple(end for signal, end in self.pops if signals[signal]),
+            tuple((end, x) for (signal, end), x in pushes if signals[signal] and x is not None),
+            tuple((taken, put) for signal, taken, put in self.moves if signals[signal]),
+        )
 
     @property
     def alphabets(self) -> list[int]:

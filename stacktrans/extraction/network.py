@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.automata.rules import EMPTY
+from stacktrans.common.ends import Ends
 from stacktrans.common.errors import OVERFLOW, StacktransError
 from stacktrans.decoding.decoder import log_softmax, most_probable_ids
 from stacktrans.decoding.model import SoftInput
@@ -17,7 +18,6 @@ from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.kernels import Array
 from stacktrans.kernels.elementwise import sigmoid
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.model.machine_backend import memories_of
 from stacktrans.model.numpy_backend import NumpyModel, NumpyState
 from stacktrans.tasks.alphabets import Ids
 
@@ -55,13 +55,13 @@ class Network:
 
     Args:
         checkpoint: of the model.
-        deadline: after which no more steps are taken.
+        deadline: after which no more steps are taken; also an attribute.
 
     Attributes:
-        deadline: see above.
         model: the discrete model.
         layout: of its task.
         ends: of its memory.
+        buffers: None without.
         empty: [m] the vector that is read from an empty memory.
         start: [D] the state before the first step.
 
@@ -79,12 +79,13 @@ class Network:
             )
         if checkpoint.layout.kind == "text":
             raise CannotExtract("the model reads a text; expected pairs of strings, or a stream")
-        ends = memories_of(checkpoint.memory, checkpoint.signal_names)
+        attributes = checkpoint.machine_attributes
+        ends: Ends | None = attributes["memories"]
         if ends is None:
             name = checkpoint.config.model.memory.name
             expected = "expected stacks, queues, deques and lists, without a capacity"
             raise CannotExtract(f"memory {name} cannot be part of a machine; {expected}")
-        self.ends, self.layout = ends, checkpoint.layout
+        self.ends, self.buffers, self.layout = ends, attributes["buffers"], checkpoint.layout
         self.model = replace(predictor.discretized(), threads=1)
         self.start = self.model.weights.initial[:, :, 0][self._kept]
         empty = self.model.memory.empty

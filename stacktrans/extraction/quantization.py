@@ -23,7 +23,6 @@ from stacktrans.extraction.limits import OutOfTime
 from stacktrans.extraction.network import NOTHING, Network, Outcome
 from stacktrans.extraction.queries import Query, answers_of
 from stacktrans.kernels import Array
-from stacktrans.model.machine_backend import buffers_of
 from stacktrans.tasks.alphabets import Ids
 
 GRID = 1 / 256
@@ -150,7 +149,7 @@ class QuantizedNetwork:
     def __init__(self, network: Network, radii: Sequence[float]) -> None:
         self.network, self.radii = network, radii
         self.memories, self.layout = network.ends, network.layout
-        self.buffers = buffers_of(network.model.config)
+        self.buffers = network.buffers
         self.relevant_positions = network.ends.read_positions
         *of_vectors, of_states = radii
         # An LSTM reads its cells through a tanh: how far they are saturated makes no difference.
@@ -193,14 +192,14 @@ class QuantizedNetwork:
         for row, observation in enumerate(observations):
             signals = tuple(outcome.signals[row].tolist())
             seen = observation[0], *[number != EMPTY for number in observation[1:]]
+            pops, vectors, moves = ends.active(signals, range(len(ends.pushes)))
             pushes = tuple(
                 (end, self.pushed[end // 2].add(outcome.pushed[row, index], (index, seen)))
-                for index, (signal, end) in enumerate(ends.pushes)
-                if signals[signal]
+                for end, index in vectors
             )
             next_state = self.states.add(outcome.states[row], seen)
-            self._transitions[observation] = Transition.of(
-                ends, signals, int(outcome.outputs[row]), pushes, next_state
+            self._transitions[observation] = Transition(
+                signals, int(outcome.outputs[row]), pops, pushes, moves, next_state
             )
 
     def record(self, queries: Sequence[Query]) -> None:

@@ -20,8 +20,6 @@ from stacktrans.model.weights import has_known_shapes, weight_shapes
 BLOCKED = -1e30
 """The bias of a blocked gate or signal: far below the sums of other actions, which are large after
 signals were rounded."""
-KEEP_GATES = {"lstm": "forget", "gru": "update"}
-"""The gates that keep a state, by their controllers."""
 PARTS = ("memory", "pushes", "pops", "state")
 """The parts that can be ablated."""
 Weights = dict[str, Numbers]
@@ -36,8 +34,7 @@ def ablatable_parts(checkpoint: Checkpoint) -> list[str]:
         memory.reads > 0,
         bool(memory.ends and memory.ends.pushes),
         bool(memory.ends and memory.ends.pops),
-        "controller.layers.0.hidden_weight" in checkpoint.weights
-        or checkpoint.config.model.controller.name in KEEP_GATES,
+        checkpoint.config.model.has_state,
     )
     return [*itertools.compress(PARTS, present)]
 
@@ -118,13 +115,13 @@ def _cut_state(checkpoint: Checkpoint, weights: Weights) -> None:
     """Set the weights on the controller's state to 0, and close the gates that keep it."""
     model = checkpoint.config.model
     units: type[Units] = CONTROLLERS.load(model.controller.name)
-    gates, size = units.gates, model.units.hidden_size
+    size = model.units.hidden_size
     for layer in range(model.units.layers):
         prefix = f"controller.layers.{layer}."
         if f"{prefix}hidden_weight" in weights:
             weights[f"{prefix}hidden_weight"][:] = 0
-        if keep_gate := KEEP_GATES.get(model.controller.name):
-            first = gates.index(keep_gate) * size
+        if units.keep_gate:
+            first = units.gates.index(units.keep_gate) * size
             rows = slice(first, first + size)
             weights[f"{prefix}bias"][rows] = BLOCKED
             for name in ("input_weight", "below_weight"):

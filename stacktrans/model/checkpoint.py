@@ -37,6 +37,7 @@ from stacktrans.common.files import (
     checksum_lines,
     is_checkpoint,
     is_race,
+    real_path,
     verify_checksum,
     write_whole,
 )
@@ -135,7 +136,7 @@ def _write(directory: Path, contents: dict[str, bytes], card: str | None) -> Non
     contents[SUMS] = checksum_lines(contents).encode()
     if card is not None:
         contents[CARD] = card.encode()
-    write_whole(directory.resolve(), contents)
+    write_whole(real_path(directory), contents)
 
 
 @dataclass(frozen=True)
@@ -189,17 +190,21 @@ class Checkpoint:
 
     @property
     def machine_attributes(self) -> dict[str, Any]:
-        """The attributes of a `Machine` of this model that its configuration determines."""
-        from stacktrans.model.machine_backend import buffers_of, memories_of  # rarely needed
+        """The attributes of a `Machine` of this model that its configuration determines.
 
-        task = self.task
+        The memories are None if they can't be those of a machine.
+        """
+        from stacktrans.automata.rules import Buffers  # rarely needed
+
+        task, buffers = self.task, self.config.model.buffers
+        ends = None if self.memory.capacity else self.memory.ends
         return {
             "task": self.config.task.name,
             "source": task.source.symbols,
             "target": task.target.symbols,
             "words": (task.source.words, task.target.words),
-            "memories": memories_of(self.memory, self.signal_names),
-            "buffers": buffers_of(self.config.model),
+            "memories": ends and ends._replace(signal_names=self.signal_names),
+            "buffers": buffers and Buffers(**buffers.model_dump()),
             "layout": self.layout,
         }
 
@@ -328,7 +333,7 @@ def load(
     check_device(str(device))
     path = locate(name)
     if (path / MACHINE).is_file():
-        return _load_machine(path, threads)
+        return _load_machine(path)
     config, task, shapes = _read(path)
     weights = load_weights(path / WEIGHTS, shapes)
     sharpness = sharpness_of(path / WEIGHTS)
@@ -356,7 +361,7 @@ def ensemble_of(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
     return replace(first, weights={}, machine=None, hard=hard, members=checkpoints)
 
 
-def _load_machine(path: Path, threads: int) -> Checkpoint:
+def _load_machine(path: Path) -> Checkpoint:
     """Read the checkpoint of a machine; raises `CheckpointError`."""
     from stacktrans.automata.machine import read_machine  # rarely needed
 
@@ -364,7 +369,7 @@ def _load_machine(path: Path, threads: int) -> Checkpoint:
     _check_complete(path)
     config = resolve(config=str(path / CONFIG))
     task = config.make_task()
-    checkpoint = Checkpoint(path, config, task, task.layout, {}, threads=threads, machine=machine)
+    checkpoint = Checkpoint(path, config, task, task.layout, {}, machine=machine)
     for name, required in checkpoint.machine_attributes.items():
         given = getattr(machine, name)
         if given != required:

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from stacktrans.automata.execution import Configuration, Configurations, Runner
 from stacktrans.automata.machine import Machine
-from stacktrans.automata.rules import EMPTY, Buffers
-from stacktrans.common.ends import Ends
+from stacktrans.automata.rules import EMPTY
 from stacktrans.decoding.model import Numbers, SoftInput
-from stacktrans.memory import CellContents, Memory, MemorySnapshot, RowContents, make_memory
+from stacktrans.memory import CellContents, MemorySnapshot, RowContents, make_memory
 from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.alphabets import Ids, Mask
-
-
-def buffers_of(config: ModelConfig) -> Buffers | None:
-    """The buffers of a machine that is extracted from a model."""
-    return Buffers(**config.buffers.model_dump()) if config.buffers else None
-
-
-def memories_of(memory: Memory[Any], signal_names: tuple[str, ...]) -> Ends | None:
-    """The memories of a machine that is extracted from a model; None if none can be.
-
-    Args:
-        memory: memory of the model.
-        signal_names: names of the model's signals, those of buffers included.
-    """
-    if memory.ends is None or memory.capacity:
-        return None
-    return memory.ends._replace(signal_names=signal_names)
 
 
 class MachineModel(Runner):

@@ -17,12 +17,14 @@ class Units:
 
     Attributes:
         gates: names of the blocks of H rows in the weights.
+        keep_gate: the gate that keeps the state, if one does.
         states: how many vectors [H] the state is made of; the first is the output.
         has_units: whether a layer has units of its own; one without passes its input on.
     """
 
-    gates: ClassVar[tuple[str, ...]]
-    states: ClassVar[int]
+    gates: ClassVar[tuple[str, ...]] = ("candidate",)
+    keep_gate: ClassVar[str | None] = None
+    states: ClassVar[int] = 1
     has_units: ClassVar[bool] = True
 
     @classmethod
@@ -58,6 +60,7 @@ class LSTM(Units):
     """Long short-term memory."""
 
     gates = ("input", "forget", "output", "candidate")
+    keep_gate = "forget"
     states = 2
 
 
@@ -65,14 +68,11 @@ class GRU(Units):
     """Gated recurrent unit, whose update gate is the share of the state that is kept."""
 
     gates = ("reset", "update", "candidate")
-    states = 1
+    keep_gate = "update"
 
 
 class RNN(Units):
     """Simple recurrent units with tanh."""
-
-    gates = ("candidate",)
-    states = 1
 
 
 class SecondOrder(Units):
@@ -82,9 +82,6 @@ class SecondOrder(Units):
     a symbol and a state determine the next state, as in a finite automaton (giles1992, where it
     is a sigmoid).
     """
-
-    gates = ("candidate",)
-    states = 1
 
     @classmethod
     def shapes(
@@ -99,9 +96,6 @@ class SecondOrder(Units):
 class Sigmoid(Units):
     """Simple recurrent units with a sigmoid (joulin2015, section 2)."""
 
-    gates = ("candidate",)
-    states = 1
-
 
 class Linear(Units):
     """No units: the output of a linear controller is its input, [x_t ; r_{t-1}].
@@ -110,7 +104,6 @@ class Linear(Units):
     """
 
     gates = ("sum",)
-    states = 1
     has_units = False
 
 

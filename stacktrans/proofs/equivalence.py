@@ -27,7 +27,6 @@ from typing import Any, Literal
 
 from stacktrans.automata.execution import Transition
 from stacktrans.automata.machine import Machine
-from stacktrans.automata.rules import START
 from stacktrans.proofs.product import FINISHED, WRONG, Product, ProductStep, Top, Unproved
 from stacktrans.proofs.proof import (
     BisimulationProver,
@@ -172,14 +171,12 @@ class _Pair(Machine):
         one = self.one.transition((symbol, *read[:reads], states[0]))
         other = self.other.transition((symbol, *read[reads:], states[1]))
         if one is None or other is None:
-            return None if one is other else Transition((), FAILED, (), (), (), START)
+            return None if one is other else Transition(output=FAILED)
         shift = 2 * len(self.one.stack_symbols)
         return Transition(
-            signals=(),
             output=one.output if one.output == other.output else DIFFERENT,
             pops=(*one.pops, *(end + shift for end in other.pops)),
             pushes=(*one.pushes, *((end + shift, cell) for end, cell in other.pushes)),
-            moves=(),
             next_state=one.next_state * self.other.states.size + other.next_state,
         )
 

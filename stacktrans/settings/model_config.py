@@ -338,8 +338,11 @@ class ModelConfig(Section):
     @property
     def has_state(self) -> bool:
         """Whether the controller can remember something without a memory."""
-        name, recurrent = self.controller.name, getattr(self.controller, "recurrent", True)
-        return name in ("lstm", "gru") or (name != "linear" and recurrent)
+        units, recurrent = (
+            CONTROLLERS.load(self.controller.name),
+            getattr(self.controller, "recurrent", True),
+        )
+        return bool(units.keep_gate or (units.has_units and recurrent))
 
     @property
     def encoder_decoder(self) -> EncoderDecoderConfig | None:
