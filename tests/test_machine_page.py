@@ -47,6 +47,7 @@ RUNS = """(machine, sources) => sources.map((source) => {
   return [run.failed ? null : run.answer, run.ended, steps];
 })"""
 STEPS = """(text) => { type(text); return traced(DATA.models[0], MACHINES[0], text).steps; }"""
+WORDED = "(observation) => wordedObservation(DATA.models[0], observation)"
 VERDICT = "document.querySelector('.verdict').textContent"
 APPLIED = "[...document.querySelectorAll('.rules .applied')].map((rule) => rule.textContent)"
 TROUBLE = "document.getElementById('trouble').textContent"
@@ -180,6 +181,30 @@ def test_pages_of_shipped_models_show_the_traces_of_python(
             compared += 1
     assert compared > 10
     assert chromium.complaints() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "source", "words"),
+    [("reverse-stack", "a", "reading written "), ("xor-buffered", "1", "reading no input")],
+)
+def test_observations_are_in_the_words_of_python(
+    chromium: Browser,
+    tmp_path: Path,
+    machine_of: Callable[[str], Path],
+    name: str,
+    source: str,
+    words: str,
+) -> None:
+    machine = save_page(machine_of(name), source, tmp_path / "it.html").machine
+    assert machine
+    chromium.open(tmp_path / "it.html")
+    drawn, seen = random.Random(4), ""
+    for _ in range(100):
+        observation = [drawn.randrange(table.size) for table in machine.components]
+        found = called(chromium, WORDED, observation)
+        assert found == machine.worded_observation(tuple(observation))
+        seen += found
+    assert words in seen
 
 
 def test_cells_of_lists_are_those_of_python(chromium: Browser, tmp_path: Path) -> None:

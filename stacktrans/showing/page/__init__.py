@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stacktrans.automata.wording import component_names, entry_name
+from stacktrans.automata.wording import entry_name, observation_words
 from stacktrans.common.visible import visible
 from stacktrans.inference.trace import END, NOTHING, ReadShare, Trace, TraceStep, input_symbols
 from stacktrans.model.checkpoint import Checkpoint
@@ -136,18 +136,23 @@ def _machine(checkpoint: Checkpoint) -> dict[str, Any]:
     machine, layout, task = checkpoint.machine, checkpoint.layout, checkpoint.task
     assert machine
     inputs = [*input_symbols(checkpoint, np.arange(layout.inputs)), NOTHING]
+    no_states = {len(machine.components) - 1} if machine.states.size == 1 else set()
     states = [entry_name(machine, machine.states, state) for state in range(machine.states.size)]
     return {
         "machine": json.loads(machine.to_json()),
         "bound": layout.bound(),
         "unknown": task.source.unknown,
-        "relevant": sorted(machine.relevant),
+        "observations": [
+            [visible(observation_words(machine, component, entry)) for entry in range(table.size)]
+            if component in machine.relevant - no_states
+            else None
+            for component, table in enumerate(machine.components)
+        ],
         "names": {
             "inputs": _names(inputs),
             "outputs": _names([*task.target.symbols, END]),
             "stackSymbols": [*map(_names, machine.stack_symbol_names)],
             "states": _names(states),
-            "components": _names(component_names(machine)),
         },
     }
 

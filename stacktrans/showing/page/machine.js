@@ -281,7 +281,7 @@ function verdictOf(model, machine, { answer, steps, ended, failed }) {
       const reason = `rule ${transition.rule} has no output, but the answer needs one`;
       return `no answer: ${reason}, at step ${steps.length}`;
     }
-    const observed = wordedObservation(model, machine, observation);
+    const observed = wordedObservation(model, observation);
     return `no answer: no rule applies at step ${steps.length}: ${observed}`;
   }
   const symbols = answer.map((output) => (output === NO_OUTPUT ? "·" : model.names.outputs[output]));
@@ -290,18 +290,10 @@ function verdictOf(model, machine, { answer, steps, ended, failed }) {
   return (written ? `answer: ${written}` : "empty answer") + cut;
 }
 
-/** An observation in words, without the components that no rule depends on. */
-function wordedObservation({ names, relevant }, machine, observation) {
-  const last = observation.length - 1;
-  const words = observation.slice(0, last).map((entry, component) => {
-    if (component === 0) return `reading ${names.inputs[entry] || "no input"}`;
-    const symbols = names.stackSymbols[machine.memories.reads[component - 1] >> 1];
-    if (entry === EMPTY) return `${names.components[component]} is empty`;
-    return `${names.components[component]} has ${symbols.length > 2 ? symbols[entry] : "anything"}`;
-  });
-  const shown = words.filter((_, component) => relevant.includes(component));
-  if (hasStates(machine) && relevant.includes(last)) shown.unshift(`in ${names.states[observation[last]]}`);
-  return shown.join(", ") || "always";
+/** An observation in words, the state first, without the components that no rule depends on. */
+function wordedObservation({ observations }, observation) {
+  const words = observation.map((entry, component) => observations[component]?.[entry]);
+  return [words.pop(), ...words].filter(Boolean).join(", ") || "always";
 }
 
 /** Signals of a transition; of a stack without an active one, the last, which is to do nothing, is. */
