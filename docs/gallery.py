@@ -53,9 +53,9 @@ PIECES = (
         "copy-queue",
         "A queue that copies",
         ["queue"],
-        """Every symbol that is read is pushed at the back. From the separator `|||` on, one symbol
-per step is popped from the front, at the bottom of the picture, and written. When there is no
-symbol to push, the model pushes a mark; when this reaches the front, the answer is complete.""",
+        """Every symbol that is read is pushed at the back. From `|||`, the end of the source, on,
+one symbol per step is popped from the front, at the bottom of the picture, and written. When there
+is no symbol to push, the model pushes a mark; when it is read, the answer is complete.""",
     ),
     Piece(
         "reverse-stack",

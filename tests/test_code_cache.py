@@ -40,7 +40,7 @@ for root in roots:
         print(numbers.tolist())
 """
 RESULT = "[2.0, 2.0, 2.0]\n" * 2
-COMPILES = "compiling for this machine, once"
+COMPILES = "compiling for this processor, once"
 PROBLEM = "can't use the compiled code"
 
 

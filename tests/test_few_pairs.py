@@ -207,13 +207,13 @@ def test_permutation_is_announced_and_can_be_prevented(tmp_path: Path) -> None:
     path = write(tmp_path / "pairs.tsv", pairs_of(lambda source: source[::-1]))
     command: list[str | Path] = [*TRAIN, "--data", path, "--memory", "stack", "--dry-run"]
     first = " ".join(LETTERS[:10])
-    note = f"20 symbols seem interchangeable and are permuted in training ({first} …)"
+    note = f"20 symbols seem interchangeable and are permuted ({first} …)"
     assert note in run(*command).stderr.decode()
     many = pairs_of(lambda source: source[::-1], 2 * MOST_PERMUTED)
     from_many = run(*TRAIN, "--data", write(tmp_path / "many.tsv", many), *command[-3:])
     assert from_many.returncode == 0
     assert b"interchangeable" not in from_many.stderr
-    setting = "task.parameters.interchangeable"
+    setting = "parameters.interchangeable"
     assert b"interchangeable" not in run(*command, "--set", f"{setting}=false").stderr
     refused = run(*command, "--set", f"{setting}=maybe")
     assert refused.returncode == 2

@@ -104,7 +104,7 @@ def train(
 
     Unless --recipe names one, several strategies are raced until one has a discrete solution,
     preferably one from which a machine can be extracted: that run is kept, and the command that
-    trains it alone is printed. --memory has all of them use that memory.
+    trains it alone is printed. With --memory, all of them use that memory.
 
     Writes a directory with the resolved configuration, the metrics, the best
     and the last checkpoint and a summary. Ctrl-C finishes the batch, saves, and
@@ -130,22 +130,22 @@ def train(
         memory_size: Size of a pushed vector. Default: the recipe's.
         buffered: Read from an input buffer and write to an output buffer; not for streams and
             texts.
-        no_buffered: Use no buffers, although the recipe would.
-        accept: machine, discrete or soft: with soft, a solution counts even if it needs signals
-            between 0 and 1, although such solutions seldom generalize to much longer strings; with
-            discrete, it is kept, and training goes on; with machine, training also goes on for a
-            while after a discrete solution from which no machine can be extracted. Default: that
-            of the recipe: machine in most strategies, raced or alone; soft in the recipe default.
-        recipe: auto (used if none is given): a race of strategies, which the first with a solution
-            wins; or a strategy by its name. default: what they all begin from. paper: the
-            settings of the paper that the task comes from, or else of grefenstette2015. lstm: a
-            large LSTM as a baseline.
+        no_buffered: Use no buffers, even if the recipe has them.
+        accept: Which solutions end training. soft: any, even one that needs signals between 0 and
+            1, although such solutions seldom generalize to much longer strings. discrete: only a
+            discrete one; a soft one is kept while training continues. machine: a discrete one from
+            which a machine can be extracted; after one without a machine, training continues for a
+            while. Default: that of the recipe: machine in most strategies, raced or alone; soft in
+            the recipe default.
+        recipe: auto (used if none is given): a race of strategies, won by the first with a solution
+            that --accept admits; or a strategy by its name. default: what they all begin from.
+            paper: the settings of the paper that the task comes from, or else of grefenstette2015.
+            lstm: a large LSTM as a baseline.
         strategies: Race these strategies alone (see stacktrans list strategies).
         budget: Time for a race: 90s, 5m, 1h30m. Default: the --time-limit, or 5m. When it is over,
             the model that has come furthest is kept. Time before --resume is included.
-        from_: Go on with a trained model: the run starts from its weights, and takes over its
-            settings and its task unless others are given. Its symbols are kept, others added. No
-            race.
+        from_: Start from a trained model: from its weights, and with its settings and its task
+            unless others are given. Its symbols are kept, and new ones added. There is no race.
         text: Learn to predict a text: a directory with train.txt, valid.txt and test.txt, one
             sentence per line.
         data: Learn your own pairs: a file with a source, a tab and its target on each line, or JSON
@@ -162,13 +162,13 @@ def train(
             none; it is saved with the model. Default: none, with a warning if they are mixed.
         config: Settings from a YAML file, such as a run's config.yaml.
         set_: Change one setting (see stacktrans list settings); may be repeated.
-        seed: Random seed. Default: 1.
+        seed: Random seed. Default: that of --from or --config, or else 1.
         workers: Number of processes. In a race, this many runs are trained at the same time
             (default: one on each core). In a single run, the extra processes train the next
             attempts in advance, in case the first fails. Their number changes the result only if
             time runs out.
-        max_steps: Stop after this many batches, and those of rounding; in a race, of each run.
-            Default: the recipe's.
+        max_steps: Stop training after this many batches; rounding may add some. In a race, the
+            limit applies to each run. Default: the recipe's.
         time_limit: Stop after this much training: 90s, 5m, 1h30m. Default: none for a single run;
             a race has a --budget. Time before --resume is included.
         out: Directory of the run, new or empty. Default: checkpoints/TASK-MEMORY-SEED, in which the

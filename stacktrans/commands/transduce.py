@@ -61,8 +61,8 @@ def transduce(
     fewer if the model has fewer, and none for an empty line, or one that can't be transduced.
 
     In synchronous tasks, which have an output for each input, a line that arrives in parts is
-    answered in parts, with · for each unpredictable symbol, which is not scored; --json has the
-    model's output instead, and marks which symbols are scored. A language model continues the
+    answered in parts, with · for each symbol that is not determined, and so not scored; --json has
+    the model's output instead, and marks which symbols are scored. A language model continues the
     sentence; --json then has the most probable words after each word, and the perplexity of the
     line.
 

@@ -194,7 +194,7 @@ def _remove_old(root: Path, current: Path) -> None:
 @functools.cache
 def announce() -> None:
     """Print a message that code is compiled, once."""
-    print_message("compiling for this machine, once (10 to 15 seconds)")
+    print_message("compiling for this processor, once (10 to 15 seconds)")
 
 
 def count() -> int:

@@ -130,7 +130,7 @@ class RestartConfig(Section):
     """restart if, this many batches after an attempt began or strings grew longer, the running mean
     of losses is not under `loss`; null for never."""
     loss: Loss = 1.0
-    """the running mean of losses (see training.curriculum) under which an attempt goes on."""
+    """the running mean of losses (see training.curriculum) under which an attempt continues."""
     give_up_after: PositiveCount | None = None
     """restart if, this many batches after an attempt began, no rule has ended the run; null for
     never."""

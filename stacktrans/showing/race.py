@@ -63,8 +63,8 @@ class RaceDisplay(ProgressDisplay):
         self._race, self._shown = race, race.state.latest
         self._compiled = code_cache.count()
         announced = (
-            f"{len(race.state.candidates)} strategies race in time slices, until one solves the "
-            f"task, for at most {race.state.budget:.0f} seconds; in {race.directory}"
+            f"{len(race.state.candidates)} strategies race in time slices, until one has an "
+            f"accepted solution, for at most {race.state.budget:.0f} seconds; in {race.directory}"
         )
         super().__init__(console, [announced, *race.notes])
         if not self.live:

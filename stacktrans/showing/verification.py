@@ -234,8 +234,8 @@ def _induction_lines(cases: int, steps: int, cycles: int, initial_contents: int)
         counted(steps, "step"),
         counted(cycles, "cycle that is repeated", "cycles that are repeated"),
     ]
-    rests = counted(initial_contents - 1, "rest", "different rests")
-    others = f", or with {rests} of those before" if initial_contents > 1 else ""
+    left = counted(initial_contents - 1, "content", "different contents")
+    others = f", or with {left} left by the previous ones" if initial_contents > 1 else ""
     return [
         f"induction over the counts: {', '.join(parts)}",
         f"any number of sequences in a row: each begins with empty memories{others}",

@@ -80,8 +80,8 @@ class FilePairs(DataSource):
         first = self.task.source.decode(each.sources[:LISTED])
         symbols = " ".join([*map(visible, first), *(["…"] if len(each.sources) > LISTED else [])])
         return (
-            f"{len(each.sources)} symbols seem interchangeable and are permuted in training "
-            f"({symbols}); --set interchangeable=false prevents this"
+            f"{len(each.sources)} symbols seem interchangeable and are permuted ({symbols}); "
+            "--set parameters.interchangeable=false prevents it"
         )
 
     def _measured(self, pairs: PairSet, key: int) -> list[Pair]:
