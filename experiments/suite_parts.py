@@ -86,7 +86,7 @@ class Partitioned(Marked):
 
 
 class Compared(Halves):
-    """Two parts that in half of the sources are alike, and else differ in one place."""
+    """Two parts that match in half of the sources, and differ in one place in the others."""
 
     def __init__(self, symbols: int = 26) -> None:
         super().__init__(symbols)
@@ -95,7 +95,7 @@ class Compared(Halves):
         self.target = Alphabet("01", words=False)
 
     @abstractmethod
-    def alike(self, first: list[str]) -> list[str]:
+    def matching(self, first: list[str]) -> list[str]:
         """The second part that a first one asks for."""
 
     def has_length(self, length: int) -> bool:
@@ -103,7 +103,7 @@ class Compared(Halves):
 
     def draw(self, generator: np.random.Generator, length: int) -> Symbols:
         first = drawn_from(generator, self.letters, length // 2)
-        second = [*self.alike(first)]
+        second = [*self.matching(first)]
         if generator.random() < 0.5:
             place = generator.integers(len(second))
             others = [letter for letter in self.letters if letter != second[place]]
@@ -112,7 +112,7 @@ class Compared(Halves):
 
     def solve(self, source: Symbols) -> Symbols:
         first, second = self.halves(source)
-        return "1" if self.alike(first) == second else "0"
+        return "1" if self.matching(first) == second else "0"
 
 
 class Same(Compared):
@@ -120,7 +120,7 @@ class Same(Compared):
 
     name = "same"
 
-    def alike(self, first: list[str]) -> list[str]:
+    def matching(self, first: list[str]) -> list[str]:
         return first
 
 
@@ -129,7 +129,7 @@ class Mirrored(Compared):
 
     name = "mirrored"
 
-    def alike(self, first: list[str]) -> list[str]:
+    def matching(self, first: list[str]) -> list[str]:
         return first[::-1]
 
 

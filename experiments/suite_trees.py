@@ -299,7 +299,7 @@ def _of_chain(source: Symbols, operators: Symbols, left: bool) -> list[Formula]:
 
 
 def _of_nested(source: Symbols, operators: Symbols) -> list[Formula]:
-    """Likewise; what is within parentheses that are open is kept apart."""
+    """The formulas of a source with parentheses, with a list of its own for each open one."""
     within: list[list[Formula]] = [[]]
     for symbol in source:
         if symbol == "(":
@@ -337,7 +337,7 @@ def written(formula: Formula, notation: Notation) -> list[str]:
 
 
 def value(formula: Formula) -> bool:
-    """What a formula with the operators & (and), | (or) and ^ (either) comes to."""
+    """The value of a formula with the operators & (and), | (or) and ^ (exclusive or)."""
     found: list[bool] = []
     for symbol in written(formula, "postfix"):
         if symbol in (YES, NO):
@@ -393,7 +393,7 @@ class Notated(OfFormula):
     Args:
         notation: of the source: prefix; postfix; infix, with parentheses around every operation;
             left or right, without any, operators to the left or to the right binding tighter.
-        answer: the notation of the answer, likewise, but not left or right.
+        answer: the notation of the answer, but not left or right.
         symbols: how many different operands there are.
         operators: the operators.
     """
@@ -415,7 +415,7 @@ class Notated(OfFormula):
 
 
 class Evaluated(OfFormula):
-    """((1&0)|1) -> 1: what a formula comes to
+    """((1&0)|1) -> 1: the value of a formula
 
     Args:
         notation: prefix; postfix; infix, with parentheses around every operation; left or right,

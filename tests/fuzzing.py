@@ -34,7 +34,7 @@ ROOT = Path(__file__).parent.parent
 WORDS = (b"hello\n", b"abc\n\nxyz\n", b"0110####\n", b"aaab\n", b"the old man\n", b"\xff\n")
 PAIRS = {
     "copy": ('!"#', '!"#'),
-    "in-step": ("01##", "##10"),
+    "padded": ("01##", "##10"),
     "buffered": ("1011", "1101"),
     "stream": ("aab", "b"),
 }
@@ -72,7 +72,7 @@ SYMBOLS = (
 """Parts of strings that nothing that draws them may take for anything else."""
 RUNS: dict[str, tuple[str, ...]] = {
     "copy": ("--task", "copy", "--memory", "queue", *SETTINGS, "accuracy_every=2", "max_steps=4"),
-    "in-step": ("--task", "reversal", "--memory", "stack", "lengths.train=[1, 3]", *SIZES[1:]),
+    "padded": ("--task", "reversal", "--memory", "stack", "lengths.train=[1, 3]", *SIZES[1:]),
     "buffered": (
         *("--task", "xor", "--memory", "deque", "--controller", "linear", "--buffered"),
         *("memory.size=3", "measure.strings=4", "max_steps=4", "lengths.train=[1, 4]"),
@@ -103,13 +103,13 @@ def make_models(folder: Path) -> Path:
         extracted = invoke("extract", "reverse-stack", "--out", "machine")
         assert extracted.returncode == 0, extracted.stderr.decode()
         for name, words in RUNS.items():
-            options, settings = _parted(words)
+            options, settings = _options_and_settings(words)
             ended = invoke(*TRAIN, *options, *settings, "--out", f"runs/{name}")
             assert ended.returncode == 0, ended.stderr.decode()
     return folder
 
 
-def _parted(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
+def _options_and_settings(words: tuple[str, ...]) -> tuple[list[str], list[str]]:
     settings = [word for word in words if "=" in word]
     options = [word for word in words if "=" not in word]
     return options, [word for setting in settings for word in ("--set", setting)]
@@ -210,7 +210,9 @@ def _config(rng: Random, models: Path, place: Path) -> list[str]:
 
 def _short_run(rng: Random, models: Path, place: Path) -> list[str]:
     """A run of two batches with a wrong setting other than a size."""
-    options, settings = _parted(RUNS[one_of(rng, ("copy", "in-step", "stream", "buffered"))])
+    options, settings = _options_and_settings(
+        RUNS[one_of(rng, ("copy", "padded", "stream", "buffered"))]
+    )
     name = one_of(rng, _RATES)
     value = json.dumps(one_of(rng, VALUES))
     return [
@@ -284,7 +286,7 @@ def _text(rng: Random, models: Path, place: Path) -> list[str]:
     path.write_bytes(wrong_bytes(rng, path.read_bytes()))
     if rng.random() < 0.5:
         return ["eval", str(models / "runs" / "text"), "--text", str(path)]
-    options, settings = _parted(RUNS["text"])
+    options, settings = _options_and_settings(RUNS["text"])
     return [*TRAIN, *options, *settings, "--set", "max_steps=2", "--out", "run"]
 
 

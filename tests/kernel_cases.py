@@ -343,7 +343,7 @@ def compare_with_gradients(
 ) -> None:
     """Compare outputs by name, and then their gradients by the name of what went in.
 
-    What the definition gives besides is left out.
+    What else the definition gives is left out.
     """
     expected = {name: expected[name] for name in actual}
     tolerance = TOLERANCE[next(iter(actual.values())).dtype]

@@ -1,4 +1,4 @@
-"""Races of a few strategies that come to nothing much, but soon."""
+"""Races of a few strategies that end soon, mostly without a solution."""
 
 import signal
 from collections.abc import Sequence

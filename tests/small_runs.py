@@ -67,7 +67,7 @@ def assert_same_run(one: Path, other: Path) -> None:
 
 
 def assert_resumes_exactly(directory: Path, config: RunConfig, stop_at: int) -> None:
-    """Interrupt a run at a step, and compare what it comes to with a run that goes through."""
+    """Interrupt a run at a step, and compare its result with that of an uninterrupted run."""
     trainer_of(config, directory / "whole").run(ignore)
     stopped = trainer_of(config, directory / "stopped")
     stop_after(stopped, stop_at)

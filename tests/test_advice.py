@@ -27,14 +27,14 @@ def of_lengths(train: tuple[int, int], test: tuple[int, int]) -> RunConfig:
     return CONFIG.model_copy(update={"task": CONFIG.task.model_copy(update={"lengths": lengths})})
 
 
-def advice_on(config: RunConfig, shares: dict[str, float], goes_on: bool = True) -> list[str]:
+def advice_on(config: RunConfig, shares: dict[str, float], can_continue: bool = True) -> list[str]:
     state = RaceState(command=["train"], budget=60, candidates=candidates(joint=0.5))
-    if not goes_on:
+    if not can_continue:
         ended = state.candidates["joint"].model_copy(update={"ended": "max_steps"})
         state.candidates["joint"] = ended
     measured: dict[str, Any] = {"train": None, "development": None, "test": None}
     measured |= {part: replace(ACCURACY, coarse=each, count=200) for part, each in shares.items()}
-    summary = replace(SUMMARY, outcome="budget" if goes_on else "max_steps", **measured)
+    summary = replace(SUMMARY, outcome="budget" if can_continue else "max_steps", **measured)
     return advice(state, summary, config, ["wide"], Path("x"))
 
 
@@ -72,7 +72,7 @@ def test_a_model_that_is_right_is_advised_only_more_time(shares: dict[str, float
     assert right.endswith("200 of 200 strings (test)")
     assert but == "  but the race had no time to make sure of it"
     assert others == ["worth a try:", "  longer: stacktrans train --resume x --budget 4m"]
-    _, _, but, *_, last = advice_on(of_lengths((1, 9), (10, 20)), shares, goes_on=False)
+    _, _, but, *_, last = advice_on(of_lengths((1, 9), (10, 20)), shares, can_continue=False)
     assert but == "  but not yet in 2 measurements in a row"
     assert last == "  a larger --max-steps"
 

@@ -34,7 +34,7 @@ def tripled(source: str) -> str:
 
 
 def tripling(directory: Path, *, endless: bool = False) -> Path:
-    """A machine that answers `tripled`, of pairs in a file; if `endless`, it goes on with a's."""
+    """A machine that answers `tripled`, of pairs in a file; if `endless`, it continues with a's."""
     path = directory / "pairs.tsv"
     sources = ("a", "b", "ab", "ba", "bba", "abab", "bbbba")
     path.write_text("".join(f"{each}\t{tripled(each)}\n" for each in sources))

@@ -169,7 +169,7 @@ def test_a_batch_equals_its_items(kernel: Literal["fused", "torch"]) -> None:
         torch.testing.assert_close(together[row, :length], alone, rtol=0, atol=1e-12)
 
 
-def test_a_model_that_reads_and_writes_with_strength_one_does_so_in_step() -> None:
+def test_a_model_that_reads_and_writes_with_strength_one_is_synchronous() -> None:
     model = model_of(controller="lstm", steps_per_symbol=1, extra_steps=0)
     same = Transducer(small(controller="lstm", buffered=False), SYMBOLS, SYMBOLS).double()
     assert model.operation is not None

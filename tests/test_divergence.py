@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from small_runs import CPU, ignore, small_run
-from test_resuming import counting, taken_up, trainer_in
+from test_resuming import counting, resumed_run, trainer_in
 from test_stream_training import small_run as stream_run
 
 from stacktrans.common.errors import UsageError
@@ -35,12 +35,12 @@ KINDS = {
 
 
 def assert_readable(directory: Path, config: RunConfig) -> None:
-    """Both checkpoints hold finite weights, and the run can be taken up."""
+    """Both checkpoints hold finite weights, and the run can be resumed."""
     for name in ("best", "last"):
         if (directory / name).exists():
             weights = checkpoint.load(directory / name, CPU).model.state_dict()
             assert all(weight.isfinite().all() for weight in weights.values()), name
-    taken_up(directory, config)
+    resumed_run(directory, config)
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,7 @@ def test_an_interrupt_at_exit_changes_nothing(tmp_path: Path) -> None:
     assert done.stdout
 
 
-def test_workers_that_are_interrupted_as_they_start_and_have_no_streams_go_on(
+def test_workers_that_are_interrupted_as_they_start_and_have_no_streams_continue(
     tmp_path: Path,
 ) -> None:
     race = ("--strategies", "patient,wide", "--workers", "2", "--set", "kernel=torch")

@@ -442,7 +442,7 @@ def test_a_memory_can_define_its_own_compiled_steps() -> None:
 
 
 @pytest.mark.parametrize("memory", [*WITH_NONE, Latch()], ids=str)
-def test_strings_that_are_chosen_go_on(memory: str | Memory[Any]) -> None:
+def test_selected_strings_continue(memory: str | Memory[Any]) -> None:
     case = Case.drawn("lstm", memory, Shape(3, 8, 5, 3), torch.float64, layers=2)
     CompiledFunction.always_compile()
     before, after = np.split(np.arange(24).reshape(3, 8), [5], axis=1)

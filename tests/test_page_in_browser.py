@@ -130,7 +130,7 @@ def test_long_memories_can_be_scrolled_from_the_top(chromium: Browser, tmp_path:
 
 
 @NEEDS_CHROMIUM
-def test_two_models_go_in_step(chromium: Browser, tmp_path: Path) -> None:
+def test_two_models_are_stepped_through_together(chromium: Browser, tmp_path: Path) -> None:
     path = tmp_path / "it.html"
     done = run("inspect", "reverse-stack", "abcd", "--html", path, "--beside", "copy-deque")
     assert done.returncode == 0
@@ -218,7 +218,7 @@ def test_space_plays_and_pauses(chromium: Browser, tmp_path: Path) -> None:
     chromium.value("document.getElementById('play').focus()")
     chromium.press(" ")
     assert chromium.value(button) == "Pause"
-    # It goes on from where it was, and begins anew only at the end.
+    # It continues from where it was, and begins anew only at the end.
     assert chromium.value(COUNT) != "1 / 6"
     chromium.press("End")
     chromium.value("document.getElementById('speed').value = '0.5'")

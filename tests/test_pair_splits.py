@@ -12,7 +12,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.tasks.pair_files import DEV, TEST, TRAIN
 
 
-def test_the_longest_tenth_and_a_random_tenth_are_kept_apart(tmp_path: Path) -> None:
+def test_the_longest_tenth_and_a_random_tenth_are_held_out(tmp_path: Path) -> None:
     pairs = [("a" * size, "b" * size) for size in range(1, 41)]
     path = write(tmp_path / "a.tsv", lines_of(pairs[::-1]))
     found = learned(path, split=3).data

@@ -440,7 +440,9 @@ def test_the_best_weights_on_the_development_set_are_kept(tmp_path: Path, train:
     assert summary.best_step == max(measured, key=lambda each: each["discreteness"])["step"]
 
 
-def test_models_of_files_are_measured_on_what_was_kept_apart(tmp_path: Path, train: Path) -> None:
+def test_models_of_pairs_in_files_are_measured_on_the_held_out_pairs(
+    tmp_path: Path, train: Path
+) -> None:
     trainer_of(train, tmp_path / "run", {"training": {"max_steps": 5}}).run(ignore)
     found = json.loads(run("eval", tmp_path / "run", "--json").stdout)["results"]
     assert [(each["strings"], each["count"]) for each in found] == [

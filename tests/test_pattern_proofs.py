@@ -221,7 +221,7 @@ def answered(task: Counting, source: Sequence[str]) -> list[str | None] | None:
 
 
 def is_wrong(machine: Machine, row: Sequence[tuple[str, str]]) -> bool:
-    """Whether a machine goes on otherwise with a row, where it is known how it goes on."""
+    """Whether a machine continues a row otherwise than it should, where that is known."""
     symbols = "".join(prompt + answer for prompt, answer in row) + machine.source[0]
     configuration = Configuration(machine)
     written = [configuration.step(machine.source.index(each)) for each in symbols[:-1]]

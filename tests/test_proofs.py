@@ -285,7 +285,7 @@ def test_errors_at_a_great_depth_are_found() -> None:
     wrong = counterexample_to(own_machines.wrong_when_deep(task, 12), task)
     assert len(wrong) == 12
     assert first_wrong(own_machines.wrong_when_deep(task, 12), task, [wrong])
-    # What only goes on after so many symbols in another state goes wrong nowhere.
+    # A machine that only changes to an equivalent state after so many symbols is never wrong.
     deep = own_machines.wrong_when_deep(task, 12)
     kept = [own for own in deep.rules if own.output is None or own.output.component != -1]
     end = deep.rules[-1]

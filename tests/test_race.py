@@ -36,7 +36,7 @@ from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate, RaceState, read_race
 from stacktrans.training.records import Accuracy
 from stacktrans.training.requests import begin_race
-from stacktrans.training.requests import resume as taken_up
+from stacktrans.training.requests import resume as resumed_run
 from stacktrans.training.rounding import Rounding
 from stacktrans.training.scheduling import PROVISIONAL, next_round
 from stacktrans.training.sources import DataSource
@@ -130,7 +130,7 @@ def test_a_stalled_leader_gets_no_more_time_slices_than_others() -> None:
         assert chosen(found, width=1) == ["b"], number
         had = Candidate(step=found["b"].step + 200, test=0.3, loss=1.0)
         found["b"] = had.after(found["b"])
-    # In the first it has come to 0.3, and no further since.
+    # In the first it has reached 0.3, and no more since.
     assert found["b"].stalled == 2
     found["b"] = Candidate(step=1000, test=0.28, train=0.4, loss=1.0).after(found["b"])
     assert found["b"].furthest == (0.3, 0.0)
@@ -210,7 +210,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Progress:
 @pytest.mark.usefixtures("short_time_slices")
 def test_a_stopped_race_resumes_to_the_same_result(whole: Progress, tmp_path: Path) -> None:
     carried_on(begun(tmp_path / "parts"), 1)
-    resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
+    resumed = resumed_run(tmp_path / "parts", "cpu", workers=1)
     assert isinstance(resumed, Race)
     assert whole == progress_of(carried_on(resumed, 4))
 
@@ -221,7 +221,7 @@ def test_a_race_stopped_in_its_first_round_resumes_to_the_same_result(tmp_path: 
     found = begun(tmp_path / "parts")
     stopped = carried_on(found, 0)
     assert {each.step for each in stopped.state.candidates.values()} == {0}
-    resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
+    resumed = resumed_run(tmp_path / "parts", "cpu", workers=1)
     assert isinstance(resumed, Race)
     assert progress_of(whole) == progress_of(carried_on(resumed, 2))
 
@@ -244,7 +244,7 @@ def test_a_race_stopped_within_a_time_slice_resumes_to_the_same_result(
     with found.opened():
         found.run(lambda: None)
     assert left == 0
-    resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
+    resumed = resumed_run(tmp_path / "parts", "cpu", workers=1)
     assert isinstance(resumed, Race)
     assert whole == progress_of(carried_on(resumed, 4))
 
@@ -324,7 +324,7 @@ def test_a_race_stopped_while_a_solution_is_tested_resumes_to_the_same_result(
         found.run(lambda: None)
     assert found.stop_requested
     assert not found.state.winner
-    resumed = taken_up(tmp_path / "parts", "cpu", workers=1)
+    resumed = resumed_run(tmp_path / "parts", "cpu", workers=1)
     assert isinstance(resumed, Race)
     carried_on(resumed, 100)
     assert progress_of(resumed) == progress_of(whole)

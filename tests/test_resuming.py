@@ -64,7 +64,7 @@ def trainer_in(directory: Path, config: RunConfig) -> Trainer:
     return Trainer(config, directory, CPU, "stacktrans train")
 
 
-def taken_up(directory: Path, config: RunConfig) -> Trainer:
+def resumed_run(directory: Path, config: RunConfig) -> Trainer:
     """A run's trainer: resumed, or if nothing was saved, begun again."""
     try:
         last_saved(directory)
@@ -80,7 +80,7 @@ class Killed(BaseException):
 
 @contextmanager
 def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """End all that goes on at the n-th operation on a file, from 0."""
+    """End the process at the n-th operation on a file, from 0."""
     done: list[str] = []
 
     def calling(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -114,7 +114,7 @@ def test_a_run_killed_at_any_file_operation_resumes_bit_for_bit(
         place.mkdir()
         with killed_at(number, monkeypatch), suppress(Killed):
             trainer_in(place, config).run(ignore)
-        trainer = taken_up(place, config)
+        trainer = resumed_run(place, config)
         assert trainer.run(ignore).steps == whole.steps
         assert_same_run(tmp_path / "whole", place)
 
@@ -139,7 +139,7 @@ def test_a_run_stopped_during_rounding_resumes_bit_for_bit(
             stop_in_rounding(trainer, batches, patched)
             with pytest.raises(Interrupted):
                 trainer.run(ignore)
-        assert taken_up(tmp_path / str(batches), config).run(ignore).steps == whole.steps
+        assert resumed_run(tmp_path / str(batches), config).run(ignore).steps == whole.steps
         assert_same_run(tmp_path / "whole", tmp_path / str(batches))
 
 
@@ -201,7 +201,7 @@ def test_a_finished_run_that_is_resumed_stays_as_it_is(
     config = ENDED_BY["attempts"]()
     whole = trainer_in(tmp_path / "run", config).run(ignore)
     before = (tmp_path / "run" / "best" / "model.safetensors").read_bytes()
-    again = taken_up(tmp_path / "run", config).run(ignore)
+    again = resumed_run(tmp_path / "run", config).run(ignore)
     assert (again.steps, again.outcome) == (whole.steps, "attempts")
     assert (tmp_path / "run" / "best" / "model.safetensors").read_bytes() == before
 

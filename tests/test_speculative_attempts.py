@@ -324,4 +324,4 @@ def test_an_attempt_ends_with_the_run_that_was_killed(tmp_path: Path) -> None:
             break
         time.sleep(0.25)
     else:
-        raise AssertionError("it goes on")
+        raise AssertionError("it was trained further")

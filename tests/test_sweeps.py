@@ -1,4 +1,4 @@
-"""Sweeps: what they run and record, what they go on from, and what is wrong with a command."""
+"""Sweeps: what they run and record, how they are resumed, and errors in a command."""
 
 import dataclasses
 import io
@@ -187,10 +187,10 @@ def test_a_run_of_two_conditions_counts_once(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, conditions={"Stack": stack, "Again": stack}, grid={"seed": [1]})
     listed = run("sweep", path, "--dry-run", "--out", tmp_path / "out")
     assert listed.stderr == b"stacktrans: 1 run to do, 0 done\n"
-    said = run("sweep", path, "--out", tmp_path / "out").stderr.decode()
-    assert "1 run, 0 of them done, in " in said
-    assert "[1/1] " in said
-    assert "1 of 1 run failed; " in said
+    shown = run("sweep", path, "--out", tmp_path / "out").stderr.decode()
+    assert "1 run, 0 of them done, in " in shown
+    assert "[1/1] " in shown
+    assert "1 of 1 run failed; " in shown
 
 
 def test_a_dry_run_estimates_the_time_that_is_left(swept: Path, tmp_path: Path) -> None:
@@ -200,12 +200,12 @@ def test_a_dry_run_estimates_the_time_that_is_left(swept: Path, tmp_path: Path) 
     slow = [json.dumps(json.loads(line) | {"seconds": 900.0}) + "\n" for line in done]
     (out / "results.jsonl").write_text("".join(slow))
     path = sweep_file(tmp_path)
-    said = run("sweep", path, "--dry-run", "--out", out).stderr.decode()
+    shown = run("sweep", path, "--dry-run", "--out", out).stderr.decode()
     left = "1 run to do, 5 done; about 15 minutes of training left, at the speed of these"
-    assert said == f"stacktrans: {left}\n"
+    assert shown == f"stacktrans: {left}\n"
 
 
-def test_a_failing_run_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_failing_run_is_recorded_and_the_others_continue(tmp_path: Path) -> None:
     path = sweep_file(
         tmp_path,
         conditions={

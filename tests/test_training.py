@@ -1,4 +1,4 @@
-"""Training: it learns, it repeats itself, it goes on where it stopped."""
+"""Training: it learns, is reproducible, and continues where it stopped."""
 
 import json
 import os

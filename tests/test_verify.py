@@ -188,7 +188,7 @@ def test_what_another_task_requires_is_shown_without_a_command_for_the_models_ow
     ]
 
 
-def test_a_model_of_pairs_in_files_is_tried_on_those_kept_apart(tmp_path: Path) -> None:
+def test_a_model_of_pairs_in_files_is_tested_on_the_held_out_pairs(tmp_path: Path) -> None:
     data = tmp_path / "pairs.tsv"
     pairs = [f"{number:b}" for number in range(1, 40)]
     data.write_text("".join(f"{each}\t{each[::-1]}\n" for each in pairs), encoding="utf-8")
@@ -203,7 +203,7 @@ def test_a_model_of_pairs_in_files_is_tried_on_those_kept_apart(tmp_path: Path) 
     assert found["counterexample"]["target"] == found["counterexample"]["source"][::-1]
 
 
-def test_training_pairs_are_tried_after_those_kept_apart(tmp_path: Path) -> None:
+def test_training_pairs_are_tested_after_the_held_out_ones(tmp_path: Path) -> None:
     data, out = tmp_path / "pairs.tsv", tmp_path / "run"
     data.write_text("".join(f"{number:b}\tb\n" for number in range(1, 40)), encoding="utf-8")
     settings = ("--recipe", "feedforward", "--max-steps", "1", "--set", "memory.size=4")

@@ -125,7 +125,7 @@ def train(
             race of strategies.
         controller: its name; by default, that of the recipe.
         accept: "soft" if a solution counts even if it needs signals between 0 and 1; "discrete" if
-            it does not; "machine", the default in a race of strategies, if training also goes on
+            it does not; "machine", the default in a race of strategies, if training also continues
             for a while after a solution from which no machine can be extracted.
         recipe: auto (the default), a race of strategies; or a strategy (`stacktrans list
             strategies`), or another recipe (`stacktrans list recipes`). With `from_`, how to train,

@@ -99,7 +99,7 @@ class Network:
         units = weights.architecture.units
         for layer, hidden in enumerate(weights.layers[1::2]):
             if not hidden.any():
-                kept[layer, 0] = units.split  # a GRU keeps a share of it all the same
+                kept[layer, 0] = units.split  # a GRU keeps a share of it anyway
         return kept
 
     def projection(self, alphabet: int) -> Callable[[Array], Array]:

@@ -1,8 +1,8 @@
 """Vector quantization of a network: it runs over the numbers of vectors in codebooks.
 
 What a network pushes varies with all that it reads, but most of this variation makes no difference.
-A quantized network goes on with one vector where others are near to it, so that there are few. As
-in counterexample-guided abstraction refinement (Clarke et al. 2000), quantizations are tested, the
+A quantized network replaces a vector by an earlier one that is near, so that there are few. As in
+counterexample-guided abstraction refinement (Clarke et al. 2000), quantizations are tested, the
 coarsest first, until one gives the network's answers.
 """
 

@@ -355,7 +355,7 @@ def ensemble_of(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
         if each.config.model.buffers:
             raise UsageError(f"{each.path}: a model with buffers cannot be part of an ensemble")
         check_alphabets(first.task, each.task, str(each.path))
-        if each.layout != first.layout:  # as with backwards, or pairs in step
+        if each.layout != first.layout:  # as with backwards, or padded pairs
             raise UsageError(f"{each.path}: the layout is not that of {first.path}")
     hard = all(each.hard for each in checkpoints)
     return replace(first, weights={}, machine=None, hard=hard, members=checkpoints)

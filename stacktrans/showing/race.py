@@ -164,10 +164,10 @@ def _race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str] | No
         loss = UNKNOWN if candidate.loss is None else f"{candidate.loss:.4f}"
         shares = (candidate.best.get(part) for part in ([*names, "fine"] if names else []))
         accuracies = (UNKNOWN if share is None else f"{share:.2f}" for share in shares)
-        going_on = "stopped" if at_work is None else "waiting"
+        activity = "stopped" if at_work is None else "waiting"
         if name in (at_work or ()):  # it may have to load and compile code
-            going_on = "training" if candidate.step else "starting"
-        state = _end(candidate) or going_on
+            activity = "training" if candidate.step else "starting"
+        state = _end(candidate) or activity
         rows.append([name, candidate.step, f"{candidate.seconds:.0f}", loss, *accuracies, state])
     return Table(*columns, rows=rows)
 

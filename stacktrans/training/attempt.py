@@ -369,7 +369,7 @@ class Attempt:
         return state | ({"prediction": self._prediction.state_dict()} if self._prediction else {})
 
     def load_state_dict(self, state: Any) -> None:
-        """Take up a state; raises any of the errors of Python and torch if it is not one."""
+        """Load a state; raises any of the errors of Python and torch if it is not one."""
         for part in self._parts:
             part.load_state_dict(state[part.name], self.model)
         self.average.load_state_dict(state["average"])

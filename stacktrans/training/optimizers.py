@@ -33,7 +33,7 @@ Adam = _without_compiler(torch.optim.Adam)
 RMSprop = _without_compiler(torch.optim.RMSprop)
 SGD = _without_compiler(torch.optim.SGD)
 _BUFFERS = {Adam: ("exp_avg", "exp_avg_sq"), RMSprop: ("square_avg",), SGD: ()}
-"""What an optimizer keeps for each weight, besides the number of steps; plain SGD keeps nothing."""
+"""What an optimizer keeps for each weight, and the number of steps; plain SGD keeps neither."""
 
 
 def make_optimizer(

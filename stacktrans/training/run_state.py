@@ -62,7 +62,7 @@ class Progress(StatefulPart):
         best_step: batch after which they were taken.
         metrics_size: bytes of the metrics that were written by then.
         ended: the rule that has ended the training; rounding and pruning may follow.
-        fallback: merit of the first solution, which is kept apart from the best weights if no
+        fallback: merit of the first solution, which is kept beside the best weights if no
             machine agrees with it; empty if there is none.
         fallback_step: batch after which it was rounded; 0 if there is none.
     """
@@ -275,7 +275,7 @@ class RunState:
             checkpoint.save(self._directory / "last", self.config, weights, state)
 
     def load(self, directory: Path) -> None:
-        """Take up a run's last checkpoint.
+        """Load the last checkpoint of a run.
 
         Raises:
             CheckpointError: it can't be read, or is not one of this run.
@@ -299,7 +299,7 @@ class RunState:
             set_weights(model, load_weights(last / checkpoint.WEIGHTS, shapes_of(model)))
 
     def _take(self, state: dict[str, Any]) -> None:
-        """Take up a saved state; raises any of the errors of Python and torch if it is not one."""
+        """Load a saved state; raises any of the errors of Python and torch if it is not one."""
         self.command = str(state["command"])
         self.progress.load_state_dict(state["progress"])
         self.attempts.load_state_dict(state["attempts"])

@@ -40,7 +40,7 @@ class StatefulPart:
         return {key: getattr(self, key) for key in self._schema.model_fields}
 
     def load_state_dict(self, state: Any, model: "nn.Module | None" = None) -> None:
-        """Take up a state.
+        """Load a state.
 
         Args:
             state: the state.

@@ -36,7 +36,7 @@ ABLATION_STRINGS = 200
 class Trainer:
     """The training loop of one run, in its own directory, beginning with a given attempt.
 
-    A `resumed` run takes up the state in its directory, and needs no checkpoint that it started
+    A `resumed` run loads the state in its directory, and needs no checkpoint that it started
     from. `data` is the folder of pairs that `make_source` takes.
 
     Attributes:
@@ -79,7 +79,7 @@ class Trainer:
     def resume(
         cls, directory: Path, budgets: Sequence[SettingsLayer], device: torch.device
     ) -> Self:
-        """Take up a run from its last checkpoint, perhaps with another step or time limit.
+        """Resume a run from its last checkpoint, perhaps with another step or time limit.
 
         Raises:
             CheckpointError: there is no run, or its last checkpoint is damaged.
@@ -96,8 +96,10 @@ class Trainer:
             for name, value in layer.settings["training"].items():
                 taken, unit = done[name]
                 if value < taken:
-                    said = f"the run has already taken {taken:.0f} {unit}; expected a larger limit"
-                    raise UsageError(f"{layer.origin} {value:g}: {said}")
+                    problem = (
+                        f"the run has already taken {taken:.0f} {unit}; expected a larger limit"
+                    )
+                    raise UsageError(f"{layer.origin} {value:g}: {problem}")
         now, then = (rate_factor(each.training, attempt.step) for each in (config, before))
         attempt.multiply_rate(now / then)  # a falling rate depends on the limit
         return trainer
@@ -320,6 +322,6 @@ def train_attempt(
     is_cancelled: Callable[[], bool],
 ) -> None:
     """Train an attempt until it is cancelled, ends, or has to wait for its run, and save it."""
-    with contextlib.suppress(StacktransError):  # the run itself will come to the same error
+    with contextlib.suppress(StacktransError):  # the run itself will have the same error
         trainer = Trainer(config, directory, device, attempt=number, data=data)
         trainer.run_until(lambda: is_cancelled() or trainer.state.waits_for_run)
