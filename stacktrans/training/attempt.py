@@ -147,8 +147,7 @@ class Attempts(StatefulPart):
                 f"{after} batches after strings grew longer" if since else f"after {after} batches"
             )
             return f"the loss is not below training.restart.loss {when}"
-        most = self._restart.give_up_after
-        if most is not None and attempt.step >= most:  # rounding may have gone beyond
+        if attempt.step == self._restart.give_up_after:
             return f"no stopping rule ended the attempt within {attempt.step} batches"
         return None
 

@@ -15,7 +15,7 @@ from stacktrans.training.attempt import Attempt
 from stacktrans.training.objective import indecision
 from stacktrans.training.pruning import prunable, pruned, smallest
 from stacktrans.training.sources import DataSource
-from stacktrans.training.stateful import SavedCount, StatefulPart, Weights
+from stacktrans.training.stateful import StatefulPart, Weights
 
 SHARPNESS = 4096.0
 """Factor that sharpens the signals of a model that loses nothing when it is hard. Signals are then
@@ -25,10 +25,10 @@ AVERAGING_BATCHES = 200
 """Batches after which the moving average has forgotten the weights before."""
 
 NEARLY_RIGHT = 0.9
-"""Least accuracy on very short and on very long strings for which a rejected model is trained
-further: a new attempt would take longer, and might come no further."""
-MOST_REJECTIONS = 5
-"""Most rejections after which it is trained further."""
+"""Least accuracy on very short and on very long strings for which a discrete model is trained
+further: a new attempt would take longer, and might be no better."""
+MOST_CORRECTIONS = 5
+"""How often it is trained further."""
 
 RELEARNED = "5%"
 """Loss under which a model without one of its memories may learn its task again."""
@@ -88,13 +88,10 @@ class Rounding(StatefulPart):
 
     Attributes:
         weights: the weights to be rounded; None if nothing is to be done now.
-        rejections: how often a discrete model was rejected that was nearly right.
     """
 
     name = "rounding"
     weights: Weights | None = None
-    rejections: SavedCount = 0
-    _is_nearly_right = False
 
     def __init__(self, attempt: Attempt) -> None:
         self.attempt, self._source = attempt, attempt.source
@@ -145,11 +142,15 @@ class Rounding(StatefulPart):
             if better and attempt.is_finite():
                 best, before = attempt.model, after
         may_fail = may_fail and self._training.rounding != "lossless"
-        if may_fail and not self._solves(best, before):
+        if may_fail and not self._solves(before):
             return None
         if not discrete and prunable(best):
             best = smallest(best, lambda model: is_as_good(self._measured(model), before))
             before = self._measured(best)
+        if may_fail and discrete:
+            if not (corrected := self._corrected(best, before)):
+                return None
+            best, before = corrected
         soft, hard = before
         if not hard >= soft > 0:
             return best
@@ -183,26 +184,42 @@ class Rounding(StatefulPart):
                 return None
         return after
 
-    def _solves(self, model: Transducer, measured: SoftHardAccuracy) -> bool:
-        """Whether a model solves the task when hard; if lossless, also for longer strings."""
+    def _solves(self, measured: SoftHardAccuracy) -> bool:
+        """Whether a model with these accuracies solves the task when hard."""
         soft, hard = measured
-        self._is_nearly_right = False
-        if not self._kind.lossless:
-            return min(measured) >= self._training.solved.accuracy
-        with computing_with(self._source.threads), model.hard_signals():
-            if hard < min(soft, self._training.solved.accuracy):
-                return False
-            accuracy = self._source.generalization(model, self._moment)
-        if accuracy >= self._training.solved.accuracy:
-            return True
-        self._is_nearly_right = accuracy >= NEARLY_RIGHT
-        self.rejections += self._is_nearly_right
-        return False
+        least = self._training.solved.accuracy
+        return hard >= min(soft, least) if self._kind.lossless else min(measured) >= least
 
-    @property
-    def may_be_repeated(self) -> bool:
-        """Whether the attempt is worth more training, since the rejected model was nearly right."""
-        return self._is_nearly_right and self.rejections <= MOST_REJECTIONS
+    def _corrected(
+        self, model: Transducer, measured: SoftHardAccuracy
+    ) -> tuple[Transducer, SoftHardAccuracy] | None:
+        """A model that is right when hard on very short and very long strings, too; its accuracies.
+
+        A model that is nearly right is trained further; None if that does not help.
+        """
+        for left in reversed(range(1 + MOST_CORRECTIONS)):
+            with computing_with(self._source.threads), model.hard_signals():
+                accuracy = self._source.generalization(model, self._moment)
+            if accuracy >= self._training.solved.accuracy:
+                return model, measured
+            if accuracy < NEARLY_RIGHT or not left:
+                break
+            self.attempt.replace_model(copy.deepcopy(model))
+            self._settle_rate()
+            model = self._averaged()
+            if not self._solves(measured := self._measured(model)):
+                break
+        return None
+
+    def _averaged(self) -> Transducer:
+        """The attempt's model with the mean of its weights over the next batches.
+
+        Each of the last weights may be a little wrong, where their mean is not.
+        """
+        self._train(AVERAGING_BATCHES)
+        model = self.attempt.model
+        model.load_state_dict(self.attempt.average.state_dict())
+        return model
 
     def _fine_tune(self) -> None:
         """Train with ever sharper signals; keep the last weights or the best."""
@@ -224,9 +241,7 @@ class Rounding(StatefulPart):
         if kind.keep_best:
             model.load_state_dict(kept)
         if kind.lossless:
-            # Each of the last weights may be a little wrong, where their mean is not.
-            self._train(AVERAGING_BATCHES)
-            model.load_state_dict(attempt.average.state_dict())
+            self._averaged()
 
     def _settle_rate(self) -> None:
         """Lower the learning rate to that after settling; otherwise the curriculum will."""

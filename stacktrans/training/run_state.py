@@ -208,10 +208,6 @@ class RunState:
             # The rounded weights will replace those that they are made from.
             self.rounding.weights = self.load_best().model.state_dict()
 
-    def train_further(self) -> None:
-        """Continue an attempt whose best weights are rejected, and forget how good these were."""
-        self.progress.ended, self.progress.best, self.rounding.weights = None, [], None
-
     def keep_fallback(self) -> None:
         """Keep the best weights, unless there is a fallback already, and begin without any."""
         progress = self.progress

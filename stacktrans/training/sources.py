@@ -44,6 +44,8 @@ before it counts as a solution: small errors of a controller's state add up on t
 SHORTEST_SHARE = 0.1
 """Share of the training lengths, from the shortest on, for which a discrete model has to be right
 before it counts as a solution: short strings are rare among strings of all lengths."""
+GENERALIZATION_STRINGS = 1000
+"""Strings of either kind on which it is tested: it may be wrong on one in a hundred."""
 
 UnrolledBatch = tuple[Batch, Unrolled]
 """A batch, and the result of running a model over it."""
@@ -239,7 +241,7 @@ class DataSource(StatefulPart):
         much_longer = Lengths((MUCH_LONGER - 1) * longest, MUCH_LONGER * longest)
         for lengths in (self._shortest(SHORTEST_SHARE), much_longer):
             with suppress(NoSuchLength, NoSuchLaw):
-                pairs = self.strings(Purpose.VALIDATION, moment, lengths, FIRST_STRINGS)
+                pairs = self.strings(Purpose.VALIDATION, moment, lengths, GENERALIZATION_STRINGS)
                 lowest = min(lowest, self.score(model, pairs).coarse_accuracy)
         return lowest
 

@@ -218,8 +218,6 @@ class Trainer:
             state.rounding.weights = None
             if ended == "solved" and not is_final:
                 self._judge_solution()
-        elif state.rounding.may_be_repeated:
-            state.train_further()
         else:
             lengths = "very short or very long strings"
             self._fail(f"the discrete model does not solve the task, or not for {lengths}")
