@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from stacktrans.common.errors import CheckpointError, UsageError
+from stacktrans.common.reading import STDIN
 from stacktrans.common.visible import listed
 
 CONFIG = "config.yaml"
@@ -110,7 +111,7 @@ def check_file_path(path: Path, *suffixes: str) -> None:
 
 def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
     """Raise `UsageError` if files can't be written, or would replace each other or an input."""
-    read = [Path("/dev/stdin") if path == Path("-") else path for path in inputs]
+    read = [Path("/dev/stdin") if path == STDIN else path for path in inputs]
     existing, seen = [path for path in read if os.path.exists(path)], set[Path]()
     for path in outputs:
         check_file_path(path)

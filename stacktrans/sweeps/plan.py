@@ -290,17 +290,16 @@ def check_runs(file: SweepFile, runs: Sequence[PlannedRun], layers: Layers) -> N
             raise _error_at(layers, ("grid", "task"), problem)
         distinct.setdefault(f"{task!r} {bool(run.config.training.examples)}", run)
     for run in distinct.values():
-        task = run.config.task
-        for name in path_parameters(task.generator):
-            if (file_name := task.parameters.get(name)) and is_stream(file_name):
-                why = "expected a file, which each run can read by itself"
-                raise UsageError(f"{run.name}: {name} {file_name}: {why}")
         for path, problem in _problems(file, run.config):
             raise _error_at(layers, path, f"{problem} ({run.name})")
 
 
 def _problems(file: SweepFile, config: RunConfig) -> Iterator[tuple[KeyPath, str]]:
-    """Measures, or criteria of a winner, that are impossible for a run, with their paths."""
+    """Files, measures, or criteria of a winner that are impossible for a run, with their paths."""
+    for name in path_parameters(config.task.generator):
+        if (file_name := config.task.parameters.get(name)) and is_stream(file_name):
+            why = "expected a file, which each run can read by itself"
+            yield ("settings", "task", "parameters", name), f"{name} {file_name}: {why}"
     task = config.task.make()
     is_text = isinstance(task, Corpus)
     development = config.has_pair_files or config.training.examples
