@@ -66,8 +66,7 @@ def test_a_solution_without_a_machine_is_better_than_one_that_is_nearly_right(
     solutions = machine_found(monkeypatch)
     monkeypatch.setattr(DataSource, "generalization", lambda *_: 0.95 if solutions else 1.0)
     summary = trainer_of(counter("rounding=machine"), tmp_path).run(ignore)
-    assert (summary.outcome, len(solutions)) == ("no_machine", 1)
-    assert summary.attempts > 1
+    assert (summary.outcome, summary.attempts, len(solutions)) == ("no_machine", 3, 1)
     assert_same_weights(checkpoint.load(tmp_path, CPU).model, solutions[0])
 
 

@@ -153,11 +153,18 @@ def test_a_discrete_model_that_is_nearly_right_is_trained_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accuracies: list[float], attempts: int
 ) -> None:
     have_right(monkeypatch)
-    left = iter(accuracies)
-    monkeypatch.setattr(DataSource, "generalization", lambda *_: next(left))
+    left, tested = iter(accuracies), list[Weights]()
+
+    def generalization(_: DataSource, model: Transducer, __: Moment) -> float:
+        tested.append(copy.deepcopy(model.state_dict()))
+        return next(left)
+
+    monkeypatch.setattr(DataSource, "generalization", generalization)
     summary = trainer_of(counter("rounding=discrete"), tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == ("solved", attempts)
     assert [*left] == []
+    assert_same_weights(kept_in(tmp_path), tested[-1])
+    assert any(not torch.equal(tested[-1][name], tested[-2][name]) for name in tested[-1])
 
 
 @pytest.mark.parametrize("error", [NoSuchLength, NoSuchLaw])
