@@ -93,7 +93,7 @@ def test_a_reversed_model_is_traced_like_any_other(drawn: tuple[Checkpoint, Chec
     assert one.answer == other.answer[::-1]
 
 
-def test_so_are_those_that_a_beam_finds(drawn: tuple[Checkpoint, Checkpoint]) -> None:
+def test_beam_search_answers_are_reversed(drawn: tuple[Checkpoint, Checkpoint]) -> None:
     sources = [*map(drawn[0].task.source.encode, SOURCES)]
     one, other = (
         search(model.predictor, model.layout, asked, width=4, best=3)
@@ -104,6 +104,13 @@ def test_so_are_those_that_a_beam_finds(drawn: tuple[Checkpoint, Checkpoint]) ->
         assert [each.log_probability for each in row] == pytest.approx(
             [each.log_probability for each in turned_row]
         )
+
+
+def before_error(answer: str, target: str) -> int:
+    """The number of symbols of an answer before its first error."""
+    pairs = enumerate(zip(answer, target, strict=False))
+    shorter = min(len(answer), len(target))
+    return next((place for place, (own, right) in pairs if own != right), shorter)
 
 
 def test_fine_accuracy_is_the_share_before_the_first_error(
@@ -117,10 +124,12 @@ def test_fine_accuracy_is_the_share_before_the_first_error(
         found = predictions(model, asked)
         assert scores.fine.tolist() == pytest.approx([each.fine for each in found])
         for each in found:
-            places = zip(each.answer, each.target, strict=False)
-            differing = [place for place, (own, right) in enumerate(places, 1) if own != right]
-            longer = min(len(each.answer), len(each.target)) + 1
-            assert each.first_wrong in (None, *differing[:1], longer)
+            right = bool(each.ended) and each.answer == each.target
+            before = before_error(each.answer, each.target)
+            assert each.first_wrong == (None if right else before + 1)
+            in_order = slice(None, None, -1 if model is backwards else 1)
+            before = before_error(each.answer[in_order], each.target[in_order])
+            assert each.fine == (1 if right else before / (len(each.target) + 1))
     assert score(forwards.predictor, forwards.layout, pairs).fine.tolist() == (
         score(backwards.predictor, backwards.layout, turned_around).fine.tolist()
     )
@@ -133,7 +142,7 @@ def test_a_model_that_is_followed_reads_the_last_symbol_first(reverse: Checkpoin
     assert [step.output for step in followed.steps[4:]] == [*"abc", "</s>"]
 
 
-def test_its_machine_is_one_that_works_backwards(
+def test_the_extracted_machine_reads_backwards(
     reverse: Checkpoint, extracted: Extraction, tmp_path: Path
 ) -> None:
     assert extracted.machine.layout.backwards
@@ -152,7 +161,7 @@ def test_its_machine_is_one_that_works_backwards(
     assert shown["answer"] == "ba"
 
 
-def test_it_learns(tmp_path: Path) -> None:
+def test_a_backwards_model_learns(tmp_path: Path) -> None:
     config = small_run(BACKWARDS, "max_steps=60")
     trainer = trainer_of(config, tmp_path / "run")
     losses: list[float] = []
