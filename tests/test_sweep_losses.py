@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 import shlex
 import signal
 import subprocess
@@ -72,11 +71,13 @@ def test_a_sweep_that_is_killed_twice_loses_nothing(swept: Path, tmp_path: Path)
     finished: dict[Path, int] = {}
     for moment in range(2):
         with start(*options) as process:
-            wait_until(process, out)
-            time.sleep(random.Random(moment).uniform(0, 1))
+            # The workers of the first process may still finish their two runs.
+            wait_until(process, out, "runs/*/record.json", count=3 * moment + 1)
+            assert process.poll() is None
             process.kill()
         assert {path: path.stat().st_mtime_ns for path in finished} == finished
         finished = {path: path.stat().st_mtime_ns for path in out.glob("runs/*/record.json")}
+        assert finished
     done = run(*options)
     assert done.returncode == 0, done.stderr.decode()
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
