@@ -265,10 +265,20 @@ def test_every_picture_is_made_by_an_example() -> None:
             assert f"--plot docs/images/{picture.name}\n" in text
 
 
-def test_every_link_leads_to_a_file() -> None:
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings of a page."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_link_leads_to_a_file_and_a_heading() -> None:
     for page in PAGES:
-        for target in re.findall(r"\]\(([^)#\s]+)[^)\s]*\)", page.read_text(encoding="utf-8")):
-            assert (page.parent / target).exists(), f"{page.name}: {target}"
+        links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]*))?\)", page.read_text(encoding="utf-8"))
+        for target, anchor in links:
+            linked = page.parent / target if target else page
+            assert linked.exists(), f"{page.name}: {target}"
+            assert not anchor or anchor in anchors(linked), f"{page.name}: {target}#{anchor}"
 
 
 def test_the_readme_is_short() -> None:
@@ -313,7 +323,10 @@ def titled(page: Path, title: str, folder: Path) -> Path:
 def test_the_grammars_of_the_docs(tmp_path: Path, page: Path, title: str) -> None:
     titled(page, title, tmp_path)
     done = run(f"stacktrans generate --task {title} --count 3 --seed 1", tmp_path)
-    for line in done.stdout.decode().splitlines():
+    assert done.returncode == 0
+    lines = done.out.splitlines()
+    assert len(lines) == 3
+    for line in lines:
         source, target = line.split("\t")
         assert source.split()[0].upper() == target.split()[1]
 
@@ -321,7 +334,10 @@ def test_the_grammars_of_the_docs(tmp_path: Path, page: Path, title: str) -> Non
 def test_the_pattern_of_the_docs(tmp_path: Path) -> None:
     path = titled(DOCS / "tasks.md", "counts.yaml", tmp_path)
     done = run("stacktrans generate --task counts.yaml --count 5", tmp_path)
-    for line in done.stdout.decode().splitlines():
+    assert done.returncode == 0
+    lines = done.out.splitlines()
+    assert len(lines) == 5
+    for line in lines:
         whole = line.replace("\t", "")
         n, m = (whole.count(symbol) for symbol in "ab")
         assert whole == "a" * n + "b" * m + "c" * (2 * n + m)
