@@ -1,12 +1,11 @@
-"""YAML and JSON that is hostile or odd: refused at once, with the line."""
+"""YAML and JSON that is hostile or odd is refused, with the line."""
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 from changed_checkpoints import reseal
-from command_line import TRAIN, invoke
+from command_line import invoke
 
 from stacktrans.common.documents import DEEPEST, MOST_VALUES, DocumentError, parsed
 from stacktrans.common.errors import UsageError
@@ -63,10 +62,8 @@ def of_aliases(first: str, each: str, levels: int) -> str:
 def test_documents_that_are_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text(text)
-    before = time.process_time()
     with pytest.raises(UsageError) as caught:
         read_layer(path)
-    assert time.process_time() - before < 1
     assert message in str(caught.value)
     assert str(caught.value).startswith(f"{path}:")
     assert len(str(caught.value)) < 500
@@ -78,21 +75,20 @@ UNFOLDING = "a0: &a0 [x]\n" + "".join(
 
 
 @pytest.mark.parametrize(
-    "command",
+    ("command", "code"),
     [
-        ["train", "--config", "odd.yaml"],
-        [*TRAIN, "--task", "./odd.yaml", "--memory", "queue"],
-        ["generate", "--task", "./odd.yaml"],
-        ["sweep", "odd.yaml"],
-        ["eval", "run"],
-        ["inspect", "run", "a"],
-        ["list", "tasks"],
-        ["list", "checkpoints"],
+        ("train --config odd.yaml", 2),
+        ("train --recipe default --task ./odd.yaml --memory queue", 2),
+        ("generate --task ./odd.yaml", 2),
+        ("sweep odd.yaml", 2),
+        ("eval run", 2),
+        ("inspect run a", 2),
+        ("list tasks", 1),
+        ("list checkpoints", 1),
     ],
-    ids=" ".join,
 )
-def test_every_command_refuses_what_unfolds_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: list[str]
+def test_every_command_refuses_a_document_that_unfolds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, code: int
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for path in ("odd.yaml", "tasks/odd.yaml", "run/config.yaml", "checkpoints/run/config.yaml"):
@@ -101,10 +97,8 @@ def test_every_command_refuses_what_unfolds_at_once(
     for run in (Path("run"), Path("checkpoints/run")):
         (run / "model.safetensors").touch()
         reseal(run)
-    before = time.process_time()
-    done = invoke(*command)
-    assert time.process_time() - before < 1
-    assert done.returncode in (1, 2)
+    done = invoke(*command.split())
+    assert done.returncode == code
     assert "more than 100000 values" in done.err
 
 
@@ -177,5 +171,5 @@ def test_json_that_can_not_be_read_is_a_value_error(text: str | bytes) -> None:
 
 def test_a_document_error_knows_its_line() -> None:
     with pytest.raises(DocumentError) as caught:
-        parsed("a: 1\nb: [")
-    assert caught.value.line is not None
+        parsed("a: 1\nb: 1: 2")
+    assert caught.value.line == 2
