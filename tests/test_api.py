@@ -1,4 +1,4 @@
-"""The Python front door: what `import stacktrans` gives."""
+"""The Python API: what `import stacktrans` gives."""
 
 import inspect
 import json
@@ -319,43 +319,48 @@ def test_an_interrupt_of_a_run_is_raised_even_if_it_has_just_ended(tmp_path: Pat
         assert stacktrans.resume(out).summary.steps == 10
 
 
-WRONG: list[Callable[[Any, Any], Any]] = [
-    lambda model, package: model.transduce([None]),
-    lambda model, package: model.transduce(b"abc"),
-    lambda model, package: model.transduce("abc", max_length=2.5),
-    lambda model, package: model.answers(3),
-    lambda model, package: model.trace(None),
-    lambda model, package: model.evaluate(lengths="65:70"),
-    lambda model, package: model.evaluate(lengths=(65.0, 70)),
-    lambda model, package: model.evaluate(lengths=(True, 5)),
-    lambda model, package: model.evaluate(lengths=np.array([5])),
-    lambda model, package: model.evaluate(count="3"),
-    lambda model, package: model.evaluate(seed=-1),
-    lambda model, package: model.evaluate([]),
-    lambda model, package: model.evaluate([("abc",)]),
-    lambda model, package: model.evaluate(["ab", "cd"]),
-    lambda model, package: model.evaluate({"ab": "ba"}),
-    lambda model, package: model.perplexity(5),
-    lambda model, package: model.trace("ab").plot(5),
-    lambda model, package: package.load(None),
-    lambda model, package: package.load("reverse-stack", device=None),
-    lambda model, package: package.task(3),
-    lambda model, package: package.task("copy").sample(2.0),
-    lambda model, package: package.task("copy").answer(None),
-    lambda model, package: package.task("copy", settings=["parameters.symbols=3"]),
-    lambda model, package: package.task("copy", settings={"parameters.symbols": object()}),
-    lambda model, package: package.train("copy", memory="queue", listener="print"),
-    lambda model, package: package.resume(model),
+A_STRING, A_NAME = "expected a string", "expected a name or a path"
+A_RANGE, A_COUNT = "expected shortest and longest", "expected a whole number of at least 1"
+PAIRS = "expected a file, or pairs of strings"
+WRONG: list[tuple[Callable[[Any, Any], Any], str]] = [
+    (lambda model, _: model.transduce([None]), f"sources [None]: {A_STRING}, or several"),
+    (lambda model, _: model.transduce(b"abc"), f"sources b'abc': {A_STRING}, or several"),
+    (lambda model, _: model.transduce("abc", max_length=2.5), f"max_length 2.5: {A_COUNT}"),
+    (lambda model, _: model.answers(3), f"sources 3: {A_STRING}, or several"),
+    (lambda model, _: model.trace(None), f"source None: {A_STRING}"),
+    (lambda model, _: model.evaluate(lengths="65:70"), f"lengths '65:70': {A_RANGE}"),
+    (lambda model, _: model.evaluate(lengths=(65.0, 70)), f"lengths (65.0, 70): {A_RANGE}"),
+    (lambda model, _: model.evaluate(lengths=(True, 5)), f"lengths (True, 5): {A_RANGE}"),
+    (lambda model, _: model.evaluate(lengths=np.array([5])), f"lengths array([5]): {A_RANGE}"),
+    (lambda model, _: model.evaluate(count="3"), f"count '3': {A_COUNT}"),
+    (lambda model, _: model.evaluate(seed=-1), "seed -1: expected a whole number of at least 0"),
+    (lambda model, _: model.evaluate([]), "data: no pairs"),
+    (lambda model, _: model.evaluate([("abc",)]), f"data [('abc',)]: {PAIRS}"),
+    (lambda model, _: model.evaluate(["ab", "cd"]), f"data ['ab', 'cd']: {PAIRS}"),
+    (lambda model, _: model.evaluate({"ab": "ba"}), f"data {{'ab': 'ba'}}: {PAIRS}"),
+    (lambda model, _: model.perplexity(5), f"text 5: {A_NAME}"),
+    (lambda model, _: model.trace("ab").plot(5), f"path 5: {A_NAME}"),
+    (lambda _, package: package.load(None), f"name None: {A_NAME}"),
+    (lambda _, package: package.load("reverse-stack", device=None), f"device None: {A_STRING}"),
+    (lambda _, package: package.task(3), f"name 3: {A_NAME}"),
+    (lambda _, package: package.task("copy").sample(2.0), f"count 2.0: {A_COUNT}"),
+    (lambda _, package: package.task("copy").answer(None), f"source None: {A_STRING}"),
+    (lambda _, package: package.task("copy", settings=["symbols=3"]), "settings ['symbols=3']: "),
+    (lambda _, package: package.task("copy", settings={"symbols": object()}), "symbols <object "),
+    (lambda _, package: package.train("copy", listener="print"), "listener 'print': expected "),
+    (lambda model, package: package.resume(model), "directory Model(reverse: "),
 ]
 
 
-@pytest.mark.parametrize("wrong", WRONG)
-def test_arguments_of_wrong_types_are_refused(wrong: Callable[[Any, Any], Any]) -> None:
-    with pytest.raises(UsageError):
-        wrong(stacktrans.load("reverse-stack"), stacktrans)
+@pytest.mark.parametrize(("call", "message"), WRONG, ids=[message for _, message in WRONG])
+def test_arguments_of_wrong_types_are_refused(
+    call: Callable[[Any, Any], Any], message: str
+) -> None:
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}"):
+        call(stacktrans.load("reverse-stack"), stacktrans)
 
 
-def test_numbers_may_be_numpy_s() -> None:
+def test_numpy_numbers_are_accepted() -> None:
     model: Any = stacktrans.load("reverse-stack")
     assert model.transduce("abc", max_length=np.int64(2)) == "cb"
     assert model.evaluate(lengths=[np.int64(3), 4], count=np.int32(2)).count == 2
