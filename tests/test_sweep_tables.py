@@ -110,6 +110,18 @@ def test_a_winner_may_be_chosen_among_seeds_too(tmp_path: Path) -> None:
     assert found.values == pytest.approx([0.8, 0.9, 1.0])
 
 
+def test_a_winner_may_be_chosen_by_development_accuracy(tmp_path: Path) -> None:
+    examples = {"train": 20, "development": 5, "test": 5, "epochs": 3}
+    training = {"data": {"examples": examples}, "stop": {"development": {}}, "batch_size": 10}
+    choice = {"by": "development accuracy", "among": ["learning_rate", "seed"]}
+    plan = plan_of(tmp_path, settings={"training": training}, choose=choice)
+    records = records_of(plan)
+    for record in records.values():
+        is_best = (record["perplexity"], record["seed"]) == (3.0, 2)  # by no other criterion
+        record["accuracy"]["development"] = {"symbols": 0.9 if is_best else 0.8}
+    assert cells_of(plan, records)[0].figure == pytest.approx(0.9)
+
+
 def test_of_equal_runs_one_that_solved_the_task_wins(tmp_path: Path) -> None:
     plan = plan_of(tmp_path, choose={"by": "test accuracy", "among": ["learning_rate", "seed"]})
     records = records_of(plan)

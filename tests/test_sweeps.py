@@ -225,6 +225,20 @@ def test_a_failing_run_is_recorded_and_the_others_continue(tmp_path: Path) -> No
     assert "Exploding, seed 2: " in (out / "results.md").read_text()
 
 
+def test_a_run_that_failed_is_tried_again(tmp_path: Path) -> None:
+    path, out = sweep_file(tmp_path, conditions=STACK, grid={"seed": [1]}), tmp_path / "out"
+    plan = read_plan(path)
+    directory = SweepStore(out, plan).run_directory(plan.runs[0])
+    directory.parent.mkdir(parents=True)
+    directory.touch()  # a file, where the run needs a directory
+    command = ("sweep", path, "--workers", "1", "--out", out)
+    assert run(*command).returncode == 1
+    assert ["error" in record for record in records(out)] == [True]
+    directory.unlink()
+    assert run(*command).returncode == 0
+    assert ["error" in record for record in records(out)] == [False]
+
+
 def test_a_cluster_that_is_not_there_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
