@@ -10,6 +10,8 @@ from command_line import run
 from soft_models import SOFT
 from test_answer_limit import tripling
 
+import stacktrans
+
 PAIRS = "abc\tcba\nhello\tolleh\nab\tbb\n\nabcdef\tfedcb\nx\tx\n"
 ANSWERS = ["cba", "olleh", "ba", "fedcba", "x"]
 RIGHT = ["right", "right", "wrong", "wrong", "right"]
@@ -46,6 +48,16 @@ def test_predictions_are_written_as_tsv(data: Path, tmp_path: Path) -> None:
     run("eval", "reverse-stack", "--data", data, "--predictions", searched, "--beam", "3")
     assert rows_and_logs(searched)[0] == written
     assert rows_and_logs(searched)[1] == pytest.approx(logs, abs=1e-5)
+
+
+def test_derivations_are_drawn_up_to_a_depth() -> None:
+    options = ("--depth", "6", "--count", "50", "--json")
+    (found,) = json.loads(run("eval", "parenthesis-stack", *options).stdout)["results"]
+    # hao2018 trains on lengths of 2 to 20 for this depth.
+    assert (found["lengths"], found["count"]) == ([2, 20], 50)
+    measured = stacktrans.load("parenthesis-stack").evaluate(depth=6, count=50)
+    assert (measured.lengths, measured.count) == ((2, 20), 50)
+    assert (measured.coarse, measured.fine) == (found["coarse"], found["fine"])
 
 
 def test_predictions_are_written_as_json_lines(data: Path, tmp_path: Path) -> None:

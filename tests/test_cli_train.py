@@ -129,6 +129,16 @@ def test_train_and_a_dry_run_refuse_the_same_and_leave_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["something"]
 
 
+@pytest.mark.parametrize(
+    ("accepted", "rounding"),
+    [("soft", "lossless"), ("discrete", "discrete"), ("machine", "machine")],
+)
+def test_rounding_depends_on_the_solutions_that_are_accepted(accepted: str, rounding: str) -> None:
+    options = ("--task", "copy", "--memory", "queue", "--accept", accepted)
+    done = run(*TRAIN, *options, "--dry-run", "--json")
+    assert json.loads(done.stdout)["training"]["rounding"] == rounding
+
+
 def test_an_interrupted_run_is_saved_and_prints_how_to_resume(tmp_path: Path) -> None:
     out = tmp_path / "a run"
     process = start(*TRAIN, "--task", "copy", "--memory", "stack", "--out", out, *SMALL)

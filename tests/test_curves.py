@@ -1,5 +1,6 @@
 """Learning curves of runs: as text, in a file, and from Python."""
 
+import importlib.util
 import json
 import math
 import re
@@ -108,6 +109,22 @@ def test_a_run_plots_itself(trained: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "charts need plotille: pip install plotille"),
+        (["--out", "curves.svg"], "plots need matplotlib: pip install matplotlib pillow"),
+    ],
+)
+def test_a_package_that_is_missing_is_named(
+    measured: Path, options: list[str], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    done = run("plot", measured, *options)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert message in done.stderr.decode()
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "expected the directory of a run, with metrics.jsonl"),
@@ -118,7 +135,9 @@ def test_a_run_plots_itself(trained: Path, tmp_path: Path) -> None:
         (json.dumps(record(1, loss=math.nan)), "no loss or accuracy that is a number has been"),
     ],
 )
-def test_what_is_no_run_is_refused(content: str | None, message: str, tmp_path: Path) -> None:
+def test_a_directory_that_is_not_a_run_is_refused(
+    content: str | None, message: str, tmp_path: Path
+) -> None:
     if content is not None:
         (tmp_path / "metrics.jsonl").write_text(content)
     done = run("plot", tmp_path)

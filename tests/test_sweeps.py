@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import sys
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -248,6 +249,14 @@ def test_a_cluster_that_is_not_there_is_named(
     done = run("sweep", sweep_file(tmp_path), *away, "--out", tmp_path / "out")
     assert done.returncode == 1
     assert b"cluster tcp://127.0.0.1:1: " in done.stderr
+
+
+def test_a_cluster_needs_dask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    away = ("--cluster", "tcp://127.0.0.1:1")
+    done = run("sweep", sweep_file(tmp_path), *away, "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert b"a cluster needs Dask: pip install distributed" in done.stderr
 
 
 def test_a_profile_can_leave_an_axis_out(tmp_path: Path) -> None:

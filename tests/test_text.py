@@ -17,6 +17,7 @@ from changed_checkpoints import reseal
 from command_line import invoke, run
 from small_runs import assert_resumes_exactly, assert_same_run, ignore, records_of
 
+import stacktrans
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.perplexity import Perplexity, next_symbol_predictions, perplexity
 from stacktrans.model import checkpoint, definition
@@ -121,6 +122,15 @@ def test_the_files_are_needed_for_nothing_but_training(
     assert (result["symbols"], result["unknown"]) == (7 + 7, 2)
     literal = literal_perplexity(moved, text.read_text("utf-8-sig"))
     assert result["perplexity"] == pytest.approx(literal, rel=1e-5)
+
+
+def test_perplexities_in_python_are_those_of_the_command(trained: Path, tmp_path: Path) -> None:
+    text = tmp_path / "more.txt"
+    text.write_text("the owl sees the sea .\n", encoding="utf-8")
+    model = stacktrans.load(trained)
+    for file, options in ((None, []), (text, ["--text", str(text)])):
+        results = json.loads(invoke("eval", trained, *options, "--json").out)["results"]
+        assert model.perplexity(file) == {each["text"]: each["perplexity"] for each in results}
 
 
 def test_several_models_are_compared(trained: Path, tmp_path: Path) -> None:

@@ -127,6 +127,15 @@ def test_errors_on_long_strings_only_are_found(soft: str) -> None:
     assert shown["correct"] is False
 
 
+@pytest.mark.parametrize("options", [[], ["--hard"]])
+def test_strengths_are_discrete_when_hard(soft: str, options: list[str]) -> None:
+    quick = ("--exhaustive", "200", "--count", "300", "--longest", "200")
+    assert run("verify", soft, *quick, *options).returncode == (0 if options else 1)
+    steps = json.loads(run("inspect", soft, "0110####", *options, "--json").stdout)["steps"]
+    strengths = {strength for step in steps for strength in step["signals"].values()}
+    assert (strengths == {0, 1}) == bool(options)
+
+
 @pytest.mark.parametrize("name", ["reverse-stack", "copy-deque", "parenthesis-stack"])
 def test_a_model_that_has_learned_nothing_is_wrong_at_once(name: str) -> None:
     model = load(name)
