@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import SMALL, TRAIN, run
+from hypothesis import settings
 from small_sweeps import sweep_file, work_here
 
 from stacktrans.common import registry
@@ -25,6 +26,9 @@ from stacktrans.training.rounding import ROUNDINGS, RoundingKind
 
 # One thread is fastest for models this small.
 torch.set_num_threads(1)
+# No test is timed.
+settings.register_profile("tests", deadline=None)
+settings.load_profile("tests")
 
 
 @pytest.fixture(autouse=True, scope="session")

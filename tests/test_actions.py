@@ -144,7 +144,7 @@ def certain(memory: ActionMemory[Any], action: str) -> Tensor:
     return torch.tensor([[float(name == action) for name in memory.actions]], dtype=torch.float64)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(actions=st.lists(st.sampled_from(["push", "pop", "no-op"]), max_size=30))
 def test_certain_actions_are_those_of_a_stack(actions: list[str]) -> None:
     memory, expected = ActionStack(1, 1, True), list[float]()
@@ -159,7 +159,7 @@ def test_certain_actions_are_those_of_a_stack(actions: list[str]) -> None:
         assert float(read) == (expected[-1] if expected else -1)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(actions=st.lists(st.sampled_from(["insert", "left", "right", "no-op"]), max_size=30))
 def test_certain_actions_are_those_of_a_list_that_loses_nothing(actions: list[str]) -> None:
     memory = ActionList(1, 3, True)
@@ -178,7 +178,7 @@ def test_certain_actions_are_those_of_a_list_that_loses_nothing(actions: list[st
         assert read.flatten().tolist() == [head, *beside]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(steps=st.lists(st.tuples(st.booleans(), st.sampled_from(["left", "right", "stay"]))))
 def test_certain_signals_are_those_of_the_tape_of_a_turing_machine(
     steps: list[tuple[bool, str]],

@@ -85,13 +85,13 @@ def test_lengths_and_targets_are_those_of_all_derivations(name: str) -> None:
     check_against_derivations(SMALL[name], longest=6)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(small_grammars())
 def test_lengths_and_targets_of_any_grammar(parameters: Parameters) -> None:
     check_against_derivations(parameters, longest=4)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(small_grammars(), st.lists(st.sampled_from("abc"), min_size=1, max_size=5))
 def test_a_parse_fails_at_the_first_word_that_continues_no_sentence(
     parameters: Parameters, words: list[str]

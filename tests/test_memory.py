@@ -178,7 +178,7 @@ PROGRAM = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(PROGRAM)
 def test_whole_strengths_make_a_stack_a_list(program: list[tuple[bool, bool, bool, bool]]) -> None:
     held: list[float] = []
@@ -192,7 +192,7 @@ def test_whole_strengths_make_a_stack_a_list(program: list[tuple[bool, bool, boo
     assert whole_run("stack", [step[:2] for step in program]) == [[read] for read in expected]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(PROGRAM)
 def test_whole_strengths_make_a_queue_a_deque(program: list[tuple[bool, bool, bool, bool]]) -> None:
     held: deque[float] = deque()
@@ -206,7 +206,7 @@ def test_whole_strengths_make_a_queue_a_deque(program: list[tuple[bool, bool, bo
     assert whole_run("queue", [step[:2] for step in program]) == [[read] for read in expected]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(PROGRAM)
 def test_whole_strengths_make_a_deque_a_deque(program: list[tuple[bool, bool, bool, bool]]) -> None:
     held: deque[float] = deque()

@@ -177,7 +177,7 @@ def test_wrong_parameters_are_named(
         make_task("mine", generator, parameters)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=6), min_size=1, max_size=5))
 def test_layout(masks: list[list[bool]]) -> None:
     layout = Layout.synchronous(sources=3, targets=4)

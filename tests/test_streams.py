@@ -121,7 +121,7 @@ def test_symbols_that_are_not_in_the_alphabet_are_named() -> None:
         task_of("anbn").answer([*"aax"])
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(first=st.integers(0, 2**70), second=st.integers(0, 2**70))
 def test_sums_are_those_of_integers(first: int, second: int) -> None:
     task = task_of("addition")

@@ -352,7 +352,7 @@ def commanded(command: str) -> Any:
 TEXT = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"]), max_size=8)
 
 
-@bounds(max_examples=25, deadline=None)
+@bounds(max_examples=25)
 @given(name=st.from_regex(r"[a-z0-9][a-z0-9.]{0,6}", fullmatch=True), description=TEXT)
 @example(name="a", description="\U00048859")  # which is not printable, and so is escaped
 def test_a_command_repeats_its_run_exactly(

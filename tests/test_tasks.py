@@ -181,7 +181,7 @@ def test_alphabets_write_characters_side_by_side_and_words_apart() -> None:
     assert words.decode(words.encode_leniently(["ab", "x"])) == ["ab", "<unk>"]
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     st.lists(
         st.tuples(st.lists(st.integers(0, 4), max_size=6), st.lists(st.integers(0, 2), max_size=5)),
