@@ -144,9 +144,11 @@ def test_a_process_that_is_killed_while_it_has_nothing_to_do_is_replaced() -> No
         for name in ("a", "b"):
             pool.submit({name: lambda _, text=name: text * 2})
             assert list(pool.finished()) == [(name, name * 2)]
-            for process in workers_of(os.getpid()):
+            killed = workers_of(os.getpid())
+            for process in killed:
                 os.kill(process, signal.SIGKILL)
-            time.sleep(1)  # until it is known
+            while any(Path(f"/proc/{process}").exists() for process in killed):
+                time.sleep(0.01)  # until the pool has noticed
 
 
 RACE_OF_TWO = ("train", "--task", "copy", *SMALL, "--strategies", "patient,wide", "--workers", "2")
