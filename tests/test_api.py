@@ -23,6 +23,7 @@ from small_runs import SETTINGS
 
 import stacktrans
 from stacktrans.common.errors import CheckpointError, StacktransError, UsageError
+from stacktrans.model import checkpoint
 from stacktrans.training.records import Record
 
 
@@ -123,8 +124,8 @@ def test_a_machine_is_that_of_the_command(
     assert re.fullmatch(r"Verification\(right, [\d,]+ strings, proved\)", repr(verified))
     assert "proved: right on all strings" in verified._repr_html_()
     wrong = replace(machine.machine, rules=machine.machine.rules[:2])
-    for model_of, is_saved in ((machine, False), (saved, True)):
-        other = stacktrans.Model(replace(model_of._loaded, machine=wrong))
+    for path, is_saved in ((machine.path, False), (saved.path, True)):
+        other = stacktrans.Model(replace(checkpoint.load(path), machine=wrong))
         shown = other.verify(count=10, longest=20)._repr_html_()
         assert "answered wrongly" in shown
         assert ("to see its steps" in shown) == is_saved

@@ -1,12 +1,11 @@
 """Ensembles: several models as one, whose probabilities are the means of theirs."""
 
-import itertools
 import json
 from pathlib import Path
 
 import pytest
 from command_line import run
-from test_n_best import ANSWERS, LIMIT, every_answer, tiny
+from test_n_best import ANSWERS, LIMIT, every_answer, sources_of, tiny
 
 import stacktrans
 from stacktrans import CheckpointError, Model, UsageError
@@ -28,7 +27,7 @@ def test_probabilities_are_the_means_of_those_of_the_models(
     models: list[Model], paths: list[Path]
 ) -> None:
     together = stacktrans.ensemble(models)
-    sources = [*map("".join, itertools.product(models[0]._loaded.task.source.symbols, repeat=2))]
+    sources = sources_of(models[0], 2)
     answers = together.answers(sources, beam=ANSWERS, max_length=LIMIT)
     found = [each.hypotheses or [] for each in answers]
     for source, hypotheses in zip(sources, found, strict=True):

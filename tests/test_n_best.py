@@ -45,9 +45,15 @@ def model(path: Path) -> Model:
     return stacktrans.load(path)
 
 
+def sources_of(model: Model, length: int) -> list[str]:
+    """All sources of a length."""
+    symbols = model.config.make_task().source.symbols
+    return ["".join(each) for each in itertools.product(symbols, repeat=length)]
+
+
 def probabilities(model: Model, source: str, target: str) -> torch.Tensor:
     """The probabilities of all outputs at each step of a target and after it, by definition."""
-    task = model._loaded.task
+    task = model.config.make_task()
     layout = task.layout
     assert layout.first_target is not None
     prompt = layout.prompt(task.source.encode(list(source)))
@@ -63,7 +69,7 @@ def every_answer(models: list[Model], source: str) -> dict[str, float]:
     Those of several models are averaged at each step. An answer as long as the limit has an end if
     that is the most probable output.
     """
-    task, found = models[0]._loaded.task, {}
+    task, found = models[0].config.make_task(), {}
     end = task.layout.end
     assert end is not None
     for length in range(LIMIT + 1):
@@ -78,7 +84,7 @@ def every_answer(models: list[Model], source: str) -> dict[str, float]:
 
 
 def test_the_best_answers_are_the_most_probable_of_all(path: Path, model: Model) -> None:
-    sources = [*map("".join, itertools.product(model._loaded.task.source.symbols, repeat=2))]
+    sources = sources_of(model, 2)
     answers = model.answers(sources, beam=ANSWERS, max_length=LIMIT)
     found = [each.hypotheses or [] for each in answers]
     for source, hypotheses in zip(sources, found, strict=True):
@@ -122,7 +128,7 @@ def test_oracle_accuracy_counts_targets_among_the_best_answers(
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_predictions_have_the_log_probabilities_of_answers(model: Model, beam: int) -> None:
-    sources = [*map("".join, itertools.product(model._loaded.task.source.symbols, repeat=3))]
+    sources = sources_of(model, 3)
     expected = model.answers(sources, beam=beam)
     pairs = [
         (answer.source, f"{answer.text}!" if index % 2 else answer.text)
