@@ -14,7 +14,7 @@ from browser import NEEDS_CHROMIUM, Browser, browser
 from command_line import run
 from own_machines import SAME, STACK, mutant, rearranging, rule, when
 from test_machine_traces import moving, reversing
-from test_page import HOSTILE
+from test_page import HOSTILE, data_of
 from test_page_in_browser import COUNT, NOW, WORDS
 from test_proofs import MACHINES, TASKS
 from test_stream_machines import moving as moving_anyhow
@@ -24,10 +24,9 @@ from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.common.ends import Ends
 from stacktrans.decoding.decoder import DecodingStep, decode
-from stacktrans.inference.trace import trace
+from stacktrans.inference.trace import Trace, trace
 from stacktrans.model.checkpoint import Checkpoint, load, save_machine
 from stacktrans.settings.resolve import resolve
-from stacktrans.showing import page
 from stacktrans.showing.page import PageModel, page_of
 from stacktrans.showing.traces import verdict
 from stacktrans.tasks import make_task
@@ -69,6 +68,12 @@ def save_page(path: Path, source: str, to: Path) -> Checkpoint:
     shown = PageModel("it", trace(loaded, loaded.task.source.split(source)), loaded)
     to.write_text(page_of([shown]), encoding="utf-8")
     return loaded
+
+
+def steps_of(machine: Checkpoint, steps: Trace) -> Any:
+    """The steps that Python writes into a page, as for a network, which no page can run."""
+    shown = PageModel("it", steps, replace(machine, machine=None))
+    return data_of(page_of([shown]))["models"][0]["steps"]
 
 
 def in_python(machine: Machine, source: Sequence[int]) -> list[Any]:
@@ -170,8 +175,7 @@ def test_pages_of_shipped_models_show_the_traces_of_python(
             chromium.press("End")
             shown = chromium.value(VERDICT)
             expected = trace(model, [*text])
-            steps = json.loads(json.dumps([*map(page._step, expected.steps)]))
-            assert [{**step, "scored": True} for step in steps] == found
+            assert [{**step, "scored": True} for step in steps_of(model, expected)] == found
             if expected.failure:
                 assert shown == verdict(expected)
             else:
@@ -213,8 +217,7 @@ def test_cells_of_lists_are_those_of_python(chromium: Browser, tmp_path: Path) -
     (tmp_path / "it.html").write_text(page_of([shown]), encoding="utf-8")
     chromium.open(tmp_path / "it.html")
     for text in ("b", "acb", "acbbb", "bbacacbbca", "cabbbbac"):
-        steps = json.loads(json.dumps([*map(page._step, trace(model, [*text]).steps)]))
-        assert called(chromium, STEPS, text) == steps
+        assert called(chromium, STEPS, text) == steps_of(model, trace(model, [*text]))
     heads = "[...document.querySelectorAll('.cell.head')].map((cell) => cell.dataset.symbol)"
     enter(chromium, "acb")
     found = []
