@@ -71,8 +71,12 @@ def test_second_order_units_follow_their_equation() -> None:
 class ConstantNoise(Noise):
     """What is added is not drawn, but the deviation itself."""
 
-    def _noisy(self, sums: Tensor, deviation: float) -> Tensor:
-        return sums + deviation
+    def on_gates(self, layer: Layer, sums: Tensor) -> Tensor:
+        gates = len(layer.gates) * layer.hidden_size
+        return torch.cat([sums[..., :gates] + self.gates, sums[..., gates:]], dim=-1)
+
+    def on_signals(self, sums: Tensor) -> Tensor:
+        return sums + self.signals
 
 
 @dataclass(frozen=True)
