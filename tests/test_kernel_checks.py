@@ -9,6 +9,7 @@ from kernel_cases import Case, Shape, fused_alone
 from shapes import shaped
 from torch import Tensor
 
+from stacktrans.decoding.decoder import predict
 from stacktrans.decoding.model import Numbers
 from stacktrans.kernels.autograd import fused_sequence
 from stacktrans.memory import ActionStack
@@ -38,18 +39,26 @@ def advance(model: Transducer, batch: int, ids: Ids) -> Numbers:
 
 @pytest.mark.parametrize("unknown", [SYMBOLS, 10**9, -1])
 @pytest.mark.parametrize("length", [2, 300])
-def test_ids_that_there_are_not(unknown: int, length: int) -> None:
+def test_unknown_ids_are_refused(unknown: int, length: int) -> None:
     inputs = torch.zeros(2, length, dtype=torch.int64)
     inputs[1, -1] = unknown
     for model in (transducer(), transducer(buffered=True)):
         with pytest.raises(IndexError):
             model.unroll(inputs)
-    with pytest.raises(IndexError):
+    with pytest.raises(IndexError, match=f"expected 0 to {SYMBOLS - 1}$"):
         advance(transducer(), 2, inputs.numpy())
 
 
+@pytest.mark.parametrize("unknown", [SYMBOLS + 1, 10**9])
+def test_unknown_ids_in_a_buffer_are_refused(unknown: int) -> None:
+    model = transducer(buffered=True).to_numpy()
+    assert model
+    with pytest.raises(IndexError):
+        predict(model, [np.array([0, unknown])])
+
+
 @pytest.mark.parametrize("batch", [1, 3])
-def test_inputs_of_another_batch_than_the_run_s(batch: int) -> None:
+def test_inputs_of_another_batch_size_are_refused(batch: int) -> None:
     with pytest.raises(ValueError, match="strings for a run over 2"):
         advance(transducer(), 2, np.zeros((batch, 4), np.int64))
 
@@ -57,7 +66,9 @@ def test_inputs_of_another_batch_than_the_run_s(batch: int) -> None:
 @pytest.mark.parametrize("kernel", ["fused", "torch"])
 @pytest.mark.parametrize("buffered", [False, True])
 @pytest.mark.parametrize("lengths", [[5, 2], [-1, 3], [3], [3, 3, 3], []])
-def test_lengths_that_are_not_the_inputs(kernel: str, buffered: bool, lengths: list[int]) -> None:
+def test_lengths_that_do_not_match_the_inputs_are_refused(
+    kernel: str, buffered: bool, lengths: list[int]
+) -> None:
     model = transducer(kernel=kernel, buffered=buffered)
     with pytest.raises(ValueError, match="lengths of 2 items, 0 to 3 each"):
         model.unroll(torch.zeros(2, 3, dtype=torch.int64), lengths)
@@ -86,7 +97,7 @@ SHAPE = Shape(3, 4, 5, 2)
 @pytest.mark.parametrize(
     "name", ["projected0", "below0", "hidden0", "below1", "signal_weight", "signal_bias"]
 )
-def test_weights_of_other_sizes(memory: Any, name: str) -> None:
+def test_weights_of_other_sizes_are_refused(memory: Any, name: str) -> None:
     case = Case.drawn("lstm", memory, SHAPE, torch.float32, layers=2)
     whole = case.tensors[name]
     cut = whole[:-1] if name in {"hidden0", "signal_weight"} else whole[..., :-1]
@@ -102,7 +113,7 @@ def running(case: Case) -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 2), (6, 2), (5, 3)])
-def test_noise_that_is_not_that_of_the_steps(shape: tuple[int, int]) -> None:
+def test_noise_of_another_shape_is_refused(shape: tuple[int, int]) -> None:
     case = Case.drawn("lstm", "stack", SHAPE, torch.float32)
     inputs, noise = torch.zeros(5, dtype=torch.int64), torch.zeros(shape)
     lengths = [3, 2] + [0] * (SHAPE.batch - 2)
@@ -113,7 +124,7 @@ def test_noise_that_is_not_that_of_the_steps(shape: tuple[int, int]) -> None:
 @pytest.mark.parametrize(
     ("signals", "values"), [((2, 3, 1), (2, 3, 4)), ((2, 4, 2), (2, 3, 4)), ((1, 3, 2), (2, 3, 4))]
 )
-def test_a_memory_alone_is_given_too_much_or_too_little(
+def test_signals_and_values_of_other_shapes_are_refused(
     signals: tuple[int, ...], values: tuple[int, ...]
 ) -> None:
     with pytest.raises(ValueError, match="signals: expected the shape"):
@@ -124,7 +135,7 @@ def test_a_memory_alone_is_given_too_much_or_too_little(
 
 @pytest.mark.parametrize("memory", ["queue", "stack-rnn", "list-rnn"])
 @pytest.mark.parametrize("buffered", [False, True])
-def test_no_strings_at_all(memory: str, buffered: bool) -> None:
+def test_an_empty_batch_is_accepted(memory: str, buffered: bool) -> None:
     model = transducer(memory, buffered=buffered, **(ACTIONS if memory.endswith("rnn") else {}))
     nothing = torch.zeros(0, 5, dtype=torch.int64)
     unrolled = model.unroll(nothing)
@@ -133,7 +144,7 @@ def test_no_strings_at_all(memory: str, buffered: bool) -> None:
 
 
 @pytest.mark.parametrize("sizes", [(0, 5), (2, 0)])
-def test_no_strings_or_steps_of_second_order_units(sizes: tuple[int, int]) -> None:
+def test_second_order_units_accept_no_strings_and_no_steps(sizes: tuple[int, int]) -> None:
     model = transducer(controller="second-order")
     unrolled = model.unroll(torch.zeros(sizes, dtype=torch.int64))
     assert unrolled.hidden.shape == (*sizes, 4)
