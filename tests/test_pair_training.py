@@ -440,50 +440,70 @@ def test_the_best_weights_on_the_development_set_are_kept(tmp_path: Path, train:
     assert summary.best_step == max(measured, key=lambda each: each["discreteness"])["step"]
 
 
-def test_models_of_pairs_in_files_are_measured_on_the_held_out_pairs(
-    tmp_path: Path, train: Path
-) -> None:
-    trainer_of(train, tmp_path / "run", {"training": {"max_steps": 5}}).run(ignore)
-    found = json.loads(run("eval", tmp_path / "run", "--json").stdout)["results"]
+@pytest.fixture(scope="module")
+def short(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of five batches."""
+    folder = tmp_path_factory.mktemp("short")
+    train = write(folder / "train.tsv", reversals(200, 1))
+    trainer_of(train, folder / "run", {"training": {"max_steps": 5}}).run(ignore)
+    return folder / "run"
+
+
+def test_models_of_pairs_in_files_are_measured_on_the_held_out_pairs(short: Path) -> None:
+    found = json.loads(run("eval", short, "--json").stdout)["results"]
     assert [(each["strings"], each["count"]) for each in found] == [
         ("development", 20), ("test", 20),
     ]  # fmt: skip
-    longer = run("eval", tmp_path / "run", "--lengths", "8:9", "--json")
+    longer = run("eval", short, "--lengths", "8:9", "--json")
     assert [each["strings"] for each in json.loads(longer.stdout)["results"]][-1] == "test"
-    none = run("eval", tmp_path / "run", "--lengths", "50:60")
+    none = run("eval", short, "--lengths", "50:60")
     assert (none.returncode, none.stdout) == (2, b"")
     assert "held-out pairs: no source has a length of 50:60" in none.stderr.decode()
-    assert run("eval", tmp_path / "run", "--each").returncode == 2
+    assert run("eval", short, "--each").returncode == 2
+
+
+def test_models_of_pairs_in_files_are_measured_on_other_pairs(short: Path, tmp_path: Path) -> None:
     text = b"abcx\txcba\n" * 3
-    own = run("eval", tmp_path / "run", "--data", "-", "--json", stdin=text)
-    assert json.loads(own.stdout)["results"][0]["count"] == 3
+    packed = tmp_path / "own.tsv.gz"
+    packed.write_bytes(gzip.compress(text))
+    for data in ("-", packed):
+        own = run("eval", short, "--data", data, "--json", stdin=text)
+        assert json.loads(own.stdout)["results"][0]["count"] == 3
     unknown = "ab<unk>d\tz\nxéd\tdéx\n".encode()
-    assert run("eval", tmp_path / "run", "--data", "-", "--predictions", tmp_path / "p.tsv",
+    assert run("eval", short, "--data", "-", "--predictions", tmp_path / "p.tsv",
                stdin=unknown).returncode == 0  # fmt: skip
     written = (tmp_path / "p.tsv").read_text(encoding="utf-8").splitlines()
     assert [line.split("\t")[:2] for line in written] == [["ab<unk>d", "z"], ["xéd", "déx"]]
-    models = str(tmp_path / "run"), "reverse-stack"
+
+
+def test_models_of_pairs_and_of_other_tasks_are_in_one_table(short: Path) -> None:
+    models = str(short), "reverse-stack"
     both = run("eval", *models, "--count", "5", "--csv")
     rows = [line.split(",") for line in both.stdout.decode().splitlines()]
     assert {len(row) for row in rows} == {len(rows[0])}
     sets = [row[rows[0].index("strings")] for row in rows[1:] if row[0] in models]
     assert sets == ["development", "test", "", ""]
-    found_in_ranges = []
+
+
+def test_a_pair_in_two_ranges_is_written_once(short: Path, tmp_path: Path) -> None:
+    found = []
     for lengths in (["1:9"], ["1:6", "4:9"]):
         ranges = [word for each in lengths for word in ("--lengths", each)]
-        run("eval", tmp_path / "run", *ranges, "--predictions", tmp_path / "p.tsv")
+        run("eval", short, *ranges, "--predictions", tmp_path / "p.tsv")
         lines = (tmp_path / "p.tsv").read_text().splitlines()
-        found_in_ranges.append(sorted(line.rpartition("\t")[0] for line in lines))
-    assert found_in_ranges[0] == found_in_ranges[1], "a pair in two ranges is written once"
-    same = run("eval", tmp_path / "run", "--data", train, "--predictions", train)
-    assert "would replace a file that is read" in same.stderr.decode()
-    packed = tmp_path / "own.tsv.gz"
-    packed.write_bytes(gzip.compress(text))
-    assert run("eval", tmp_path / "run", "--data", packed).returncode == 0
-    sample = json.loads(run("inspect", tmp_path / "run", "--json", "--seed", "1").stdout)
+        found.append(sorted(line.rpartition("\t")[0] for line in lines))
+    assert found[0] == found[1]
+
+
+def test_models_of_pairs_in_files_are_inspected(short: Path) -> None:
+    sample = json.loads(run("inspect", short, "--json", "--seed", "1").stdout)
     assert {*sample["source"]} <= {*"abcd"}
-    traced = json.loads(run("inspect", tmp_path / "run", "xa", "--json").stdout)
+    traced = json.loads(run("inspect", short, "xa", "--json").stdout)
     assert [step["input"] for step in traced["steps"]][:4] == ["<s>", "<unk>", "a", "|||"]
+
+
+def test_a_model_answers_without_its_files(tmp_path: Path, train: Path) -> None:
+    trainer_of(train, tmp_path / "run", {"training": {"max_steps": 5}}).run(ignore)
     train.unlink()
     gone = run("eval", tmp_path / "run")
     assert gone.returncode == 2
