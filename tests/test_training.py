@@ -163,7 +163,7 @@ def test_the_learning_rate_falls_once_the_task_is_nearly_solved(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("name", "kind"), [("adam", "Adam"), ("rmsprop", "RMSprop")])
-def test_optimizers(name: str, kind: str) -> None:
+def test_the_setting_chooses_the_optimizer(name: str, kind: str) -> None:
     config = small_run(f"optimizer={name}", "learning_rate=0.5")
     optimizer = make_optimizer(Transducer(config.model, 5, 5), config.training)
     assert type(optimizer).__name__ == kind
