@@ -162,7 +162,7 @@ def test_a_model_without_biases_is_given_those_that_block() -> None:
     assert_alike(logits_of(ablate(unbiased, "pops")), logits_of(unbiased, block("pop")))
 
 
-def test_the_model_itself_stays_as_it_is() -> None:
+def test_ablation_does_not_change_the_model() -> None:
     model = random_model("lstm", "stack")
     before = {name: weight.copy() for name, weight in model.weights.items()}
     for part in ablatable_parts(model):
@@ -171,7 +171,7 @@ def test_the_model_itself_stays_as_it_is() -> None:
         np.testing.assert_array_equal(weight, before[name])
 
 
-def test_parts_are_those_that_a_model_has() -> None:
+def test_only_parts_that_a_model_has_can_be_removed() -> None:
     assert ablatable_parts(random_model("lstm", "stack")) == ["memory", "pushes", "pops", "state"]
     assert ablatable_parts(random_model("linear", "list-rnn")) == ["memory", "pushes"]
     assert ablatable_parts(random_model("lstm", "tape")) == ["memory", "state"]
@@ -222,7 +222,7 @@ def test_the_summary_of_a_run_has_accuracies_without_each_part(tmp_path: Path) -
         model.without("pop")
 
 
-def test_eval_shows_a_model_beside_itself() -> None:
+def test_eval_shows_a_model_beside_its_ablations() -> None:
     options = ("--count", "20", "--lengths", "8:64", "--without", "memory", "--without", "pops")
     done = run("eval", "reverse-stack", *options, "--json")
     found = {each["checkpoint"]: each["results"][0]["coarse"] for each in json.loads(done.stdout)}
@@ -240,7 +240,7 @@ def test_eval_shows_a_model_beside_itself() -> None:
         ("state", "the model has no state; it has memory, pushes, pops"),
     ],
 )
-def test_eval_names_what_a_model_can_be_without(part: str, message: str) -> None:
+def test_eval_names_the_parts_that_can_be_removed(part: str, message: str) -> None:
     done = run("eval", "reversal-stack", "--without", part)
     assert (done.returncode, done.stdout) == (2, b"")
     assert message in done.stderr.decode()

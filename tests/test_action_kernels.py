@@ -33,7 +33,7 @@ ALL = pytest.mark.parametrize("memory", ACTION_MEMORIES.values(), ids=ACTION_MEM
 
 @pytest.mark.parametrize("shape", [Shape(1, 150, 8, 40), Shape(2, 4, 8, 2100)])
 @ALL
-def test_rows_of_many_numbers(memory: ActionMemory[Any], shape: Shape) -> None:
+def test_rows_of_many_numbers_equal_the_definition(memory: ActionMemory[Any], shape: Shape) -> None:
     case = Case.drawn("sigmoid", memory, shape, torch.float64)
     check(case.changed(below0=0.1 * case.tensors["below0"]))
 
@@ -93,7 +93,9 @@ def by_definition(model: Transducer) -> Transducer:
         *((name, True) for name in sorted(UNITS) if not UNITS[name].second_order),
     ],
 )
-def test_items_of_different_lengths(controller: str, memory: str, buffered: bool) -> None:
+def test_items_of_different_lengths_equal_the_definition(
+    controller: str, memory: str, buffered: bool
+) -> None:
     model = transducer(memory, controller, buffered=buffered, steps_per_symbol=2, kernel="fused")
     defined = by_definition(model)
     lengths = [3, 21, 1, 17]
@@ -113,7 +115,7 @@ def test_items_of_different_lengths(controller: str, memory: str, buffered: bool
 @pytest.mark.parametrize(
     "memory", ["stack-rnn", "list-rnn", "superposed", "tape", "stack", "deque"]
 )
-def test_hard_signals_of_a_model(memory: str, buffered: bool) -> None:
+def test_hard_signals_equal_the_definition(memory: str, buffered: bool) -> None:
     more = {"count": 1, "capacity": None} if memory in NAMES else {}
     model = transducer(memory, "gru", buffered=buffered, kernel="fused", **more)
     model.hard = True
@@ -135,7 +137,7 @@ CARRIED = pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "superpose
 
 @CARRIED
 @pytest.mark.parametrize("controller", sorted(UNITS))
-def test_carried_pieces_are_the_whole(controller: str, memory: str) -> None:
+def test_carried_pieces_equal_the_whole(controller: str, memory: str) -> None:
     model = transducer(memory, controller, kernel="fused")
     whole = model.unroll(INPUTS)
     for sizes in ([7, 7, 7], [1] * 21, [20, 1]):
@@ -150,7 +152,7 @@ def test_carried_pieces_are_the_whole(controller: str, memory: str) -> None:
 
 @CARRIED
 @pytest.mark.parametrize("controller", sorted(UNITS))
-def test_gradients_of_carried_pieces(controller: str, memory: str) -> None:
+def test_gradients_of_carried_pieces_equal_the_definition(controller: str, memory: str) -> None:
     model = transducer(memory, controller, kernel="fused", initial_state="learned", capacity=None)
     defined = by_definition(model)
     state, exact = None, None
@@ -167,7 +169,7 @@ def test_gradients_of_carried_pieces(controller: str, memory: str) -> None:
 
 @CARRIED
 @pytest.mark.parametrize("kernel", ["fused", "torch"])
-def test_a_state_that_is_carried_on_stays_as_it_is(kernel: str, memory: str) -> None:
+def test_a_carried_state_is_not_changed(kernel: str, memory: str) -> None:
     model = transducer(memory, kernel=kernel)
     _, state = model.unroll_segment(INPUTS[:, :10])
     once, again = (model.unroll_segment(INPUTS[:, 10:], state)[0] for _ in range(2))

@@ -135,7 +135,7 @@ def test_fine_accuracy_is_the_share_before_the_first_error(
     )
 
 
-def test_a_model_that_is_followed_reads_the_last_symbol_first(reverse: Checkpoint) -> None:
+def test_a_trace_reads_the_last_symbol_first(reverse: Checkpoint) -> None:
     followed = trace(reverse, [*"abc"])
     assert (followed.answer, followed.correct) == ("cba", True)
     assert [step.input for step in followed.steps] == ["<s>", *"cba", "|||", *"abc"]

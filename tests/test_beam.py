@@ -139,7 +139,7 @@ def test_a_narrow_beam_is_that_of_lists(memory: str, kernel: str) -> None:
             same(answers, [first])
 
 
-def test_a_beam_finds_what_greed_misses() -> None:
+def test_a_beam_finds_answers_that_greedy_decoding_misses() -> None:
     model = tiny("deque")
     greedy = decode(predictor_of(model), LAYOUT, SOURCES, limit=6)
     found = search(predictor_of(model), LAYOUT, SOURCES, width=8, limit=6)
@@ -177,7 +177,7 @@ def test_streams_are_searched(layout: Layout) -> None:
         same(answers, expected)
 
 
-def test_answers_in_step_are_greedy() -> None:
+def test_synchronous_answers_are_greedy() -> None:
     layout = Layout.synchronous(2, 3)
     shape = shaped("stack", hidden_size=8, size=4, embedding_size=4, output_size=6)
     model = Transducer(resolve(task="copy", settings={"model": shape}).model, 2, 3)

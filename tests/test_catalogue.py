@@ -52,7 +52,7 @@ def test_list_without_a_topic_prints_the_topics() -> None:
     assert [entry["name"] for entry in json.loads(listing("--json").out)] == [*KINDS]
 
 
-def test_an_unknown_kind_gets_the_nearest() -> None:
+def test_an_unknown_kind_suggests_the_nearest() -> None:
     result = listing("task")
     assert (result.returncode, result.out) == (2, "")
     assert "unknown kind 'task'; did you mean 'tasks'?" in result.err
@@ -195,7 +195,7 @@ def test_recipes_say_what_their_first_lines_do() -> None:
     assert "\n    for tasks of hao2018: New strings in each batch" in listing("recipes").out
 
 
-def test_checkpoints_shipped_and_of_one_s_own(
+def test_checkpoints_shipped_and_of_the_user_are_listed(
     trained: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

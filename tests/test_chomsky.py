@@ -106,7 +106,7 @@ def answer(task: Task, source: str) -> str:
 
 
 @pytest.mark.parametrize(("name", "source", "target"), EXAMPLES)
-def test_answers(name: str, source: str, target: str) -> None:
+def test_answers_equal_the_examples(name: str, source: str, target: str) -> None:
     assert answer(task_of(name), source) == target
 
 

@@ -326,7 +326,7 @@ def test_out_writes_to_a_pipe_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_a_shipped_model_does_not_stand_in_for_one_of_one_s_own(tmp_path: Path) -> None:
+def test_a_shipped_model_is_not_taken_for_a_missing_one_of_the_user(tmp_path: Path) -> None:
     (tmp_path / "runs" / "copy-queue").mkdir(parents=True)
     for name, code in (("runs/copy-queue", 1), ("elsewhere/copy-queue", 2)):
         done = run("transduce", name, stdin=b"abc\n", cwd=tmp_path)

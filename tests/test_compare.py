@@ -52,7 +52,7 @@ def test_each_model_is_trained_with_each_seed_and_measured(compared: Path) -> No
     assert "gru" in records[-1]["command"]
 
 
-def test_its_file_is_a_sweep_whose_runs_are_done(compared: Path) -> None:
+def test_the_written_file_is_a_sweep_whose_runs_are_done(compared: Path) -> None:
     path = compared / f"{compared.name}.yaml"
     first, second, *_ = path.read_text().splitlines()
     assert first.endswith("which replaces it: edit a copy.")
@@ -145,7 +145,9 @@ def test_pairs_are_measured_on_their_own_test_set(tmp_path: Path) -> None:
         (("stack", "--task", "copy", "--csv", "--json"), "--csv"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_named(arguments: tuple[str, ...], named: str, tmp_path: Path) -> None:
+def test_wrong_arguments_are_refused(
+    arguments: tuple[str, ...], named: str, tmp_path: Path
+) -> None:
     done = run("compare", *arguments, "--out", tmp_path / "out")
     assert done.returncode == 2
     assert named in done.stderr.decode()

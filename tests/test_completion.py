@@ -41,7 +41,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_names() -> None:
+def test_names_are_completed() -> None:
     assert "transduce" in offered("stacktrans ")
     assert offered("stacktrans train --task ") == TASKS
     reversals = ["reversal", "reversal-deletion", "reverse", "reverse-string"]
@@ -59,7 +59,7 @@ def test_names() -> None:
     assert offered("stacktrans train --task absent") == []
 
 
-def test_tasks_and_runs_of_one_s_own(place: Path) -> None:
+def test_tasks_and_runs_of_the_user_are_completed(place: Path) -> None:
     (place / "tasks").mkdir()
     (place / "tasks" / "mine.yaml").write_text("no: [task")
     (place / "tasks" / "two words.yaml").touch()
@@ -89,7 +89,7 @@ def leaves(settings: object, prefix: str = "") -> list[str]:
     return [leaf for key in settings for leaf in leaves(settings[key], f"{prefix}{key}.")]
 
 
-def test_settings_of_runs() -> None:
+def test_settings_of_runs_are_completed() -> None:
     found = offered("stacktrans train --task copy --set ")
     config = resolve(task="copy", settings={"model": {"memory": "stack"}}).model_dump()
     known = {section: config[section] for section in ("seed", "threads", "workers", "training")}
@@ -106,7 +106,7 @@ def test_settings_of_runs() -> None:
     }
 
 
-def test_settings_without_their_section() -> None:
+def test_settings_are_completed_without_their_section() -> None:
     for begun in ("hid", "learning_", "parameters.", "stream.", "l"):
         found = offered(f"stacktrans train --task copy --set {begun}")
         assert found
@@ -131,7 +131,7 @@ def test_no_shell_puts_a_space_after_a_setting(command: str, begun: str, key: st
     assert all(word.startswith(key) for word in words)
 
 
-def test_settings_of_tasks(place: Path) -> None:
+def test_settings_of_tasks_are_completed(place: Path) -> None:
     found = offered("stacktrans generate --task copy --set ")
     assert {"parameters.symbols=", "lengths.train=", "lengths.test=", "length_law="} <= set(found)
     assert not any(key.startswith("model") for key in found)
@@ -141,14 +141,14 @@ def test_settings_of_tasks(place: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"a: [", b"\xff\xfe", b"- list", b"lengths: {1: 2", b""])
-def test_files_that_are_none_offer_nothing(place: Path, content: bytes) -> None:
+def test_invalid_files_offer_nothing(place: Path, content: bytes) -> None:
     (place / "mine.yaml").write_bytes(content)
     assert offered("stacktrans generate --task mine.yaml --set ") == []
     assert offered("stacktrans sweep mine.yaml --profile ") == []
     assert offered("stacktrans train --task mine.yaml --set task.parameters.") == []
 
 
-def test_profiles_of_sweeps(place: Path) -> None:
+def test_profiles_of_sweeps_are_completed(place: Path) -> None:
     (place / "mine.yaml").write_text("profiles: {small: {}, '2': {}, 'not this': {}}\n")
     assert offered("stacktrans sweep mine.yaml --profile ") == ["2", "small"]
     assert offered("stacktrans sweep --profile ") == []

@@ -285,7 +285,7 @@ def test_a_recipe_configures_buffers_but_does_not_add_them() -> None:
     assert buffered.model.buffers == BuffersConfig(steps_per_symbol=2, output_skip=1)
 
 
-def test_one_alternative_takes_the_place_of_another() -> None:
+def test_one_alternative_replaces_another() -> None:
     config = copy_queue(assignments=["stop={converged: {patience: 3}}"])
     assert config.training.stop == StopConfig(converged=ConvergedConfig(patience=3))
 

@@ -94,7 +94,7 @@ def test_rounding_that_diverges_is_not_kept(
     assert_readable(tmp_path / "run", config)
 
 
-def test_an_attempt_whose_validation_loss_is_no_number_is_none_of_the_best(
+def test_an_attempt_whose_validation_loss_is_nan_is_not_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = iter([float("nan"), 2.0, 1.0])

@@ -303,7 +303,7 @@ def test_the_gallery_shows_every_shipped_model() -> None:
     assert sum(picture.stat().st_size for picture in pictures) < 1_500_000
 
 
-def test_the_sweep_of_the_docs(tmp_path: Path) -> None:
+def test_the_sweep_of_the_docs_is_valid(tmp_path: Path) -> None:
     (block,) = (block for block in blocks(DOCS / "sweeps.md") if block.title)
     (tmp_path / "mine.yaml").write_text(block.text)
     assert len(read_plan(tmp_path / "mine.yaml").runs) == 12
@@ -320,7 +320,7 @@ def titled(page: Path, title: str, folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("page", "title"), [(DOCS / "tasks.md", "tiny.yaml"), (ROOT / "README.md", "turned.yaml")]
 )
-def test_the_grammars_of_the_docs(tmp_path: Path, page: Path, title: str) -> None:
+def test_the_grammars_of_the_docs_are_as_described(tmp_path: Path, page: Path, title: str) -> None:
     titled(page, title, tmp_path)
     done = run(f"stacktrans generate --task {title} --count 3 --seed 1", tmp_path)
     assert done.returncode == 0
@@ -331,7 +331,7 @@ def test_the_grammars_of_the_docs(tmp_path: Path, page: Path, title: str) -> Non
         assert source.split()[0].upper() == target.split()[1]
 
 
-def test_the_pattern_of_the_docs(tmp_path: Path) -> None:
+def test_the_pattern_of_the_docs_is_as_described(tmp_path: Path) -> None:
     path = titled(DOCS / "tasks.md", "counts.yaml", tmp_path)
     done = run("stacktrans generate --task counts.yaml --count 5", tmp_path)
     assert done.returncode == 0

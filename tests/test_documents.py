@@ -59,7 +59,7 @@ def of_aliases(first: str, each: str, levels: int) -> str:
         ("--- a\n--- b", "another document"),
     ],
 )
-def test_documents_that_are_refused(tmp_path: Path, text: str, message: str) -> None:
+def test_invalid_documents_are_refused(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "odd.yaml"
     path.write_text(text)
     with pytest.raises(UsageError) as caught:
@@ -108,7 +108,7 @@ def test_times_and_dates_are_text() -> None:
     assert parsed(text).value == expected
 
 
-def test_aliases_and_merge_keys_stay_of_use() -> None:
+def test_aliases_and_merge_keys_are_accepted() -> None:
     text = "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: [*a, *a]"
     both = {"x": 1, "y": 2}
     assert parsed(text).value == {"a": both, "b": {"x": 1, "y": 3}, "c": [both, both]}
@@ -132,7 +132,7 @@ def test_wrong_values_are_abridged() -> None:
     assert len(str(caught.value)) < 400
 
 
-def test_only_files_are_read_and_no_one_is_kept_waiting(tmp_path: Path) -> None:
+def test_only_files_are_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "circle").symlink_to("circle")
     names = {

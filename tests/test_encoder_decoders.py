@@ -191,7 +191,7 @@ def config_of(memory: str, controller: str) -> RunConfig:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_is_as_large_as_another_model(name: str) -> None:
+def test_as_large_as_matches_another_model_s_parameter_count(name: str) -> None:
     wanted = sum(np.prod(shape) for shape in shapes_of(load("copy-queue").model).values())
     found = as_large_as(config_of("none", name), "copy-queue")
     layout = found.make_task().layout

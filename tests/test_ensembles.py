@@ -83,7 +83,7 @@ def test_held_out_pairs_that_another_model_may_be_trained_on_are_reported(tmp_pa
     assert run("eval", "one", "seed", "--ensemble", "--data", "a.tsv", cwd=tmp_path).err == ""
 
 
-def test_a_model_twice_is_the_model() -> None:
+def test_an_ensemble_of_one_model_twice_equals_the_model() -> None:
     for name in ("anbncn", "reversal-stack"):
         model = stacktrans.load(name)
         twice = stacktrans.ensemble([model, model])

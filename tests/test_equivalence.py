@@ -115,7 +115,7 @@ def test_memories_ends_and_stack_symbols_are_renamed() -> None:
     assert not bisimilar(queue, replace(deque, rules=(begin, push, pop)))
 
 
-def test_machines_with_many_memories_are_compared_in_time() -> None:
+def test_machines_with_many_memories_are_compared_without_trying_all_pairings() -> None:
     tops, count = range(0, 16, 2), 8  # which correspond in 8! * 2 ** 8 ways
     stacks = Ends(
         tuple(f"stack {number}" for number in range(count)),

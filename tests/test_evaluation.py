@@ -94,7 +94,7 @@ def test_groups_hold_everything_once_and_stay_small(sizes: list[int], most: int)
         assert len(group) == 1 or len(group) * max(sizes[index] for index in group) <= most
 
 
-def test_scores_by_length_and_together() -> None:
+def test_scores_are_split_by_length_and_added() -> None:
     scores = Scores(
         np.array([3, 5, 5]),
         np.array([1.0, 0.5, 1.0]),
@@ -114,7 +114,9 @@ def test_scores_by_length_and_together() -> None:
     # Values of Wilson's interval as statistics packages give them.
     [(1.0, 1000, (0.99617, 1.0)), (0.5, 10, (0.23659, 0.76341)), (0.0, 20, (0.0, 0.16113))],
 )
-def test_confidence_intervals(accuracy: float, count: int, interval: tuple[float, float]) -> None:
+def test_confidence_intervals_are_as_computed_by_hand(
+    accuracy: float, count: int, interval: tuple[float, float]
+) -> None:
     assert confidence_interval(accuracy, count) == pytest.approx(interval, abs=1e-5)
 
 

@@ -110,7 +110,7 @@ def test_a_parse_fails_at_the_first_word_that_continues_no_sentence(
             grammar.translate(words)
 
 
-def test_tables_grow_to_what_they_would_have_been() -> None:
+def test_length_tables_extended_stepwise_equal_those_computed_at_once() -> None:
     once, by_steps = (Grammar(**SMALL["order"]) for _ in range(2))
     for longest in (3, 0, 10, 11, 50):
         np.testing.assert_array_equal(
@@ -212,7 +212,7 @@ def test_samples_translate_to_their_targets(shipped: Grammar, length: int) -> No
         assert shipped.translate(source) == target
 
 
-def test_long_sentences(shipped: Grammar) -> None:
+def test_long_sentences_are_drawn_and_translated(shipped: Grammar) -> None:
     source, target = shipped.sample(np.random.default_rng(0), 2000)
     assert len(source) == 2000
     assert set(source) <= set(shipped.source_words)
@@ -221,7 +221,7 @@ def test_long_sentences(shipped: Grammar) -> None:
     assert shipped.translate(source) == target
 
 
-def test_probabilities_beyond_the_smallest_number() -> None:
+def test_probabilities_that_underflow_are_computed() -> None:
     grammar = Grammar(**rules(S=["1e-3: a S:1 / S:1 b", "0.999: c / d"]))
     expected = 999 * math.log(1e-3) + math.log(0.999)
     assert grammar.log_length_probabilities(1000)[1000] == pytest.approx(expected)
@@ -258,7 +258,7 @@ def test_words_stand_in_order_of_first_appearance(gender: Grammar) -> None:
     assert gender.target_words[:8] == ("oder", "und", "der", "die", "das", "ein", "eine", "wg1")
 
 
-def test_the_published_example(svo_sov: Grammar) -> None:
+def test_the_published_sentence_is_translated(svo_sov: Grammar) -> None:
     source = "si1 vi28 oi5 oi7 si15 rpi si19 vi16 oi10 oi24"
     target = "so1 oo5 oo7 so15 rpo so19 vo16 oo10 oo24 vo28"
     assert svo_sov.translate(source.split()) == target.split()

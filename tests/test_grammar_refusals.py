@@ -31,7 +31,9 @@ def svo_sov() -> Grammar:
         ("", "the source is empty; expected at least one word"),
     ],
 )
-def test_sources_outside_the_grammar(svo_sov: Grammar, source: str, message: str) -> None:
+def test_sources_outside_the_grammar_are_refused(
+    svo_sov: Grammar, source: str, message: str
+) -> None:
     with pytest.raises(GrammarError) as raised:
         svo_sov.translate(source.split())
     assert str(raised.value) == message
@@ -57,7 +59,7 @@ def test_alternatives_without_a_probability_share_the_rest() -> None:
     assert [each.probability for each in read] == pytest.approx([0.5, 0.25, *[0.05] * 5])
 
 
-def test_a_grammar_of_words_alone() -> None:
+def test_a_grammar_may_have_only_rules_of_one_word() -> None:
     grammar = Grammar(**rules(S=["1/2: yes / no", "1/2: no / yes"]))
     assert grammar.translate(["yes"]) == ["no"]
     with pytest.raises(GrammarError, match="word 2, 'no': no sentence"):
@@ -72,7 +74,7 @@ def test_a_grammar_of_words_alone() -> None:
         (-1, "no sentence of the grammar has -1 source words"),
     ],
 )
-def test_impossible_lengths(length: int, message: str) -> None:
+def test_impossible_lengths_are_refused(length: int, message: str) -> None:
     grammar = Grammar(**rules(S=["1/2: a S:1 b", "1/2: c"]))
     with pytest.raises(GrammarError, match=message):
         grammar.sample(np.random.default_rng(0), length)
@@ -163,14 +165,14 @@ def replacing(line: str) -> Parameters:
         ),
     ],
 )
-def test_rules_that_are_no_grammar(parameters: Parameters, message: str) -> None:
+def test_invalid_grammar_rules_are_refused(parameters: Parameters, message: str) -> None:
     with pytest.raises(GrammarError) as raised:
         GrammarTask(**parameters)
     assert message in str(raised.value)
 
 
 @pytest.mark.parametrize("generator", ["grammar", "same-length-grammar", "membership"])
-def test_parameters_that_are_missing_or_unknown(generator: str) -> None:
+def test_missing_and_unknown_parameters_are_refused(generator: str) -> None:
     parameters = parameters_of("svo-sov")
     with pytest.raises(TaskError, match=f"generator {generator} needs root"):
         make_task("mine", generator, {"rules": parameters["rules"]})
@@ -179,6 +181,6 @@ def test_parameters_that_are_missing_or_unknown(generator: str) -> None:
         make_task("mine", generator, {**parameters, "charactes": True})
 
 
-def test_words_are_characters_or_not() -> None:
+def test_the_characters_parameter_is_a_truth_value() -> None:
     with pytest.raises(ValueError, match="characters is 'no'; expected true or false"):
         GrammarTask(characters="no", root="S", rules={})  # type: ignore[arg-type]

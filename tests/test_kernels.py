@@ -65,19 +65,19 @@ def test_equals_the_definition(
 
 
 @pytest.mark.parametrize(("controller", "memory"), PAIRS)
-def test_layers(controller: str, memory: str) -> None:
+def test_several_layers_equal_the_definition(controller: str, memory: str) -> None:
     check(Case.drawn(controller, memory, Shape(4, 9, 11, 6), torch.float64, layers=3))
 
 
 @pytest.mark.parametrize("memory", WITH_NONE)
-def test_long_strings(memory: str) -> None:
+def test_long_strings_equal_the_definition(memory: str) -> None:
     case = Case.drawn("gru", memory, Shape(2, 150, 24, 8), torch.float32)
     # The less of what is read comes back, the less rounding errors grow.
     check(case.changed(below0=0.5 * case.tensors["below0"]))
 
 
 @pytest.mark.parametrize("batch", [1, 2, 11, 12, 13, 24, 25, 32, 37])
-def test_batch_sizes(batch: int) -> None:
+def test_batches_of_all_sizes_equal_the_definition(batch: int) -> None:
     check(Case.drawn("lstm", "stack", Shape(batch, 5, 20, 4), torch.float32))
 
 
@@ -92,7 +92,7 @@ def two_threads() -> Iterator[None]:
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("lengths_given", [True, False])
 @pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
-def test_padded_batch(memory: str, lengths_given: bool) -> None:
+def test_a_padded_batch_equals_the_definition(memory: str, lengths_given: bool) -> None:
     config = resolve(
         task="copy",
         settings={"model": {"memory": memory}},
@@ -138,18 +138,20 @@ def test_padded_batch(memory: str, lengths_given: bool) -> None:
 @pytest.mark.parametrize(
     ("controller", "memory"), [*((name, "deque") for name in KINDS), ("gru", "lists")]
 )
-def test_two_threads(controller: str, memory: str, batch: int) -> None:
+def test_two_threads_compute_what_the_definition_does(
+    controller: str, memory: str, batch: int
+) -> None:
     check(Case.drawn(controller, memory, Shape(batch, 20, 12, 4), torch.float64, layers=2))
 
 
 @pytest.mark.usefixtures("two_threads")
 @pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
-def test_memory_alone_with_two_threads(memory: str) -> None:
+def test_a_memory_alone_with_two_threads_equals_the_definition(memory: str) -> None:
     check_memory(memory, *program(memory, "any", Shape(9, 20, 0, 3)), torch.float64)
 
 
 @pytest.mark.parametrize("controller", KINDS)
-def test_a_string_does_not_see_its_batch(controller: str) -> None:
+def test_outputs_do_not_depend_on_the_other_strings_of_a_batch(controller: str) -> None:
     case = Case.drawn(controller, "deque", Shape(13, 40, 33, 7), torch.float32, layers=2)
     together = case.fused()
     for item in (0, 5, 12):
@@ -174,7 +176,7 @@ def test_gradients_equal_finite_differences(controller: str, memory: str) -> Non
 
 @pytest.mark.parametrize("name", ["hidden", "signals"])
 @pytest.mark.parametrize("memory", ["deque", "action stacks", "lists"])
-def test_gradients_of_one_output_alone(memory: str, name: str) -> None:
+def test_gradients_of_one_output_equal_those_of_the_definition(memory: str, name: str) -> None:
     case = Case.drawn("gru", memory, Shape(3, 7, 5, 3), torch.float64)
     compare_with_gradients(
         {name: case.fused()[name]}, case.tensors, {name: case.defined()[name]}, case.tensors
@@ -183,7 +185,7 @@ def test_gradients_of_one_output_alone(memory: str, name: str) -> None:
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("memory", MEMORY_CASES)
-def test_signals_of_exactly_0_and_1(memory: str, dtype: torch.dtype) -> None:
+def test_signals_of_exactly_0_and_1_equal_the_definition(memory: str, dtype: torch.dtype) -> None:
     case = Case.drawn("lstm", memory, Shape(3, 30, 6, 4), dtype)
     case = case.changed(signal_weight=1e7 * case.tensors["signal_weight"])
     assert case.fused()["signals"].unique().tolist() == [0, 1]
@@ -192,7 +194,7 @@ def test_signals_of_exactly_0_and_1(memory: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("memory", [*NAMES, *ACTION_MEMORIES])
-def test_hard_signals(memory: str, dtype: torch.dtype) -> None:
+def test_hard_signals_equal_the_definition(memory: str, dtype: torch.dtype) -> None:
     case = Case.drawn("lstm", memory, Shape(3, 30, 9, 4), dtype, layers=2)
     pieces = [11, 1, 1, 1, 16]
     found = run_in_pieces(case, pieces, hard=True)[0]
@@ -254,7 +256,7 @@ def check_memory(memory: str, signals: Tensor, values: Tensor, *dtypes: torch.dt
 
 @pytest.mark.parametrize("kind", PROGRAMS)
 @pytest.mark.parametrize("memory", [*NAMES, *SEVERAL])
-def test_memory_alone(memory: str, kind: str) -> None:
+def test_a_memory_alone_equals_the_definition(memory: str, kind: str) -> None:
     for shape in [Shape(1, 1, 0, 1), Shape(3, 2, 0, 2), Shape(20, 40, 0, 3), Shape(2, 150, 0, 5)]:
         check_memory(memory, *program(memory, kind, shape), *TOLERANCE)
 
@@ -269,7 +271,9 @@ def test_gradients_of_a_memory_alone_equal_finite_differences(memory: str) -> No
 
 
 @pytest.mark.parametrize(("controller", "memory"), PAIRS)
-def test_pieces(controller: str, memory: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pieces_equal_the_whole(
+    controller: str, memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # So that room runs out, and rows or cells move, several times.
     monkeypatch.setattr("stacktrans.kernels.kernel._LEAST_ROOM", 2)
     case = Case.drawn(controller, memory, Shape(3, 30, 9, 4), torch.float64, layers=2)
@@ -310,7 +314,7 @@ def test_no_fresh_memory_is_read(
 
 @pytest.mark.parametrize("name", ["projected0", "hidden0", "value_bias", "signal_bias"])
 @pytest.mark.parametrize("memory", ["stack", "action stack", "list"])
-def test_nan_shows(memory: str, name: str) -> None:
+def test_nan_propagates_to_outputs_and_gradients(memory: str, name: str) -> None:
     case = Case.drawn("lstm", memory, Shape(2, 5, 8, 4), torch.float32)
     with torch.no_grad():
         case.tensors[name].view(-1)[0] = torch.nan
@@ -321,7 +325,7 @@ def test_nan_shows(memory: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("memory", ["deque", "lists"])
-def test_backward_twice(memory: str) -> None:
+def test_gradients_can_be_computed_twice(memory: str) -> None:
     case = Case.drawn("lstm", memory, Shape(2, 5, 8, 4), torch.float32)
     total = case.fused()["hidden"].sum()
     (first,) = torch.autograd.grad(total, case.tensors["below0"], retain_graph=True)
@@ -329,7 +333,7 @@ def test_backward_twice(memory: str) -> None:
     assert torch.equal(first, second)
 
 
-def test_an_initial_state_for_each_string_and_tensors_out_of_order() -> None:
+def test_noncontiguous_tensors_and_initial_states_of_strings_are_accepted() -> None:
     case = Case.drawn("lstm", "stack", Shape(3, 5, 8, 4), torch.float64)
     case = case.changed(
         initial0_0=torch.linspace(-1, 1, 24, dtype=torch.float64).reshape(3, 8),
@@ -341,7 +345,7 @@ def test_an_initial_state_for_each_string_and_tensors_out_of_order() -> None:
 
 
 @pytest.mark.parametrize("memory", ["stack", "action stacks", "lists"])
-def test_no_steps(memory: str) -> None:
+def test_strings_without_steps_are_accepted(memory: str) -> None:
     case = Case.drawn("lstm", memory, Shape(2, 0, 8, 4), torch.float32)
     outputs = case.fused()
     assert outputs["signals"].shape == (2, 0, len(memory_of(memory).signal_names))
@@ -387,7 +391,7 @@ def exponentials(x: Array, out: Array) -> None:
         out[i] = exp(x[i])
 
 
-def test_exp() -> None:
+def test_exp_is_exact_to_single_precision() -> None:
     x = np.concatenate([np.linspace(-87, 88, 400_001), -np.logspace(-37, 1, 99_999)])
     x = x.astype(np.float32)
     found = np.empty_like(x)
@@ -400,7 +404,7 @@ def test_exp() -> None:
     np.testing.assert_allclose(found, [np.nan, np.inf, 0, 1, 0], rtol=0, atol=1e-37)
 
 
-def test_sigmoid_and_tanh() -> None:
+def test_sigmoid_and_tanh_are_exact_to_single_precision() -> None:
     small = np.logspace(-37, 2, 200_001)
     x = np.concatenate([np.linspace(-100, 100, 400_001), small, -small]).astype(np.float32)
     sigmoids, tanhs = np.empty_like(x), np.empty_like(x)

@@ -47,7 +47,7 @@ def test_two_labels_are_detected_and_reported(
         labeled(("0", "1"), STRINGS[:7]),  # too few strings to say
     ],
 )
-def test_other_targets_are_no_labels(tmp_path: Path, content: str) -> None:
+def test_other_targets_are_not_taken_for_labels(tmp_path: Path, content: str) -> None:
     path = write(tmp_path / "a.tsv", content)
     assert learned(path, dev=path, test=path).positive is None
 
@@ -151,7 +151,7 @@ def test_a_set_that_lacks_a_label_is_reported(tmp_path: Path) -> None:
     ]
 
 
-def test_labels_lie_beside_strings(tmp_path: Path) -> None:
+def test_labels_are_read_from_a_file_beside_the_strings(tmp_path: Path) -> None:
     strings, labels = (tmp_path / name for name in ("main.tok", "labels.txt"))
     strings.write_text("".join(f"{' '.join(each)}\n" for each in ["", *STRINGS]))
     labels.write_text("".join(f"{each.count('1') % 2}\n" for each in ["", *STRINGS]))

@@ -43,7 +43,7 @@ def literal_run(name: str, signals: Tensor, values: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("name", "expected"), [("stack", [0.8, 1.5, 2.8]), ("queue", [0.8, 1.3, 2.7])]
 )
-def test_worked_example(name: str, expected: list[float]) -> None:
+def test_the_worked_example_of_the_paper(name: str, expected: list[float]) -> None:
     signals = torch.tensor([[[0, 0.8], [0.1, 0.5], [0.9, 0.9]]], dtype=torch.float64)
     values = torch.tensor([[[[1.0]], [[2.0]], [[3.0]]]], dtype=torch.float64)
     reads = run(STRENGTH_MEMORIES[name](), signals, values).flatten()
@@ -272,7 +272,7 @@ def test_a_state_can_be_stepped_from_twice(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_keeps_its_dtype(name: str, dtype: torch.dtype) -> None:
+def test_reads_have_the_dtype_of_the_values(name: str, dtype: torch.dtype) -> None:
     memory = STRENGTH_MEMORIES[name]()
     signals, values = random_program(memory, 1, 3, seed=0)
     assert run(memory, signals.to(dtype), values.to(dtype)).dtype == dtype

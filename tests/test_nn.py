@@ -34,7 +34,9 @@ def inputs_of(*sizes: int, seed: int = 1) -> Tensor:
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_it_is_the_controller_and_the_memory_of_a_transducer(memory: str, layers: int) -> None:
+def test_stack_lstm_equals_the_controller_and_memory_of_a_transducer(
+    memory: str, layers: int
+) -> None:
     config = resolve(
         task="copy",
         recipe="paper",
@@ -60,7 +62,7 @@ def test_it_is_the_controller_and_the_memory_of_a_transducer(memory: str, layers
     assert torch.equal(own_state.reads, state.reads)
 
 
-def test_it_is_called_as_an_lstm_is() -> None:
+def test_stack_lstm_has_the_interface_of_torch_lstm() -> None:
     layer = stacktrans.nn.StackLSTM(32, 64, memory="stack", memory_size=32).double()
     steps = inputs_of(7, 3, 32)
     output, state = layer(steps)
@@ -77,7 +79,7 @@ def test_it_is_called_as_an_lstm_is() -> None:
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_it_runs_in_half_precision(memory: str) -> None:
+def test_stack_lstm_runs_in_half_precision(memory: str) -> None:
     layer, steps = StackLSTM(3, 4, memory=memory, memory_size=2), inputs_of(5, 2, 3).float()
     expected, _ = layer(steps)
     output, _ = layer.bfloat16()(steps.bfloat16())
@@ -86,13 +88,13 @@ def test_it_runs_in_half_precision(memory: str) -> None:
     torch.testing.assert_close(output.float(), expected, rtol=0, atol=0.1)
 
 
-def test_its_gradients_are_right() -> None:
+def test_stack_lstm_gradients_equal_finite_differences() -> None:
     layer = StackLSTM(2, 3, memory=Deque(), memory_size=2).double()
     steps = inputs_of(4, 2, 2).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: layer(x)[0], (steps,))
 
 
-def test_it_learns_what_an_optimizer_has_it_learn() -> None:
+def test_stack_lstm_learns_to_copy() -> None:
     torch.manual_seed(1)
     layer = StackLSTM(4, 16, memory=Stack(), memory_size=8)
     head = torch.nn.Linear(16, 4)
@@ -158,7 +160,7 @@ def test_inputs_of_other_shapes_are_refused(shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_a_detached_state_has_no_past(memory: str) -> None:
+def test_a_detached_state_stops_gradients(memory: str) -> None:
     """As for truncated backpropagation through time."""
     layer, state = StackLSTM(3, 4, memory=memory, memory_size=2), None
     for steps in torch.randn(3, 5, 2, 3).unbind(0):

@@ -18,7 +18,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_they_do_what_those_of_torch_do_also_with_a_state_of_theirs(kind: str) -> None:
+def test_optimizers_match_torch_also_after_loading_a_state(kind: str) -> None:
     torch.manual_seed(1)
     first = [torch.randn(3, 2) for _ in range(2)]
     gradients = [[torch.randn(3, 2) for _ in first] for _ in range(6)]
@@ -44,7 +44,7 @@ def test_they_do_what_those_of_torch_do_also_with_a_state_of_theirs(kind: str) -
         assert not torch.equal(one, before)
 
 
-def test_they_do_not_load_the_compiler_of_torch() -> None:
+def test_optimizers_do_not_import_torch_dynamo() -> None:
     program = (
         "import sys, torch\n"
         "from stacktrans.training import optimizers\n"

@@ -37,7 +37,7 @@ def test_the_output_bound_of_pairs_is_minimal(
         assert found.of(source) >= target + 1
 
 
-def test_both_sides_are_filled_up() -> None:
+def test_sources_and_targets_are_padded() -> None:
     layout = Layout.padded(3, 2, OutputBound(1, 2))
     batch = layout.batch([[pair([2, 0], [1])], [pair([1], [0, 1, 1, 0])]])
     blank, end = 3, 2

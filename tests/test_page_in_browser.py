@@ -245,7 +245,7 @@ def hostile() -> Trace:
 
 
 @NEEDS_CHROMIUM
-def test_nothing_that_is_shown_is_done(chromium: Browser, tmp_path: Path) -> None:
+def test_text_that_is_shown_is_not_executed(chromium: Browser, tmp_path: Path) -> None:
     trace = hostile()
     write_page(
         [PageModel(HOSTILE[0], trace, COPYING), PageModel(HOSTILE[1], trace, COPYING)],

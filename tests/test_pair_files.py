@@ -182,7 +182,7 @@ def test_white_space_around_features_makes_no_difference(tmp_path: Path) -> None
     assert task.source.split("go\t V;PST ") == task.source.split("go\tV; PST")
 
 
-def test_another_separator_of_features(tmp_path: Path) -> None:
+def test_another_separator_of_features_can_be_given(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "go\twent\tV|Tense=Past\nsing\tsang\tV|Tense=Past\n")
     task = whole(path, separator="|")
     assert task.columns == ("source", "target", "features")

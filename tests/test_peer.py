@@ -52,7 +52,7 @@ def test_the_comparison_says_what_is_compared(
         assert given in options[0]
 
 
-def test_ours_trains_on_the_same_stream(peer: ModuleType) -> None:
+def test_our_training_reads_as_many_symbols(peer: ModuleType) -> None:
     speed = peer.ours(peer.Job(3, 1, 4, 1), 2, 100)
     assert speed.symbols == 100 * 50 * 2
     assert speed.per_second > 0

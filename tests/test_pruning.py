@@ -68,7 +68,7 @@ def test_as_few_stacks_as_possible_are_kept() -> None:
 @pytest.mark.parametrize(
     ("settings", "possible"), [({}, True), ({"count": 1}, False), ({"controller": "linear"}, False)]
 )
-def test_prunable_models(settings: dict[str, Any], possible: bool) -> None:
+def test_only_some_models_are_prunable(settings: dict[str, Any], possible: bool) -> None:
     assert prunable(model_of(**settings)) is possible
 
 

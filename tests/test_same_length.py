@@ -62,7 +62,7 @@ def config_of(name: str, recipe: str, **model: Any) -> RunConfig:
         ),
     ],
 )
-def test_oracles(name: str, source: str, answer: str) -> None:
+def test_answers_equal_the_examples(name: str, source: str, answer: str) -> None:
     task = task_of(name)
     assert written(task, task.answer(task.source.split(source))) == answer
 
@@ -137,7 +137,7 @@ def test_published_lengths_are_normal_and_cut() -> None:
     assert (lengths == 12).mean() == pytest.approx(0.159, abs=0.02)
 
 
-def test_laws_that_a_task_does_not_know() -> None:
+def test_laws_that_a_task_does_not_have_are_refused() -> None:
     with pytest.raises(NoSuchLaw, match="depth: only for tasks with a grammar"):
         task_of("xor").sample(np.random.default_rng(1), Lengths(1, 9), 1, DepthLimit(3))
     with pytest.raises(NoSuchLaw, match="expected uniform, task or a depth for a grammar"):
@@ -179,7 +179,7 @@ def test_wrong_parameters_are_named(
 
 @settings(max_examples=50)
 @given(st.lists(st.lists(st.booleans(), min_size=1, max_size=6), min_size=1, max_size=5))
-def test_layout(masks: list[list[bool]]) -> None:
+def test_synchronous_layouts_encode_pairs(masks: list[list[bool]]) -> None:
     layout = Layout.synchronous(sources=3, targets=4)
     pairs = [
         Pair(np.arange(len(mask)) % 3, np.arange(len(mask)) % 4, np.array(mask)) for mask in masks

@@ -89,7 +89,7 @@ def test_unscored_symbols_are_known_from_the_source_and_from_the_task(
         assert next(scored) is expected
 
 
-def test_a_long_sentence_is_not_followed_for_ever() -> None:
+def test_every_symbol_far_into_a_long_sentence_is_scored() -> None:
     assert all(list(task_of("parenthesis").scored("()" * 50_000))[1000:])
 
 

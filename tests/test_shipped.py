@@ -51,7 +51,7 @@ def test_the_license_and_how_to_cite_are_with_the_project() -> None:
     assert {f"checkpoints/{name}" for name in NAMES} | {"CITATION.cff"} <= packed.keys()
 
 
-def test_these_are_shipped() -> None:
+def test_the_folder_has_the_shipped_models() -> None:
     assert {path.name for path in shipped("checkpoints").iterdir()} == {*NAMES}
 
 

@@ -228,9 +228,7 @@ def test_a_run_from_a_checkpoint_resumes_bit_for_bit_without_it(
     assert one["start_from"]["checkpoint"] == str(gone)
 
 
-def test_its_first_weights_are_saved_before_anything_else(
-    old: Path, new: Path, tmp_path: Path
-) -> None:
+def test_the_initial_weights_are_saved_first(old: Path, new: Path, tmp_path: Path) -> None:
     trainer = begun(config_from(old, new), tmp_path / "run")
     given = weights_of(trainer.state.attempt.model)
     with trainer.state.opened(trainer.directory):
@@ -241,7 +239,7 @@ def test_its_first_weights_are_saved_before_anything_else(
         assert all(torch.equal(given[name], weight) for name, weight in weights_of(found).items())
 
 
-def test_its_configuration_repeats_it(old: Path, new: Path, tmp_path: Path) -> None:
+def test_the_configuration_repeats_the_run(old: Path, new: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(old, source)
     arguments: list[str | Path] = [

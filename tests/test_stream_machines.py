@@ -87,7 +87,7 @@ def test_a_memory_that_forgets_is_refused(
         Learner(untrained(tmp_path, memory, capacity=capacity))
 
 
-def test_a_stream_is_a_machine(machine_of: Callable[[str], Path]) -> None:
+def test_the_machine_of_a_stream_has_few_rules(machine_of: Callable[[str], Path]) -> None:
     machine = read_machine(machine_of("anbncn") / MACHINE)
     assert machine.states.size == 1
     sentences = [rule.sentence for rule in machine.worded_rules]
@@ -114,7 +114,9 @@ def test_a_machine_is_compared_with_the_requested_number_of_strings() -> None:
 
 
 @pytest.mark.parametrize("seconds", [0, 150, 2000])
-def test_extraction_ends_in_time(seconds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_extraction_ends_soon_after_its_time_limit(
+    seconds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked = itertools.count()  # the time, which goes on whenever it is asked for
     monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: next(asked)))
     with contextlib.suppress(CannotExtract):

@@ -89,7 +89,7 @@ def test_counting_sequences_are_those_of_the_pattern(name: str) -> None:
         ("addition", "1+0=", "1."),
     ],
 )
-def test_oracles(name: str, source: str, answer: str) -> None:
+def test_answers_equal_the_examples(name: str, source: str, answer: str) -> None:
     task = task_of(name)
     assert written(task, task.answer([*source])) == answer
 
@@ -170,7 +170,7 @@ def test_patterns_that_can_not_be_read_are_named(pattern: object, why: str) -> N
         make_task("mine", "counting", {"pattern": pattern})
 
 
-def test_a_pattern_of_one_s_own() -> None:
+def test_a_custom_pattern_is_accepted() -> None:
     task = make_task("mine", "counting", {"pattern": "x y^n z^(2n+3) w"})
     assert written(task, task.answer([*"xyyz"])) == "zzzzzzw"
 

@@ -96,13 +96,13 @@ FORMULAS = [
 
 
 @pytest.mark.parametrize("name", [*STRINGS, *STRUCTURES])
-def test_answers(name: str) -> None:
+def test_answers_equal_the_examples(name: str) -> None:
     for source, expected in {**STRINGS, **STRUCTURES}[name].items():
         assert answer(made(name), source) == expected
 
 
 @pytest.mark.parametrize("name", SUMS)
-def test_sums_of_places_in_the_alphabet(name: str) -> None:
+def test_sums_of_positions_in_the_alphabet_equal_the_examples(name: str) -> None:
     for source, expected in SUMS[name].items():
         assert answer(made(name, symbols=2), source) == expected
 
@@ -114,7 +114,9 @@ def test_symbols_are_replaced_by_later_ones() -> None:
 
 
 @pytest.mark.parametrize(("notation", "source", "answers"), FORMULAS)
-def test_formulas_in_other_notations(notation: str, source: str, answers: dict[str, str]) -> None:
+def test_formulas_in_other_notations_equal_the_examples(
+    notation: str, source: str, answers: dict[str, str]
+) -> None:
     for other, expected in answers.items():
         assert answer(made("notated", notation=notation, answer=other), source) == expected
 
@@ -132,11 +134,11 @@ def test_formulas_in_other_notations(notation: str, source: str, answers: dict[s
         ("infix", "(0^1)", "1"),
     ],
 )
-def test_formulas_evaluated(notation: str, source: str, expected: str) -> None:
+def test_values_of_formulas_equal_the_examples(notation: str, source: str, expected: str) -> None:
     assert answer(made("evaluated", notation=notation, operators="&|^"), source) == expected
 
 
-def test_binary_sums_otherwise_written() -> None:
+def test_binary_sums_may_be_written_otherwise() -> None:
     assert answer(made("binary-sum", interleaved=True), "101101") == "1001"
     assert answer(made("binary-sum", greatest_first=True), "011+110") == "1001"
 
@@ -150,7 +152,7 @@ def test_binary_sums_otherwise_written() -> None:
         ("a^n b^m", "c^m d^n", "aaab", "cddd"),
     ],
 )
-def test_counts(source: str, target: str, string: str, expected: str) -> None:
+def test_counts_equal_the_examples(source: str, target: str, string: str, expected: str) -> None:
     assert answer(made("counted", source=source, target=target), string) == expected
 
 

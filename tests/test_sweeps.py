@@ -65,7 +65,9 @@ def test_a_run_is_what_its_command_trains(swept: Path, tmp_path: Path) -> None:
         ({}, {"training": {"restart": {"after": 5}}, "seed": "1e0"}),
     ],
 )  # fmt: skip
-def test_a_command_means_its_run(tmp_path: Path, settings: Any, condition: Any) -> None:
+def test_the_command_of_a_run_has_its_configuration(
+    tmp_path: Path, settings: Any, condition: Any
+) -> None:
     of_all = {"task": "copy", "model": {"memory": "queue"}, **settings}
     path = sweep_file(tmp_path, settings=of_all, conditions={"a": condition}, grid={"threads": [1]})
     (planned,) = read_plan(path).runs
@@ -462,7 +464,7 @@ def test_curves_that_coincide_are_both_visible(
     assert first.get_linestyle() != second.get_linestyle()
 
 
-def test_names_are_shown_as_they_are(tmp_path: Path) -> None:
+def test_names_are_not_read_as_markup(tmp_path: Path) -> None:
     conditions = {"ratio 1:100:1 [red]x[/red]": {"model": {"memory": "stack"}}}
     path = sweep_file(tmp_path, conditions=conditions, grid={})
     done = run("sweep", path, "--workers", "1", "--out", tmp_path / "out")

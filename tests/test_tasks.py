@@ -73,7 +73,7 @@ def test_samples_follow_from_the_generator(name: str) -> None:
         ("gender", "the me1 and a fe2 we3", "der mg1 und eine fg2 wg3"),
     ],
 )
-def test_oracles(name: str, source: str, target: str) -> None:
+def test_answers_equal_the_examples(name: str, source: str, target: str) -> None:
     task = task_of(name)
     assert written(task, task.answer(task.source.split(source))) == target
 
@@ -184,7 +184,7 @@ def test_alphabets_write_characters_side_by_side_and_words_apart() -> None:
         max_size=5,
     )
 )
-def test_joint_sequences(examples: list[tuple[list[int], list[int]]]) -> None:
+def test_joint_layouts_encode_pairs(examples: list[tuple[list[int], list[int]]]) -> None:
     layout = Layout.joint(sources=5, targets=3)
     pairs = [
         Pair(np.array(source, dtype=np.int64), np.array(target, dtype=np.int64))
@@ -200,7 +200,7 @@ def test_joint_sequences(examples: list[tuple[list[int], list[int]]]) -> None:
         assert batch.mask[row].nonzero()[0].tolist() == list(range(len(source) + 1, steps))
 
 
-def test_a_task_file_of_one_s_own(tmp_path: Path) -> None:
+def test_a_custom_task_file_is_loaded(tmp_path: Path) -> None:
     path = tmp_path / "tiny.yaml"
     path.write_text(
         "name: tiny\ngenerator: copy\nparameters: {symbols: 3}\n"

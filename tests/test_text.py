@@ -258,7 +258,7 @@ def test_a_model_as_large_as_a_trained_one_has_as_many_units(trained: Path, fold
     assert json.loads(done.out)["model"]["controller"]["hidden_size"] == 8
 
 
-def test_characters(folder: Path, tmp_path: Path) -> None:
+def test_a_text_may_be_learned_by_characters(folder: Path, tmp_path: Path) -> None:
     config = small_run(folder, "task.parameters.unit=characters", memory="none")
     trainer_of(config, tmp_path / "run").run(ignore)
     loaded = checkpoint.load(tmp_path / "run", CPU)

@@ -38,7 +38,7 @@ from stacktrans.training.sources import Moment
 from stacktrans.training.trainer import Trainer
 
 
-def test_it_learns(tmp_path: Path) -> None:
+def test_the_loss_falls(tmp_path: Path) -> None:
     config = small_run("max_steps=400", "learning_rate=0.01", memory="none")
     summary = trainer_of(config, tmp_path).run(ignore)
     records = records_of(tmp_path)
@@ -88,7 +88,7 @@ def test_a_run_with_a_falling_learning_rate_resumes_bit_for_bit(
 @pytest.mark.parametrize(
     "rates", ["0.01 to 0", "0 to 0.01", "0.001 to 0.01", "0.01 to x", "0.01 to 0.1 to 0.2"]
 )
-def test_learning_rates_that_are_none_are_refused(rates: str) -> None:
+def test_invalid_learning_rates_are_refused(rates: str) -> None:
     with pytest.raises(UsageError, match="learning_rate"):
         small_run(f"learning_rate={rates}", "max_steps=40")
 

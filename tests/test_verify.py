@@ -137,7 +137,7 @@ def test_strengths_are_discrete_when_hard(soft: str, options: list[str]) -> None
 
 
 @pytest.mark.parametrize("name", ["reverse-stack", "copy-deque", "parenthesis-stack"])
-def test_a_model_that_has_learned_nothing_is_wrong_at_once(name: str) -> None:
+def test_a_random_model_is_wrong_on_very_short_strings(name: str) -> None:
     model = load(name)
     drawn = np.random.default_rng(1)
     weights = {key: drawn.normal(size=each.shape) for key, each in model.weights.items()}

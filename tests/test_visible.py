@@ -43,7 +43,7 @@ def test_invisible_characters_are_escaped_as_in_a_string() -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_json_and_commands_hold_it_escaped_and_whole(text: str) -> None:
+def test_json_and_commands_escape_controls_without_loss(text: str) -> None:
     value = {text: [text, 1.5, float("nan")]}
     written = json_text(value)
     assert harmless(written, keep="")
@@ -57,14 +57,14 @@ def test_json_and_commands_hold_it_escaped_and_whole(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", HOSTILE)
-def test_a_name_forges_no_line(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_names_cannot_forge_lines(text: str, capsys: pytest.CaptureFixture[str]) -> None:
     print_message(f"{text}: no such file", "and another")
     first, second, *others = capsys.readouterr().err.splitlines()
     assert (second, others) == ("and another", [])
     assert first == f"stacktrans: {visible(text)}: no such file"
 
 
-def test_consoles_write_nothing_else() -> None:
+def test_consoles_escape_controls() -> None:
     for text in HOSTILE:
         file = io.StringIO()
         console = VisibleConsole(file=file, force_terminal=True, color_system=None, width=80)
@@ -190,5 +190,5 @@ def test_pictures_hold_nothing_that_can_not_be_seen(tmp_path: Path) -> None:
             assert harmless((tmp_path / name).read_text())
 
 
-def test_in_a_line() -> None:
+def test_one_line_collapses_whitespace_and_escapes_controls() -> None:
     assert one_line("a\n b\x1b\n") == "a b\\x1b"
