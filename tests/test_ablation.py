@@ -1,4 +1,4 @@
-"""Models without a part of what they work with."""
+"""Ablation: models without their memory, pushes, pops or state."""
 
 import json
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def random_model(controller: str, memory: str, *changes: str) -> Checkpoint:
 
 
 def logits_of(checkpoint: Checkpoint, change: Callable[[Transducer], None] | None = None) -> Tensor:
-    """What a model says at each step; in torch, step by step, if it is changed."""
+    """The logits of a model at each step; in torch, step by step, if it is changed."""
     model = checkpoint.model
     if change:
         model.config = model.config.model_copy(update={"kernel": "torch"})

@@ -1,7 +1,6 @@
-"""Models that read sources, and say targets, from the last symbol to the first.
+"""Models that read sources, and write targets, from the last symbol to the first.
 
-Such a model, with the weights of another, says to a string turned around what the other says to
-the string, turned around.
+Such a model, with the weights of another, answers a reversed string with the reversed answer.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a model has from one that knows other symbols: the weights of those that both know."""
+"""Initial weights from a model with other symbols: those of the symbols that both know."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command line in one process: what it reads, changes and refuses."""
+"""The command line: pairs on standard input, changes of settings, and dry runs."""
 
 import json
 from pathlib import Path

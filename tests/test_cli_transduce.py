@@ -1,4 +1,4 @@
-"""The command line: transduce, through real processes, pipes and signals."""
+"""The command line: transduce, with files, pipes and signals."""
 
 import json
 import math

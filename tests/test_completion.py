@@ -1,4 +1,4 @@
-"""What shells offer for words that are being typed."""
+"""Completion of words in shells."""
 
 import os
 import subprocess

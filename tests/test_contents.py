@@ -118,7 +118,7 @@ def test_only_some_stacks_are_shown() -> None:
 
 
 def test_a_memory_without_contents_is_named() -> None:
-    empty = held_for_ever(2)
+    empty = never_popped(2)
     steps = [replace(step, contents={}) for step in empty.steps]
     with pytest.raises(UsageError, match=r"--contents: copy: .* without the option"):
         contents_view(replace(empty, steps=steps), 80)
@@ -145,7 +145,8 @@ def test_invisible_symbols_are_escaped() -> None:
     assert drawn(blocks, 99) == "│␣█ \\x1b█ ∅█"
 
 
-def held_for_ever(count: int) -> Trace:
+def never_popped(count: int) -> Trace:
+    """A trace in which each symbol is pushed, and none is popped."""
     symbols = "abcdefghijklmnopqrstuvwxyz" * 4
     steps = [
         TraceStep(
@@ -170,7 +171,7 @@ def held_for_ever(count: int) -> Trace:
 def test_contents_fit_a_terminal(width: int) -> None:
     console = Console(width=width)
     with console.capture() as captured:
-        console.print(contents_view(held_for_ever(100), width))
+        console.print(contents_view(never_popped(100), width))
     lines = captured.get().splitlines()
     assert max(map(cell_len, lines)) <= width
     held = [line.split("│")[1] for line in lines if "│" in line]

@@ -1,4 +1,4 @@
-"""Which strings a run is trained on: short ones first, and as many as hold so many symbols."""
+"""The strings in a batch: their lengths in a curriculum, and their number."""
 
 import math
 from collections import Counter

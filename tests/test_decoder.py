@@ -1,4 +1,4 @@
-"""The decoder: what of outputs is the answer, and strings side by side as each alone."""
+"""The decoder: answers from outputs, and batches of strings against each string alone."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

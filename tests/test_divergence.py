@@ -1,4 +1,4 @@
-"""Runs whose weights or losses are no numbers any more: what is saved can be read."""
+"""Runs whose weights or losses become infinite or NaN: what they save can be read."""
 
 from copy import deepcopy
 from pathlib import Path

@@ -346,7 +346,7 @@ def test_the_pattern_of_the_docs_is_as_described(tmp_path: Path) -> None:
 
 
 def file_tree() -> dict[str, str]:
-    """What the architecture page says of each folder and file, by its path."""
+    """The description of each folder and file on the architecture page, by its path."""
     (text,) = (
         block.text
         for block in blocks(DOCS / "architecture.md")

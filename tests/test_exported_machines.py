@@ -413,7 +413,7 @@ def test_a_program_for_pairs_in_files_answers_as_transduce(endless: bool, tmp_pa
     assert answers[0][1] == (MESSAGES[1] if endless else None)
 
 
-def test_machines_that_read_features_are_not_exported(tmp_path: Path) -> None:
+def test_machines_that_read_features_are_not_exported() -> None:
     machine = parity(Layout.synchronous(2, 2))
     machine = replace(machine, source=("0", "0"))
     with pytest.raises(StacktransError, match="features"):

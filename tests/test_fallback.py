@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from small_runs import CPU, ignore, trainer_of
-from test_rounding import WRONG, assert_same_weights, counter, have_right
+from test_rounding import WRONG, assert_same_weights, counter, mark_answers_right
 
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import Checkpoint
@@ -28,7 +28,7 @@ def machine_found(monkeypatch: pytest.MonkeyPatch, number: int = 0) -> list[Weig
         solutions.append(solution.model.state_dict())
         return len(solutions) != number
 
-    have_right(monkeypatch)
+    mark_answers_right(monkeypatch)
     monkeypatch.setattr("stacktrans.training.trainer.lacks_machine", lacks_machine)
     return solutions
 

@@ -1,4 +1,4 @@
-"""What answers at once: without torch, and without compiling, which take their time."""
+"""Commands with little work load neither torch nor compiled code."""
 
 import os
 import subprocess

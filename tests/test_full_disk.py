@@ -1,4 +1,4 @@
-"""What can't be written is named, and what was written before stays."""
+"""A file that can't be written is named in the message, and its old content is kept."""
 
 import errno
 import json

@@ -1,4 +1,7 @@
-"""Whatever a command is given, it ends with a word and in time (`make fuzz` tries many more)."""
+"""Whatever a command is given, it ends with a message and a documented exit code.
+
+`make fuzz` tries many more.
+"""
 
 import contextlib
 from collections.abc import Iterator
@@ -57,17 +60,17 @@ TREES = st.recursive(
 )
 
 
-def path_parameters(settings: Settings, prefix: str = "") -> list[str]:
+def setting_paths(settings: Settings, prefix: str = "") -> list[str]:
     """The paths of all settings and of the sections that they stand in."""
     found = []
     for key, value in settings.items():
         found.append(prefix + key)
-        found += path_parameters(value, f"{prefix}{key}.") if isinstance(value, dict) else []
+        found += setting_paths(value, f"{prefix}{key}.") if isinstance(value, dict) else []
     return found
 
 
 BASE: Settings = {"model": {"memory": "queue"}}
-PATHS = path_parameters(resolve(task="svo-sov", settings=BASE).model_dump())
+PATHS = setting_paths(resolve(task="svo-sov", settings=BASE).model_dump())
 
 
 @given(st.sampled_from(PATHS), TREES)

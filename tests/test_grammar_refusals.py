@@ -1,4 +1,4 @@
-"""What is no sentence of a grammar, and what is no grammar, is refused with a reason."""
+"""Sentences outside a grammar, and invalid grammars, are refused with a reason."""
 
 import re
 from collections.abc import Callable

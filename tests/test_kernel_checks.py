@@ -1,4 +1,4 @@
-"""Compiled code is never given what would have it read or write out of bounds."""
+"""Compiled code refuses arguments that would make it read or write out of bounds."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The program that kills runs, at work."""
+"""benchmarks/kills.py kills and resumes runs."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Machines that are extracted from hard models answer as these do, at once and for ever."""
+"""Machines that are extracted from hard models answer as these do, on short and long strings."""
 
 import itertools
 import json
@@ -62,7 +62,7 @@ def reversing(
     skipped: tuple[int, int] | None = None,
     lengths: str = "{train: [8, 64], test: [65, 128]}",
 ) -> Path:
-    """A checkpoint that reverses when hard, made by hand; of one symbol it says the next instead.
+    """A checkpoint that reverses when hard, made by hand; it writes the symbol after a wrong one.
 
     The linear controller sees the symbol, one-hot, and then the vector read, one-hot too. After one
     symbol, it can skip another.
@@ -174,7 +174,7 @@ def comparing_ends(directory: Path) -> Path:
 
 
 def delaying(directory: Path, symbols: int = 2) -> Path:
-    """A buffered checkpoint that pushes all that it reads, and says it a step later, made by hand.
+    """A buffered checkpoint, made by hand, that pushes what it reads and writes it a step later.
 
     What it pushes at the end, which is no symbol, is never read where it matters.
     """

@@ -1,4 +1,4 @@
-"""What weights and runs are compared by: within a run, in a race, and in the table of a race."""
+"""Merits, by which weights and runs are compared: within a run, and in a race and its table."""
 
 import io
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Torch modules with a memory, as other people's models have them."""
+"""Torch modules with a memory, for use in other models."""
 
 from dataclasses import dataclass
 from typing import ClassVar

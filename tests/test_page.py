@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import run
-from test_contents import CHECKPOINTS, COPYING, followed, held_for_ever
+from test_contents import CHECKPOINTS, COPYING, followed, never_popped
 
 from stacktrans.model import checkpoint
 from stacktrans.showing.page import PageModel, page_of
@@ -72,7 +72,7 @@ def test_a_page_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     assert "unsafe" not in str(policy)
 
 
-def test_the_same_trace_makes_the_same_page(tmp_path: Path) -> None:
+def test_the_same_trace_makes_the_same_page() -> None:
     first, second = (page_of([shown("reverse-stack", "ab")]) for _ in range(2))
     assert first == second
 
@@ -95,7 +95,7 @@ def test_the_data_are_those_of_the_trace() -> None:
 
 def test_text_cannot_leave_the_data() -> None:
     for symbol in HOSTILE:
-        trace = replace(held_for_ever(1), source=symbol)
+        trace = replace(never_popped(1), source=symbol)
         trace = replace(trace, steps=[replace(trace.steps[0], input=symbol)])
         page = page_of([PageModel(symbol, trace, COPYING)])
         tags = Elements(page).tags

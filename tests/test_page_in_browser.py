@@ -10,7 +10,7 @@ import pytest
 from browser import NEEDS_CHROMIUM, Browser, browser
 from command_line import run
 from soft_models import SOFT
-from test_contents import COPYING, held_for_ever
+from test_contents import COPYING, never_popped
 from test_page import HOSTILE, SOURCE, shown
 
 from stacktrans.inference.trace import CellRow, ReadShare, StoredRow, Trace, TraceStep
@@ -118,7 +118,7 @@ def test_cells_are_as_thick_as_their_strengths(chromium: Browser, tmp_path: Path
 
 @NEEDS_CHROMIUM
 def test_long_memories_can_be_scrolled_from_the_top(chromium: Browser, tmp_path: Path) -> None:
-    write_page([PageModel("long", held_for_ever(100), COPYING)], tmp_path / "it.html")
+    write_page([PageModel("long", never_popped(100), COPYING)], tmp_path / "it.html")
     chromium.open(tmp_path / "it.html", prefers_reduced_motion="reduce")
     chromium.press("End")
     box = "document.querySelector('.cells')"
@@ -146,7 +146,7 @@ def test_two_models_are_stepped_through_together(chromium: Browser, tmp_path: Pa
 
 @NEEDS_CHROMIUM
 def test_lists_and_several_memories_are_drawn(chromium: Browser, tmp_path: Path) -> None:
-    trace = held_for_ever(2)
+    trace = never_popped(2)
     held = [step.contents["stack"] for step in trace.steps]
     line = CellRow([0.5, 1.0, 0.75], [[0.0], [1.0], [0.5]], 1)
     lists = [
@@ -228,7 +228,7 @@ def test_space_plays_and_pauses(chromium: Browser, tmp_path: Path) -> None:
 
 def hostile() -> Trace:
     """A trace all of whose text is hostile."""
-    trace, name = held_for_ever(len(HOSTILE)), HOSTILE[0]
+    trace, name = never_popped(len(HOSTILE)), HOSTILE[0]
     steps = [
         replace(
             step,

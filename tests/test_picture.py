@@ -155,7 +155,7 @@ def test_pictures_show_what_the_memory_holds(tmp_path: Path) -> None:
     assert shown[len(expected)].startswith("reverse: LSTM")
 
 
-def test_blocks_are_as_high_as_their_strengths(tmp_path: Path) -> None:
+def test_blocks_are_as_high_as_their_strengths() -> None:
     held = [StoredRow("a", 1, 0.25), StoredRow("b", 2, 0.5)]
     steps = [replace(step_of(1, "a", 1.0), contents={"stack": each}) for each in (held[:1], held)]
     assert panels_of(trace_of(*steps))["stack"] == [

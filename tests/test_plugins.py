@@ -21,7 +21,7 @@ COPY = "from stacktrans.tasks.computed import Copy\n"
 
 @pytest.fixture(autouse=True)
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of one's own."""
+    """A temporary working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""Leaving out stacks and lists."""
+"""Pruning: leaving out stacks, queues and lists that a model does not need."""
 
 import copy
 from pathlib import Path
@@ -24,7 +24,7 @@ def model_of(memory: str = "stack-rnn", task: str = "anbn", **settings: Any) -> 
 
 
 def without(model: Transducer, left_out: list[int]) -> None:
-    """Have some of the memories be empty for ever: all that they are pushed is an empty cell."""
+    """Have some of the memories stay empty: all that they are pushed is an empty cell."""
     assert model.operation
     assert model.operation.values
     values = model.operation.values

@@ -1,4 +1,4 @@
-"""Strategies that take turns: who is next, who wins, and that it comes out the same every time."""
+"""Races of strategies: the order of time slices, the winner, and reproducibility."""
 
 import json
 import re

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from command_line import SMALL, shell
 from small_runs import CPU, assert_same_run, ignore, records_of, small_run
-from test_rounding import have_right
+from test_rounding import mark_answers_right
 from test_stream_training import small_run as stream_run
 
 from stacktrans.common.errors import StacktransError, UsageError
@@ -102,7 +102,7 @@ def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
 def test_a_run_killed_at_any_file_operation_resumes_bit_for_bit(
     rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    have_right(monkeypatch)
+    mark_answers_right(monkeypatch)
     config = ENDED_BY[rule]()
     with killed_at(sys.maxsize, monkeypatch) as done:
         whole = trainer_in(tmp_path / "whole", config).run(ignore)
@@ -123,7 +123,7 @@ def test_a_run_killed_at_any_file_operation_resumes_bit_for_bit(
 def test_a_run_stopped_during_rounding_resumes_bit_for_bit(
     rule: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    have_right(monkeypatch)
+    mark_answers_right(monkeypatch)
 
     # Not as good when hard, but the better, the longer it is trained, and good in a second attempt.
     def measured(self: Rounding, _: object) -> tuple[float, float]:
@@ -159,7 +159,7 @@ def stop_in_rounding(trainer: Trainer, batches: int, monkeypatch: pytest.MonkeyP
 def test_an_attempt_that_was_wrong_when_hard_is_not_rounded_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    have_right(monkeypatch, hard=[0.5, 1.0])
+    mark_answers_right(monkeypatch, hard=[0.5, 1.0])
     config = ENDED_BY["solved"]()
     whole = trainer_in(tmp_path / "whole", config).run(ignore)
     assert whole.attempts == 2
@@ -178,7 +178,7 @@ def test_an_attempt_that_was_wrong_when_hard_is_not_rounded_again(
 def test_a_run_stopped_while_it_is_measured_at_its_end_is_measured_when_it_is_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    have_right(monkeypatch)
+    mark_answers_right(monkeypatch)
     config = ENDED_BY["solved"]()
     whole = trainer_in(tmp_path / "whole", config).run(ignore)
     interrupted = trainer_in(tmp_path / "interrupted", config)
@@ -197,7 +197,7 @@ def test_a_run_stopped_while_it_is_measured_at_its_end_is_measured_when_it_is_re
 def test_a_finished_run_that_is_resumed_stays_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    have_right(monkeypatch)
+    mark_answers_right(monkeypatch)
     config = ENDED_BY["attempts"]()
     whole = trainer_in(tmp_path / "run", config).run(ignore)
     before = (tmp_path / "run" / "best" / "model.safetensors").read_bytes()
@@ -277,7 +277,7 @@ def test_a_race_without_time_to_round_its_best_run_ran_out_of_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A solution that is rounded after the race was not found in time."""
-    have_right(monkeypatch)
+    mark_answers_right(monkeypatch)
     trainer = trainer_in(tmp_path, ENDED_BY["solved"]())
     trainer.run_until(lambda: trainer.state.progress.ended is not None)
     assert trainer.state.progress.ended == "solved"

@@ -55,10 +55,10 @@ def counter(*changes: str, memory: dict[str, Any] | None = None) -> RunConfig:
 GENERALIZATION = DataSource.generalization
 
 
-def have_right(
+def mark_answers_right(
     monkeypatch: pytest.MonkeyPatch, hard: Sequence[float] = (1.0,), soft: Accuracy = RIGHT
 ) -> None:
-    """Have answers count as right, or as given; hard ones as given for each attempt."""
+    """Have accuracies be perfect, or as given; hard ones as given for each attempt."""
     monkeypatch.setattr(DataSource, "accuracies", lambda *_: (soft, soft))
     monkeypatch.setattr(DataSource, "generalization", lambda *_: 1.0)
     certain = Rounding.round
@@ -85,7 +85,7 @@ def assert_same_weights(one: Transducer, theirs: Weights) -> None:
 def test_an_attempt_that_is_wrong_when_hard_gives_way_to_the_next(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    have_right(monkeypatch, hard=[0.5, 0.9, 1.0])
+    mark_answers_right(monkeypatch, hard=[0.5, 0.9, 1.0])
     summary = trainer_of(counter(), tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == ("solved", 3)
     # 10 batches until it is solved twice running, and at most 6 to round it.
@@ -95,7 +95,7 @@ def test_an_attempt_that_is_wrong_when_hard_gives_way_to_the_next(
 def test_a_run_without_restarts_keeps_a_model_that_is_wrong_when_discretized(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    have_right(monkeypatch, hard=[0.5])
+    mark_answers_right(monkeypatch, hard=[0.5])
     config = counter("restart=null")
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == ("solved", 1)
@@ -133,7 +133,7 @@ def test_a_discrete_solution_is_right_on_the_shortest_and_on_much_longer_strings
     attempts: int,
 ) -> None:
     # As if it were right on strings of all lengths of the task; it is not on these.
-    have_right(monkeypatch)
+    mark_answers_right(monkeypatch)
     draw_only(monkeypatch, lengths)
     config = counter(f"rounding={kind}", "max_steps=25", memory={"name": memory})
     summary = trainer_of(config, tmp_path).run(ignore)
@@ -152,7 +152,7 @@ def test_a_discrete_solution_is_right_on_the_shortest_and_on_much_longer_strings
 def test_a_discrete_model_that_is_nearly_right_is_trained_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accuracies: list[float], attempts: int
 ) -> None:
-    have_right(monkeypatch)
+    mark_answers_right(monkeypatch)
     left, tested = iter(accuracies), list[Weights]()
 
     def generalization(_: DataSource, model: Transducer, __: Moment) -> float:
@@ -171,7 +171,7 @@ def test_a_discrete_model_that_is_nearly_right_is_trained_further(
 def test_a_solution_counts_where_no_other_strings_can_be_drawn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
 ) -> None:
-    have_right(monkeypatch)
+    mark_answers_right(monkeypatch)
     draw_only(monkeypatch, error=error)
     summary = trainer_of(counter("rounding=discrete"), tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts) == ("solved", 1)
@@ -253,7 +253,7 @@ def test_signals_of_a_model_that_loses_nothing_are_0_or_1(
 def test_a_run_starts_from_the_weights_before_rounding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    have_right(monkeypatch)
+    mark_answers_right(monkeypatch)
     trainer_of(counter(), tmp_path).run(ignore)
     found = checkpoint.load(tmp_path, CPU)
     assert found.model.sharpness > 1
@@ -278,7 +278,7 @@ def test_a_model_without_strengths_is_not_measured_hard(tmp_path: Path) -> None:
 def test_an_attempt_is_given_up_after_so_many_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    have_right(monkeypatch, soft=WRONG)
+    mark_answers_right(monkeypatch, soft=WRONG)
     changes = ("max_steps=25", "restart={after: null, give_up_after: 10}")
     summary = trainer_of(counter(*changes), tmp_path).run(ignore)
     assert (summary.outcome, summary.attempts, summary.steps) == ("max_steps", 3, 25)

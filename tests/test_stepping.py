@@ -18,7 +18,7 @@ import pytest
 from command_line import ENVIRONMENT, STACKTRANS, run
 from rich.cells import cell_len
 from soft_models import SOFT
-from test_contents import followed, held_for_ever
+from test_contents import followed, never_popped
 
 from stacktrans.commands.inspect import CLEAR, ENTER_SCREEN, LEAVE_SCREEN
 from stacktrans.showing.step_screen import bar_of, screen
@@ -155,7 +155,7 @@ def test_a_screen_fits_and_cuts_no_number(name: str, size: tuple[int, int]) -> N
 
 
 def test_long_memories_are_left_out_in_the_middle() -> None:
-    lines = screen(held_for_ever(50), 49, 80, 24)
+    lines = screen(never_popped(50), 49, 80, 24)
     shown = [line for line in lines if "@" in line]
     (left_out,) = (int(line.split()[1]) for line in lines if line.endswith(" more"))
     assert len(shown) + left_out == 50
@@ -170,7 +170,7 @@ def test_what_has_no_room_is_hinted_at() -> None:
 
 
 def test_invisible_characters_do_not_reach_the_screen() -> None:
-    trace = held_for_ever(3)
+    trace = never_popped(3)
     steps = [replace(step, input="\x1b[2J", output="\x9b", state="\x1b[3J") for step in trace.steps]
     text = "".join(screen(replace(trace, steps=steps), 2, 80, 24))
     assert "\x1b" not in text

@@ -131,7 +131,7 @@ def test_extraction_reports_a_lack_of_time() -> None:
 
 
 def moving() -> Machine:
-    """A list: a inserts, b moves left, c moves right; says which symbol is at the head."""
+    """A list: a inserts, b moves left, c moves right; the output is the symbol at the head."""
     symbols, state = Family("symbol", (0, 1, 2)), SymbolTable((Family("q0"),))
     stack_symbols = SymbolTable((Family("empty"), symbols))
     same = Term(CONSTANT, 0)

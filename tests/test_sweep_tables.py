@@ -1,4 +1,4 @@
-"""What a sweep's table says of records: winners, spreads, differences and claims."""
+"""The tables of a sweep: winners, spreads, differences and claims."""
 
 import csv
 import json

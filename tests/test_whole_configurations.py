@@ -1,4 +1,4 @@
-"""Whole configurations: what a run writes down says everything."""
+"""Whole configurations: the configuration that a run writes is complete."""
 
 import shutil
 from pathlib import Path
