@@ -18,6 +18,7 @@ from stacktrans.inference.transduction import AnswerOptions, transduce_strings
 from stacktrans.model.ablation import ablatable_parts, ablate
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.model.transducer import Transducer
+from stacktrans.settings.locations import shipped
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.rounding import SHARPNESS
 
@@ -199,7 +200,7 @@ def test_shipped_counters_need_to_push_and_to_pop(name: str) -> None:
     for each in json.loads(done.stdout):
         coarse = {found["coarse"] for found in each["results"]}
         assert max(coarse) < 0.5 if "without" in each["checkpoint"] else coarse == {1.0}
-    summary = json.loads((Path("checkpoints") / name / "summary.json").read_text())
+    summary = json.loads((shipped("checkpoints") / name / "summary.json").read_text())
     assert max(each["coarse"] for each in summary["without"].values()) < 0.5
 
 

@@ -26,6 +26,7 @@ from stacktrans.proofs.equivalence import Equivalence, prove_equivalent
 from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Counterexample, Invariant
 from stacktrans.proofs.renaming import bisimilar, distinct_symbols
+from stacktrans.settings.locations import shipped
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task, check_alphabets
@@ -205,8 +206,8 @@ def saved(path: Path, machine: Machine, memory: str) -> Path:
     """A checkpoint of a machine that reverses or copies three symbols."""
     name = path.stem.split("-")[0]
     task = path.parent / f"{name}.yaml"
-    shipped = Path("tasks", f"{name}.yaml").read_text()
-    task.write_text(shipped.replace("symbols: 128", "symbols: 3"))
+    text = (shipped("tasks") / f"{name}.yaml").read_text()
+    task.write_text(text.replace("symbols: 128", "symbols: 3"))
     settings: Any = {"model": {"memory": memory}}
     config = resolve(task=str(task), recipe="feedforward", settings=settings)
     save_machine(path, config, replace(machine, task=name), "")

@@ -37,6 +37,7 @@ from stacktrans.model.description import machine_line
 from stacktrans.model.transducer import Transducer
 from stacktrans.proofs.proof import Bisimulation, Counterexample, prove
 from stacktrans.settings.config import RunConfig
+from stacktrans.settings.locations import shipped
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.machine_graph import svg
 from stacktrans.tasks.base import Task
@@ -69,7 +70,8 @@ def reversing(
     """
     folder = directory / "tasks"
     folder.mkdir()
-    text = Path("tasks/reverse.yaml").read_text().replace("symbols: 128", f"symbols: {symbols}")
+    text = (shipped("tasks") / "reverse.yaml").read_text()
+    text = text.replace("symbols: 128", f"symbols: {symbols}")
     (folder / "reverse.yaml").write_text(text)
     config = resolve(
         task=str(folder / "reverse.yaml"),
@@ -178,7 +180,8 @@ def delaying(directory: Path, symbols: int = 2) -> Path:
 
     What it pushes at the end, which is no symbol, is never read where it matters.
     """
-    text = Path("tasks/copy.yaml").read_text().replace("symbols: 128", f"symbols: {symbols}")
+    text = (shipped("tasks") / "copy.yaml").read_text()
+    text = text.replace("symbols: 128", f"symbols: {symbols}")
     (directory / "copy.yaml").write_text(text)
     config = resolve(
         task=str(directory / "copy.yaml"),

@@ -27,6 +27,7 @@ from stacktrans.proofs.product import Unproved
 from stacktrans.proofs.proof import Bisimulation, Counterexample, Invariant, prove
 from stacktrans.proofs.references import STACK as STACK_REFERENCE
 from stacktrans.proofs.references import Reference, reference_of
+from stacktrans.settings.locations import shipped
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import make_task
@@ -315,7 +316,7 @@ def test_a_reason_is_given_if_there_is_no_proof() -> None:
 
 def saved(directory: Path, machine: Machine, task: str | None = None) -> Path:
     """A checkpoint of a machine that reverses three symbols, or solves the task of a file."""
-    reverse = Path("tasks/reverse.yaml").read_text().replace("symbols: 128", "symbols: 3")
+    reverse = (shipped("tasks") / "reverse.yaml").read_text().replace("symbols: 128", "symbols: 3")
     (directory / "reverse.yaml").write_text(task or reverse)
     stack: Any = {"model": {"memory": "stack"}}
     config = resolve(task=str(directory / "reverse.yaml"), recipe="feedforward", settings=stack)
@@ -402,7 +403,7 @@ def test_verify_prints_what_is_proved(tmp_path: Path) -> None:
 
 
 def test_verify_quotes_symbols_that_are_no_letters(tmp_path: Path) -> None:
-    task = Path("tasks/reverse.yaml").read_text().replace("symbols: 128", "symbols: 2")
+    task = (shipped("tasks") / "reverse.yaml").read_text().replace("symbols: 128", "symbols: 2")
     path = saved(tmp_path, rearranging(made("reverse", symbols=2), STACK), task)
     printed = run("verify", path, *QUICK).out
     assert """: '!' for '!' and '"' for '"'\n""" in printed

@@ -9,6 +9,7 @@ import yaml
 from small_sweeps import settings, sweep_file
 
 from stacktrans.common.errors import UsageError
+from stacktrans.settings.locations import shipped
 from stacktrans.sweeps.cells import cells_of
 from stacktrans.sweeps.plan import Plan, read_plan
 from stacktrans.sweeps.records import RunRecord
@@ -17,7 +18,7 @@ from stacktrans.sweeps.table import markdown
 from stacktrans.sweeps.work import work
 
 MACHINE = {"of": "machine", "lengths": [2, 30], "count": 50}
-BRACKETS = Path("checkpoints/parenthesis-stack")
+BRACKETS = shipped("checkpoints") / "parenthesis-stack"
 
 
 def plan_of_brackets(directory: Path, *names: str) -> Plan:

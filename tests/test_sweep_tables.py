@@ -18,6 +18,7 @@ from stacktrans.sweeps.plan import Plan, read_plan
 from stacktrans.sweeps.records import RunRecord, parsed_record
 from stacktrans.sweeps.table import as_csv, as_json, markdown, share_solved
 
+ROOT = Path(__file__).parent.parent
 CLAIMS = [
     {"condition": "Queue", "task": "copy", "least": 90},
     {"condition": "Queue", "task": "copy", "most": 90},
@@ -132,7 +133,7 @@ def test_of_equal_runs_one_that_solved_the_task_wins(tmp_path: Path) -> None:
 
 
 def test_shipped_sweeps_can_be_planned_and_their_records_are_on_the_page_of_results() -> None:
-    page = runpy.run_path("experiments/results_page.py")["page"]
+    page = runpy.run_path(str(ROOT / "experiments" / "results_page.py"))["page"]
     plans: list[Plan] = []
 
     def noted(*arguments: Any) -> Plan:
@@ -140,14 +141,14 @@ def test_shipped_sweeps_can_be_planned_and_their_records_are_on_the_page_of_resu
         return plans[-1]
 
     page.__globals__["read_plan"] = noted
-    assert page() == Path("RESULTS.md").read_text(encoding="utf-8"), "run results_page.py"
-    shipped = {path.name for path in Path("experiments").glob("*.yaml")}
+    assert page() == (ROOT / "RESULTS.md").read_text(encoding="utf-8"), "run results_page.py"
+    shipped = {path.name for path in (ROOT / "experiments").glob("*.yaml")}
     assert {plan.path.name for plan in plans} == shipped - {"flare2025.yaml"}
     for plan in plans:
         identities = {run.identity for run in plan.runs}
         assert len(identities) == len(plan.runs)
         if plan.name in ("joulin2015-small", "grefenstette2015-small"):  # all of them were run
-            path = Path("experiments/results") / plan.name / "results.jsonl"
+            path = ROOT / "experiments" / "results" / plan.name / "results.jsonl"
             records = path.read_text().splitlines()
             assert {json.loads(line)["identity"] for line in records} == identities
 
@@ -155,7 +156,7 @@ def test_shipped_sweeps_can_be_planned_and_their_records_are_on_the_page_of_resu
 def test_the_sweep_of_flare2025_reads_its_directories(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = Path("experiments/flare2025.yaml").absolute()
+    path = ROOT / "experiments" / "flare2025.yaml"
     for condition in read_layer(path).section("conditions").settings:
         for part in (".", "datasets/validation-long", "datasets/test"):
             folder = tmp_path / "flare" / condition / part
