@@ -12,9 +12,8 @@ from stacktrans.model import checkpoint
 
 def reseal(directory: Path) -> None:
     """Have the checksums be those of the files as they are now."""
-    names = (checkpoint.CONFIG, checkpoint.WEIGHTS, checkpoint.TRAINING)
-    there = [directory / name for name in names if (directory / name).exists()]
-    (directory / SUMS).write_text(checksum_lines({path.name: path.read_bytes() for path in there}))
+    files = [path for path in sorted(directory.iterdir()) if path.is_file() and path.name != SUMS]
+    (directory / SUMS).write_text(checksum_lines({path.name: path.read_bytes() for path in files}))
 
 
 def change_config(directory: Path, old: str, new: str) -> None:

@@ -13,6 +13,7 @@ import torch
 from command_line import SMALL, TRAIN, run
 from hypothesis import settings
 from small_sweeps import sweep_file, work_here
+from tiny_models import tiny_config, tiny_model
 
 from stacktrans.common import registry
 from stacktrans.kernels import code_cache
@@ -112,6 +113,15 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         transducer.classifier.bias[layout.end] = 6
     path = tmp_path_factory.mktemp("models") / "untrained"
     checkpoint.save(path, config, transducer.state_dict())
+    return path
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """A checkpoint of a tiny model, with a training state."""
+    config = tiny_config()
+    path = tmp_path / "run"
+    checkpoint.save(path, config, tiny_model(config).state_dict(), {"step": 3})
     return path
 
 

@@ -21,12 +21,11 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import yaml
+from changed_checkpoints import reseal
 from command_line import TRAIN, Ended, invoke
 from hostile import VALUES, Random, as_yaml, one_of, wrong_bytes, wrong_tree
 from small_runs import SETTINGS
 from small_sweeps import sweep_file
-
-from stacktrans.common.files import SUMS, checksum_lines
 
 MOST_BYTES = 1 << 30
 ROOT = Path(__file__).parent.parent
@@ -341,7 +340,7 @@ def _machine(rng: Random, models: Path, place: Path) -> list[str]:
         number = int(rng.integers(len(held["rules"])))
         held["rules"][number] = wrong_tree(rng, held["rules"][number])
     path.write_text(json.dumps(held))
-    _vouch_for(place / "machine")
+    reseal(place / "machine")
     (place / "lines").write_text("hello\na\nabcabc\n\nxyzzy\n")
     return ["transduce", "machine", "lines"]
 
@@ -411,14 +410,7 @@ def _spoil(rng: Random, directory: Path, names: tuple[str, ...]) -> None:
     else:
         _spoil_weights(rng, path)
     if rng.random() < 0.6:
-        _vouch_for(directory)
-
-
-def _vouch_for(directory: Path) -> None:
-    """Write checksums of what is in a checkpoint."""
-    files = [file for file in sorted(directory.iterdir()) if file.name != SUMS]
-    sums = checksum_lines({file.name: file.read_bytes() for file in files})
-    (directory / SUMS).write_text(sums)
+        reseal(directory)
 
 
 def _spoil_weights(rng: Random, path: Path) -> None:

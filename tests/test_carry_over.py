@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 from shapes import shaped
+from small_runs import CPU
 from test_pairs import lines_of, write
-from test_start_from import CPU, begun, config_from
+from test_start_from import begun, config_from
 
 import stacktrans
 from stacktrans import use_plugins

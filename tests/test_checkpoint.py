@@ -8,45 +8,12 @@ import pytest
 import safetensors.torch
 import torch
 from changed_checkpoints import change_config, change_weights, reseal
+from small_runs import CPU
+from tiny_models import tiny_config, tiny_model
 
 from stacktrans.common.files import SUMS, write_atomically
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
-from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import RunConfig
-from stacktrans.settings.resolve import resolve
-from stacktrans.tasks.layout import Layout
-
-CPU = torch.device("cpu")
-
-
-def tiny_config(**changes: int) -> RunConfig:
-    return resolve(
-        task="copy",
-        settings={"model": {"memory": "stack"}},
-        assignments=[
-            "task.parameters.symbols=5",
-            "hidden_size=6",
-            "memory.size=4",
-            "embedding_size=3",
-            "output_size=4",
-            *(f"{key}={value}" for key, value in changes.items()),
-        ],
-    )
-
-
-def tiny_model(config: RunConfig, seed: int = 0) -> Transducer:
-    layout = Layout.joint(5, 5)
-    torch.manual_seed(seed)
-    return Transducer(config.model, layout.inputs, layout.outputs)
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    config = tiny_config()
-    path = tmp_path / "run"
-    checkpoint.save(path, config, tiny_model(config).state_dict(), {"step": 3})
-    return path
 
 
 def test_a_saved_checkpoint_is_loaded_unchanged(saved: Path) -> None:

@@ -9,16 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-import torch
 from command_line import SMALL, TRAIN, hint_after, run, start, wait_for
-from small_runs import assert_same_run, records_of
+from small_runs import CPU, assert_same_run, records_of
 
 from stacktrans.common import files
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.run_directory import create_run_directory
 from stacktrans.training.trainer import Trainer
-
-CPU = torch.device("cpu")
 
 
 def test_the_help_says_that_a_time_limit_is_the_run_s_total() -> None:

@@ -20,7 +20,8 @@ from changed_checkpoints import reseal
 from command_line import invoke
 from fuzzing import forget_peak, peak
 from shapes import shaped
-from test_checkpoint import tiny_config, tiny_model
+from small_runs import CPU
+from tiny_models import tiny_config, tiny_model
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import SUMS
@@ -36,16 +37,7 @@ from stacktrans.settings.model_config import (
 )
 from stacktrans.settings.resolve import resolve
 
-CPU = torch.device("cpu")
 FILES = ("config.yaml", "model.safetensors", "training.pt")
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    config = tiny_config()
-    path = tmp_path / "run"
-    checkpoint.save(path, config, tiny_model(config).state_dict(), {"step": 3})
-    return path
 
 
 def read(directory: Path) -> None:

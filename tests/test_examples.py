@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from shapes import shaped
-from small_runs import assert_resumes_exactly, ignore, records_of, trainer_of
+from small_runs import CPU, assert_resumes_exactly, ignore, records_of, trainer_of
 
 from stacktrans.common.errors import UsageError
 from stacktrans.inference.scores import score
@@ -19,8 +19,6 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.training.records import SUMMARY
 from stacktrans.training.sources import Examples, Moment
 from stacktrans.training.trainer import Trainer
-
-CPU = torch.device("cpu")
 
 
 def small_run(*changes: str, task: str = "xor", **model: Any) -> RunConfig:

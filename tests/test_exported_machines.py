@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 
 import own_machines
 import pytest
+from changed_checkpoints import reseal
 from command_line import STACKTRANS, run
 from own_machines import QUEUE, STACK, answers_of, mutant, rearranging, rule, when
 from test_answer_limit import tripling
@@ -26,7 +28,7 @@ from stacktrans.automata.fst import EPSILON, NotFinite, to_fst
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.files import CONFIG, MACHINE, SUMS, checksum_lines
+from stacktrans.common.files import CONFIG, MACHINE
 from stacktrans.model import checkpoint
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.task_files import load_task
@@ -285,10 +287,9 @@ def xor(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert found
     path = tmp_path_factory.mktemp("machines") / "xor"
     path.mkdir()
-    config = DOCS.parent / "checkpoints" / "xor-buffered" / CONFIG
-    contents = {CONFIG: config.read_bytes(), MACHINE: found[1].encode()}
-    for name, content in (contents | {SUMS: checksum_lines(contents).encode()}).items():
-        (path / name).write_bytes(content)
+    shutil.copy(DOCS.parent / "checkpoints" / "xor-buffered" / CONFIG, path)
+    (path / MACHINE).write_text(found[1], encoding="utf-8")
+    reseal(path)
     return path
 
 

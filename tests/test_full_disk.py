@@ -11,23 +11,15 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import SMALL, TRAIN, invoke
-from test_checkpoint import tiny_config, tiny_model
+from tiny_models import tiny_config, tiny_model
 
 from stacktrans.common import files
 from stacktrans.common.files import write_flushed
 from stacktrans.model import checkpoint
 from stacktrans.model.checkpoint import CheckpointError
 
-CPU = torch.device("cpu")
 FILES = ("config.yaml", "model.safetensors", "training.pt", "SHA256SUMS", "README.md")
 COMMAND = [*TRAIN, "--task", "copy", "--memory", "queue", *SMALL]
-
-
-@pytest.fixture
-def saved(tmp_path: Path) -> Path:
-    path = tmp_path / "run"
-    checkpoint.save(path, tiny_config(), tiny_model(tiny_config()).state_dict(), {"step": 3})
-    return path
 
 
 def full_at(name: str, after: int = 0) -> Callable[[Path, bytes], None]:

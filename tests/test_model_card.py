@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 import safetensors
 import small_runs
-import torch
-from test_checkpoint import tiny_config, tiny_model
+from small_runs import CPU
+from tiny_models import tiny_config, tiny_model
 
 from stacktrans.model import checkpoint
 from stacktrans.training.model_card import model_card
-
-CPU = torch.device("cpu")
 
 
 def test_a_model_card_describes_a_finished_run(trained: Path) -> None:

@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import yaml
 from command_line import ENVIRONMENT, STACKTRANS, TRAIN, run
-from small_runs import assert_same_run, ignore, records_of, stop_after
+from small_runs import CPU, assert_same_run, ignore, records_of, stop_after
 from test_pairs import config_of, lines_of, reversals, write
 
 import stacktrans
@@ -40,7 +39,6 @@ from stacktrans.training.sources import Moment
 from stacktrans.training.stopping import EarlyStopping
 from stacktrans.training.trainer import Trainer
 
-CPU = torch.device("cpu")
 SMALL = {
     "model": {
         "memory": {"name": "stack", "size": 4},

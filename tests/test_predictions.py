@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_runs import CPU
 
 from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.inference import predictions as module
@@ -16,8 +17,6 @@ from stacktrans.inference.scores import checkpoint_scores
 from stacktrans.model.checkpoint import Checkpoint, load
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.written_pairs import pairs_of_strings
-
-CPU = torch.device("cpu")
 
 
 @pytest.fixture(scope="module")

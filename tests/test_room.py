@@ -4,14 +4,11 @@ import subprocess
 import sys
 
 import pytest
-import torch
-from small_runs import small_run
+from small_runs import CPU, small_run
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model.transducer import Transducer, meta_transducer
 from stacktrans.training.make_source import check_room, count_weights, make_source
-
-CPU = torch.device("cpu")
 
 
 def rehearse(*assignments: str) -> None:

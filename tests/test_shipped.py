@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import safetensors
-import torch
 import yaml
+from small_runs import CPU
 
 import stacktrans
 from stacktrans import __version__
@@ -31,7 +31,6 @@ JOINT = ["copy-deque", "copy-queue", "reverse-stack"]
 SAME_LENGTH = ["parenthesis-stack", "reversal-stack", "xor-buffered"]
 STREAMS = ["addition", "anbn", "anbncn", "memorization"]
 NAMES = [*JOINT, *SAME_LENGTH, *STREAMS]
-CPU = torch.device("cpu")
 
 
 ROOT = Path(__file__).parent.parent

@@ -11,7 +11,7 @@ import torch
 import yaml
 from changed_checkpoints import change_config
 from command_line import run
-from small_runs import assert_same_run, ignore, stop_after
+from small_runs import CPU, assert_same_run, ignore, stop_after
 from soft_models import SOFT
 from test_pairs import lines_of, reversals, write
 from test_text import write as write_text
@@ -27,7 +27,6 @@ from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.requests import TrainRequest
 from stacktrans.training.trainer import Trainer
 
-CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {
     "hidden_size": 8, "memory.size": 4, "embedding_size": 4, "output_size": 8,
     "measure.strings": 20, "accuracy_every": 10, "loss_every": 5,

@@ -9,7 +9,7 @@ import pytest
 import torch
 from command_line import run
 from shapes import shaped
-from small_runs import assert_resumes_exactly, ignore, records_of, weights_of
+from small_runs import CPU, assert_resumes_exactly, ignore, records_of, weights_of
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model.controllers import NO_NOISE
@@ -21,7 +21,6 @@ from stacktrans.training.sources import Moment
 from stacktrans.training.streams import StreamPiece, Streams
 from stacktrans.training.trainer import Trainer
 
-CPU = torch.device("cpu")
 STREAM = "sequences: 12, steps: 10, attempts: 1"
 
 pytestmark = pytest.mark.usefixtures("brief_streams")

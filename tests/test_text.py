@@ -15,7 +15,7 @@ import torch
 import yaml
 from changed_checkpoints import reseal
 from command_line import invoke, run
-from small_runs import assert_resumes_exactly, assert_same_run, ignore, records_of
+from small_runs import CPU, assert_resumes_exactly, assert_same_run, ignore, records_of
 
 import stacktrans
 from stacktrans.common.errors import StacktransError, UsageError
@@ -31,7 +31,6 @@ from stacktrans.training.attempt import Attempt
 from stacktrans.training.streams import Texts, pieces_of
 from stacktrans.training.trainer import Trainer
 
-CPU = torch.device("cpu")
 SUBJECTS = ("the owl", "a gray owl", "the moon", "no boat")
 VERBS = ("sees", "follows", "leaves")
 ENDS = ("the sea .", "a lighthouse", "nothing at all .", "the shore , and waits .")

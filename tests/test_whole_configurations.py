@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 import yaml
 from changed_checkpoints import reseal
+from small_runs import CPU
 from soft_models import SOFT
 
 from stacktrans.common.errors import UsageError
@@ -16,7 +16,6 @@ from stacktrans.settings import locations
 from stacktrans.settings.layers import merged_settings
 from stacktrans.settings.resolve import resolve
 
-CPU = torch.device("cpu")
 DATA = Path(__file__).parent / "data" / "configurations"
 RESULTS = Path(__file__).parent.parent / "experiments" / "results"
 
