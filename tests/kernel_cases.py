@@ -269,6 +269,27 @@ def fused_alone(memory: str, signals: Tensor, values: Tensor) -> Tensor:
     return fused_memory(memory_of(memory), signals, values)
 
 
+def defined_alone(memory: str, signals: Tensor, values: Tensor) -> Tensor:
+    """The definition of `fused_alone`."""
+    own = memory_of(memory)
+    return reads_of(own, signals, values.unflatten(2, (own.pushes, -1))).flatten(2)
+
+
+def reads_of(memory: Memory[Any], signals: Tensor, values: Tensor) -> Tensor:
+    """What a memory reads at each step by its definition, [B, T, reads, m].
+
+    Args:
+        memory: the memory.
+        signals: [B, T, signals].
+        values: [B, T, pushes, m].
+    """
+    state, reads = memory.initial(len(signals), values.shape[3], values), []
+    for step in range(signals.shape[1]):
+        state, read = memory.step(state, signals[:, step], values[:, step])
+        reads.append(read)
+    return torch.stack(reads, dim=1)
+
+
 def signatures(entry: Any, memory: type) -> list[Any]:
     """The types for which an entry of compiled code was compiled with a kind of memory."""
     return [

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from kernel_cases import reads_of
 from literal import LITERAL_ACTIONS, empty_cells
 from torch import Tensor
 
@@ -33,13 +34,8 @@ def literal_run(memory: ActionMemory[Any], signals: Tensor, values: Tensor) -> T
 
 def run(memory: ActionMemory[Any], sums: Tensor, values: Tensor) -> Tensor:
     """Reads [B, T, count, depth, m] of sums [B, T, S] and values [B, T, count, m]."""
-    signals = probabilities(memory, sums)
-    state = memory.initial(len(signals), SIZE, signals)
-    reads = []
-    for step in range(signals.shape[1]):
-        state, read = memory.step(state, signals[:, step], values[:, step])
-        reads.append(read.unflatten(1, (memory.count, memory.depth)))
-    return torch.stack(reads, dim=1)
+    reads = reads_of(memory, probabilities(memory, sums), values)
+    return reads.unflatten(2, (memory.count, memory.depth))
 
 
 def program(memory: ActionMemory[Any], batch: int, steps: int) -> tuple[Tensor, Tensor]:

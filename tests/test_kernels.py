@@ -24,6 +24,7 @@ from kernel_cases import (
     check,
     compare,
     compare_with_gradients,
+    defined_alone,
     fused_alone,
     gradients,
     memory_of,
@@ -225,18 +226,6 @@ def program(memory: str, kind: str, shape: Shape) -> tuple[Tensor, Tensor]:
     return torch.tensor(signals, dtype=torch.float32), torch.tensor(values, dtype=torch.float32)
 
 
-def defined_memory(memory: str, signals: Tensor, values: Tensor) -> Tensor:
-    """The definition of `fused_alone`."""
-    store = memory_of(memory)
-    pushed = values.unflatten(2, (store.pushes, -1))
-    state = store.initial(len(signals), pushed.shape[3], values)
-    reads = []
-    for step in range(signals.shape[1]):
-        state, read = store.step(state, signals[:, step], pushed[:, step])
-        reads.append(read.flatten(1))
-    return torch.stack(reads, dim=1)
-
-
 def check_memory(memory: str, signals: Tensor, values: Tensor, *dtypes: torch.dtype) -> None:
     def given(dtype: torch.dtype) -> Named:
         return {
@@ -245,7 +234,7 @@ def check_memory(memory: str, signals: Tensor, values: Tensor, *dtypes: torch.dt
         }
 
     exact = given(torch.float64)
-    expected = {"reads": defined_memory(memory, **exact)}
+    expected = {"reads": defined_alone(memory, **exact)}
     expected_gradients = gradients(expected, exact)
     for dtype in dtypes:
         inputs = given(dtype)

@@ -7,21 +7,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from kernel_cases import NAMES, STRENGTH_MEMORIES
+from kernel_cases import NAMES, STRENGTH_MEMORIES, reads_of
 from literal import LITERAL
 from torch import Tensor
 
 from stacktrans.memory.strengths.definition import StrengthMemory
-
-
-def run(memory: StrengthMemory, signals: Tensor, values: Tensor) -> Tensor:
-    """Reads [B, T, ends, m] for signals [B, T, S] and values [B, T, ends, m]."""
-    state = memory.initial(len(signals), values.shape[-1], signals)
-    reads = []
-    for step in range(signals.shape[1]):
-        state, read = memory.step(state, signals[:, step], values[:, step])
-        reads.append(read)
-    return torch.stack(reads, dim=1)
 
 
 def random_program(
@@ -46,7 +36,7 @@ def literal_run(name: str, signals: Tensor, values: Tensor) -> Tensor:
 def test_the_worked_example_of_the_paper(name: str, expected: list[float]) -> None:
     signals = torch.tensor([[[0, 0.8], [0.1, 0.5], [0.9, 0.9]]], dtype=torch.float64)
     values = torch.tensor([[[[1.0]], [[2.0]], [[3.0]]]], dtype=torch.float64)
-    reads = run(STRENGTH_MEMORIES[name](), signals, values).flatten()
+    reads = reads_of(STRENGTH_MEMORIES[name](), signals, values).flatten()
     assert reads.tolist() == pytest.approx(expected, abs=1e-12)
 
 
@@ -57,7 +47,7 @@ def test_equals_the_literal_equations_with_gradients(name: str, seed: int) -> No
     signals, values = random_program(memory, 1, 24, seed)
     results = []
     runners: list[Callable[[Tensor, Tensor], Tensor]] = [
-        lambda s, v: run(memory, s, v)[0],
+        lambda s, v: reads_of(memory, s, v)[0],
         lambda s, v: literal_run(name, s[0], v[0]),
     ]
     for runner in runners:
@@ -90,7 +80,7 @@ def test_gradients_equal_finite_differences(name: str) -> None:
     # Away from 0 and 1, and in this program from the kinks of max and min.
     signals = 0.1 + 0.8 * signals
     assert torch.autograd.gradcheck(
-        lambda s, v: run(memory, s, v),
+        lambda s, v: reads_of(memory, s, v),
         (signals.requires_grad_(), values.requires_grad_()),
         eps=1e-7,
         atol=1e-5,
@@ -231,7 +221,7 @@ def whole_run(name: str, program: Sequence[tuple[bool, ...]]) -> list[list[float
     numbers = torch.arange(1.0, len(program) + 1)
     ends = [numbers, -numbers][: memory.reads]
     values = torch.stack(ends, dim=1).unsqueeze(-1).unsqueeze(0)
-    reads: list[list[float]] = run(memory, signals, values)[0, :, :, 0].tolist()
+    reads: list[list[float]] = reads_of(memory, signals, values)[0, :, :, 0].tolist()
     return reads
 
 
@@ -239,9 +229,9 @@ def whole_run(name: str, program: Sequence[tuple[bool, ...]]) -> list[list[float
 def test_a_batch_equals_its_items(name: str) -> None:
     memory = STRENGTH_MEMORIES[name]()
     signals, values = random_program(memory, 5, 15, seed=2)
-    together = run(memory, signals, values)
+    together = reads_of(memory, signals, values)
     for item in range(5):
-        alone = run(memory, signals[item : item + 1], values[item : item + 1])
+        alone = reads_of(memory, signals[item : item + 1], values[item : item + 1])
         torch.testing.assert_close(together[item : item + 1], alone, rtol=0, atol=1e-15)
 
 
@@ -251,8 +241,8 @@ def test_without_gradients_the_reads_are_the_same(name: str) -> None:
     # Longer than the first room for rows, so that it has to grow.
     signals, values = random_program(memory, 3, 150, seed=7)
     with torch.no_grad():
-        reads = run(memory, signals, values)
-    torch.testing.assert_close(reads, run(memory, signals, values), rtol=0, atol=1e-14)
+        reads = reads_of(memory, signals, values)
+    torch.testing.assert_close(reads, reads_of(memory, signals, values), rtol=0, atol=1e-14)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -275,7 +265,7 @@ def test_a_state_can_be_stepped_from_twice(name: str) -> None:
 def test_reads_have_the_dtype_of_the_values(name: str, dtype: torch.dtype) -> None:
     memory = STRENGTH_MEMORIES[name]()
     signals, values = random_program(memory, 1, 3, seed=0)
-    assert run(memory, signals.to(dtype), values.to(dtype)).dtype == dtype
+    assert reads_of(memory, signals.to(dtype), values.to(dtype)).dtype == dtype
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 from command_line import SMALL, run
+from kernel_cases import reads_of
 from latch import Latch
 from test_completion import offered
-from torch import Tensor
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import MEMORIES
-from stacktrans.memory import CellContents, Memory, MemorySnapshot, Queue, Stack
+from stacktrans.memory import CellContents, MemorySnapshot, Queue, Stack
 from stacktrans.memory.several import Several
 from stacktrans.model.transducer import Transducer
 from stacktrans.nn import StackLSTM
@@ -97,22 +97,12 @@ def test_signals_and_pushes_are_named_after_their_memories() -> None:
     assert (made.pushes, made.reads) == (4, 4)
 
 
-def alone(memory: Memory[Any], signals: Tensor, values: Tensor) -> Tensor:
-    """What a memory reads in some steps: [B, T, reads, m]."""
-    state = memory.initial(len(signals), values.shape[3], values)
-    reads = []
-    for step in range(signals.shape[1]):
-        state, read = memory.step(state, signals[:, step], values[:, step])
-        reads.append(read)
-    return torch.stack(reads, dim=1)
-
-
 def test_memories_side_by_side_do_what_each_does_alone() -> None:
     torch.manual_seed(1)
     signals, values = torch.rand(3, 12, 6), torch.randn(3, 12, 3, 4)
-    together = alone(MEMORIES.load("queue+2*stack")(), signals, values)
+    together = reads_of(MEMORIES.load("queue+2*stack")(), signals, values)
     for place, memory in enumerate((Queue(), Stack(), Stack())):
-        own = alone(memory, signals[..., 2 * place :][..., :2], values[:, :, place : place + 1])
+        own = reads_of(memory, signals[..., 2 * place :][..., :2], values[:, :, place : place + 1])
         assert torch.equal(together[:, :, place : place + 1], own)
 
 

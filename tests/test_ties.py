@@ -14,6 +14,7 @@ from kernel_cases import (
     TOLERANCE,
     Named,
     compare,
+    defined_alone,
     fused_alone,
     gradients,
     memory_of,
@@ -26,16 +27,6 @@ from stacktrans.kernels import Array
 BATCH, SIZE = 60, 2
 Runner = Callable[[str, Tensor, Tensor], Tensor]
 Draw = Callable[[np.random.Generator, int, int], Array]
-
-
-def by_definition(memory: str, signals: Tensor, values: Tensor) -> Tensor:
-    store = memory_of(memory)
-    state = store.initial(len(signals), SIZE, values)
-    reads = []
-    for step in range(signals.shape[1]):
-        state, read = store.step(state, signals[:, step], values[:, step].unflatten(1, (-1, SIZE)))
-        reads.append(read.flatten(1))
-    return torch.stack(reads, dim=1)
 
 
 def by_the_equations(memory: str, signals: Tensor, values: Tensor) -> Tensor:
@@ -96,7 +87,7 @@ def test_definition_and_compiled_code_follow_the_equations(memory: str, kind: st
         signals, values = drawn(memory, steps, EXACT[kind])
         expected = outcome(by_the_equations, memory, signals, values)
         for dtype, tolerance in TOLERANCE.items():
-            for runner in (by_definition, fused_alone):
+            for runner in (defined_alone, fused_alone):
                 found = outcome(runner, memory, signals.to(dtype), values.to(dtype))
                 compare(found, expected, tolerance)
 
@@ -110,4 +101,4 @@ def test_definition_and_compiled_code_round_equally(
     for steps in (5, 30):
         signals, values = (part.to(dtype) for part in drawn(memory, steps, ROUNDED[kind]))
         found = outcome(fused_alone, memory, signals, values)
-        compare(found, outcome(by_definition, memory, signals, values), TOLERANCE[dtype])
+        compare(found, outcome(defined_alone, memory, signals, values), TOLERANCE[dtype])
