@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 from command_line import run
+from pair_files import lines_of, write
 from races import STRATEGIES
 from test_narrow import ACCURACY, CONFIG, SUMMARY
-from test_pairs import lines_of, write
 from test_race import candidates
 
 from stacktrans.settings.config import RunConfig, TaskLengths

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from pair_files import lines_of, write
 from shapes import shaped
 from small_runs import CPU
-from test_pairs import lines_of, write
 from test_start_from import begun, config_from
 
 import stacktrans

@@ -9,23 +9,12 @@ from command_line import run
 from rich.cells import cell_len
 from rich.console import Console
 from soft_models import SOFT
+from traces import followed, never_popped
 
 from stacktrans.common.errors import UsageError
-from stacktrans.inference.trace import SMALLEST, StoredRow, Trace, TraceStep, trace
-from stacktrans.model import checkpoint
-from stacktrans.settings.resolve import resolve
+from stacktrans.inference.trace import SMALLEST, StoredRow
 from stacktrans.showing.contents import Block, bar, contents_view, drawn
 from stacktrans.showing.traces import verdict
-
-CHECKPOINTS = Path(__file__).parent.parent / "checkpoints"
-CONFIG = resolve(task="copy", settings={"model": {"memory": "stack"}})
-COPYING = checkpoint.Checkpoint(Path(), CONFIG, CONFIG.make_task(), CONFIG.make_task().layout, {})
-"""A model without weights, for traces that were made by hand."""
-
-
-def followed(name: str, source: str) -> Trace:
-    loaded = checkpoint.load(CHECKPOINTS / name)
-    return trace(loaded, loaded.task.source.split(source))
 
 
 def read_by_hand(held: list[StoredRow], from_top: bool) -> dict[int, float]:
@@ -143,28 +132,6 @@ def test_long_contents_are_left_out_in_the_middle_with_a_count() -> None:
 def test_invisible_symbols_are_escaped() -> None:
     blocks = [Block(1, " ", 1), Block(1, "\x1b", 2), Block(1, "", 3)]
     assert drawn(blocks, 99) == "│␣█ \\x1b█ ∅█"
-
-
-def never_popped(count: int) -> Trace:
-    """A trace in which each symbol is pushed, and none is popped."""
-    symbols = "abcdefghijklmnopqrstuvwxyz" * 4
-    steps = [
-        TraceStep(
-            step=number,
-            input=symbols[number - 1],
-            output=None,
-            probability=None,
-            likely={},
-            signals={"pop": 0.0, "push": 1.0},
-            pushed={},
-            reads={"top": []},
-            total_strength=float(number),
-            tops={},
-            contents={"stack": [StoredRow(symbols[at], at + 1, 1.0) for at in range(number)]},
-        )
-        for number in range(1, count + 1)
-    ]
-    return Trace("copy", "a", "b", "b", True, None, None, None, None, steps)
 
 
 @pytest.mark.parametrize("width", [24, 36, 60, 80, 150])

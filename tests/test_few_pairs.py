@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from command_line import TRAIN, run
-from test_pairs import config_of, learned, lines_of, reversals, write
+from pair_files import config_of, learned, lines_of, reversals, write
 
 from stacktrans.common.randomness import Purpose
 from stacktrans.model.transducer import Transducer

@@ -7,8 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import run
-from test_pair_training import OPTIONS
-from test_pairs import as_written, learned, lines_of, write
+from pair_files import OPTIONS, as_written, learned, lines_of, write
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.baselines import baseline_scores

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from command_line import run
-from test_pair_training import OPTIONS
+from pair_files import OPTIONS
 
 from stacktrans.inference.scores import Scores, label_scores
 from stacktrans.tasks import TaskError, make_task

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pair_files import reversals, write
 from races import begun, candidates_of, carried_on, request_of
 from rich.console import Console
 from small_runs import ignore, trainer_of
-from test_pairs import reversals, write
 
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig

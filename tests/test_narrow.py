@@ -21,7 +21,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.live import Live
 from small_runs import SETTINGS
-from test_sweep_tables import plan_of, records_of
+from sweep_plans import plan_of, records_of
 
 from stacktrans.cli import COMMANDS
 from stacktrans.commands.terminal import print_out

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from command_line import run
-from test_contents import CHECKPOINTS, COPYING, followed, never_popped
+from traces import CHECKPOINTS, COPYING, followed, never_popped
 
 from stacktrans.model import checkpoint
 from stacktrans.showing.page import PageModel, page_of

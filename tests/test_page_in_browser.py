@@ -10,8 +10,8 @@ import pytest
 from browser import NEEDS_CHROMIUM, Browser, browser
 from command_line import run
 from soft_models import SOFT
-from test_contents import COPYING, never_popped
 from test_page import HOSTILE, SOURCE, shown
+from traces import COPYING, never_popped
 
 from stacktrans.inference.trace import CellRow, ReadShare, StoredRow, Trace, TraceStep
 from stacktrans.showing.page import PageModel, page_of

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from command_line import TRAIN as TRAIN_ONE
 from command_line import run
-from test_pair_training import OPTIONS
-from test_pairs import as_written, learned, lines_of, reversals, write
+from pair_files import OPTIONS, as_written, learned, lines_of, reversals, write
 
 from stacktrans.common import reading
 from stacktrans.common.errors import StacktransError, UsageError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import ENVIRONMENT
-from test_pairs import all_of, learned, lines_of, reversals, write
+from pair_files import all_of, learned, lines_of, reversals, write
 
 from stacktrans.common.errors import UsageError
 from stacktrans.tasks.pair_files import DEV, TEST, TRAIN

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 import yaml
 from command_line import ENVIRONMENT, STACKTRANS, TRAIN, run
+from pair_files import OPTIONS, config_of, lines_of, reversals, write
 from small_runs import CPU, assert_same_run, ignore, records_of, stop_after
-from test_pairs import config_of, lines_of, reversals, write
 
 import stacktrans
 from stacktrans.common.errors import UsageError
@@ -48,12 +48,6 @@ SMALL = {
     },
     "training": {"measure": {"loss_every": 5, "accuracy_every": 10, "strings": 20}},
 }
-OPTIONS = [
-    word
-    for setting in ("hidden_size=8", "memory.size=4", "embedding_size=4", "output_size=8",
-                    "measure.strings=20", "accuracy_every=10")
-    for word in ("--set", setting)
-]  # fmt: skip
 
 
 def trainer_of(train: Path, directory: Path, settings: Any = None, **parameters: Any) -> Trainer:

@@ -2,7 +2,6 @@
 
 import gzip
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,12 @@ import numpy as np
 import pytest
 import torch
 from command_line import run
+from pair_files import as_written, config_of, learned, lines_of, reversals, write
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.scores import score
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
-from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import TaskError, make_task
@@ -24,52 +23,12 @@ from stacktrans.tasks.layout import OutputBound
 from stacktrans.tasks.lengths import DepthLimit, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.tasks.pair_files import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs, task_from_files
-from stacktrans.tasks.sets import PairSet, PairSets, unknown_probabilities
+from stacktrans.tasks.sets import PairSet, unknown_probabilities
 from stacktrans.tasks.symbol_columns import SymbolColumn
 from stacktrans.tasks.written_pairs import pairs_of_strings, read_pairs
 
 CHARACTERS = Tokenizer.of("characters", False, ";", None)
 TINY = "ab\tba\nabc\tcba\nabcd\tdcba\n"
-
-
-def write(path: Path, text: str) -> Path:
-    path.write_text(text, encoding="utf-8")
-    return path
-
-
-def lines_of(pairs: Sequence[tuple[str, ...]]) -> str:
-    return "".join("\t".join(fields) + "\n" for fields in pairs)
-
-
-def reversals(count: int, seed: int, shortest: int = 1, longest: int = 8) -> str:
-    rng = np.random.default_rng(seed)
-    sizes = rng.integers(shortest, longest, size=count, endpoint=True)
-    sources = ["".join(rng.choice([*"abcd"], size=size)) for size in sizes]
-    return lines_of([(source, source[::-1]) for source in sources])
-
-
-def learned(train: Path | str, **parameters: Any) -> Pairs:
-    """The task of some files, with what it has learned from them."""
-    given = {"train": str(train)} | {
-        key: str(value) if isinstance(value, Path) else value for key, value in parameters.items()
-    }
-    learned_settings = make_task("mine", "pairs", given).settings_from_files(seed=1)
-    made = make_task("mine", "pairs", learned_settings["parameters"])
-    assert isinstance(made, Pairs)
-    return made
-
-
-def as_written(task: Pairs, part: int) -> list[tuple[str, str]]:
-    pairs = task.data.sets[part]
-    source, target = task.source, task.target
-    return [
-        (source.join(source.decode(pair.source)), target.join(target.decode(pair.target)))
-        for pair in pairs
-    ]
-
-
-def all_of(found: PairSets) -> list[int]:
-    return [len(each) for each in found.sets]
 
 
 @pytest.mark.parametrize(
@@ -332,11 +291,6 @@ def test_a_configuration_needs_no_files_but_knows_them(tmp_path: Path) -> None:
     write(path, text + "x\ty\n")
     with pytest.raises(UsageError, match=r"a\.tsv: the training pairs have changed"):
         again.make_task().held_out()
-
-
-def config_of(path: Path | str, **parameters: Any) -> RunConfig:
-    task = {"name": "mine", "generator": "pairs", "parameters": {"train": str(path), **parameters}}
-    return resolve(settings={"task": task, "model": {"memory": "stack"}})
 
 
 def test_a_run_is_known_by_what_files_say_and_not_by_where_they_are(tmp_path: Path) -> None:

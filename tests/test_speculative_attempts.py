@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pair_files import reversals, write
 from small_runs import CPU, assert_same_run, ignore, records_of, small_run, trainer_of
 from test_pair_training import trainer_of as trainer_on_pairs
-from test_pairs import reversals, write
 from test_stream_training import small_run as stream_run
 
 from stacktrans.common.processes import Process, ThisProcess

@@ -11,9 +11,9 @@ import torch
 import yaml
 from changed_checkpoints import change_config
 from command_line import run
+from pair_files import lines_of, reversals, write
 from small_runs import CPU, assert_same_run, ignore, stop_after
 from soft_models import SOFT
-from test_pairs import lines_of, reversals, write
 from test_text import write as write_text
 from torch import Tensor
 

@@ -18,7 +18,7 @@ import pytest
 from command_line import ENVIRONMENT, STACKTRANS, run
 from rich.cells import cell_len
 from soft_models import SOFT
-from test_contents import followed, never_popped
+from traces import followed, never_popped
 
 from stacktrans.commands.inspect import CLEAR, ENTER_SCREEN, LEAVE_SCREEN
 from stacktrans.showing.step_screen import bar_of, screen

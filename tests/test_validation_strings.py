@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from small_runs import SETTINGS
-from test_sweep_tables import plan_of, records_of
+from sweep_plans import plan_of, records_of
 
 from stacktrans.common.randomness import Purpose
 from stacktrans.settings.resolve import resolve

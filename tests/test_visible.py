@@ -13,7 +13,7 @@ import yaml
 from command_line import TRAIN, invoke
 from rich.console import Console
 from small_sweeps import sweep_file
-from test_sweep_tables import plan_of, records_of
+from sweep_plans import plan_of, records_of
 
 from stacktrans.commands.terminal import print_data, print_json
 from stacktrans.common.errors import UsageError
