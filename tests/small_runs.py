@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from shapes import shaped
 
 from stacktrans.model import checkpoint
 from stacktrans.settings.config import RunConfig
@@ -36,6 +37,25 @@ def small_run(*changes: str, memory: str = "stack") -> RunConfig:
     small = [each for each in SMALL if memory != "none" or not each.startswith("memory.")]
     return resolve(
         task="reverse", settings={"model": {"memory": memory}}, assignments=[*small, *changes]
+    )
+
+
+def small_stream(*changes: str, stream: str = "", **model: Any) -> RunConfig:
+    small = shaped(**{"memory": "stack-rnn", "count": 2, "hidden_size": 5, **model})
+    return resolve(
+        task="anbn",
+        recipe="paper",
+        settings={"model": small},
+        assignments=[
+            "task.lengths.train=[1, 4]",
+            "task.lengths.test=[5, 6]",
+            "measure.strings=12",
+            "batch_size=2",
+            "rounding=null",
+            "data.stream={sequences: 12, steps: 10, attempts: 1}",
+            *([f"data.stream={{{stream}}}"] if stream else []),
+            *changes,
+        ],
     )
 
 

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from small_runs import ignore, small_run, weights_of
+from small_runs import ignore, small_run, small_stream, weights_of
 from test_resuming import counting, resumed_run, trainer_in
-from test_stream_training import small_run as stream_run
 
 from stacktrans.common.errors import UsageError
 from stacktrans.settings.config import RunConfig
@@ -24,7 +23,7 @@ KINDS = {
     "examples": lambda *changes: small_run(
         EXAMPLES, "stop={development: {}}", "batch_size=20", "max_steps=12", *changes
     ),
-    "stream": lambda *changes: stream_run(
+    "stream": lambda *changes: small_stream(
         "max_steps=60", *changes, stream="epochs: 3, attempts: 2"
     ),
     "rounded": lambda *changes: counting(
@@ -99,7 +98,7 @@ def test_an_attempt_whose_validation_loss_is_nan_is_not_kept(
 ) -> None:
     found = iter([float("nan"), 2.0, 1.0])
     monkeypatch.setattr("stacktrans.training.streams.cross_entropy", lambda *_: next(found))
-    config = stream_run(stream="epochs: 2, attempts: 2")
+    config = small_stream(stream="epochs: 2, attempts: 2")
     trainer = trainer_in(tmp_path / "run", config)
     assert trainer.run(ignore).attempts == 2
     assert trainer.state.progress.best[0] == -1.0

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from command_line import SMALL, shell
-from small_runs import CPU, assert_same_run, ignore, records_of, small_run
+from small_runs import CPU, assert_same_run, ignore, records_of, small_run, small_stream
 from test_rounding import mark_answers_right
-from test_stream_training import small_run as stream_run
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.messages import OptionalStream
@@ -50,7 +49,7 @@ def counting(*changes: str) -> RunConfig:
 
 SOLVED = ("solved.accuracy=1", "solved.times=1", "restart.after=1000")
 ENDED_BY = {
-    "attempts": lambda: stream_run(ROUNDING, stream="epochs: 2, attempts: 2"),
+    "attempts": lambda: small_stream(ROUNDING, stream="epochs: 2, attempts: 2"),
     "converged": lambda: counting("stop={converged: {patience: 2}}"),
     "development": lambda: counting(EXAMPLES, "stop={development: {patience: 1}}"),
     "epochs": lambda: counting(EXAMPLES, "stop={development: {patience: 50}}"),

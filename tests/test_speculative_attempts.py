@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from pair_files import reversals, write
-from small_runs import CPU, assert_same_run, ignore, records_of, small_run, trainer_of
+from small_runs import CPU, assert_same_run, ignore, records_of, small_run, small_stream, trainer_of
 from test_pair_training import trainer_of as trainer_on_pairs
-from test_stream_training import small_run as stream_run
 
 from stacktrans.common.processes import Process, ThisProcess
 from stacktrans.settings.config import RunConfig
@@ -197,8 +196,8 @@ def assert_same_with_help(directory: Path, config: RunConfig) -> None:
 
 STREAM = "sequences: 4, steps: 20, epochs: 22, attempts: 3"
 STREAMS = {
-    "stream": lambda *changes: stream_run("rounding=published", *changes, stream=STREAM),
-    "stream that restarts": lambda *changes: stream_run(
+    "stream": lambda *changes: small_stream("rounding=published", *changes, stream=STREAM),
+    "stream that restarts": lambda *changes: small_stream(
         "restart.after=7", "restart.loss=1e-9", "max_steps=18", *changes, stream=STREAM
     ),
 }

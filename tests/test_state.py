@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 from changed_checkpoints import reseal
-from small_runs import CPU, ignore, small_run, trainer_of
-from test_stream_training import small_run as stream_run
+from small_runs import CPU, ignore, small_run, small_stream, trainer_of
 from torch.utils._pytree import tree_leaves
 
 from stacktrans.model import checkpoint
@@ -25,7 +24,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A run of strings, and one of a stream."""
     place = tmp_path_factory.mktemp("runs")
     trainer_of(small_run("max_steps=10"), place / "strings").run(ignore)
-    config = stream_run(stream="epochs: 2, attempts: 2")
+    config = small_stream(stream="epochs: 2, attempts: 2")
     (place / "stream").mkdir()
     Trainer(config, place / "stream", CPU, "").run(ignore)
     return {kind: place / kind for kind in ("strings", "stream")}

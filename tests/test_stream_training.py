@@ -2,14 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from command_line import run
-from shapes import shaped
-from small_runs import CPU, assert_resumes_exactly, ignore, records_of, weights_of
+from small_runs import (
+    CPU,
+    assert_resumes_exactly,
+    ignore,
+    records_of,
+    small_stream,
+    trainer_of,
+    weights_of,
+)
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model.controllers import NO_NOISE
@@ -19,35 +25,8 @@ from stacktrans.settings.training_config import StreamConfig
 from stacktrans.training.make_source import make_source
 from stacktrans.training.sources import Moment
 from stacktrans.training.streams import StreamPiece, Streams
-from stacktrans.training.trainer import Trainer
-
-STREAM = "sequences: 12, steps: 10, attempts: 1"
 
 pytestmark = pytest.mark.usefixtures("brief_streams")
-
-
-def small_run(*changes: str, stream: str = "", **model: Any) -> RunConfig:
-    small = shaped(**{"memory": "stack-rnn", "count": 2, "hidden_size": 5, **model})
-    return resolve(
-        task="anbn",
-        recipe="paper",
-        settings={"model": small},
-        assignments=[
-            "task.lengths.train=[1, 4]",
-            "task.lengths.test=[5, 6]",
-            "measure.strings=12",
-            "batch_size=2",
-            "rounding=null",
-            f"data.stream={{{STREAM}}}",
-            *([f"data.stream={{{stream}}}"] if stream else []),
-            *changes,
-        ],
-    )
-
-
-def trainer_of(config: RunConfig, directory: Path) -> Trainer:
-    directory.mkdir(exist_ok=True)
-    return Trainer(config, directory, CPU, "stacktrans train")
 
 
 def streams_of(config: RunConfig) -> Streams:
@@ -57,7 +36,7 @@ def streams_of(config: RunConfig) -> Streams:
 
 
 def test_an_epoch_is_its_sequences_in_pieces_that_grow_longer() -> None:
-    streams = streams_of(small_run())
+    streams = streams_of(small_stream())
     for number, longest in ((0, 2), (1, 3), (2, 4), (9, 4)):
         pieces = streams.pieces(1, number)
         assert streams.lengths_of(number) == (1, longest)
@@ -75,17 +54,17 @@ def test_an_epoch_is_its_sequences_in_pieces_that_grow_longer() -> None:
 def test_streams_are_emptied_at_the_start_and_after_a_number_of_sequences(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pieces = streams_of(small_run()).pieces(1, 0)
+    pieces = streams_of(small_stream()).pieces(1, 0)
     # Of 12 sequences in two streams, each has 6, and is emptied after every 2.
     assert sum(piece.begins for piece in pieces) == 3
     monkeypatch.setattr(StreamConfig, "EMPTY_AFTER", 1000)
-    pieces = streams_of(small_run()).pieces(1, 0)
+    pieces = streams_of(small_stream()).pieces(1, 0)
     assert [piece.begins for piece in pieces] == [True] + [False] * (len(pieces) - 1)
 
 
 def test_no_symbol_is_lost_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StreamConfig, "EMPTY_AFTER", 1000)
-    streams = streams_of(small_run(stream="steps: 3"))
+    streams = streams_of(small_stream(stream="steps: 3"))
     pieces = streams.pieces(1, 3)
     inputs, targets, mask = (
         np.concatenate([getattr(piece.batch, part) for piece in pieces], axis=1)
@@ -100,7 +79,7 @@ def test_no_symbol_is_lost_between_pieces(monkeypatch: pytest.MonkeyPatch) -> No
 def test_one_epoch_is_drawn_to_estimate_the_loss_of_guessing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    streams, drawn = streams_of(small_run()), list[tuple[int, int]]()
+    streams, drawn = streams_of(small_stream()), list[tuple[int, int]]()
     pieces = streams.pieces
 
     def drawing(attempt: int, epoch: int) -> list[StreamPiece]:
@@ -117,7 +96,7 @@ def test_the_state_of_a_stream_is_carried_to_the_next_piece(
 ) -> None:
     monkeypatch.setattr(StreamConfig, "EMPTY_AFTER", 1000)
     whole, cut = (
-        trainer_of(small_run(stream=f"steps: {steps}"), tmp_path / str(steps))
+        trainer_of(small_stream(stream=f"steps: {steps}"), tmp_path / str(steps))
         for steps in (1000, 7)
     )
     model, moment = whole.state.attempt.model, Moment(1, 0)
@@ -135,7 +114,7 @@ def test_the_rate_falls_and_the_best_weights_come_back_when_nothing_is_gained(
 ) -> None:
     monkeypatch.setattr(StreamConfig, "LEAST_RATE", 0.1)
     # With a rate this high nothing is gained after the first epochs.
-    config = small_run("learning_rate=1", stream="epochs: 50")
+    config = small_stream("learning_rate=1", stream="epochs: 50")
     trainer = trainer_of(config, tmp_path)
     summary = trainer.run(ignore)
     assert summary.outcome == "attempts"
@@ -156,7 +135,7 @@ def test_the_rate_falls_and_the_best_weights_come_back_when_nothing_is_gained(
 
 
 def test_attempts_that_are_worse_than_the_mean_so_far_are_thrown_away(tmp_path: Path) -> None:
-    config = small_run("seed=3", stream="attempts: 4, epochs: 4")
+    config = small_stream("seed=3", stream="attempts: 4, epochs: 4")
     trainer = trainer_of(config, tmp_path)
     summary = trainer.run(ignore)
     assert (summary.outcome, summary.attempts) == ("attempts", 4)
@@ -171,7 +150,7 @@ def test_attempts_that_are_worse_than_the_mean_so_far_are_thrown_away(tmp_path: 
 
 
 def test_the_best_attempt_is_kept_if_the_last_fails(tmp_path: Path) -> None:
-    config = small_run("restart={after: 8, loss: 1.0e-05}", stream="attempts: 2, epochs: 3")
+    config = small_stream("restart={after: 8, loss: 1.0e-05}", stream="attempts: 2, epochs: 3")
     trainer = trainer_of(config, tmp_path)
     summary = trainer.run(ignore)
     assert (summary.outcome, summary.attempts) == ("attempts", 2)
@@ -182,7 +161,7 @@ def test_the_best_attempt_is_kept_if_the_last_fails(tmp_path: Path) -> None:
 def test_an_interrupted_run_resumes_from_its_last_epoch_bit_for_bit(
     tmp_path: Path, stop_at: int
 ) -> None:
-    assert_resumes_exactly(tmp_path, small_run(stream="epochs: 3, attempts: 2"), stop_at)
+    assert_resumes_exactly(tmp_path, small_stream(stream="epochs: 3, attempts: 2"), stop_at)
 
 
 @pytest.mark.parametrize(
@@ -251,5 +230,5 @@ def test_the_command_line_trains_and_looks_into_streams(tmp_path: Path) -> None:
 
 
 def test_the_first_epoch_has_sequences_however_long_the_shortest_is() -> None:
-    streams = streams_of(small_run("task.lengths.train=[30, 40]", "task.lengths.test=[50, 60]"))
+    streams = streams_of(small_stream("task.lengths.train=[30, 40]", "task.lengths.test=[50, 60]"))
     assert [streams.lengths_of(number) for number in (0, 4, 20)] == [(30, 30), (30, 34), (30, 40)]

@@ -15,7 +15,7 @@ import torch
 import yaml
 from changed_checkpoints import reseal
 from command_line import invoke, run
-from small_runs import CPU, assert_resumes_exactly, assert_same_run, ignore, records_of
+from small_runs import CPU, assert_resumes_exactly, assert_same_run, ignore, records_of, trainer_of
 
 import stacktrans
 from stacktrans.common.errors import StacktransError, UsageError
@@ -64,11 +64,6 @@ def small_run(folder: Path, *changes: str, memory: str = "stack-rnn") -> RunConf
         settings={"model": {"memory": memory}},
         assignments=[*files, *small, "data.stream.epochs=2", *changes],
     )
-
-
-def trainer_of(config: RunConfig, directory: Path) -> Trainer:
-    directory.mkdir(exist_ok=True)
-    return Trainer(config, directory, CPU, "stacktrans train")
 
 
 def texts_of(trainer: Trainer) -> Texts:
