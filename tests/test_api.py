@@ -393,7 +393,7 @@ def test_signatures_have_plain_types() -> None:
     assert inspect.signature(stacktrans.Model.evaluate).parameters["seed"].annotation is int
 
 
-def test_notebooks_show_what_the_command_line_shows(tmp_path: Path) -> None:
+def test_notebooks_show_what_the_command_line_shows() -> None:
     model = stacktrans.load("reverse-stack")
     shown: list[Any] = [model, model.trace("a"), model.evaluate(lengths=(3, 3), count=5)]
     for each in shown:

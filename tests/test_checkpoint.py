@@ -199,7 +199,7 @@ def test_numbers_too_large_for_a_model_are_refused(saved: Path) -> None:
         checkpoint.load(saved, CPU)
 
 
-def test_an_open_pipe_is_written_to_by_its_name(tmp_path: Path) -> None:
+def test_an_open_pipe_is_written_to_by_its_name() -> None:
     reading, writing = os.pipe()
     write_atomically(Path(f"/dev/fd/{writing}"), "content")
     os.close(writing)

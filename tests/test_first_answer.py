@@ -63,7 +63,7 @@ def in_compiled_code(entry: CompiledFunction) -> bool:
     return bool(entry.code)
 
 
-def test_long_work_is_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_long_work_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     @compiled_entry(len)
     def doubled(numbers: Array) -> None:
         for i in range(numbers.shape[0]):

@@ -263,7 +263,7 @@ RACE = {
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_race_fits(width: int, tmp_path: Path) -> None:
+def test_a_race_fits(width: int) -> None:
     configs = dict.fromkeys(RACE, CONFIG)
     raced = race_view(RACE)
     text = shown(width, raced, candidates_table(configs))

@@ -292,9 +292,7 @@ def test_settings_are_those_of_the_checkpoint_under_those_given(old: Path, new: 
     assert config.identity() != resolve(config=str(old / "config.yaml")).identity()
 
 
-def test_a_recipe_does_not_change_the_model_of_a_checkpoint(
-    old: Path, new: Path, tmp_path: Path
-) -> None:
+def test_a_recipe_does_not_change_the_model_of_a_checkpoint(old: Path, new: Path) -> None:
     done = run("train", "--from", old, "--data", new, "--recipe", "default", "--dry-run")
     config = yaml.safe_load(done.stdout)
     assert config["recipe"] == "default"

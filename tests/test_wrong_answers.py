@@ -73,7 +73,7 @@ def test_the_most_frequent_errors_come_first_and_each_group_has_an_example(data:
     assert "\nwrong answers: 1 of 1\n" in one
 
 
-def test_errors_are_counted_by_feature(tmp_path: Path) -> None:
+def test_errors_are_counted_by_feature() -> None:
     symbols = {"source": "ab", "target": "ab", "features": "N;V"}
     known = {**symbols, "steps": [2, 20], "fixed_length": False, "digests": {}}
     task = Pairs(train="x.tsv", columns="source,target,features", known=known)
