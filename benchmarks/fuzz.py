@@ -143,7 +143,7 @@ def as_markdown(kinds: dict[str, Outcomes], cases: int, seed: int) -> str:
         "Each case is a command on a file that was damaged by one to three changes to its text or "
         "settings. The command has to end with exit code 0, 1 or 2, with a message unless that is "
         "0, without a traceback, without control characters from the file in its output, and "
-        f"within {MOST_SECONDS:.0f} s of CPU time and {MOST_BYTES >> 20} MiB of additional memory.",
+        f"within {MAX_SECONDS:.0f} s of CPU time and {MAX_BYTES >> 20} MiB of additional memory.",
         "",
         "| command and input | cases | exit code 0 | 1 | 2 | problems | maximum s | maximum MiB |",
         "|---|---:|---:|---:|---:|---:|---:|---:|",

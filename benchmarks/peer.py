@@ -47,7 +47,7 @@ PERIOD = [symbol for symbol in range(SYMBOLS) for _ in range(2)]
 """The ids of a sequence with n = 2."""
 STREAMS = (1, 32)
 WARM_PIECES = 10
-LEAST_PIECES = 100
+MIN_PIECES = 100
 RATE = 0.1
 
 
@@ -136,13 +136,13 @@ def theirs(program: Path, job: Job) -> Speed:
 
 
 def ours(job: Job, streams: int, symbols: int) -> Speed:
-    """Train on at least this many symbols of some streams, in at least `LEAST_PIECES` pieces."""
+    """Train on at least this many symbols of some streams, in at least `MIN_PIECES` pieces."""
     import torch
 
     torch.set_num_threads(1)
     model = stack_rnn(job.stacks, job.hidden, "fused", capacity=job.stack_size)
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    pieces = max(LEAST_PIECES, round(symbols / PIECE / streams))
+    pieces = max(MIN_PIECES, round(symbols / PIECE / streams))
     length = (WARM_PIECES + pieces) * PIECE + 1
     stream = torch.tensor(PERIOD).repeat(-(-length // len(PERIOD)))
     state = None

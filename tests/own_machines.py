@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from stacktrans.automata.execution import Runner
+from stacktrans.automata.execution import AutomatonModel
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
@@ -332,7 +332,7 @@ def right_answer(task: Task, source: tuple[int, ...]) -> Sequence[str | None]:
 def answers_of(machine: Machine, strings: Sequence[Sequence[int]]) -> Sequence[Answer]:
     """What a machine answers to each of some strings."""
     ids = [np.array(each, np.int64) for each in strings]
-    return decode(Runner(machine), machine.layout, ids, log_probs=False)
+    return decode(AutomatonModel(machine), machine.layout, ids, log_probs=False)
 
 
 def first_wrong(

@@ -48,7 +48,7 @@ def test_baselines_answer_from_the_source_and_the_training_pairs(
     assert [copied.coarse_accuracy, copied.symbol_error_rate] == [1 / 3, (0 + 2 + 1) / 6]
     # Of each target's symbols and its end, those that are at the same place.
     assert copied.symbol_accuracy == (3 + 0 + 2) / 9
-    monkeypatch.setattr(baselines, "MOST_SYMBOLS", 14 * 2)
+    monkeypatch.setattr(baselines, "MAX_SYMBOLS", 14 * 2)
     assert (
         baseline_scores(task, sets.sets[0], pairs_of_strings(TESTED, task))["copied source"].count
         == 2

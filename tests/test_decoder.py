@@ -10,7 +10,7 @@ from own_machines import STACK, buffered_odd, rule, when
 from test_predictors import LAYOUTS, drawn, to_numpy
 from test_proofs import TASKS
 
-from stacktrans.automata.execution import Runner
+from stacktrans.automata.execution import AutomatonModel
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.common.ragged import Ragged
@@ -249,7 +249,7 @@ def odd_one_out() -> Machine:
 @pytest.mark.parametrize("log_probs", [False, True])
 def test_a_string_for_which_a_machine_has_no_rule_does_not_spoil_others(log_probs: bool) -> None:
     machine = odd_one_out()
-    runner, layout = Runner(machine), machine.layout
+    runner, layout = AutomatonModel(machine), machine.layout
     sources = [[0] * 1000, [0, 1, 0], [0], [2, 2, 0], [1], [0] * 5]
     answers = decode(runner, layout, [*map(np.array, sources)], log_probs=log_probs)
     assert [answer.failed for answer in answers] == [False, True, False, False, True, False]
@@ -262,11 +262,11 @@ def test_a_string_for_which_a_machine_has_no_rule_does_not_spoil_others(log_prob
 def test_a_machine_without_an_output_has_no_answer() -> None:
     machine = odd_one_out()
     assert machine.run([2]).failed
-    answers = decode(Runner(machine), machine.layout, [*map(np.array, ([2], [0]))])
+    answers = decode(AutomatonModel(machine), machine.layout, [*map(np.array, ([2], [0]))])
     assert [answer.failed for answer in answers] == [True, False]
     # Of synchronous outputs some may not matter.
     symbols = predict(
-        Runner(machine), [np.array([0, 1, 5]), np.array([0, 2, 1])], log_probs=False
+        AutomatonModel(machine), [np.array([0, 1, 5]), np.array([0, 2, 1])], log_probs=False
     ).symbols
     assert [each.tolist() for each in symbols] == [[NO_OUTPUT, NO_OUTPUT, 3], [NO_OUTPUT] * 2 + [0]]
 
@@ -275,7 +275,7 @@ def test_steps_of_a_machine_after_its_answer_are_ignored() -> None:
     task = TASKS["parity"]
     # There are no rules for the three further steps, which shorter strings take beside others.
     machine: Any = buffered_odd(task)
-    runner = Runner(Machine(**{**vars(machine), "buffers": Buffers(2, 3, 0)}))
+    runner = AutomatonModel(Machine(**{**vars(machine), "buffers": Buffers(2, 3, 0)}))
     sources = [np.array(each) for each in ([1], [1, 1], [0, 1, 0, 0, 1, 0, 1])]
     for observe in (None, lambda step: None):
         answers = decode(runner, machine.layout, sources, observe=observe)

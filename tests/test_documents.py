@@ -7,9 +7,9 @@ import pytest
 from changed_checkpoints import reseal
 from command_line import invoke
 
-from stacktrans.common.documents import DEEPEST, MOST_VALUES, DocumentError, parsed
+from stacktrans.common.documents import DEEPEST, MAX_VALUES, DocumentError, parse_yaml
 from stacktrans.common.errors import UsageError
-from stacktrans.common.reading import MOST_BYTES, check_readable, parsed_json, read_bytes, read_text
+from stacktrans.common.reading import MAX_BYTES, check_readable, parse_json, read_bytes, read_text
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import option_layer, read_layer
 from stacktrans.settings.resolve import resolve
@@ -27,9 +27,9 @@ def of_aliases(first: str, each: str, levels: int) -> str:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (of_aliases(LIST, "[{}]", 9), f":5: more than {MOST_VALUES} values"),
-        (of_aliases(MERGED, "{{<<: [{}]}}", 9), f":5: more than {MOST_VALUES} values"),
-        ("- 1\n" * (2 * MOST_VALUES), f"more than {MOST_VALUES} values"),
+        (of_aliases(LIST, "[{}]", 9), f":5: more than {MAX_VALUES} values"),
+        (of_aliases(MERGED, "{{<<: [{}]}}", 9), f":5: more than {MAX_VALUES} values"),
+        ("- 1\n" * (2 * MAX_VALUES), f"more than {MAX_VALUES} values"),
         ("a: &a [*a]", ":1: an alias (*) is used within its own definition"),
         ("a: &a {b: {<<: *a}}", ":1: an alias (*) is used within its own definition"),
         ("x: " + "[" * 100_000, f":1: nested more than {DEEPEST} deep"),
@@ -105,17 +105,17 @@ def test_every_command_refuses_a_document_that_unfolds(
 def test_times_and_dates_are_text() -> None:
     text = "a: 1:59:59\nb: 2012-12-21\nc: =\nd: [8:32]\ne: 1:20.5"
     expected = {"a": "1:59:59", "b": "2012-12-21", "c": "=", "d": ["8:32"], "e": "1:20.5"}
-    assert parsed(text).value == expected
+    assert parse_yaml(text).value == expected
 
 
 def test_aliases_and_merge_keys_are_accepted() -> None:
     text = "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: [*a, *a]"
     both = {"x": 1, "y": 2}
-    assert parsed(text).value == {"a": both, "b": {"x": 1, "y": 3}, "c": [both, both]}
+    assert parse_yaml(text).value == {"a": both, "b": {"x": 1, "y": 3}, "c": [both, both]}
     deeper = "a: &a {x: 1}\nb: &b {<<: *a, x: 2}\nc: {d: {e: *b}}\nf: *b"
-    assert parsed(deeper).value["c"] == {"d": {"e": {"x": 2}}}
+    assert parse_yaml(deeper).value["c"] == {"d": {"e": {"x": 2}}}
     with pytest.raises(DocumentError, match="'x' appears twice"):
-        parsed("a: &a {x: 1}\nb: {<<: *a, x: 2, x: 3}")
+        parse_yaml("a: &a {x: 1}\nb: {<<: *a, x: 2, x: 3}")
 
 
 @pytest.mark.parametrize("value", ["!!bool maybe", "&a [*a]", "[" * 90, "9" * 200, "{1: 2}"])
@@ -150,7 +150,7 @@ def test_only_files_are_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="not a file name"):
         read_bytes("a\0b")
     with (tmp_path / "large").open("wb") as large:
-        large.truncate(MOST_BYTES + 1)
+        large.truncate(MAX_BYTES + 1)
     with pytest.raises(UsageError, match="large: more than 16 MiB"):
         read_layer(tmp_path / "large")
 
@@ -166,7 +166,7 @@ def test_a_pipe_that_is_open_already_is_read() -> None:
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "9" * 5000, "{", b"\xff"])
 def test_json_that_can_not_be_read_is_a_value_error(text: str | bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
-        parsed_json(text)
+        parse_json(text)
 
 
 def test_a_document_error_knows_its_line() -> None:

@@ -365,7 +365,7 @@ def test_a_program_is_plain_python(name: str) -> None:
     assert [alias.name for node in imported for alias in node.names] == ["sys"]
     assert "ImportFrom" not in ast.dump(ast.parse(text))
     assert text.startswith("# A machine for the task a\\nb,")
-    for each in machine.worded_rules:
+    for each in machine.rule_descriptions:
         assert f"# {each.number}. {each.sentence}\n" in text
 
 

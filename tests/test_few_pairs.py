@@ -19,7 +19,7 @@ from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.pair_files import TRAIN as TRAINING
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.permutation import SymbolClass, interchangeable
-from stacktrans.training.file_pairs import LEAST_PAIRS, MOST_PERMUTED, FilePairs
+from stacktrans.training.file_pairs import MAX_PERMUTED, MIN_PAIRS, FilePairs
 from stacktrans.training.sources import DataSource, Moment
 
 LETTERS = "abcdefghijklmnopqrst"
@@ -209,7 +209,7 @@ def test_permutation_is_announced_and_can_be_prevented(tmp_path: Path) -> None:
     first = " ".join(LETTERS[:10])
     note = f"20 symbols seem interchangeable and are permuted ({first} …)"
     assert note in run(*command).stderr.decode()
-    many = pairs_of(lambda source: source[::-1], 2 * MOST_PERMUTED)
+    many = pairs_of(lambda source: source[::-1], 2 * MAX_PERMUTED)
     from_many = run(*TRAIN, "--data", write(tmp_path / "many.tsv", many), *command[-3:])
     assert from_many.returncode == 0
     assert b"interchangeable" not in from_many.stderr
@@ -235,4 +235,4 @@ def test_a_curriculum_begins_with_enough_pairs(tmp_path: Path, count: int, longe
     source, pairs = FilePairs(config, task), task.data.sets[TRAINING]
     lengths = source.lengths(source.first_share(1))
     assert lengths == Lengths(1, longest)
-    assert len(pairs.of_lengths(lengths)) >= min(LEAST_PAIRS, len(pairs))
+    assert len(pairs.of_lengths(lengths)) >= min(MIN_PAIRS, len(pairs))

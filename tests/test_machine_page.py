@@ -19,7 +19,7 @@ from test_page_in_browser import COUNT, NOW, WORDS
 from test_proofs import MACHINES, TASKS
 from test_stream_machines import moving as moving_anyhow
 
-from stacktrans.automata.execution import Runner
+from stacktrans.automata.execution import AutomatonModel
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.common.ends import Ends
@@ -46,7 +46,7 @@ RUNS = """(machine, sources) => sources.map((source) => {
   return [run.failed ? null : run.answer, run.ended, steps];
 })"""
 STEPS = """(text) => { type(text); return traced(DATA.models[0], MACHINES[0], text).steps; }"""
-WORDED = "(observation) => wordedObservation(DATA.models[0], observation)"
+WORDED = "(observation) => describeObservation(DATA.models[0], observation)"
 VERDICT = "document.querySelector('.verdict').textContent"
 APPLIED = "[...document.querySelectorAll('.rules .applied')].map((rule) => rule.textContent)"
 TROUBLE = "document.getElementById('trouble').textContent"
@@ -81,7 +81,7 @@ def in_python(machine: Machine, source: Sequence[int]) -> list[Any]:
     steps: list[list[Any]] = []
 
     def observe(step: DecodingStep) -> None:
-        configuration, read = step.state.of[0], int(step.ids[0])
+        configuration, read = step.state.items[0], int(step.ids[0])
         if not (steps and steps[-1][1] is None):
             contents = [[*row] for row in configuration.contents]
             input_id = machine.layout.inputs if read < 0 else read
@@ -90,7 +90,7 @@ def in_python(machine: Machine, source: Sequence[int]) -> list[Any]:
             steps.append([input_id, *(after or [None, None]), contents])
 
     ids = [np.array(source, np.int64)]
-    answer = decode(Runner(machine), machine.layout, ids, None, False, observe)[0]
+    answer = decode(AutomatonModel(machine), machine.layout, ids, None, False, observe)[0]
     return [
         None if answer.failed else [max(each, -1) for each in answer.target],
         answer.ended,
@@ -206,7 +206,7 @@ def test_observations_are_in_the_words_of_python(
     for _ in range(100):
         observation = [drawn.randrange(table.size) for table in machine.components]
         found = called(chromium, WORDED, observation)
-        assert found == machine.worded_observation(tuple(observation))
+        assert found == machine.describe_observation(tuple(observation))
         seen += found
     assert words in seen
 

@@ -18,7 +18,7 @@ from changed_checkpoints import reseal
 from command_line import run
 
 import stacktrans
-from stacktrans.automata.execution import Runner
+from stacktrans.automata.execution import AutomatonModel
 from stacktrans.automata.machine import Machine, read_machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
@@ -261,7 +261,7 @@ def test_equivalent_symbols_share_rules(extracted: Extraction) -> None:
     assert extracted.counterexample is None
     assert len(extracted.machine.rules) <= 4
     assert extracted.machine.states.size == 1
-    sentences = [rule.sentence for rule in extracted.machine.worded_rules]
+    sentences = [rule.sentence for rule in extracted.machine.rule_descriptions]
     assert "reading a symbol: push it" in sentences
 
 
@@ -269,7 +269,7 @@ def test_rules_say_nothing_of_a_memory_that_was_never_empty(
     machine_of: Callable[[str], Path],
 ) -> None:
     machine = read_machine(machine_of("reverse-stack") / MACHINE)  # which pushes first
-    sentences = [rule.sentence for rule in machine.worded_rules]
+    sentences = [rule.sentence for rule in machine.rule_descriptions]
     assert (
         "reading ||| or a written symbol, stack has a symbol: pop, write what is read" in sentences
     )
@@ -361,8 +361,10 @@ def test_a_rare_combination_of_symbols_is_found(tmp_path: Path) -> None:
 def test_a_machine_can_be_right_where_its_model_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(learner, "TESTED", 50)
-    monkeypatch.setattr(learner, "COVERED", 0)  # so that the rare combination is not found at once
+    monkeypatch.setattr(learner, "TEST_STRINGS", 50)
+    monkeypatch.setattr(
+        learner, "COVERING_SYMBOLS", 0
+    )  # so that the rare combination is not found at once
     lengths = "{train: [1, 8], test: [9, 16]}"
     path = reversing(tmp_path, symbols=50, skipped=(40, 30), lengths=lengths)
     done = run("extract", path, "--strings", "3000", "--lengths", "10:20")
@@ -410,8 +412,8 @@ def test_a_quantized_network_has_fewer_vectors_and_the_same_answers(tmp_path: Pa
         coarsest_quantization(network, same_answers(found, queries)),
     )
     answers = answers_of(found.layout, found.predictor.discretized(), others)
-    assert answers_of(found.layout, Runner(exact), others) == answers
-    assert answers_of(found.layout, Runner(coarse), others) == answers
+    assert answers_of(found.layout, AutomatonModel(exact), others) == answers
+    assert answers_of(found.layout, AutomatonModel(coarse), others) == answers
     assert len(coarse.pushed[-1]) <= 2 * LETTERS < len(exact.pushed[-1])
 
 
@@ -424,7 +426,7 @@ def test_extraction_reports_undecided_signals(tmp_path: Path) -> None:
 def test_a_machine_with_too_many_stack_symbols_is_refused(
     reverse: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refinement, "MOST_STACK_SYMBOLS", 3)
+    monkeypatch.setattr(refinement, "MAX_STACK_SYMBOLS", 3)
     with pytest.raises(CannotExtract, match="strings require more than 3 stack symbols"):
         Learner(checkpoint.load(reverse, hard=True)).learn()
 
@@ -594,7 +596,7 @@ def test_a_missing_rule_of_a_machine_is_reported() -> None:
     machine = counting()
     assert machine.run([0] * 1000).target == [0] * 1000
     assert machine.run([0, 1, 0]).failed
-    assert "no rule" in Runner(machine).failure
+    assert "no rule" in AutomatonModel(machine).failure
 
 
 def test_an_answer_without_end_is_cut_off() -> None:
@@ -616,7 +618,7 @@ def test_extract_shows_the_rules_of_a_machine(saved: Path) -> None:
     assert machine
     title, _, *rules = run("extract", saved).stdout.decode().splitlines()
     assert title == machine_line(machine)
-    for line, rule in zip(rules, machine.worded_rules, strict=True):
+    for line, rule in zip(rules, machine.rule_descriptions, strict=True):
         assert all(words in line for words in (str(rule.number), rule.action))
 
 

@@ -277,7 +277,7 @@ def test_a_model_normalizes_what_it_transduces_and_measures(tmp_path: Path) -> N
 
 
 def test_files_are_unpacked_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MOST_CONTENT", 3 << 20)
+    monkeypatch.setattr(reading, "MAX_CONTENT", 3 << 20)
     fits, bomb = (gzip.compress(b"a\tb\n" * (size << 18), mtime=0) for size in (3, 4))
     (tmp_path / "fits.tsv.gz").write_bytes(fits)
     (tmp_path / "bomb.tsv.gz").write_bytes(bomb)

@@ -318,7 +318,7 @@ def judged(rule: EarlyStopping, *accuracies: tuple[float, float]) -> list[str | 
     found = []
     for each in accuracies:
         record = accuracy(*each)
-        assert rule.merit(record)
+        assert rule.ranking_key(record)
         found.append(rule.judge(record, None))  # type: ignore[arg-type]
     return found
 
@@ -340,7 +340,7 @@ def test_an_attempt_ends_when_the_development_set_is_right_or_no_better(train: P
     usual = rule({"solved": {}})
     assert judged(usual, *[(0.5, 0.5)] * 51) == [None] * 50 + ["development"]
     assert judged(rule(None), *[(1, 1)] * 99) == [None] * 99
-    assert usual.merit(Record(1, 1, 0.0, 1.0, 2.0, 0.1, None, {})) == []
+    assert usual.ranking_key(Record(1, 1, 0.0, 1.0, 2.0, 0.1, None, {})) == []
 
 
 def test_a_few_development_pairs_may_contradict_a_discrete_solution(train: Path) -> None:

@@ -60,7 +60,7 @@ def asked(loaded: Checkpoint, pairs: list[Pair]) -> list[Prediction]:
 
 
 @pytest.mark.parametrize(
-    ("target", "answer", "ended", "first_wrong", "edits", "in_place", "fine"),
+    ("target", "answer", "ended", "first_wrong", "edits", "position_matches", "fine"),
     [
         ("abcd", "abcd", True, None, 0, 4, 1),
         ("abcd", "abxd", True, 3, 1, 3, 2 / 5),
@@ -82,7 +82,7 @@ def test_an_answer_is_compared_with_its_target(
     ended: bool,
     first_wrong: int | None,
     edits: int,
-    in_place: int,
+    position_matches: int,
     fine: float,
 ) -> None:
     answering(monkeypatch, {"abc": (answer, ended)})
@@ -90,7 +90,7 @@ def test_an_answer_is_compared_with_its_target(
     assert (found.source, found.target, found.answer) == ("abc", target, answer)
     assert (found.right, found.first_wrong) == (first_wrong is None, first_wrong)
     assert (found.edits, found.symbols, found.fine) == (edits, len(target), fine)
-    assert found.in_place == in_place
+    assert found.position_matches == position_matches
 
 
 def test_the_error_rate_counts_all_edits_a_symbol_of_all_targets(
@@ -186,7 +186,7 @@ def test_symbols_that_are_not_scored_do_not_count() -> None:
     right, wrong = asked(model, pairs_of_strings([("10##", "##01"), ("01##", "##01")], model.task))
     assert (right.answer, right.target, right.right) == ("··01", "##01", True)
     assert (wrong.answer, wrong.target, wrong.first_wrong) == ("··10", "##01", 3)
-    assert (wrong.symbols, wrong.edits, wrong.in_place, wrong.fine) == (2, 2, 0, 0)
+    assert (wrong.symbols, wrong.edits, wrong.position_matches, wrong.fine) == (2, 2, 0, 0)
 
 
 def test_a_sequence_of_a_stream_is_answered_by_itself() -> None:

@@ -16,7 +16,7 @@ from command_line import run
 from own_machines import QUEUE, STACK, first_wrong, mutant, rearranging, rule, sources, when
 from shipped_tasks import task_of
 
-from stacktrans.automata.execution import Runner
+from stacktrans.automata.execution import AutomatonModel
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.decoding.decoder import decode
@@ -355,7 +355,9 @@ def test_steps_after_a_complete_answer_need_no_rules() -> None:
     # There are no rules for the three further steps.
     assert proof_of(machine, task)
     every = [*sources(task, 5)]
-    answers = decode(Runner(machine), machine.layout, [*map(np.array, every)], log_probs=False)
+    answers = decode(
+        AutomatonModel(machine), machine.layout, [*map(np.array, every)], log_probs=False
+    )
     for source, answer in zip(every, answers, strict=True):
         right = [int(symbol or 0) for symbol in task.answer(task.source.decode(source))]
         assert answer.target == machine.run(source).target == right
@@ -412,7 +414,7 @@ def test_verify_quotes_symbols_that_are_no_letters(tmp_path: Path) -> None:
 def test_verify_shows_what_disproves_a_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stacktrans.proofs.proof.MOST_TRIED", 100)  # shorter ones are all right
+    monkeypatch.setattr("stacktrans.proofs.proof.MAX_TRIED", 100)  # shorter ones are all right
     machine = rearranging(TASKS["reverse"], STACK)
     # There is no rule for one symbol more than the longest random string has.
     path = saved(tmp_path, _counting(machine, 129))

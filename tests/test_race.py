@@ -38,12 +38,12 @@ from stacktrans.training.records import Accuracy
 from stacktrans.training.requests import begin_race
 from stacktrans.training.requests import resume as resumed_run
 from stacktrans.training.rounding import Rounding
-from stacktrans.training.scheduling import PROVISIONAL, next_round
+from stacktrans.training.scheduling import PROVISIONAL_COST, next_round
 from stacktrans.training.sources import DataSource
 
 
-def candidates(**merits: float) -> dict[str, Candidate]:
-    return {name: Candidate(step=200, test=merit, loss=1.0) for name, merit in merits.items()}
+def candidates(**accuracies: float) -> dict[str, Candidate]:
+    return {name: Candidate(step=200, test=test, loss=1.0) for name, test in accuracies.items()}
 
 
 def chosen(found: dict[str, Candidate], width: int, batch_symbols: int = 500) -> list[str]:
@@ -73,7 +73,7 @@ def test_provisional_runs_get_fewer_time_slices_than_others_as_good() -> None:
         had[name] += 1
         found[name] = found[name].model_copy(update={"step": found[name].step + 200})
     # One in four, but for the ranks, 2 and 3.
-    assert had["b"] / had["c"] == pytest.approx(1 / PROVISIONAL * 3 / 2, rel=0.1)
+    assert had["b"] / had["c"] == pytest.approx(1 / PROVISIONAL_COST * 3 / 2, rel=0.1)
 
 
 def test_candidates_get_their_first_time_slices_one_after_another() -> None:

@@ -22,7 +22,7 @@ from stacktrans.training import rounding
 from stacktrans.training.initial_weights import checksum_of, weights_from_checkpoint
 from stacktrans.training.records import Accuracy
 from stacktrans.training.rounding import (
-    MOST_CORRECTIONS,
+    MAX_CORRECTIONS,
     ROUNDINGS,
     Rounding,
     RoundingKind,
@@ -146,7 +146,7 @@ def test_a_discrete_solution_is_right_on_the_shortest_and_on_much_longer_strings
         ([0.95, 0.9, 1.0], 1),
         ([0.89, 1.0], 2),
         ([0.95, 0.89, 1.0], 2),
-        ([0.95] * (MOST_CORRECTIONS + 1) + [1.0], 2),
+        ([0.95] * (MAX_CORRECTIONS + 1) + [1.0], 2),
     ],
 )
 def test_a_discrete_model_that_is_nearly_right_is_trained_further(

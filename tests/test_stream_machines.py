@@ -14,7 +14,7 @@ import torch
 from command_line import run
 from test_machines import counting
 
-from stacktrans.automata.execution import Configuration, Runner
+from stacktrans.automata.execution import AutomatonModel, Configuration
 from stacktrans.automata.machine import Machine, read_machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.automata.wording import component_names
@@ -71,7 +71,7 @@ def test_a_network_that_is_quantized_without_a_radius_has_the_same_outputs(
         quantized = QuantizedNetwork(network, [0.0] * (1 + len(set(network.ends.alphabets))))
         own, expected = (
             predict(model, strings, log_probs=False).symbols
-            for model in (Runner(quantized), network.model)
+            for model in (AutomatonModel(quantized), network.model)
         )
         assert [*map(list, own)] == [*map(list, expected)]
         quantized.record([Query(ids, np.ones(len(ids), np.bool_)) for ids in strings])
@@ -90,7 +90,7 @@ def test_a_memory_that_forgets_is_refused(
 def test_the_machine_of_a_stream_has_few_rules(machine_of: Callable[[str], Path]) -> None:
     machine = read_machine(machine_of("anbncn") / MACHINE)
     assert machine.states.size == 1
-    sentences = [rule.sentence for rule in machine.worded_rules]
+    sentences = [rule.sentence for rule in machine.rule_descriptions]
     assert len(sentences) <= 6
     assert any(each.startswith("reading a: push it on") for each in sentences)
 
@@ -169,7 +169,7 @@ def test_heads_of_lists_move() -> None:
     assert held[2] == [[1], [1]]
     assert held[4] == [[], [1, 1, 0]]  # beyond the last is what is empty
     assert held[7] == [[0, 1, 1], []]
-    assert "reading b: move left, write" in machine.worded_rules[1].sentence
+    assert "reading b: move left, write" in machine.rule_descriptions[1].sentence
 
 
 def test_rows_between_which_cells_move_have_one_alphabet() -> None:
@@ -193,7 +193,7 @@ def test_a_list_is_named_if_there_are_other_memories() -> None:
     ]
     for signals, done in (((0, 0, 0, 1, 0), "left"), ((0, 0, 0, 0, 1), "right")):
         rule = Rule((None,) * 7, (), signals, None, (None, None), Term(CONSTANT, 0))
-        (worded,) = replace(machine, rules=(rule,)).worded_rules
+        (worded,) = replace(machine, rules=(rule,)).rule_descriptions
         assert worded.sentence == f"always: move {done} in list"
 
 
@@ -208,4 +208,4 @@ def test_the_state_has_a_column_of_its_own_if_there_are_several(
     shown = capsys.readouterr().out
     assert "state" in shown.splitlines()[0]
     assert "q1" in shown
-    assert several.worded_rules[0].sentence == "in q1, reading a: push mark 1, go to q0"
+    assert several.rule_descriptions[0].sentence == "in q1, reading a: push mark 1, go to q0"

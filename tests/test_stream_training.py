@@ -82,7 +82,7 @@ def test_one_epoch_is_drawn_to_estimate_the_loss_of_guessing(
     streams, drawn = streams_of(small_stream()), list[tuple[int, int]]()
     pieces = streams.pieces
 
-    def drawing(attempt: int, epoch: int) -> list[StreamPiece]:
+    def drawing(attempt: int, epoch: int) -> list[StreamSegment]:
         drawn.append((attempt, epoch))
         return pieces(attempt, epoch)
 
@@ -112,7 +112,7 @@ def test_the_state_of_a_stream_is_carried_to_the_next_piece(
 def test_the_rate_falls_and_the_best_weights_come_back_when_nothing_is_gained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(StreamConfig, "LEAST_RATE", 0.1)
+    monkeypatch.setattr(StreamConfig, "MIN_RATE", 0.1)
     # With a rate this high nothing is gained after the first epochs.
     config = small_stream("learning_rate=1", stream="epochs: 50")
     trainer = trainer_of(config, tmp_path)

@@ -260,7 +260,7 @@ class Oracle:
     """A model that has learned what comes after a prompt, of one string."""
 
     failure: ClassVar[str] = ""
-    certain: ClassVar[bool] = False
+    is_deterministic: ClassVar[bool] = False
     threads, buffers = 1, None
 
     def __init__(self, task: Task, prompt: str, then: str) -> None:

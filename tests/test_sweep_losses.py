@@ -19,7 +19,7 @@ from small_sweeps import RACED, records, settings, sweep_file, without_seconds
 from stacktrans.settings.resolve import strategies
 from stacktrans.sweeps.execution import on_a_cluster, on_this_computer
 from stacktrans.sweeps.plan import read_plan
-from stacktrans.sweeps.records import parsed_record, read_record
+from stacktrans.sweeps.records import parse_record, read_record
 from stacktrans.sweeps.store import SweepStore
 from stacktrans.sweeps.work import failure, work
 
@@ -169,9 +169,9 @@ def test_a_run_that_fails_later_keeps_its_measures(swept: Path, tmp_path: Path) 
     assert record
     failed = failure(job, "its process was killed")
     assert failed == {**record, "error": "its process was killed"}
-    assert parsed_record(json.dumps(failed)) == failed
-    assert parsed_record(json.dumps({**failed, "measured": 5})) is None
-    assert parsed_record(json.dumps({**failed, "seconds": None})) is None
+    assert parse_record(json.dumps(failed)) == failed
+    assert parse_record(json.dumps({**failed, "measured": 5})) is None
+    assert parse_record(json.dumps({**failed, "seconds": None})) is None
 
 
 class Deadly:

@@ -15,7 +15,7 @@ from stacktrans.showing.scores import bootstrap_interval
 from stacktrans.showing.tables import as_cell
 from stacktrans.sweeps.cells import Cell, cells_of
 from stacktrans.sweeps.plan import Plan, read_plan
-from stacktrans.sweeps.records import RunRecord, parsed_record
+from stacktrans.sweeps.records import RunRecord, parse_record
 from stacktrans.sweeps.table import as_csv, as_json, markdown, share_solved
 
 ROOT = Path(__file__).parent.parent
@@ -375,5 +375,5 @@ def test_forged_records_are_none(tmp_path: Path, change: dict[str, Any]) -> None
     record = next(iter(records_of(plan).values()))
     whole = {"attempts": 1, "parameters": 1, "outcome": "solved", "accuracy": {}, "seed": 1}
     whole |= {"version": "1", "torch": "2", "command": "train", **record}
-    assert parsed_record(json.dumps(whole)) == whole
-    assert parsed_record(json.dumps({**whole, **change})) is None
+    assert parse_record(json.dumps(whole)) == whole
+    assert parse_record(json.dumps({**whole, **change})) is None

@@ -139,7 +139,7 @@ def test_another_measure_is_taken_of_finished_runs(swept: Path, tmp_path: Path) 
     assert [measured.keys() > MEASURES.keys() for measured in found] == [False] * 3 + [True] * 3
     (folder,) = (out / "runs").glob(f"*{records(out)[-1]['identity']}")
     scores = stacktrans.load(folder).evaluate(lengths=(8, 9), each=True, count=5, beam=1)
-    expected = mean(each.in_place / each.symbols for each in scores.predictions)
+    expected = mean(each.position_matches / each.symbols for each in scores.predictions)
     assert 0 < expected < 1
     assert found[-1]["score"]["value"] == pytest.approx(expected)
 

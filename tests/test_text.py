@@ -28,7 +28,7 @@ from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.corpus import Corpus, find_texts, read_sentences, vocabulary_of
 from stacktrans.training.attempt import Attempt
-from stacktrans.training.streams import Texts, pieces_of
+from stacktrans.training.streams import Texts, segments_of_text
 from stacktrans.training.trainer import Trainer
 
 SUBJECTS = ("the owl", "a gray owl", "the moon", "no boat")
@@ -335,7 +335,7 @@ def test_nothing_is_drawn_from_a_text() -> None:
 @pytest.mark.parametrize("count", [1, 2, 3, 40])
 def test_each_symbol_of_a_text_is_predicted_once(count: int) -> None:
     text = np.arange(30)
-    pieces = list(pieces_of(text, count, 4))
+    pieces = list(segments_of_text(text, count, 4))
     assert [piece.begins for piece in pieces] == [True] + [False] * (len(pieces) - 1)
     inputs, targets, mask = (
         np.concatenate([getattr(piece.batch, part) for piece in pieces], axis=1)
@@ -351,7 +351,7 @@ def test_pieces_carry_on_what_one_sequence_does(folder: Path, tmp_path: Path, me
     trainer = trainer_of(small_run(folder, memory=memory), tmp_path)
     source, model = texts_of(trainer), trainer.state.attempt.model
     text, total, state = source.texts["valid"], 0.0, None
-    for piece in pieces_of(text, 1, 5):
+    for piece in segments_of_text(text, 1, 5):
         unrolled, state = model.unroll_segment(torch.from_numpy(piece.batch.inputs), state)
         mask, targets = (torch.from_numpy(part) for part in (piece.batch.mask, piece.batch.targets))
         logits = model.logits(unrolled, mask)

@@ -21,7 +21,7 @@ from small_runs import (
 )
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.files import locked
+from stacktrans.common.files import try_lock
 from stacktrans.common.randomness import Purpose
 from stacktrans.memory import make_memory
 from stacktrans.model import checkpoint
@@ -58,7 +58,7 @@ def test_a_checkpoint_is_not_read_while_another_process_may_replace_it(tmp_path:
     trainer_of(config, tmp_path).run(ignore)
     weights, aside = tmp_path / "last" / checkpoint.WEIGHTS, tmp_path / "aside"
     with (tmp_path / METRICS).open("rb") as stream, ThreadPoolExecutor(1) as pool:
-        assert locked(stream)
+        assert try_lock(stream)
         weights.rename(aside)
         resumed = pool.submit(Trainer, config, tmp_path, CPU, resumed=True)
         assert not wait([resumed], 0.5).done

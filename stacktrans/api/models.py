@@ -236,7 +236,8 @@ class Model:
 
         Args:
             other: another model with the same alphabets; None for the answers of the task.
-            exhaustive: all strings are tested up to the greatest length with at most so many.
+            exhaustive: all strings up to a length are tested: the greatest for which these are at
+                most this many.
             count: number of random strings of training and test lengths.
             longest: length of the longest strings.
             seed: random seed of the strings.

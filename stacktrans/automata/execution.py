@@ -29,8 +29,8 @@ class Transition(NamedTuple):
         pushes: after that, the ends to which a cell is pushed, each with its stack symbol.
         moves: after that, the ends from which a cell is taken, each with the end it is put on.
         next_state: the state after it.
-        rule: the number of the rule that applies, from 1; 0 before the first step, and of what has
-            no rules.
+        rule: the number of the rule that applies, from 1; 0 before the first step, and for an
+            automaton without rules.
     """
 
     signals: tuple[int, ...] = ()
@@ -59,7 +59,7 @@ class Transition(NamedTuple):
 class Automaton(Protocol):
     """An automaton with memories that runs step by step: a machine, or a quantized network.
 
-    Its members are those of `Machine`.
+    `Machine` documents its members.
     """
 
     @property
@@ -159,20 +159,20 @@ class Configurations:
     """The configurations of a machine over B strings.
 
     Attributes:
-        of: each string's.
+        items: the configuration of each string.
         signals: [B, signals] of the last step; NaN where no rule applied.
         origins: the contents of each memory of the first string, as the steps that pushed them, if
             the steps were recorded; see `MachineModel`.
         steps: the number of recorded steps.
     """
 
-    of: list[Configuration]
+    items: list[Configuration]
     signals: Numbers
     origins: list[Row]
     steps: int = 0
 
 
-class Runner:
+class AutomatonModel:
     """A machine as a model for the decoder, which gives each output the probability 1.
 
     Args:
@@ -181,7 +181,7 @@ class Runner:
 
     machine: Automaton
     failure: ClassVar[str] = "the machine has no rule, or no output, for what it reads here"
-    certain: ClassVar[bool] = True
+    is_deterministic: ClassVar[bool] = True
     threads = 1
 
     def __init__(self, machine: Automaton) -> None:
@@ -202,10 +202,10 @@ class Runner:
             ids = np.where(ids.ids < 0, no_input, ids.ids)[:, None]
         outputs = np.empty(ids.shape, np.int64)
         for column, symbols in enumerate(ids.T.tolist()):
-            observations = [*map(Configuration.observe, state.of, symbols)]
+            observations = [*map(Configuration.observe, state.items, symbols)]
             transitions = self.machine.transitions(observations)
-            outputs[:, column] = [*map(Configuration.follow, state.of, transitions)]
-        for item, configuration in enumerate(state.of):
+            outputs[:, column] = [*map(Configuration.follow, state.items, transitions)]
+        for item, configuration in enumerate(state.items):
             state.signals[item] = np.nan if configuration.stuck else configuration.last.signals
         chosen = outputs.ravel() if requested is None else outputs[requested]
         logits = np.full((len(chosen), self.machine.layout.outputs), UNLIKELY)
@@ -216,5 +216,5 @@ class Runner:
 
     def select(self, state: Configurations, items: Ids) -> Configurations:
         """See `Model.select`."""
-        configurations = [state.of[item].copy() for item in items.tolist()]
-        return replace(state, of=configurations, signals=state.signals[items])
+        configurations = [state.items[item].copy() for item in items.tolist()]
+        return replace(state, items=configurations, signals=state.signals[items])

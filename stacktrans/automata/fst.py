@@ -12,7 +12,7 @@ from stacktrans.automata.machine import Machine
 from stacktrans.common.errors import StacktransError, shown
 from stacktrans.tasks.alphabets import UNSCORED_MARK
 
-MOST_STATES, MOST_STEPS, LONGEST_ANSWER = 1000, 100, 1000
+MAX_STATES, MAX_STEPS, LONGEST_ANSWER = 1000, 100, 1000
 """The most states that read, steps to read a symbol, and symbols of an answer."""
 EPSILON = "<eps>"
 """The label of an empty string."""
@@ -164,8 +164,8 @@ class _Reading:
                     sources.setdefault(after, (*sources[state], symbol))
                     least[after] = left
                     pending.append(after)
-            if len(sources) > MOST_STATES:
-                reason = f"it needs a memory, or more than {MOST_STATES} states"
+            if len(sources) > MAX_STATES:
+                reason = f"it needs a memory, or more than {MAX_STATES} states"
                 raise NotFinite(self._machine, reason)
         for state, left in least.items():
             self._check_end(state, left)
@@ -176,7 +176,7 @@ class _Reading:
         configuration = Configuration(self._machine, [*map(Row, before.contents)], before.state)
         number, buffers = self._layout.first_source + symbol, self._machine.buffers
         state = before._replace(missing=before.missing + 1, dropped=max(before.dropped, 0))
-        for steps in range(1, MOST_STEPS + 1):
+        for steps in range(1, MAX_STEPS + 1):
             output = configuration.step(number)
             if configuration.stuck:
                 return None, steps
@@ -188,7 +188,7 @@ class _Reading:
             if configuration.last.signals[-2]:
                 contents = self._contents(configuration)
                 return state._replace(state=configuration.state, contents=contents), steps
-        raise NotFinite(self._machine, f"it takes more than {MOST_STEPS} steps to read a symbol")
+        raise NotFinite(self._machine, f"it takes more than {MAX_STEPS} steps to read a symbol")
 
     def _after_writing(
         self, configuration: Configuration, output: int, before: FstState

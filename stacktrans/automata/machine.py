@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter
 
-from stacktrans.automata.execution import Runner, Transition
+from stacktrans.automata.execution import AutomatonModel, Transition
 from stacktrans.automata.rules import (
     CONSTANT,
     START,
@@ -25,7 +25,7 @@ from stacktrans.automata.rules import (
     in_ranges,
     ranges,
 )
-from stacktrans.automata.wording import WordedRule, actions, condition, entry_name
+from stacktrans.automata.wording import RuleDescription, actions, condition, entry_name
 from stacktrans.common.ends import Ends
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import verify_checksum
@@ -206,10 +206,10 @@ class Machine:
         return Transition(rule.signals, output, pops, pushes, moves, next_state, number)
 
     @functools.cached_property
-    def worded_rules(self) -> list[WordedRule]:
+    def rule_descriptions(self) -> list[RuleDescription]:
         """The rules in words, in their order."""
         return [
-            WordedRule(number, condition(self, rule), actions(self, rule))
+            RuleDescription(number, condition(self, rule), actions(self, rule))
             for number, rule in enumerate(self.rules, start=1)
         ]
 
@@ -221,7 +221,7 @@ class Machine:
             for table in self.stack_symbols
         ]
 
-    def worded_observation(self, observation: tuple[int, ...]) -> str:
+    def describe_observation(self, observation: tuple[int, ...]) -> str:
         """An observation in words, such as "reading a, stack is empty"."""
         when = tuple(
             frozenset([entry]) if component in self.relevant else None
@@ -237,7 +237,7 @@ class Machine:
             limit: the most symbols of the answer; None for the layout's.
         """
         ids = np.array(source, np.int64)
-        answer: Answer = decode(Runner(self), self.layout, [ids], limit, log_probs=False)[0]
+        answer: Answer = decode(AutomatonModel(self), self.layout, [ids], limit, log_probs=False)[0]
         return answer
 
     def edges(self) -> dict[tuple[int, int], list[int]]:
@@ -258,7 +258,8 @@ class Machine:
         for state in range(self.states.size):
             lines.append(f'  {state} [label="{_escaped(entry_name(self, self.states, state))}"];')
         for (source, target), numbers in self.edges().items():
-            rules = (f"{number}  {self.worded_rules[number - 1].sentence}" for number in numbers)
+            described = ((number, self.rule_descriptions[number - 1]) for number in numbers)
+            rules = (f"{number}  {rule.sentence}" for number, rule in described)
             label = "".join(f"{_escaped(rule)}\\l" for rule in rules)
             lines.append(f'  {source} -> {target} [label="{label}"];')
         return "\n".join([*lines, "}"]) + "\n"
@@ -290,7 +291,7 @@ class Machine:
         }
         lines = [f" {_json(name)}: {_json(part)}" for name, part in parts.items()]
         rules = []
-        for rule, words in zip(self.rules, self.worded_rules, strict=True):
+        for rule, words in zip(self.rules, self.rule_descriptions, strict=True):
             when = [None if own is None else ranges(sorted(own)) for own in rule.when]
             rules.append(_json({"rule": words.sentence, **rule._asdict(), "when": when}))
         of_rules = ",\n  ".join(rules)
@@ -298,7 +299,11 @@ class Machine:
 
     @classmethod
     def from_json(cls, parts: dict[str, Any]) -> Machine:
-        """The machine of `to_json`; raises `ValueError`, `TypeError` and the like if it is none."""
+        """The machine that `to_json` gives.
+
+        Raises ArithmeticError, LookupError, RecursionError, TypeError or ValueError if it is
+        malformed.
+        """
         symbols = len({*parts["source"], *parts["target"]})
         features = len({*parts["source"]}) < len(parts["source"])
         tables = {

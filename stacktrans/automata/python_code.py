@@ -35,7 +35,7 @@ def python_code(machine: Machine) -> str:
     each, further = layout.padding
     padding = f"\n    inputs += [INPUT[{layout.blank}]] * ({each - 1} * len(source) + {further})"
     cells = zip(memories.names, machine.stack_symbols, strict=True)
-    words = [visible(f"{rule.number}. {rule.sentence}") for rule in machine.worded_rules]
+    words = [visible(f"{rule.number}. {rule.sentence}") for rule in machine.rule_descriptions]
     table = zip(words, (_rule(machine, rule) for rule in machine.rules), strict=True)
     substitutes = vars(layout) | (machine.buffers._asdict() if machine.buffers else {})
     substitutes |= {

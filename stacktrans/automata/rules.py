@@ -21,7 +21,7 @@ from stacktrans.tasks.alphabets import Ids
 EMPTY = 0
 """The stack symbol that is read from an empty memory; in an extraction, also the number and the
 class of the vector that is read from one."""
-MOST_ENTRIES = 1_000_000
+MAX_ENTRIES = 1_000_000
 """The most entries of a table in a file."""
 START = 0
 """The state before the first step."""
@@ -84,13 +84,13 @@ class SymbolTable:
 
     @classmethod
     def from_json(cls, families: list[Any], symbols: int, repeated: bool = False) -> SymbolTable:
-        """The table that `as_json` gives; raises `ValueError` and the like if it is none.
+        """The table that `as_json` gives; raises LookupError, TypeError or ValueError if malformed.
 
         Symbols of a family may be `repeated` where a feature has the name of a symbol.
         """
         read = []
         spans = [span for _, members in families for span in members or ()]
-        check(sum(1 + last - first for first, last in spans) <= MOST_ENTRIES)
+        check(sum(1 + last - first for first, last in spans) <= MAX_ENTRIES)
         for name, members in families:
             numbers = None if members is None else tuple(in_ranges(members, symbols))
             check(repeated or numbers is None or len({*numbers}) == len(numbers))

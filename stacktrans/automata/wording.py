@@ -13,14 +13,14 @@ from stacktrans.tasks.alphabets import UNKNOWN_SYMBOL
 if TYPE_CHECKING:
     from stacktrans.automata.machine import Machine
 
-MOST_NAMED = 6
+MAX_NAMED = 6
 """The most entries that are named one by one."""
 _MARKS = {"begin": "<s>", "separator": "|||", "end": "</s>", "blank": "</s>", "nothing": "no input"}
 """Names of inputs and outputs that are no symbols of the task."""
 
 
 @dataclass(frozen=True)
-class WordedRule:
+class RuleDescription:
     """A rule in words, with its number.
 
     Attributes:
@@ -74,11 +74,11 @@ def entry_names(machine: Machine, table: SymbolTable, numbers: Iterable[int]) ->
         there, lacking = sorted(members & wanted), sorted(members - wanted)
         if not there:
             continue
-        # The unknown symbol, which no string shows, is not what "a symbol but 0" is read as.
+        # The unknown symbol is in no string, so nobody would read "a symbol but 0" as including it.
         shown = [each for each in there if entry_name(machine, table, each) != UNKNOWN_SYMBOL]
         if family.symbols is not None and len(members) > 1 and len(lacking) < len(shown):
             names = [entry_name(machine, table, number) for number in lacking]
-            if len(names) > MOST_NAMED:
+            if len(names) > MAX_NAMED:
                 parts.append(f"one of {len(there)} {family.name}s")
             elif names:
                 excepting.append(f"a {family.name} but {listed(names)}")
@@ -86,7 +86,7 @@ def entry_names(machine: Machine, table: SymbolTable, numbers: Iterable[int]) ->
                 parts.append(f"a {family.name}")
         else:
             names = [_written_name(machine, table, number) for number in there]
-            parts += names if len(names) <= MOST_NAMED else [f"one of {len(names)} {family.name}s"]
+            parts += names if len(names) <= MAX_NAMED else [f"one of {len(names)} {family.name}s"]
     return listed([*parts, *excepting], "or")  # so that nothing follows the exceptions
 
 
@@ -185,7 +185,7 @@ def state_names(machine: Machine, rule: Rule) -> str:
         return listed([entry_name(machine, machine.states, each) for each in numbers], last)
 
     size = machine.states.size
-    if size > MOST_NAMED and size - len(states) < len(states):
+    if size > MAX_NAMED and size - len(states) < len(states):
         return f"any but {names(sorted(set(range(size)) - states), 'and')}"
     return names(sorted(states), "or")
 
@@ -204,7 +204,7 @@ def stateless_condition(machine: Machine, rule: Rule) -> str:
     return ", ".join(parts) or "always"
 
 
-def observation_words(machine: Machine, component: int, entry: int) -> str:
+def describe_component(machine: Machine, component: int, entry: int) -> str:
     """A component of an observation in words, such as "reading a" or "stack is empty"."""
     when = [
         None if each != component else frozenset([entry]) for each in range(len(machine.components))

@@ -16,7 +16,7 @@ from stacktrans.commands.options import items
 from stacktrans.common.documents import yaml_line
 from stacktrans.common.errors import StacktransError, UsageError, abridged
 from stacktrans.common.files import CONFIG, MACHINE, real_path
-from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
+from stacktrans.common.reading import MAX_BYTES, parse_json, read_bytes
 from stacktrans.common.registry import GENERATORS, MEMORIES, Registry
 from stacktrans.common.visible import one_line, shell_text
 from stacktrans.model.description import controller_name
@@ -279,7 +279,7 @@ def _json_of(path: Path) -> Settings:
     if not path.exists():
         return {}
     try:
-        content = parsed_json(read_bytes(path, MOST_BYTES))
+        content = parse_json(read_bytes(path, MAX_BYTES))
         if not isinstance(content, dict):
             raise ValueError("expected an object")
     except ValueError as error:

@@ -16,7 +16,7 @@ from stacktrans.common.files import (
 )
 from stacktrans.common.messages import print_message
 
-MOST_UNDECIDED = 0.05
+MAX_UNDECIDED = 0.05
 """The greatest share of signals far from 0 and 1 that is not reported."""
 PANELS = {
     "Extraction": "time_limit workers plugin",
@@ -182,7 +182,7 @@ def _print(extraction: "Extraction", task: "Task") -> None:
     from stacktrans.showing.machines import agreement_table
 
     print_out(*_rules(extraction.machine), agreement_table(extraction))
-    if extraction.undecided > MOST_UNDECIDED:
+    if extraction.undecided > MAX_UNDECIDED:
         print_message(
             f"{extraction.undecided:.0%} of the model's signals are far from 0 and 1: without "
             "rounding, its answers may differ"

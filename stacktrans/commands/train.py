@@ -204,7 +204,7 @@ def train(
         strategies=_names(strategies),
         budget=seconds,
         command=shell_text(["stacktrans", *sys.argv[1:]]),
-        candidate_command=_words_of_candidate(ctx),
+        candidate_command=_arguments_of_candidate(ctx),
         prefix="--",
     )
     with _loading(request.configs, dry_run):
@@ -267,8 +267,8 @@ def _show(training: "Trainer | Race", as_json: bool) -> None:
         print_text(training.config.to_yaml())
 
 
-def _words_of_candidate(ctx: typer.Context) -> list[str]:
-    """The words of a command that trains one candidate of a race, but for its recipe."""
+def _arguments_of_candidate(ctx: typer.Context) -> list[str]:
+    """The arguments of the command that trains any run of a race alone, but for its recipe."""
     words = ["stacktrans", "train"]
     for option in ctx.command.params:
         value = ctx.params.get(str(option.name))

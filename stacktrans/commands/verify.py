@@ -60,7 +60,7 @@ def verify(
         stacktrans verify checkpoints/copy-queue checkpoints/copy-deque --count 100
 
     Args:
-        exhaustive: Test all strings up to the greatest length for which there are at most N.
+        exhaustive: Test all strings up to the greatest length for which these are at most N in all.
         count: Number of random strings of training and test lengths.
         longest: Length of the longest strings, in symbols.
         seed: Random seed of the strings.

@@ -9,11 +9,11 @@ import yaml
 
 from stacktrans.common.errors import shown
 
-MOST_VALUES = 100_000
+MAX_VALUES = 100_000
 """The maximum number of values in a document, after aliases are expanded."""
 DEEPEST = 64
 """The maximum nesting of lists and mappings."""
-MOST_DIGITS = 100
+MAX_DIGITS = 100
 """The maximum length of a whole number, in characters."""
 
 # libyaml, if PyYAML was built with it, gives the same results ten times as fast.
@@ -62,8 +62,8 @@ class _Loader(_PARSER):  # type: ignore[misc, valid-type]
         if node.tag == f"{_PREFIX}int" and _OCTAL.fullmatch(node.value):
             written = shown(node.value)
             raise DocumentError(f"{written} begins with 0, which YAML reads as octal", _line(node))
-        if node.tag == f"{_PREFIX}int" and len(node.value) > MOST_DIGITS:
-            digits = f"{len(node.value)} digits; expected at most {MOST_DIGITS}"
+        if node.tag == f"{_PREFIX}int" and len(node.value) > MAX_DIGITS:
+            digits = f"{len(node.value)} digits; expected at most {MAX_DIGITS}"
             raise DocumentError(f"a whole number of {digits}", _line(node))
         try:
             return super().construct_object(node, deep)
@@ -76,7 +76,7 @@ def _line(node: yaml.Node) -> int:
 
 
 @functools.lru_cache
-def parsed(text: str) -> Document:
+def parse_yaml(text: str) -> Document:
     """Parse YAML; cached, since hundreds of runs read the same recipes.
 
     Raises:
@@ -158,8 +158,8 @@ def _check_events(text: str) -> None:
             measured[event.anchor] = node_size, height
         size += node_size
         depths.append(len(open_collections) + height)
-        if size > MOST_VALUES:
-            message = f"more than {MOST_VALUES} values, counting what aliases (*) repeat"
+        if size > MAX_VALUES:
+            message = f"more than {MAX_VALUES} values, counting what aliases (*) repeat"
             raise DocumentError(f"{message}; expected fewer", line)
         if depths[-1] > DEEPEST:
             raise DocumentError(f"nested more than {DEEPEST} deep", line)

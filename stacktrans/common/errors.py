@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 OVERFLOW = "the model's numbers overflow: its weights are too large"
 LONGEST_SHOWN = 100
 """The maximum length of a value in a message, in characters."""
-MOST_LISTED, MOST_COMPARED = 12, 1000
+MAX_LISTED, MAX_COMPARED = 12, 1000
 """The maximum numbers of known names that are listed, and compared with an unknown one."""
 LISTS = {
     "task": "tasks",
@@ -21,7 +21,7 @@ LISTS = {
     "strategy": "strategies",
     "setting": "settings",
 }
-"""The kinds of names that `stacktrans list` shows, and what follows it to see them."""
+"""For each kind of name, the argument of `stacktrans list` that shows it."""
 
 
 class StacktransError(Exception):
@@ -113,7 +113,7 @@ def shown(value: object) -> str:
 
 def abridged(names: Sequence[str]) -> Sequence[str]:
     """Names, with an ellipsis in the middle of a long list."""
-    return names if len(names) <= MOST_LISTED else [*names[:3], "...", *names[-8:]]
+    return names if len(names) <= MAX_LISTED else [*names[:3], "...", *names[-8:]]
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
@@ -126,12 +126,12 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
     if not known:
         return f"unknown {kind} '{name}' (none is available)"
     suggestion, message = did_you_mean(name, known), f"unknown {kind} '{name}'"
-    if len(known) > MOST_LISTED and kind in LISTS:
+    if len(known) > MAX_LISTED and kind in LISTS:
         return f"{message}{suggestion} (see stacktrans list {LISTS[kind]})"
     return message + (suggestion or f" (available: {', '.join(abridged(known))})")
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
     """A suggestion of the nearest known name, to be added to a message; empty if none is near."""
-    nearest = difflib.get_close_matches(name, known[:MOST_COMPARED], n=1)
+    nearest = difflib.get_close_matches(name, known[:MAX_COMPARED], n=1)
     return f"; did you mean '{nearest[0]}'?" if nearest else ""

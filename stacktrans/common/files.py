@@ -34,7 +34,7 @@ _LONGEST = 1 << 16
 _LONGEST_PREFIX = 50
 
 
-def numbered(name: str) -> Iterator[str]:
+def numbered_names(name: str) -> Iterator[str]:
     """A name, then the name with a number from 2 on."""
     yield name
     yield from (f"{name}-{number}" for number in itertools.count(2))
@@ -144,7 +144,7 @@ def remove_temporary_files(path: Path) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def locked(stream: IO[Any], seconds: float = END_SECONDS) -> bool:
+def try_lock(stream: IO[Any], seconds: float = END_SECONDS) -> bool:
     """Lock a file until it is closed; return whether that succeeded within some seconds."""
     try:
         import fcntl
@@ -208,7 +208,7 @@ def _read_checksums(path: Path) -> dict[str, str] | None:
     return sums
 
 
-def write_whole(directory: Path, contents: Mapping[str, bytes]) -> None:
+def replace_directory(directory: Path, contents: Mapping[str, bytes]) -> None:
     """Write a directory of files, and replace an old one with it.
 
     The old directory is moved aside only when the new one is complete, and then deleted.

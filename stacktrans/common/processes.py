@@ -13,7 +13,7 @@ from functools import partial
 from multiprocessing import resource_tracker
 from typing import Any, Self
 
-MOST_DEATHS = 2
+MAX_DEATHS = 2
 """Work fails when its process was killed this many times."""
 KILLED = "its process was killed"
 _POLL_SECONDS = 0.1
@@ -196,7 +196,7 @@ class Pool:
             killed = isinstance(future.exception(), BrokenProcessPool)
             self._free.append(self._new() if killed else process)
             self._deaths[name] = self._deaths[name] + 1 if killed else 0
-            if 0 < self._deaths[name] < MOST_DEATHS:
+            if 0 < self._deaths[name] < MAX_DEATHS:
                 self.submit({name: work})
             else:
                 yield name, KILLED if killed else future.result()

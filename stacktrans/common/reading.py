@@ -21,18 +21,18 @@ from stacktrans.common.messages import print_message
 
 STDIN = Path("-")
 """The file name of standard input."""
-MOST_BYTES = 1 << 24
+MAX_BYTES = 1 << 24
 """The maximum size of a file of settings or of records of a run."""
-MOST_DIGITS = 1000
+MAX_DIGITS = 1000
 """The maximum length of a whole number in JSON, in characters."""
 _OPEN_ALREADY = re.compile(r"/dev/(stdin|fd/\d+)|/proc/self/fd/\d+")
 """Paths of files that this process has open, such as those of <(...) in a shell."""
 
-PACKED = ".gz"
+GZIP_SUFFIX = ".gz"
 """The suffix of files compressed by gzip."""
 GZIP_MAGIC = b"\x1f\x8b"
 """The first bytes of a file compressed by gzip, which are not valid UTF-8."""
-MOST_CONTENT = 1 << 30
+MAX_CONTENT = 1 << 30
 """The maximum size of a file of pairs or lines, in bytes, before and after decompression."""
 _stream_contents: dict[tuple[Path, Any], bytes] = {}
 """The contents of streams that were read, by path and version."""
@@ -108,12 +108,12 @@ def check_size(name: str, content: bytes, most: int) -> None:
 def read_text(path: str | os.PathLike[str]) -> str:
     """Read a file in UTF-8; raises `UsageError` if it can't be read, or has too many bytes."""
     try:
-        return read_bytes(path, MOST_BYTES).decode("utf-8")
+        return read_bytes(path, MAX_BYTES).decode("utf-8")
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: not a text file in UTF-8 (byte {error.start})") from error
 
 
-def parsed_json(text: str | bytes) -> Any:
+def parse_json(text: str | bytes) -> Any:
     """Parse JSON.
 
     Raises:
@@ -141,8 +141,8 @@ def _as_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _as_integer(text: str) -> int:
-    if len(text) > MOST_DIGITS:
-        raise ValueError(f"a whole number of {len(text)} digits; expected at most {MOST_DIGITS}")
+    if len(text) > MAX_DIGITS:
+        raise ValueError(f"a whole number of {len(text)} digits; expected at most {MAX_DIGITS}")
     return int(text)
 
 
@@ -155,7 +155,7 @@ def json_lines(path: Path) -> Iterator[Any]:
     """
     for number, line in enumerate(read_bytes(path).splitlines(), start=1):
         try:
-            yield parsed_json(line)
+            yield parse_json(line)
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from error
 
@@ -169,17 +169,17 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
     """Read a file, possibly compressed, or standard input.
 
     Raises:
-        UsageError: it can't be read, is truncated, or has more than `MOST_CONTENT` bytes.
+        UsageError: it can't be read, is truncated, or has more than `MAX_CONTENT` bytes.
     """
     path = Path(path)
-    content = _stream_content(path) if is_stream(path) else read_bytes(path, MOST_CONTENT)
-    if path.suffix == PACKED or content.startswith(GZIP_MAGIC):
+    content = _stream_content(path) if is_stream(path) else read_bytes(path, MAX_CONTENT)
+    if path.suffix == GZIP_SUFFIX or content.startswith(GZIP_MAGIC):
         name = name_of(path)
         try:
-            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MOST_CONTENT + 1)
+            content = gzip.GzipFile(fileobj=io.BytesIO(content)).read(MAX_CONTENT + 1)
         except (OSError, EOFError, zlib.error) as error:
             raise UsageError(f"{name}: not a complete gzip file ({error})") from error
-        check_size(name, content, MOST_CONTENT)
+        check_size(name, content, MAX_CONTENT)
     return content.removeprefix(BYTE_ORDER_MARK)
 
 
@@ -205,10 +205,10 @@ def _stream_content(path: Path) -> bytes:
             del _stream_contents[other]
         if path == STDIN and sys.stdin.isatty():  # such as a resumed run that read from a pipe
             print_message("waiting for pairs or lines from the terminal; end them with Ctrl-D")
-        most = MOST_CONTENT
+        most = MAX_CONTENT
         with _os_errors_of(name_of(path)):
             read = stream.read(most + 1) if path == STDIN else read_bytes(path, most)
-        check_size(name_of(path), read, MOST_CONTENT)
+        check_size(name_of(path), read, MAX_CONTENT)
         _stream_contents[path, stream] = read
     return _stream_contents[path, stream]
 

@@ -219,7 +219,7 @@ class Memories(Registry):
         parts = self.parts(name)
         if len(parts) == 1:
             return super().load(*parts)
-        return importlib.import_module("stacktrans.memory.several").several(parts)
+        return importlib.import_module("stacktrans.memory.combined").combined_memory(parts)
 
     def origin(self, name: str) -> str | None:
         origins = dict.fromkeys(map(super().origin, self.parts(name)))

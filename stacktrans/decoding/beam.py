@@ -77,7 +77,7 @@ def search(
     """
     if width > WIDEST:
         raise UsageError(f"a beam of {width}: expected at most {WIDEST}")
-    if width == 1 or model.certain or not layout.feeds_back:
+    if width == 1 or model.is_deterministic or not layout.feeds_back:
         return [[answer] for answer in decode(model, layout, sources, limit, log_probs)]
     given = Ragged.of(sources)
     lengths, prompts = given.lengths, layout.prompts(given)

@@ -17,7 +17,7 @@ class Ensemble:
     """Models of one layout, without buffers, as one model, whose state is the list of theirs."""
 
     failure: ClassVar[str] = f"{OVERFLOW}; or a machine has no rule here"
-    certain: ClassVar[bool] = False
+    is_deterministic: ClassVar[bool] = False
     buffers = None
 
     def __init__(self, members: Sequence[Discretizable]) -> None:

@@ -54,11 +54,11 @@ class Model(Protocol):
 
     Attributes:
         failure: the reason why there is no answer where logits are NaN.
-        certain: whether each output has the probability 1.
+        is_deterministic: whether each output has the probability 1.
     """
 
     failure: ClassVar[str]
-    certain: ClassVar[bool]
+    is_deterministic: ClassVar[bool]
 
     @property
     def threads(self) -> int:

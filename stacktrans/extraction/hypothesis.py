@@ -1,9 +1,9 @@
 """Hypotheses: machines built from a partition with named classes, by generalization to rules.
 
-Entries of a family begin as one sort. Steps that are equivalent up to sorts should do the same,
-which may be to write or push the symbol that is read. Where they do not, the entries that deviate
-become a sort of their own, or a rule compares two symbols. In the end rules are generalized as far
-as all recorded steps allow.
+At first the entries of a family form one block. Steps whose components are in the same blocks
+should do the same, which may be to write or push the symbol that is read. Where they do not, the
+entries that deviate become a block of their own, or a rule compares two symbols. In the end rules
+are generalized as far as all recorded steps allow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stacktrans.automata.rules import CONSTANT, EMPTY, Rule, SymbolTable, Term
 from stacktrans.extraction.limits import GRACE
 from stacktrans.extraction.naming import name_classes
 from stacktrans.extraction.network import NOTHING
-from stacktrans.extraction.partition import Partition, numbered
+from stacktrans.extraction.partition import Partition, row_ids
 from stacktrans.extraction.symmetry import Symmetry
 from stacktrans.tasks.alphabets import Ids, Mask
 
@@ -74,10 +74,10 @@ def _actions(partition: Partition, machine: Machine) -> list[_Action]:
 
 @dataclass
 class _Group:
-    """Steps that are equivalent up to sorts.
+    """Steps whose components are in the same blocks.
 
     Attributes:
-        key: the sort of each component, then whether compared symbols are equal.
+        key: the block of each component, then whether compared symbols are equal.
         rows: the steps.
         symbols: of each component, its symbols in these steps.
         terms: of each action, the terms that are right in all of these steps.
@@ -93,7 +93,7 @@ class _RuleLearner:
     """A learner of rules that generalize the groups of a partition.
 
     Args:
-        partition: of the steps; after its deadline sorts are not split any further.
+        partition: of the steps; after its deadline blocks are not split any further.
         machine: the machine, without rules, whose entries are its classes.
 
     Attributes:
@@ -101,7 +101,7 @@ class _RuleLearner:
         observations: [N, components] of the different steps.
         counts: [N] how often each step was recorded.
         actions: the actions of each step.
-        sorts: for each component, the sort of each entry.
+        blocks: for each component, the block of each entry.
         pairs: components whose symbols are compared.
         push_signals: the signal of each push.
     """
@@ -121,15 +121,15 @@ class _RuleLearner:
         ]
         components = zip(self.tables, self.observations.T, strict=True)
         self._symbols = [table.symbol_of[column] for table, column in components]
-        self.sorts = [table.family_of.copy() for table in self.tables]
+        self.blocks = [table.family_of.copy() for table in self.tables]
         self.pairs: list[tuple[int, int]] = []
-        self._split_in_round = set[tuple[int, int]]()  # components and sorts
+        self._split_in_round = set[tuple[int, int]]()  # components and blocks
         self.push_signals = [signal for signal, _ in partition.ends.pushes]
 
     def learn(self) -> list[Rule]:
         """The rules, the most general first; raises `OutOfTime`."""
         groups = self._groups([])
-        while not self.deadline.over() and self._split_sorts(groups):
+        while not self.deadline.over() and self._split_blocks(groups):
             groups = self._groups(groups)
         inputs, *others = range(len(self.tables))
         rules = _Generalization(self, groups, [*others, inputs]).rules()
@@ -144,10 +144,11 @@ class _RuleLearner:
         return equal
 
     def _groups(self, before: Sequence[_Group]) -> list[_Group]:
-        """The groups by sorts and pairs; earlier groups that were not split are kept."""
-        columns = [own[column] for own, column in zip(self.sorts, self.observations.T, strict=True)]
+        """The groups by blocks and pairs; earlier groups that were not split are kept."""
+        components = zip(self.blocks, self.observations.T, strict=True)
+        columns = [blocks[column] for blocks, column in components]
         columns += [self._equal(*pair, slice(None)) for pair in self.pairs]
-        numbers, keys = numbered(columns), np.column_stack(columns)
+        numbers, keys = row_ids(columns), np.column_stack(columns)
         order = np.argsort(numbers, kind="stable")
         # Groups are only ever split: one with the first step and the size of an earlier one is it.
         whole = {(group.rows[0], len(group.rows)): group for group in before}
@@ -195,8 +196,8 @@ class _RuleLearner:
             candidates.append((Term(component, family), right))
         return candidates
 
-    def _split_sorts(self, groups: Sequence[_Group]) -> bool:
-        """Split a sort of each component where equivalent steps deviate; whether any was split."""
+    def _split_blocks(self, groups: Sequence[_Group]) -> bool:
+        """Split a block of each component where equivalent steps deviate; whether any was split."""
         self._split_in_round = set()
         for group in groups:
             if self.deadline.over():
@@ -208,15 +209,15 @@ class _RuleLearner:
         return bool(self._split_in_round)
 
     def _split_by(self, group: _Group, action: _Action) -> None:
-        """Split a sort to explain the steps that deviate from the best term of an action."""
+        """Split a block to explain the steps that deviate from the best term of an action."""
         candidates = self.candidates(action, group.rows)
         _, right = max(candidates, key=lambda candidate: int(candidate[1].sum()))
         # The steps that a split explains, the component, and the entries to split off.
         options: list[tuple[int, int, Ids]] = []
-        for component, sorts in enumerate(self.sorts):
+        for component, blocks in enumerate(self.blocks):
             column = self.observations[group.rows, component]
-            total = np.bincount(column, minlength=len(sorts))
-            wrong = np.bincount(column[~right], minlength=len(sorts))
+            total = np.bincount(column, minlength=len(blocks))
+            wrong = np.bincount(column[~right], minlength=len(blocks))
             deviating = np.flatnonzero(2 * wrong > total)
             if 0 < len(deviating) < np.count_nonzero(total):
                 explained = int(np.maximum(wrong, total - wrong).sum())
@@ -232,12 +233,12 @@ class _RuleLearner:
             self._split_off(*best[1:])
 
     def _split_off(self, component: int, entries: Ids) -> None:
-        """Make a sort of some entries, unless their sort was split in this round."""
-        sorts = self.sorts[component]
-        sort = int(sorts[entries[0]])
-        if (component, sort) not in self._split_in_round:
-            sorts[entries] = sorts.max() + 1
-        self._split_in_round.add((component, sort))
+        """Make a block of some entries, unless their block was split in this round."""
+        blocks = self.blocks[component]
+        block = int(blocks[entries[0]])
+        if (component, block) not in self._split_in_round:
+            blocks[entries] = blocks.max() + 1
+        self._split_in_round.add((component, block))
 
     def _deciding_pair(self, group: _Group, right: Mask) -> tuple[int, int] | None:
         """Two components with equal symbols in just those steps that deviate, or that do not."""
@@ -253,7 +254,7 @@ class _CoveringRule(NamedTuple):
     """A rule in the making.
 
     Attributes:
-        when: of each component the sorts to which it applies; None for all.
+        when: of each component the blocks to which it applies; None for all.
         chosen: the term of each action; None where any would do.
         matching: [groups] to which it applies.
     """
@@ -333,7 +334,7 @@ class _Generalization:
         """Drop and widen the conditions of a rule as far as possible, beginning with one group.
 
         Args:
-            when: the sorts of the group, which become those of the rule.
+            when: the blocks of the group, which become those of the rule.
             index: of the group; groups that are covered already do not restrict the rule.
 
         Returns:
@@ -360,25 +361,25 @@ class _Generalization:
     def _matching(self, when: Sequence[set[int] | None]) -> Mask:
         """[groups] which of them a rule covers."""
         matching: Mask = np.ones(len(self._keys), np.bool_)
-        for component, sorts in enumerate(when):
-            matching &= self._admitted(component, sorts)
+        for component, blocks in enumerate(when):
+            matching &= self._admitted(component, blocks)
         return matching
 
-    def _admitted(self, component: int, sorts: set[int] | None) -> Mask:
+    def _admitted(self, component: int, blocks: set[int] | None) -> Mask:
         """[groups] which of them a condition on one component admits."""
         column = self._keys[:, component]
-        of_sorts = np.full(int(column.max()) + 1, sorts is None)
-        of_sorts[[*(sorts or ())]] = True
-        admitted: Mask = of_sorts[column]
-        return admitted
+        admitted = np.full(int(column.max()) + 1, blocks is None)
+        admitted[[*(blocks or ())]] = True
+        matching: Mask = admitted[column]
+        return matching
 
     def _needs_evidence(
-        self, component: int, sorts: set[int] | None, wider: set[int] | None
+        self, component: int, blocks: set[int] | None, wider: set[int] | None
     ) -> bool:
         """Whether a wider condition holds of another input, or of a memory that may be empty."""
-        reads = 0 < component < len(self._learner.sorts) - 1
-        added = (wider or set()) - (sorts or set())
-        return component == 0 or (reads and added == {self._learner.sorts[component][EMPTY]})
+        reads = 0 < component < len(self._learner.blocks) - 1
+        added = (wider or set()) - (blocks or set())
+        return component == 0 or (reads and added == {self._learner.blocks[component][EMPTY]})
 
     def _common_terms(self, terms: Sequence[Terms], groups: Sequence[_Group]) -> list[Terms] | None:
         """The terms that groups have in common; None if an action has none."""
@@ -396,18 +397,18 @@ class _Generalization:
         return result
 
     def _wider(self, component: int, when: Sequence[set[int] | None]) -> Iterator[set[int] | None]:
-        """Wider conditions on a component: none at all, or one more sort."""
+        """Wider conditions on a component: none at all, or one more block."""
         yield None
-        for sort in np.unique(self._keys[:, component]).tolist():
-            sorts = when[component]
-            if sorts is not None and sort not in sorts:
-                yield sorts | {sort}
+        for block in np.unique(self._keys[:, component]).tolist():
+            blocks = when[component]
+            if blocks is not None and block not in blocks:
+                yield blocks | {block}
 
     def _rule(self, when: Sequence[set[int] | None], chosen: Sequence[Term | None]) -> Rule:
         learner = self._learner
         entries = [
-            None if own is None else frozenset(np.flatnonzero(np.isin(sorts, [*own])).tolist())
-            for own, sorts in zip(when, learner.sorts, strict=False)
+            None if own is None else frozenset(np.flatnonzero(np.isin(blocks, [*own])).tolist())
+            for own, blocks in zip(when, learner.blocks, strict=False)
         ]
         equal = tuple(
             (*pair, bool(next(iter(own))))

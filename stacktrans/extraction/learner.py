@@ -37,31 +37,33 @@ from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import LARGE_ALPHABET
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
-OBSERVED, TESTED = 200, 600
-"""Random strings of the training lengths that are observed, and with which a hypothesis is tested;
-of the test lengths half."""
-COVERED, MOST_COVERED = 40, 200_000
-"""Symbols, for each combination of what rules depend on, of the further strings with which a
-hypothesis without a counterexample is tested, so that rare ones are among them; and the most."""
+OBSERVED_STRINGS, TEST_STRINGS = 200, 600
+"""Random strings of the training lengths that are observed, and that a hypothesis is tested on;
+half as many of the test lengths."""
+COVERING_SYMBOLS, MAX_COVERING_SYMBOLS = 40, 200_000
+"""A hypothesis without a counterexample is tested on further strings, with this many symbols for
+each combination of the components that its rules depend on, so that rare ones occur; and the
+most."""
 OBSERVED_PER_SYMBOL = 2
 """Further strings of the training lengths for each symbol of a large alphabet."""
 TIME_LIMIT = 60
 """The seconds that learning may take."""
-ROUND = 1 / 4
-"""The share of the time limit that a round may take, and the simplification of right machines."""
-SYMMETRIC = 1 / 2
+ROUND_SHARE = 1 / 4
+"""The share of the time limit that one round may take, and that may be spent on simplifying a right
+machine."""
+SYMMETRY_SHARE = 1 / 2
 """The share of the time limit that learning from representative symbols may take."""
-RARE = 0.01
+MAX_ASYMMETRY = 0.01
 """The share of counterexamples below which these may show that symbols are not interchangeable."""
 PATIENCE = 8
 """The rounds without an improvement after which learning ends."""
-SIMPLER = 2
-"""The further rounds in which a right machine is replaced by one with fewer rules."""
-AT_ONCE, BLOCK = 100, 250
+SIMPLIFICATION_ROUNDS = 2
+"""The further rounds in which a machine with fewer rules is sought once one is right."""
+TEST_BATCH, COMPARISON_BATCH = 100, 250
 """Strings per batch of a test, and per batch of `compare`."""
-ENOUGH = 40
+MAX_COUNTEREXAMPLES = 40
 """The counterexamples with which a test ends."""
-LEAST_AGREEMENT = 0.5
+MIN_AGREEMENT = 0.5
 """The share of equal answers below which there is no machine."""
 COVERING_SEED = 1 << 16
 """The random seed before those of the further strings."""
@@ -117,8 +119,8 @@ def compare(
     check_lengths(checkpoint, lengths)
     network, wrong = checkpoint.predictor.discretized(), list[Query]()
     files, tested, seen = checkpoint.task.file_parameters, 0, set[bytes]()
-    for first in range(0, count, BLOCK):
-        size = min(BLOCK, count - first)
+    for first in range(0, count, COMPARISON_BATCH):
+        size = min(COMPARISON_BATCH, count - first)
         queries = random_queries(checkpoint, lengths, size, SEED + first, "uniform")
         if files:  # of which strings are drawn repeatedly
             queries = [query for query in queries if query.ids.tobytes() not in seen]
@@ -217,11 +219,11 @@ class Learner:
         attempts = [(Symmetry(self._checkpoint), self._deadline)]
         if symmetry.classes:
             self._log(symmetry.description)
-            attempts.insert(0, (symmetry, self._deadline.part(SYMMETRIC)))
+            attempts.insert(0, (symmetry, self._deadline.part(SYMMETRY_SHARE)))
         for attempt in attempts:
             with contextlib.suppress(OutOfTime):
                 self._learn(*attempt)
-            least = RARE if self._brief else 0
+            least = MAX_ASYMMETRY if self._brief else 0
             if self._differing <= least or self._deadline.over() or self._is_cancelled():
                 break
         if self._best is None:
@@ -239,12 +241,12 @@ class Learner:
         self._quantized = self._quantize(symmetry, deadline)
         self._observe_first(symmetry)
         deadline.check()
-        worse, soon = 0, deadline.part(ROUND)
+        worse, soon = 0, deadline.part(ROUND_SHARE)
         while self._quantized.strings and not deadline.over() and not self._is_cancelled():
             self._rounds, worse = self._rounds + 1, worse + 1
             try:
                 # The experiments of a refinement depend on the round.
-                refinement = Refinement(self._quantized, deadline.part(ROUND), self._rounds)
+                refinement = Refinement(self._quantized, deadline.part(ROUND_SHARE), self._rounds)
                 hypothesis = build_hypothesis(symmetry, refinement.until_consistent())
             except CannotExtract as error:
                 self._problem = error
@@ -253,19 +255,19 @@ class Learner:
                 worse = 0 if improves else worse
                 recorded = symmetry.reduced(wrong)
                 self._quantized.record(recorded)
-                few = 0 < self._differing < RARE
+                few = 0 < self._differing < MAX_ASYMMETRY
                 if improves and few and not counterexamples(self._hard, hypothesis, recorded):
                     break  # the network does not quite treat the symbols equally
             if self._differing:
                 finished = worse == PATIENCE
             else:
-                finished = self._brief or worse == SIMPLER or soon.over()
+                finished = self._brief or worse == SIMPLIFICATION_ROUNDS or soon.over()
             if finished:
                 break
 
     def _quantize(self, symmetry: Symmetry, deadline: Deadline) -> QuantizedNetwork:
         """The coarsest quantization with the network's answers; raises `OutOfTime`."""
-        random = symmetry.reduced(self._random((OBSERVED, OBSERVED // 2), seed=1))
+        random = symmetry.reduced(self._random((OBSERVED_STRINGS, OBSERVED_STRINGS // 2), seed=1))
         instructive = self._as_trained([*random[::5], *random, *self._short.queries[::-1]])
         passes = same_answers(self._checkpoint, instructive)
         simpler = without_needless_memories(self._checkpoint, self._ends, passes)
@@ -277,7 +279,7 @@ class Learner:
             self._quantized.record(self._as_trained(self._short.queries))
         symbols = len(self._checkpoint.task.source)
         more = OBSERVED_PER_SYMBOL * symbols if symbols > LARGE_ALPHABET else 0
-        random = self._random((OBSERVED + more, OBSERVED // 2), seed=1)
+        random = self._random((OBSERVED_STRINGS + more, OBSERVED_STRINGS // 2), seed=1)
         self._quantized.record(symmetry.reduced([*random, *self._wrong]))
 
     def _test(self, hypothesis: Machine) -> tuple[list[Query], bool]:
@@ -305,24 +307,25 @@ class Learner:
             the number of strings that were tested before time ran out or there were enough
             counterexamples, and the counterexamples.
         """
-        random = self._random((TESTED, TESTED // 2), seed=self._rounds + 1)
+        random = self._random((TEST_STRINGS, TEST_STRINGS // 2), seed=self._rounds + 1)
         queries = self._as_trained([*self._wrong, *self._short.queries, *random])
-        tested, wrong = self._compare(hypothesis, queries, GRACE, ENOUGH)
+        tested, wrong = self._compare(hypothesis, queries, GRACE, MAX_COUNTEREXAMPLES)
         count = self._covering_count(hypothesis)
         if wrong or not count or self._deadline.over(GRACE):
             return tested, wrong
         random = self._random((count, count // 2), seed=self._rounds + COVERING_SEED)
         queries = self._as_trained(random)
-        more, wrong = self._compare(hypothesis, queries, GRACE, ENOUGH)
+        more, wrong = self._compare(hypothesis, queries, GRACE, MAX_COUNTEREXAMPLES)
         return tested + more, wrong
 
     def _covering_count(self, hypothesis: Machine) -> int:
         """The number of further strings of the training lengths that cover rare combinations."""
         parts = hypothesis.components
         combinations = math.prod(parts[component].size for component in hypothesis.relevant)
+        symbols = min(COVERING_SYMBOLS * combinations, MAX_COVERING_SYMBOLS)
         train, test = (sum(lengths) / 2 for lengths in self._ranges)
-        count = round(min(COVERED * combinations, MOST_COVERED) / (train + test / 2))
-        return max(0, count - TESTED)
+        count = round(symbols / (train + test / 2))
+        return max(0, count - TEST_STRINGS)
 
     def _compare(
         self, machine: Machine, queries: Sequence[Query], grace: float, enough: float = math.inf
@@ -336,7 +339,7 @@ class Learner:
         while tested < len(queries) and len(wrong) < enough:
             if tested and self._deadline.over(grace):
                 break
-            part = queries[tested : tested + AT_ONCE]
+            part = queries[tested : tested + TEST_BATCH]
             wrong += counterexamples(self._hard, machine, part)
             tested += len(part)
         return tested, wrong
@@ -365,7 +368,7 @@ class Learner:
         short, files = self._short, self._checkpoint.task.file_parameters
         few = short.symbols < len(self._checkpoint.task.source)
         of_few = f"with {short.symbols} symbols " if few else ""
-        counts = zip(self._ranges, (OBSERVED, OBSERVED // 2), strict=True)
+        counts = zip(self._ranges, (OBSERVED_STRINGS, OBSERVED_STRINGS // 2), strict=True)
         drawn = (self._random_of(*each, seed=0) for each in counts)
         compared = self._as_trained(short.queries) if self._brief else short.queries
         sets = [(f"all {of_few}up to length {short.longest}", compared)]
@@ -382,7 +385,7 @@ class Learner:
         undecided = self._learned_from.undecided / max(self._learned_from.signals, 1)
         tested = sum(each.strings for each in agreement)
         overall = sum(each.agreeing for each in agreement) / max(tested, 1)
-        if overall < LEAST_AGREEMENT:
+        if overall < MIN_AGREEMENT:
             states, rules = counted(machine.states.size, "state"), len(machine.rules)
             late = " and no time for more" if self._deadline.over() else ""
             raise CannotExtract(

@@ -22,7 +22,7 @@ from stacktrans.extraction.symmetry import Symmetry
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.layout import SOURCE, TARGET
 
-MOST_COMPARED = 12
+MAX_COMPARED = 12
 """The most states or stack symbols that are compared with one another."""
 MOSTLY, MOSTLY_WRITTEN = 2, 1.5
 """A stack symbol is named after a symbol that occurs more than this many times as often as any
@@ -47,7 +47,7 @@ def name_classes(symmetry: Symmetry, partition: Partition) -> Machine:
     families += [Family("nothing")] * bool(checkpoint.config.model.buffers)
     inputs = SymbolTable(tuple(families))
     outputs = SymbolTable((target, *[Family("end")] * (layout.outputs > len(task.target))))
-    if 1 < len(labels := partition.states.labels) <= MOST_COMPARED:
+    if 1 < len(labels := partition.states.labels) <= MAX_COMPARED:
         partition.merge(partition.states, itertools.combinations(labels, 2))
     alphabets = partition.ends.alphabets
     named = {
@@ -101,7 +101,7 @@ def _candidate_pairs(by_symbol: dict[int, list[int]], across: bool) -> Iterator[
     groups = [sorted(by_symbol[NOTHING])]
     if across:
         groups.append(sorted(itertools.chain(*by_symbol.values())))
-    few = [group for group in groups if len(group) <= MOST_COMPARED]
+    few = [group for group in groups if len(group) <= MAX_COMPARED]
     of_symbols = (labels for symbol, labels in by_symbol.items() if symbol != NOTHING)
     for group in (*of_symbols, *few):
         yield from itertools.combinations(group, 2)

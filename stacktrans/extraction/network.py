@@ -23,14 +23,14 @@ from stacktrans.tasks.alphabets import Ids
 
 NOTHING = -1
 """In place of irrelevant values: vectors that are not pushed, outputs that are not scored."""
-AT_ONCE = 4096
+MAX_BATCH = 4096
 """The most steps in a batch."""
 UNDECIDED = 0.1
 """The distance from 0 and from 1 of undecided signals."""
 
 
-class Outcome(NamedTuple):
-    """The outcomes of N steps of a network: signals, outputs and next states.
+class StepResults(NamedTuple):
+    """The results of N steps of a network: signals, outputs and next states.
 
     Attributes:
         signals: [N, signals] 0 or 1.
@@ -50,8 +50,8 @@ class Outcome(NamedTuple):
 class Network:
     """A discrete network as a transition function of state, input and reads.
 
-    A state has all that the next step depends on but for the memory: nothing of units without
-    recurrence, and only the cells of such an LSTM.
+    A state is everything but the memory that the next step depends on: nothing for units without
+    recurrence, and only the cells for an LSTM whose units have none.
 
     Args:
         checkpoint: of the model.
@@ -122,7 +122,7 @@ class Network:
             soft[:, :signals] = np.exp(log_softmax(actions)).reshape(len(sums), -1)
         return soft
 
-    def step(self, states: Array, ids: Ids, reads: Array) -> Outcome:
+    def step(self, states: Array, ids: Ids, reads: Array) -> StepResults:
         """A step of N strings, from any states with any vectors read.
 
         Args:
@@ -135,9 +135,9 @@ class Network:
             StacktransError: the model's numbers overflow.
         """
         parts, buffers = [], self.model.buffers
-        for first in range(0, max(len(ids), 1), AT_ONCE):
+        for first in range(0, max(len(ids), 1), MAX_BATCH):
             self.deadline.check()
-            batch = slice(first, first + AT_ONCE)
+            batch = slice(first, first + MAX_BATCH)
             inputs, count = ids[batch], len(ids[batch])
             read = SoftInput(inputs, inputs, np.zeros(count)) if buffers else inputs[:, None]
             state = self.model.start(count, 1)
@@ -146,15 +146,15 @@ class Network:
             outputs = most_probable_ids(self.model.advance(state, read))
             if (outputs < 0).any():
                 raise StacktransError(OVERFLOW)
-            parts.append(self._outcome(state, outputs))
-        return Outcome(*map(np.concatenate, zip(*parts, strict=True)))
+            parts.append(self._results(state, outputs))
+        return StepResults(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def _outcome(self, state: NumpyState, outputs: Ids) -> Outcome:
+    def _results(self, state: NumpyState, outputs: Ids) -> StepResults:
         assert state.run is not None
         weights, count = self.model.weights, self.model.weights.sizes.signals
         with np.errstate(over="ignore"):
             soft = self._soft(state.run.heads[:, :count] + weights.bias[:count])
-        return Outcome(
+        return StepResults(
             state.signals.astype(np.int8),
             outputs,
             state.run.values.copy(),

@@ -13,13 +13,13 @@ import numpy as np
 
 from stacktrans.automata.rules import EMPTY
 from stacktrans.extraction.limits import Deadline
-from stacktrans.extraction.network import AT_ONCE, NOTHING
+from stacktrans.extraction.network import MAX_BATCH, NOTHING
 from stacktrans.extraction.quantization import Codebook, QuantizedNetwork
 from stacktrans.kernels import Array
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET, Layout
 
-MOST_EXAMPLES = 2000
+MAX_EXAMPLES = 2000
 """The most members of a class whose nearest neighbors are found."""
 FEW_INPUTS = 8
 """The most inputs of a section of a string that are in classes of their own from the beginning."""
@@ -45,7 +45,7 @@ class Classes:
         self.known = np.ones(len(label_of), np.bool_)
         self.observed = np.zeros(len(label_of), np.bool_)
         self.count = int(label_of.max(initial=0)) + 1
-        self._final_splits: list[dict[int, int]] = []
+        self._permanent_splits: list[dict[int, int]] = []
 
     @property
     def labels(self) -> list[int]:
@@ -81,22 +81,22 @@ class Classes:
         indices, known = lookup(different, guesses)
         self.label_of[others[known]] = parts[indices[known]]
         if len(left := others[~known]) and self.vectors is not None:
-            some = np.linspace(0, len(numbers) - 1, min(len(numbers), MOST_EXAMPLES))
+            some = np.linspace(0, len(numbers) - 1, min(len(numbers), MAX_EXAMPLES))
             examples = numbers[some.astype(np.int64)]
             closest = nearest(self.vectors.projected(left), self.vectors.projected(examples))
             self.label_of[left] = self.label_of[examples[closest]]
         self.observed[numbers] = True
         self.known[others] = self.observed[others] & known
-        for part_of in self._final_splits:
+        for part_of in self._permanent_splits:
             if parent in part_of:
                 part_of.update(dict.fromkeys(parts.tolist(), part_of[parent]))
         if final:
-            self._final_splits.append({part: part for part in parts.tolist()})
+            self._permanent_splits.append({part: part for part in parts.tolist()})
 
     def renumber(self, order: Sequence[int | None]) -> None:
-        """Number classes in some order; those that it lacks become the first.
+        """Renumber classes by their positions in an order; those that it lacks become the first.
 
-        None leaves a number out.
+        None skips a number.
         """
         numbers = np.zeros(self.count, np.int64)
         for number, label in enumerate(order):
@@ -106,13 +106,13 @@ class Classes:
 
     def inherit_splits(self, one: int, other: int) -> None:
         """Let a class keep the final splits of another one, which was merged with it."""
-        for part_of in self._final_splits:
+        for part_of in self._permanent_splits:
             if other in part_of:
                 part_of.setdefault(one, part_of[other])
 
-    def finally_split(self, one: int, other: int) -> bool:
+    def separated_permanently(self, one: int, other: int) -> bool:
         """Whether two classes come from different parts of a final split."""
-        pairs = ((part_of.get(one), part_of.get(other)) for part_of in self._final_splits)
+        pairs = ((part_of.get(one), part_of.get(other)) for part_of in self._permanent_splits)
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
@@ -224,7 +224,7 @@ class Partition:
     def groups(self, rows: Ids | slice = ALL) -> Ids:
         """[N] the group of each step of some rows; groups consist of equivalent steps."""
         relevant = itertools.compress(self.components, self.relevant)
-        return numbered(classes.label_of[numbers[rows]] for classes, numbers in relevant)
+        return row_ids(classes.label_of[numbers[rows]] for classes, numbers in relevant)
 
     def conflict_key(self, column: int, row: int) -> tuple[int, ...]:
         """The action of a conflict, and the classes of the relevant components of a step."""
@@ -232,7 +232,7 @@ class Partition:
         return (column, *np.where(self.relevant, classes, NOTHING).tolist())
 
     def propagate(self, groups: Ids) -> None:
-        """Make classes known to which equivalent steps lead as well."""
+        """Mark vectors as known whose class agrees with that of all equivalent steps."""
         changed = True
         while changed and not self.deadline.over():
             changed = False
@@ -269,7 +269,7 @@ class Partition:
         for one, other in pairs:
             if self.deadline.over():
                 break
-            if fewer is not None and classes.finally_split(one, other):
+            if fewer is not None and classes.separated_permanently(one, other):
                 continue
             saved = classes.label_of.copy()
             classes.label_of[classes.label_of == other] = one
@@ -283,9 +283,9 @@ class Partition:
         return merged
 
     def _distinct_steps(self) -> tuple[Ids, Ids]:
-        """One step of each kind, as whose classes merge they stay equivalent, and its frequency."""
+        """A step of each kind that stays equivalent however classes merge, and the kind's size."""
         actions = map(self.values, (*self.direct, *self.later))
-        kinds = numbered([self.groups(), *actions])
+        kinds = row_ids([self.groups(), *actions])
         _, rows, frequencies = np.unique(kinds, return_index=True, return_counts=True)
         return rows, frequencies
 
@@ -298,7 +298,7 @@ class Partition:
         }
 
 
-def numbered(columns: Iterable[Ids]) -> Ids:
+def row_ids(columns: Iterable[Ids]) -> Ids:
     """[N] the number of each row of columns [N] of values from -1, in order; equal ones are one."""
     keys, size = np.zeros(1, np.int64), 1
     for column in columns:
@@ -346,7 +346,7 @@ def lookup(values: Ids, wanted: Ids) -> tuple[Ids, Mask]:
 
 def nearest(ones: Array, others: Array) -> Ids:
     """[n] the nearest of the vectors [m, D] to each of some [n, D]."""
-    chunks = (ones[first : first + AT_ONCE] for first in range(0, len(ones), AT_ONCE))
+    chunks = (ones[first : first + MAX_BATCH] for first in range(0, len(ones), MAX_BATCH))
     squares = (others * others).sum(axis=1)
     indices = (
         ((own * own).sum(axis=1)[:, None] + squares - 2 * own @ others.T).argmin(axis=1)

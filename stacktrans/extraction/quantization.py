@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.automata.execution import Runner, Transition
+from stacktrans.automata.execution import AutomatonModel, Transition
 from stacktrans.automata.rules import EMPTY
 from stacktrans.decoding.decoder import DecodingStep
 from stacktrans.decoding.model import Model
 from stacktrans.extraction.limits import OutOfTime
-from stacktrans.extraction.network import NOTHING, Network, Outcome
+from stacktrans.extraction.network import NOTHING, Network, StepResults
 from stacktrans.extraction.queries import Query, answers_of
 from stacktrans.kernels import Array
 from stacktrans.tasks.alphabets import Ids
@@ -176,8 +176,8 @@ class QuantizedNetwork:
             self._compute(new)
         return [self._transitions[observation] for observation in observations]
 
-    def outcome(self, observations: Ids) -> Outcome:
-        """The outcome of the network's steps at observations [N, components]; raises as it does."""
+    def step_results(self, observations: Ids) -> StepResults:
+        """The results of the network's steps at observations [N, components]; raises as it does."""
         empty = self.network.empty
         reads = np.zeros((len(observations), len(self.memories.reads), len(empty)), empty.dtype)
         for index, end in enumerate(self.memories.reads):
@@ -186,20 +186,20 @@ class QuantizedNetwork:
 
     def _compute(self, observations: Sequence[Observation]) -> None:
         """Compute the transitions at new observations; raises as `transitions` does."""
-        ends, outcome = self.memories, self.outcome(np.array(observations))
-        self.undecided += int(outcome.undecided.sum())
-        self.signals += outcome.signals.size
+        ends, results = self.memories, self.step_results(np.array(observations))
+        self.undecided += int(results.undecided.sum())
+        self.signals += results.signals.size
         for row, observation in enumerate(observations):
-            signals = tuple(outcome.signals[row].tolist())
+            signals = tuple(results.signals[row].tolist())
             seen = observation[0], *[number != EMPTY for number in observation[1:]]
             pops, vectors, moves = ends.active(signals, range(len(ends.pushes)))
             pushes = tuple(
-                (end, self.pushed[end // 2].add(outcome.pushed[row, index], (index, seen)))
+                (end, self.pushed[end // 2].add(results.pushed[row, index], (index, seen)))
                 for end, index in vectors
             )
-            next_state = self.states.add(outcome.states[row], seen)
+            next_state = self.states.add(results.states[row], seen)
             self._transitions[observation] = Transition(
-                signals, int(outcome.outputs[row]), pops, pushes, moves, next_state
+                signals, int(results.outputs[row]), pops, pushes, moves, next_state
             )
 
     def record(self, queries: Sequence[Query]) -> None:
@@ -217,7 +217,7 @@ class QuantizedNetwork:
                     ended[item] = configuration.last.output == layout.end
 
         with contextlib.suppress(OutOfTime):
-            answers_of(layout, Runner(self), queries, observe)
+            answers_of(layout, AutomatonModel(self), queries, observe)
 
     def steps(self) -> RecordedSteps:
         """The different steps that were recorded, in the order of their first occurrence."""
@@ -253,7 +253,7 @@ def coarsest_quantization(network: Network, passes: Callable[[Model], bool]) -> 
         """The first with some radii that passes, after the test."""
         for radii in candidates:
             quantized = QuantizedNetwork(network, radii)
-            if passes(Runner(quantized)):
+            if passes(AutomatonModel(quantized)):
                 return quantized
         return None
 

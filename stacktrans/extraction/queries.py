@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stacktrans.automata.execution import Runner
+from stacktrans.automata.execution import AutomatonModel
 from stacktrans.automata.machine import Machine
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.decoding.decoder import Observer, decode, predict
@@ -24,9 +24,9 @@ from stacktrans.tasks.base import held_out_pairs, random_subset
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength
 
-MOST_SHORT = 1500
+MAX_SHORT = 1500
 """The most short strings, which limits their length."""
-MOST_CANDIDATES = 20_000
+MAX_CANDIDATES = 20_000
 """The most strings that are generated to find short ones that the task has an answer for."""
 FIRST_CANDIDATES = 1000
 """The most of them among which there has to be such a string."""
@@ -63,20 +63,20 @@ class ShortQueries(NamedTuple):
 
 
 def short_queries(checkpoint: Checkpoint) -> ShortQueries:
-    """All short strings that the task has an answer for, `MOST_SHORT` at most."""
+    """All short strings that the task has an answer for, `MAX_SHORT` at most."""
     task = checkpoint.task
     symbols = FEW_SYMBOLS if len(task.source) > LARGE_ALPHABET else len(task.source)
     queries: list[Query] = []
     candidates, longest = 0, 0
     for length in itertools.count(1):
         candidates += symbols**length
-        most = MOST_CANDIDATES if queries else FIRST_CANDIDATES
+        most = MAX_CANDIDATES if queries else FIRST_CANDIDATES
         if candidates > most or length > checkpoint.config.task.ranges.test.longest:
             break
         sources = itertools.product(task.source.symbols[:symbols], repeat=length)
         pairs = (task.exact_pair(source) for source in sources)
         of_length = [query_of(checkpoint, [pair]) for pair in pairs if pair]
-        if len(queries) + len(of_length) > MOST_SHORT:
+        if len(queries) + len(of_length) > MAX_SHORT:
             break
         queries += of_length
         longest = length
@@ -173,6 +173,6 @@ def same_answers(checkpoint: Checkpoint, queries: Sequence[Query]) -> Callable[[
 def counterexamples(network: Model, machine: Machine, queries: Sequence[Query]) -> list[Query]:
     """The queries to which machine and network give different answers, where they are scored."""
     expected = answers_of(machine.layout, network, queries)
-    answers = answers_of(machine.layout, Runner(machine), queries)
+    answers = answers_of(machine.layout, AutomatonModel(machine), queries)
     triples = zip(queries, expected, answers, strict=True)
     return [query for query, right, answer in triples if answer is None or answer != right]

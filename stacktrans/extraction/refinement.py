@@ -31,13 +31,13 @@ from stacktrans.tasks.alphabets import Ids
 
 UNKNOWN = -2
 """In place of a value of which nothing is known; `NOTHING` is a value."""
-MOST_STATES, MOST_STACK_SYMBOLS = 200, 4096
+MAX_STATES, MAX_STACK_SYMBOLS = 200, 4096
 """The most classes of states, and of the vectors of a memory."""
-MOST_CONFLICTS = 500
+MAX_CONFLICTS = 500
 """The most conflicts that are resolved."""
 CONTEXTS = 16
 """The steps of a conflict in which other members of a class are tried."""
-MOST_MERGED = 5
+MAX_MERGED = 5
 """The classes of a conflict that are merged in pairs."""
 
 
@@ -200,18 +200,18 @@ class Refinement:
 
     def _values(self, observations: Ids, column: int) -> Ids:
         """[n] a signal or the output at observations [n, components]; raises `OutOfTime`."""
-        outcome = self._quantized.outcome(observations)
+        results = self._quantized.step_results(observations)
         if column == self._partition.output:
-            return outcome.outputs
+            return results.outputs
         network = self._quantized.network
-        signals: Ids = network.without_empty_pops(outcome.signals, observations[:, 1:-1])[:, column]
+        signals: Ids = network.without_empty_pops(results.signals, observations[:, 1:-1])[:, column]
         return signals
 
     def _merge_results(self, conflict: Conflict) -> bool:
         """Merge the classes that a conflict leads to, if this brings about no other conflict."""
         classes, _ = self._partition.results[conflict.column]
         different, counts = np.unique(conflict.values, return_counts=True)
-        ranked = different[np.argsort(-counts, kind="stable")][:MOST_MERGED].tolist()
+        ranked = different[np.argsort(-counts, kind="stable")][:MAX_MERGED].tolist()
         if classes is not self._partition.states:
             ranked = [label for label in ranked if label != EMPTY]
         pairs = itertools.combinations(ranked, 2)
@@ -224,12 +224,12 @@ class Refinement:
         different = dict.fromkeys(self._partition.stack_symbols)
         stack_symbols = [len(classes.labels) - 1 for classes in different]  # but for the empty one
         problem = ""
-        if resolved > MOST_CONFLICTS:
+        if resolved > MAX_CONFLICTS:
             counts = f"{states} states and {sum(stack_symbols)} stack symbols"
             problem = f"the steps over {strings} are still inconsistent, with {counts}"
-        elif states > MOST_STATES:
-            problem = f"{strings} require more than {MOST_STATES} states"
-        elif max(stack_symbols, default=0) > MOST_STACK_SYMBOLS:
-            problem = f"{strings} require more than {MOST_STACK_SYMBOLS} stack symbols"
+        elif states > MAX_STATES:
+            problem = f"{strings} require more than {MAX_STATES} states"
+        elif max(stack_symbols, default=0) > MAX_STACK_SYMBOLS:
+            problem = f"{strings} require more than {MAX_STACK_SYMBOLS} stack symbols"
         if problem:
             raise CannotExtract(f"no machine found: {problem}")

@@ -50,9 +50,9 @@ class Symmetry:
         return "; ".join(parts)
 
     def reduced(self, queries: Sequence[Query]) -> list[Query]:
-        """Queries in which representatives stand for all symbols; all as given without classes.
+        """The different queries of representatives; all that are given if there are no classes.
 
-        Each is there once, unless the task does not define an answer to it.
+        Those to which the task defines no answer are left out.
         """
         if not self.classes:
             return [*queries]

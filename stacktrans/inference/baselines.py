@@ -16,7 +16,7 @@ from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.pair_alphabets import Feature
 from stacktrans.tasks.sets import PairSet
 
-MOST_SYMBOLS = 200_000_000
+MAX_SYMBOLS = 200_000_000
 """Symbols of training sources that are compared with others, which takes about a second at most."""
 ROWS = 64
 """Sources that are compared with all training sources at a time, which bounds the memory needed."""
@@ -29,7 +29,7 @@ def baseline_scores(task: Task, training: PairSet, pairs: Sequence[Pair]) -> dic
     nearest training source by edit distance, features included, and the most frequent training
     target; the first of several. Of many pairs, only some at regular distances are answered.
     """
-    step = -(-len(pairs) * len(training.sources.values) // MOST_SYMBOLS)
+    step = -(-len(pairs) * len(training.sources.values) // MAX_SYMBOLS)
     chosen = [pairs[index] for index in range(0, len(pairs), max(step, 1))]
     targets = [*map(bytes, training.targets)]
     ((frequent, _),) = Counter(targets).most_common(1)
@@ -71,6 +71,6 @@ def _scores(task: Task, pairs: Sequence[Pair], answers: Sequence[list[int]]) -> 
     found[:] = [compared(task, task.layout, pair, [Answer(each, 0.0, True)]) for pair, each in both]
     fine, lengths = [each.fine for each in found], [pair.length for pair in pairs]
     ended = [ends and len(each) == len(pair.target) for pair, each in both]
-    right, scored = np.array([(each.in_place, each.symbols + ends) for each in found]).T
+    right, scored = np.array([(each.position_matches, each.symbols + ends) for each in found]).T
     scores = Scores(np.array(lengths), np.array(fine), right + ended, scored, 0 * scored, found)
     return best_references(scores, task, pairs)

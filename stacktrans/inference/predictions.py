@@ -29,7 +29,7 @@ class Prediction:
             last symbol if the answer is longer, or was not ended. None if the answer is right.
         alignment: the fewest edits that turn the target into the answer, over the scored symbols.
         symbols: number of scored symbols of the target.
-        in_place: number of these that the answer has at the same positions.
+        position_matches: number of these that the answer has at the same positions.
         fine: share of the target, its end included, that was output before the first error.
         pair: source and target as ids.
         ended: whether the model ended the answer; None if it has none.
@@ -45,7 +45,7 @@ class Prediction:
     first_wrong: int | None
     alignment: tuple[Edit, ...] = field(repr=False)
     symbols: int
-    in_place: int
+    position_matches: int
     fine: float = field(repr=False)
     pair: Pair = field(repr=False, compare=False)
     ended: bool | None = field(default=True, repr=False, compare=False)
@@ -127,7 +127,7 @@ def compared(task: Task, layout: Layout, pair: Pair, hypotheses: Sequence[Answer
         first_wrong=errors[0] + 1 if errors else None,
         alignment=tuple(edits_of(task.target, expected, kept)),
         symbols=len(scored),
-        in_place=sum(output[at : at + 1] == target[at : at + 1] for at in scored),
+        position_matches=sum(output[at : at + 1] == target[at : at + 1] for at in scored),
         fine=before / max(len(scored) + (layout.end is not None), 1) if errors else 1.0,
         pair=pair,
         ended=None if answer.failed else answer.ended,

@@ -24,7 +24,7 @@ from stacktrans.tasks.layout import Layout, Pair, measured_sequences
 Floats = npt.NDArray[np.float64]
 
 MUCH_RARER = 3
-"""How much rarer than another target of its source a target is that is likely to be wrong."""
+"""A target that is this many times rarer than another one of its source is likely to be wrong."""
 
 
 def symbol_error_rate(predictions: Collection[Prediction]) -> float:
@@ -139,9 +139,11 @@ class Scores:
         This is the score of deletang2023. It needs predictions.
         """
         assert self.predictions is not None
-        counts = np.array([[each.in_place, each.symbols] for each in self.predictions])
+        counts = np.array([[each.position_matches, each.symbols] for each in self.predictions])
         groups = [counts[self.lengths == length].sum(axis=0) for length in np.unique(self.lengths)]
-        return float(np.mean([in_place / max(symbols, 1) for in_place, symbols in groups]))
+        return float(
+            np.mean([position_matches / max(symbols, 1) for position_matches, symbols in groups])
+        )
 
     def by_length(self) -> dict[int, "Scores"]:
         """The scores of the strings of each length, the shortest first."""
@@ -202,7 +204,7 @@ def score(
     model: Discretizable,
     layout: Layout,
     pairs: Sequence[Pair],
-    beside_soft: bool = False,
+    compare_soft: bool = False,
     log_probs: bool = False,
 ) -> Scores:
     """The scores of a model's greedy answers to pairs of sources and targets, in their order.
@@ -213,7 +215,7 @@ def score(
         model: what answers.
         layout: of the task.
         pairs: sources and targets.
-        beside_soft: whether a discretized model is compared with its soft one, which doubles the
+        compare_soft: whether a discretized model is compared with its soft one, which doubles the
             time.
         log_probs: whether log-probabilities are computed.
 
@@ -232,7 +234,7 @@ def score(
     predicted = predict(model, examples.inputs, examples.scored, log_probs)
     outputs = predicted.symbols.values
     soft = outputs
-    if beside_soft and model.hard:
+    if compare_soft and model.hard:
         unrounded = model.discretized(hard=False)
         soft = predict(unrounded, examples.inputs, examples.scored, False).symbols.values
     correct = outputs == examples.targets.values[examples.scored.values]
@@ -278,7 +280,7 @@ def checkpoint_scores(
     """
     layout, positive = checkpoint.layout, checkpoint.task.positive
     log_probs = beam is not None or positive is not None
-    scores = score(checkpoint.predictor, layout, pairs, beside_soft=True, log_probs=log_probs)
+    scores = score(checkpoint.predictor, layout, pairs, compare_soft=True, log_probs=log_probs)
     if positive is not None:
         in_language = [
             np.nan if OUT_OF_VOCABULARY in pair.target else pair.target.tolist() == [positive]

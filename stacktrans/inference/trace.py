@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stacktrans.automata.wording import WordedRule, entry_name
+from stacktrans.automata.wording import RuleDescription, entry_name
 from stacktrans.common.errors import OVERFLOW, StacktransError
 from stacktrans.decoding import decoder
 from stacktrans.decoding.decoder import Answer, decode, log_softmax, most_probable_ids, predict
@@ -127,7 +127,7 @@ class TraceStep:
     written: list[ReadShare] | None = None
     output_strength: float | None = None
     scored: bool = True
-    rule: WordedRule | None = None
+    rule: RuleDescription | None = None
     state: str | None = None
     stuck: str | None = None
 
@@ -280,7 +280,7 @@ class ModelStep(NamedTuple):
     signals: Numbers
     pushed: Numbers
     snapshot: MemorySnapshot
-    rule: WordedRule | None
+    rule: RuleDescription | None
     state: str | None
     stuck: str | None
 
@@ -300,12 +300,12 @@ def _observed(checkpoint: Checkpoint, ids: Ids, contents: bool) -> list[ModelSte
             snapshot = replace(snapshot, rows={}, cells={})
         rule = state = stuck = None
         if machine:
-            configuration = step.state.of[0]
+            configuration = step.state.items[0]
             if configuration.stuck:
                 signals = np.zeros_like(signals)
-                stuck = machine.worded_observation(configuration.observation)
+                stuck = machine.describe_observation(configuration.observation)
             else:
-                rule = machine.worded_rules[configuration.last.rule - 1]
+                rule = machine.rule_descriptions[configuration.last.rule - 1]
             if machine.states.size > 1:
                 state = entry_name(machine, machine.states, configuration.state)
         steps.append(ModelStep(step.logits[0], signals, pushed, snapshot, rule, state, stuck))

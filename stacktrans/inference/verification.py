@@ -108,7 +108,8 @@ class VerifyRequest:
     """The number and the lengths of test strings.
 
     Attributes:
-        exhaustive: all strings are tested up to the greatest length that has at most this many.
+        exhaustive: all strings up to a length are tested: the greatest for which these are at most
+            this many.
         count: number of random strings.
         longest: length of the longest strings.
         seed: random seed of the strings.

@@ -49,7 +49,7 @@ class Architecture(NamedTuple):
 
     Attributes:
         units: type of the controller's units.
-        memory: one that `is_compiled`.
+        memory: a memory with compiled steps; see `Memory.is_compiled`.
         buffered: whether inputs are read from a buffer; the last two signals are then the
             strengths of reading on and of writing.
         tanh_values: whether pushed values are a tanh rather than a sigmoid.

@@ -85,7 +85,7 @@ class CodeDirectory:
 
     @contextlib.contextmanager
     def as_cache(self) -> Iterator[bool]:
-        """Have numba cache functions here that are declared meanwhile; gives whether it can."""
+        """Let numba cache functions declared meanwhile in this directory; yields whether it can."""
         import numba  # waits until something is compiled
 
         config: Any = numba.config

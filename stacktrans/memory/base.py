@@ -169,7 +169,7 @@ class Memory(ABC, Generic[State]):
         """The vectors read of the empty memory, [B, reads, m]; by default, they are `empty`."""
         return like.new_full((batch_size, self.reads, value_size), self.empty)
 
-    def check_carries(self) -> None:
+    def check_can_carry(self) -> None:
         """Raise `UsageError` unless the state can be carried from segment to segment."""
         if not self.carries:
             raise UsageError(

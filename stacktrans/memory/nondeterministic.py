@@ -148,7 +148,7 @@ class NondeterministicStack(Memory[Spans]):
     def initial_reads(self, batch_size: int, value_size: int, like: Tensor) -> Tensor:
         return self._read(self.initial(batch_size, value_size, like)).to(like.dtype)
 
-    def check_carries(self) -> None:
+    def check_can_carry(self) -> None:
         if self.window is None:
             raise UsageError(
                 f"memory {self.name}: without a limit its state can't be carried from one segment "

@@ -38,8 +38,8 @@ from stacktrans.common.files import (
     is_checkpoint,
     is_race,
     real_path,
+    replace_directory,
     verify_checksum,
-    write_whole,
 )
 from stacktrans.common.files import WEIGHTS as WEIGHTS
 from stacktrans.common.registry import LazyModule
@@ -136,7 +136,7 @@ def _write(directory: Path, contents: dict[str, bytes], card: str | None) -> Non
     contents[SUMS] = checksum_lines(contents).encode()
     if card is not None:
         contents[CARD] = card.encode()
-    write_whole(real_path(directory), contents)
+    replace_directory(real_path(directory), contents)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Self
 
 import numpy as np
 
-from stacktrans.automata.execution import Configuration, Configurations, Runner
+from stacktrans.automata.execution import AutomatonModel, Configuration, Configurations
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import EMPTY
 from stacktrans.decoding.model import Numbers, SoftInput
@@ -16,7 +16,7 @@ from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.alphabets import Ids, Mask
 
 
-class MachineModel(Runner):
+class MachineModel(AutomatonModel):
     """A machine as a `Predictor`, which answers, is scored and traced like a model.
 
     Args:
@@ -40,8 +40,8 @@ class MachineModel(Runner):
     ) -> Numbers:
         """See `Model.advance`."""
         logits = super().advance(state, ids, requested)
-        if not state.of[0].stuck:  # the origins of the first string's cells follow
-            state.of[0].last.apply(state.origins, state.steps)
+        if not state.items[0].stuck:  # the origins of the first string's cells follow
+            state.items[0].last.apply(state.origins, state.steps)
         state.steps += 1
         if self.memory.takes_actions:  # without an action, the last is taken
             count = state.signals.shape[1] - 2 * bool(self.buffers)
@@ -52,17 +52,17 @@ class MachineModel(Runner):
 
     def pushed_vectors(self, state: Configurations) -> Numbers:
         """See `Predictor.pushed_vectors`; a vector is the number of a stack symbol."""
-        pushed = {} if state.of[0].stuck else dict(state.of[0].last.pushes)
+        pushed = {} if state.items[0].stuck else dict(state.items[0].last.pushes)
         stack_symbols = [pushed.get(end, EMPTY) for _, end in self.machine.memories.pushes]
         return np.array(stack_symbols, np.float64).reshape(-1, 1)
 
     def snapshot(self, state: Configurations) -> MemorySnapshot:
         """See `Predictor.snapshot`."""
-        return self._cells(state.of[0]) if self.memory.takes_actions else self._rows(state)
+        return self._cells(state.items[0]) if self.memory.takes_actions else self._rows(state)
 
     def _rows(self, state: Configurations) -> MemorySnapshot:
         """The stack symbols in stacks, queues and deques with strengths."""
-        configuration, names = state.of[0], self.machine.stack_symbol_names
+        configuration, names = state.items[0], self.machine.stack_symbol_names
         memories, read_weights, read_symbols = self.machine.memories, {}, {}
         for end, name in zip(memories.reads, self.memory.read_names, strict=True):
             weights = np.zeros(state.steps)

@@ -180,7 +180,7 @@ class NumpyModel:
     classifier: tuple[Array, Array]
     threads: int = 1
     failure: ClassVar[str] = OVERFLOW
-    certain: ClassVar[bool] = False
+    is_deterministic: ClassVar[bool] = False
 
     @property
     def hard(self) -> bool:

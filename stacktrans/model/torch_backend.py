@@ -56,7 +56,7 @@ class TorchModel:
     model: Transducer
     hard: bool = False
     failure: ClassVar[str] = OVERFLOW
-    certain: ClassVar[bool] = False
+    is_deterministic: ClassVar[bool] = False
     threads = 1
 
     @property

@@ -173,7 +173,7 @@ class Transducer(nn.Module):
         """
         if self.config.buffers:
             raise UsageError("a buffered model can't be trained on segments of a stream")
-        self.memory.check_carries()
+        self.memory.check_can_carry()
         if not (architecture := self.architecture()):
             assert not isinstance(state, CarriedCompiled)
             unrolled, after = definition.unroll(self, inputs, state, noise)

@@ -14,7 +14,7 @@ import safetensors
 
 from stacktrans.common.errors import CheckpointError, UsageError, abridged, shown
 from stacktrans.common.files import verify_checksum
-from stacktrans.common.reading import parsed_json
+from stacktrans.common.reading import parse_json
 from stacktrans.common.registry import CONTROLLERS, REGISTRIES, LazyModule
 from stacktrans.common.visible import visible
 from stacktrans.decoding.model import Numbers
@@ -230,7 +230,7 @@ def sharpness_of(path: Path) -> float:
 def check_origins(path: Path) -> None:
     """Raise `UsageError` if the model of some weights needs plugins that are not loaded."""
     try:
-        origins = parsed_json(_metadata_of(path).get(ORIGINS, "{}"))
+        origins = parse_json(_metadata_of(path).get(ORIGINS, "{}"))
         named = [
             (name, str(origin), kind)
             for kind in REGISTRIES

@@ -21,13 +21,13 @@ FRONT, BACK = 0, 1
 """The ends of a tape."""
 UNKNOWN = -2
 """A stack symbol that is any that was ever pushed, or none."""
-MOST_CELLS = 3
-"""Maximum number of cells of a memory all of which are part of a situation."""
-MOST_BLOCKS = 8
+MAX_CELLS = 3
+"""Maximum number of cells of a memory that a situation contains completely."""
+MAX_BLOCKS = 8
 """Maximum number of known blocks of a tape: the lag between its memories."""
-MOST_KNOWN = 2
-"""Maximum number of blocks of a queue all of which are known."""
-LAGS = f"lags more than {MOST_BLOCKS} steps behind another"
+MAX_KNOWN = 2
+"""Maximum number of blocks up to which a queue is known completely."""
+LAGS = f"lags more than {MAX_BLOCKS} steps behind another"
 OTHER_END = "is used at both ends, unlike the other"
 Operations = dict[int, tuple[list[int], list[tuple[int, Any]]]]
 """By parts, the sides that a step pops, and its pushes after that: sides and cells."""
@@ -111,7 +111,7 @@ class Abstraction(ABC):
 
 
 class Bounded(Abstraction):
-    """A memory with all of its cells; the invariant is that there are at most `MOST_CELLS`."""
+    """A memory with all of its cells; the invariant is that there are at most `MAX_CELLS`."""
 
     start = ()
 
@@ -129,8 +129,8 @@ class Bounded(Abstraction):
             contents = contents[:-1] if side == TOP else contents[1:]
         for side, cell in pushes:
             contents = (*contents, cell) if side == TOP else (cell, *contents)
-        if len(contents) > MOST_CELLS:
-            raise Refuted(self._part, f"holds more than {MOST_CELLS} cells")
+        if len(contents) > MAX_CELLS:
+            raise Refuted(self._part, f"holds more than {MAX_CELLS} cells")
         return contents, []
 
 
@@ -236,7 +236,7 @@ class AlignedMemories(Abstraction):
         return contents._replace(blocks=(*blocks[:index], changed, *blocks[index + 1 :]))
 
     def _push_front(self, contents: Any, block: Block, part: int) -> Any:
-        if self.below(contents) is not None or len(contents.blocks) >= MOST_BLOCKS:
+        if self.below(contents) is not None or len(contents.blocks) >= MAX_BLOCKS:
             raise Refuted(part, OTHER_END)
         return contents._replace(blocks=(block, *contents.blocks))
 
@@ -293,7 +293,7 @@ class AlignedStacks(AlignedMemories):
         location = _location(contents.blocks, part, end, depth)
         if location[1] or contents.under is None:
             return location
-        if len(contents.blocks) >= MOST_BLOCKS:
+        if len(contents.blocks) >= MAX_BLOCKS:
             raise Refuted(part, LAGS)
         raise Unknown(part, contents.under)
 
@@ -361,7 +361,7 @@ class AlignedQueues(AlignedMemories):
             return location
         if end == FRONT and not back[-1][part] and last and self._is_last(last, part):
             return location
-        if end == BACK or len(blocks) >= MOST_BLOCKS:
+        if end == BACK or len(blocks) >= MAX_BLOCKS:
             raise Refuted(part, LAGS)
         raise Unknown(part, last)
 
@@ -397,7 +397,7 @@ class AlignedQueues(AlignedMemories):
         if contents.back:
             return contents._replace(back=(*contents.back, block))
         blocks = (*filter(any, contents.blocks), block)
-        if len(blocks) > MOST_KNOWN:
+        if len(blocks) > MAX_KNOWN:
             return QueueContents(blocks[:1], blocks[0], blocks)
         return QueueContents(blocks, None, ())
 

@@ -10,9 +10,9 @@ from typing import NamedTuple
 from stacktrans.grammar import Grammar
 from stacktrans.grammar.rules import Nonterminal, Part, Rules, Template
 
-MOST_STATES = 2_000
+MAX_STATES = 2_000
 """The most states of a transducer."""
-MOST_ITEMS = 10_000
+MAX_ITEMS = 10_000
 """The most derivations that are distinguished after a prefix of a source."""
 LONGEST_ITEM = 50
 """The most words and nonterminals that are expected of a source after a prefix of it."""
@@ -58,7 +58,7 @@ def determinize(
         synchronous: whether exactly one word is written at each step.
 
     Returns:
-        The transducer; None if there is none with at most `MOST_STATES` states: sources are not
+        The transducer; None if there is none with at most `MAX_STATES` states: sources are not
         regular, rules are recursive on the left, targets have another order, or a source has two.
     """
     try:
@@ -75,7 +75,7 @@ def _subset_construction(grammar: Grammar, direction: int, synchronous: bool) ->
     transducer = Transducer({}, {})
     for items in pending:  # which grows
         endings = [[*map(str, item.target)] for item in items if not item.source]
-        if len(endings) > 1 or len(pending) > MOST_STATES:
+        if len(endings) > 1 or len(pending) > MAX_STATES:
             raise _NoTransducer
         name = states[items]
         transducer.final_outputs.update((name, ending) for ending in endings)
@@ -100,7 +100,7 @@ def _expanded(item: _Item, rules: Rules) -> Iterator[_Item]:
     pending, count = [item], 0
     while pending:
         source, target = item = pending.pop()
-        if len(source) > LONGEST_ITEM or count > MOST_ITEMS:
+        if len(source) > LONGEST_ITEM or count > MAX_ITEMS:
             raise _NoTransducer
         if not source or isinstance(source[0], str):
             count += 1
@@ -119,7 +119,7 @@ def _read(items: Iterable[_Item], rules: Rules) -> dict[str, set[_Item]]:
     after = defaultdict[str, set[_Item]](set)
     for (word, *source), target in (item for item in items if item.source):
         after[str(word)].update(_expanded(_Item(tuple(source), target), rules))
-        if len(after[str(word)]) > MOST_ITEMS:
+        if len(after[str(word)]) > MAX_ITEMS:
             raise _NoTransducer
     return after
 

@@ -38,13 +38,13 @@ from stacktrans.tasks.streams import Counting
 
 LONGEST_CYCLE = 6
 """Maximum number of steps of a cycle."""
-MOST_STEPS = 10_000
+MAX_STEPS = 10_000
 """Maximum number of steps of a proof."""
-MOST_STARTS = 50
+MAX_STARTS = 50
 """Maximum number of different contents of memories that sequences begin with."""
 WIDEN_FROM = 5
 """The least length of a run that a sequence leaves behind which is widened to an unknown one."""
-MOST_TRIED = 2_000
+MAX_TRIED = 2_000
 """Maximum number of sequences that are tried in order to shorten a counterexample."""
 Step = tuple[int, int | None]
 """A symbol, and the output that is expected for it; None where nothing is scored."""
@@ -190,7 +190,7 @@ class InductionProver:
                 if following not in before:
                     before[following] = (*before[start], counts)
                     queue.append(following)
-            if len(before) > MOST_STARTS:
+            if len(before) > MAX_STARTS:
                 raise Unproved("sequences leave too many different things behind in memories")
             self._proof.initial_contents = len(before)
         return self._proof
@@ -220,7 +220,7 @@ class InductionProver:
             except CaseSplit as split:
                 # The smallest counts first, so that counterexamples are short.
                 configs += [config.substitute(case) for case in reversed(split.cases)]
-            if self._proof.steps > MOST_STEPS:
+            if self._proof.steps > MAX_STEPS:
                 raise Unproved("the machine does not do the same again and again in long runs")
 
     def _widened(self, config: SymbolicConfiguration) -> SymbolicConfiguration:
@@ -322,11 +322,11 @@ def is_wrong(machine: Machine, steps: Sequence[Step]) -> bool:
 
 
 def shortest_wrong(machine: Machine, segments: Sequence[Segment], counts: Counts) -> Counts:
-    """The counts of the shortest wrong sequence among `MOST_TRIED`, or else the given ones."""
+    """The counts of the shortest wrong sequence among `MAX_TRIED`, or else the given ones."""
     smaller = (
         tuple(end - start for start, end in itertools.pairwise((0, *cuts, total)))
         for total in range(len(counts), sum(counts))
         for cuts in itertools.combinations(range(1, total), len(counts) - 1)
     )
-    tried = itertools.islice(smaller, MOST_TRIED)
+    tried = itertools.islice(smaller, MAX_TRIED)
     return next((of for of in tried if is_wrong(machine, sequence(segments, of))), counts)

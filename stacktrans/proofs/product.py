@@ -16,9 +16,9 @@ from stacktrans.proofs.references import Reference, ReferenceStep
 
 FINISHED, WRONG = "finished", "wrong"
 """The final states of a product: the answer is complete, or an output was wrong."""
-MOST_PENDING = 8
-"""Maximum number of symbols that the answer of a buffered machine is late, or early."""
-MOST_STEPS_LEFT = 12
+MAX_PENDING = 8
+"""Maximum number of symbols by which a buffered machine may answer late or early."""
+MAX_STEPS_LEFT = 12
 """Number of remaining steps of a buffered machine from which on they are not counted."""
 
 
@@ -128,7 +128,7 @@ class BufferedState(NamedTuple):
         due: expected outputs that are not yet written, None for any.
         early: outputs that are written before they are expected.
         skip: number of outputs that are still dropped.
-        left: number of remaining steps, as far as the source is known, up to `MOST_STEPS_LEFT`.
+        left: number of remaining steps, as far as the source is known, up to `MAX_STEPS_LEFT`.
         more: whether there may be more than `left`.
     """
 
@@ -199,8 +199,8 @@ class BufferedProduct(Product):
             if due[0] not in (None, early[0]):
                 return WRONG
             due, early = due[1:], early[1:]
-        if max(len(due), len(early)) > MOST_PENDING:
-            raise Unproved(f"the machine answers more than {MOST_PENDING} symbols late, or early")
+        if max(len(due), len(early)) > MAX_PENDING:
+            raise Unproved(f"the machine answers more than {MAX_PENDING} symbols late, or early")
         if not state.at_end or (state.left and due):
             return state._replace(due=due, early=early)
         if state.more and due:
@@ -209,8 +209,8 @@ class BufferedProduct(Product):
 
 
 def _capped(state: BufferedState) -> BufferedState:
-    more = state.more or state.left > MOST_STEPS_LEFT
-    return state._replace(left=min(state.left, MOST_STEPS_LEFT), more=more)
+    more = state.more or state.left > MAX_STEPS_LEFT
+    return state._replace(left=min(state.left, MAX_STEPS_LEFT), more=more)
 
 
 def product_of(machine: Machine, reference: Reference, symbols: frozenset[int]) -> Product:

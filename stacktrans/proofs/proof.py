@@ -56,9 +56,9 @@ from stacktrans.proofs.references import (
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.streams import Counting
 
-MOST_CANDIDATES = 5
+MAX_CANDIDATES = 5
 """Maximum number of spurious counterexamples before an abstraction is refined."""
-MOST_TRIED = 10_000
+MAX_TRIED = 10_000
 """Maximum number of sources that are tried in order to shorten a counterexample."""
 _DIFFERENT = "the machine's alphabets or layout differ from those of the task"
 
@@ -242,7 +242,7 @@ class BisimulationProver:
         tapes = dict.fromkeys(tops[QUEUE], queues) | dict.fromkeys(tops[STACK], stacks)
         explorer = Explorer(self._product, domains | tapes)
         right = True
-        for prefix in itertools.islice(explorer.explore(), MOST_CANDIDATES):
+        for prefix in itertools.islice(explorer.explore(), MAX_CANDIDATES):
             source = self._reference.completed(prefix)
             if self._is_wrong(source):
                 return Counterexample(self._shortest(source))
@@ -284,14 +284,14 @@ class BisimulationProver:
         raise Unproved("the abstraction of its memories is too coarse")
 
     def _shortest(self, wrong: Sequence[int]) -> tuple[int, ...]:
-        """The shortest wrong source among `MOST_TRIED` shorter ones, or else the given one."""
+        """The shortest wrong source among `MAX_TRIED` shorter ones, or else the given one."""
         symbols = sorted(representatives(self._classes))
         shorter = (
             source
             for length in range(1, len(wrong))
             for source in itertools.product(symbols, repeat=length)
         )
-        return next(filter(self._is_wrong, itertools.islice(shorter, MOST_TRIED)), tuple(wrong))
+        return next(filter(self._is_wrong, itertools.islice(shorter, MAX_TRIED)), tuple(wrong))
 
 
 def _is_wrong(machine: Machine, task: Task, source: Sequence[int]) -> bool:

@@ -20,7 +20,7 @@ from stacktrans.proofs.abstractions import Abstraction, Operations, Unknown
 from stacktrans.proofs.product import FINISHED, WRONG, Product, ProductStep, Unproved
 from stacktrans.proofs.references import QUEUE
 
-MOST_SITUATIONS = 50_000
+MAX_SITUATIONS = 50_000
 """Maximum number of situations of a proof."""
 Trail = tuple[Any, ...]
 """Symbols of a source, nested: none, one, or two trails after one another."""
@@ -95,8 +95,8 @@ class Explorer:
     def _add(self, situation: Situation, trail: Trail) -> None:
         if situation in self.situations:
             return
-        if len(self.situations) >= MOST_SITUATIONS:
-            raise Unproved(f"there are more than {MOST_SITUATIONS:,} reachable situations")
+        if len(self.situations) >= MAX_SITUATIONS:
+            raise Unproved(f"there are more than {MAX_SITUATIONS:,} reachable situations")
         self.situations[situation] = trail
         self._queue.append(situation)
 

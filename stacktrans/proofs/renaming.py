@@ -14,9 +14,9 @@ from stacktrans.proofs.references import AllStrings, symbol_classes
 from stacktrans.tasks.alphabets import NO_OUTPUT
 from stacktrans.tasks.layout import Layout
 
-MOST_OBSERVATIONS = 1_000_000
+MAX_OBSERVATIONS = 1_000_000
 """The most observations that are compared."""
-MOST_CORRESPONDENCES = 5000
+MAX_CORRESPONDENCES = 5000
 """The most correspondences of memories' ends that are tried: all of them for up to 5 memories."""
 
 
@@ -36,7 +36,7 @@ def bisimilar(one: Machine, other: Machine) -> bool:
     renamed = _Renamed(other, {end: end for row in others for end in (2 * row, 2 * row + 1)})
     return len(rows) == len(others) and any(
         _bisimilar((_Renamed(one, ends), renamed), other.memories.alphabets, inputs)
-        for ends in itertools.islice(_correspondences(rows, others), MOST_CORRESPONDENCES)
+        for ends in itertools.islice(_correspondences(rows, others), MAX_CORRESPONDENCES)
     )
 
 
@@ -116,7 +116,7 @@ def _bisimilar(
     while size < (size := len(states) + sum(map(len, cells.values()))):
         parts: list[Collection[Any]] = [inputs, [*states]]
         parts += ([*cells[alphabets[end // 2]]] for end, _ in positions)
-        if math.prod(map(len, parts)) > MOST_OBSERVATIONS:
+        if math.prod(map(len, parts)) > MAX_OBSERVATIONS:
             return False
         for symbol, *pairs in itertools.product(*parts):
             one, other = (

@@ -22,7 +22,7 @@ from stacktrans.tasks.alphabets import FEATURE
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import LayoutKind
 
-MOST_FOR_MATRICES = 64
+MAX_FOR_MATRICES = 64
 """The most symbols of sources for which there are enough pairs to learn a matrix for each."""
 
 
@@ -84,7 +84,7 @@ def _fitting(task: Task, memory: str | None, controller: str | None = None) -> l
         "labels": task.positive is not None,
         "fixed length": fixed_length,
         "varying length": not fixed_length,
-        "few symbols": len(task.source) <= MOST_FOR_MATRICES,
+        "few symbols": len(task.source) <= MAX_FOR_MATRICES,
     }
     traits = {trait for trait, is_there in has.items() if is_there}
     known = {

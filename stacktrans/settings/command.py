@@ -102,7 +102,7 @@ def training_command(layers: Sequence[SettingsLayer]) -> list[str]:
 
 
 def single_run_command(words: Sequence[str], recipe: str, max_steps: int | None) -> list[str]:
-    """The words of a command that trains a single run of a race, from the words for the race."""
+    """The arguments of the command that trains a single run of a race, from those for the race."""
     limit = ["--max-steps", str(max_steps)] if max_steps else []
     # Assignments by --set would override the options.
     kept = _without(words, "recipe", *(("max_steps", "training.max_steps") if limit else ()))

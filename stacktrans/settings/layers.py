@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from stacktrans.common.documents import DEEPEST, DocumentError, parsed
+from stacktrans.common.documents import DEEPEST, DocumentError, parse_yaml
 from stacktrans.common.errors import UsageError, clipped, shown
 from stacktrans.common.reading import read_text
 from stacktrans.settings.schema import KeyPath, Problem, problems_of, setting_path
@@ -96,7 +96,7 @@ def read_layer(path: str | os.PathLike[str]) -> SettingsLayer:
     """Read a YAML file of settings; raises `UsageError` if it can't be read."""
     text = read_text(path)
     try:
-        document = parsed(text)
+        document = parse_yaml(text)
     except DocumentError as error:
         line = f":{error.line}" if error.line else ""
         raise UsageError(f"{path}{line}: {error}") from error
@@ -128,7 +128,7 @@ def option_layer(assignment: str, root: type[BaseModel], section: str = "") -> S
         raise UsageError(f"{clipped(origin)}: nested more than {DEEPEST} deep")
     path = setting_path(key.removeprefix(section and f"{section}."), root, origin)
     try:
-        value = parsed(text).value
+        value = parse_yaml(text).value
     except DocumentError as error:
         raise UsageError(f"{origin}: the value is not readable as YAML ({error})") from error
     return SettingsLayer(origin, nested(path, value))

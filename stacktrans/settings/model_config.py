@@ -219,7 +219,8 @@ class InitializationConfig(Section):
 
     gate_bias: dict[str, SinglePrecision] = Field(default_factory=dict)
     """added to the initial biases of the controller's gates, by the gate's name. A negative bias of
-    the gate that keeps makes a controller that forgets, and so has to learn to use its memory."""
+    the gate that keeps the state makes the controller forgetful, so that it has to learn to use its
+    memory."""
     signal_bias: dict[str, SinglePrecision] = Field(default_factory=dict)
     """initial biases of the signals, by the signal's name ("push bottom") or its first word
     ("push"); b_u is "pop", b_d is "push". Of several memories, "push" is all of them, "push queue"
@@ -306,7 +307,7 @@ class ModelConfig(Section):
             raise ValueError(f"{reason}; expected {part}: {none}")
         return self
 
-    def misfits(self, layout: "Layout") -> Iterator[tuple[str, str]]:
+    def incompatible_settings(self, layout: "Layout") -> Iterator[tuple[str, str]]:
         """Settings that do not fit a layout, and the reason, as a predicate of the task."""
         if self.buffers and layout.consecutive:
             # In a stream the model also reads the target, and could copy it to its output.

@@ -211,7 +211,7 @@ def _initial_task(layers: Sequence[SettingsLayer], task: SettingsLayer) -> Task 
 def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[SettingsLayer]) -> None:
     """Raise `UsageError` for settings that do not fit the layout of the task."""
     for section, config in (("model", run.model), ("training", run.training)):
-        for name, reason in config.misfits(layout):
+        for name, reason in config.incompatible_settings(layout):
             location = nearest_location(layers, (section, name))
             raise UsageError(f"{location}: task {run.task.name} {reason}")
 

@@ -19,7 +19,7 @@ from stacktrans.common.registry import UnknownName
 KeyPath = tuple[str | int, ...]
 """The keys and indices that lead to a setting."""
 
-MOST_NAMED = 4
+MAX_NAMED = 4
 """A section with more settings than this is not described by their names in messages."""
 _TYPE_NAMES = {int: "whole number", float: "number", str: "text", NoneType: "null"}
 _BOUNDS = {"ge": "from", "gt": "over", "le": "to", "lt": "to under"}
@@ -166,7 +166,7 @@ def _words(annotation: Any, brief: bool) -> Iterator[str]:
         yield f"[{', '.join(fields(inner))}]"
     elif get_origin(inner) is tuple:
         yield f"[{', '.join('...' for _ in get_args(inner))}]"
-    elif names and (brief or len(names) <= MOST_NAMED):
+    elif names and (brief or len(names) <= MAX_NAMED):
         yield f"{{{', '.join(names)}}}"
     elif get_origin(inner) is list:
         yield f"list of {describe_type(get_args(inner)[0], brief=True)}" if brief else "a list"

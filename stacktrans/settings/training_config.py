@@ -49,7 +49,7 @@ class StreamConfig(Section):
 
     RATE_DECAY: ClassVar[float] = 0.5
     """Factor on the learning rate after an epoch without improvement."""
-    LEAST_RATE: ClassVar[float] = 1e-5
+    MIN_RATE: ClassVar[float] = 1e-5
     """Learning rate under which an attempt ends."""
     JUDGED_AFTER: ClassVar[int] = 20
     """Epochs after which an attempt ends if its loss is above the mean of the attempts so far."""
@@ -293,7 +293,7 @@ class TrainingConfig(Section):
             raise ValueError("curriculum: not for a stream, whose sequences grow by themselves")
         return self
 
-    def misfits(self, layout: Layout) -> Iterator[tuple[str, str]]:
+    def incompatible_settings(self, layout: Layout) -> Iterator[tuple[str, str]]:
         """The settings that are not valid with a layout, and the reasons."""
         if self.source_loss and layout.kind != "pairs":
             yield "source_loss", NOT_PAIRS

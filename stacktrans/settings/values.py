@@ -38,13 +38,13 @@ def _in_single_precision(value: float) -> float:
 
 SMALLEST, LARGEST = 1.2e-38, 3.4e38
 """The smallest and largest magnitude of a number in single precision."""
-MOST_STRINGS = 1_000_000
+MAX_STRINGS = 1_000_000
 """The most strings in memory at once."""
 
 LengthRange = Annotated[Lengths, BeforeValidator(reject_booleans), AfterValidator(_in_order)]
 Size = Annotated[int, Field(ge=1, le=65_536)]
 PositiveCount = Annotated[int, Field(ge=1, le=10**12)]
-StringCount = Annotated[int, Field(ge=1, le=MOST_STRINGS)]
+StringCount = Annotated[int, Field(ge=1, le=MAX_STRINGS)]
 SinglePrecision = Annotated[
     float, BeforeValidator(reject_booleans), AfterValidator(_in_single_precision)
 ]

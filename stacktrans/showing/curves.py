@@ -28,7 +28,8 @@ PANELS: Mapping[str, Mapping[str, str]] = {
 }
 """The fields of a record in each panel of a figure, the most important first, and their lines."""
 OF_DRAWN = ("test", "train")
-"""Fields that are also of development strings in runs that have a development set."""
+"""Fields that are not drawn for runs with a development set, where they are measured on parts of
+it."""
 LINES = 10
 """The height of the curves of a chart in text, without the line of their maximum."""
 TICK = 10
@@ -46,7 +47,7 @@ MARKS = "ox+*#%"
 
 
 class Curve(NamedTuple):
-    """What was measured of a run, again and again.
+    """A quantity measured repeatedly in a run.
 
     Attributes:
         run: the name of the run.

@@ -6,7 +6,7 @@ from html import escape
 
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import ranges
-from stacktrans.automata.wording import WordedRule, entry_name
+from stacktrans.automata.wording import RuleDescription, entry_name
 from stacktrans.common.visible import visible
 from stacktrans.model.description import machine_line
 
@@ -17,7 +17,7 @@ LINE, SMALL, LARGE = 24, 13, 17
 WIDE = 0.58
 """The width of a character, by its font size."""
 INK, SOFT, FILL, SPOT, PAPER = "#1f2933", "#7b8794", "#e3f4f2", "#0b7a75", "#ffffff"
-MOST_RULES = 60
+MAX_RULES = 60
 """The most rules that are written out."""
 
 
@@ -25,8 +25,8 @@ def svg(machine: Machine) -> str:
     """A machine as a picture."""
     edges = machine.edges()
     centers = _centers(machine, edges)
-    rules = machine.worded_rules
-    shown = rules[:MOST_RULES]
+    rules = machine.rule_descriptions
+    shown = rules[:MAX_RULES]
     left = max(x for x, _ in centers) + RADIUS + MARGIN + 60
     longest = max((len(rule.when) for rule in shown), default=0)
     middle = left + 44 + int(longest * SMALL * WIDE) + 24
@@ -137,7 +137,7 @@ def _label(x: float, y: float, label: str) -> str:
     )
 
 
-def _rules(rules: Sequence[WordedRule], at: tuple[int, int, int]) -> Iterator[str]:
+def _rules(rules: Sequence[RuleDescription], at: tuple[int, int, int]) -> Iterator[str]:
     left, middle, top = at
     yield _text(left + 44, top - 4, "when", color=SOFT)
     yield _text(middle, top - 4, "action", color=SOFT)

@@ -36,7 +36,7 @@ def card(extraction: Extraction, source: str) -> str:
     machine = extraction.machine
     rules = [
         (rule.number, markdown_text(rule.when), markdown_text(rule.action))
-        for rule in machine.worded_rules
+        for rule in machine.rule_descriptions
     ]
     return f"""# A machine for {machine.task}
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 CHART = (7.0, 3.5)
 """Width and height of a chart, in inches."""
 SUFFIXES = (".png", ".svg", ".pdf")
-MOST_INSIDE = 4
+MAX_INSIDE = 4
 """The most entries of a legend within the axes."""
 
 
@@ -93,7 +93,7 @@ def show_legend(axis: "Axes") -> None:
     if not count:
         return
     beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
-    place = beside if count > MOST_INSIDE else {"loc": "best"}
+    place = beside if count > MAX_INSIDE else {"loc": "best"}
     for text in axis.legend(**place, frameon=False, fontsize="small").get_texts():
         text.set_parse_math(False)
 

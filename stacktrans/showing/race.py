@@ -126,7 +126,7 @@ def _end(candidate: Candidate) -> str:
 
 def _compared(*best: Mapping[str, float]) -> list[str]:
     """The strings that runs are compared on, in ascending order of importance."""
-    return [*dict.fromkeys(name for merit in best for name in merit if name in STRINGS)][::-1]
+    return [*dict.fromkeys(name for measures in best for name in measures if name in STRINGS)][::-1]
 
 
 def race_view(
@@ -159,7 +159,8 @@ def _race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str] | No
         *(Column("fine", STRINGS[name], drop=4) for name in names[-1:]),
         Column("state", left=True, fold=" "),
     )
-    ranked, rows = sorted(candidates.items(), key=lambda item: item[1].merit, reverse=True), []
+    ranked = sorted(candidates.items(), key=lambda item: item[1].ranking_key, reverse=True)
+    rows = []
     for name, candidate in ranked:
         loss = UNKNOWN if candidate.loss is None else f"{candidate.loss:.4f}"
         shares = (candidate.best.get(part) for part in ([*names, "fine"] if names else []))

@@ -29,7 +29,7 @@ from stacktrans.tasks.pair_alphabets import Feature
 
 LONGEST_SHOWN = 500
 """Maximum number of symbols of a counterexample that are shown."""
-MOST_SHOWN = 6
+MAX_SHOWN = 6
 """Maximum number of items of a list that are shown."""
 _INVARIANTS = {
     Invariant.UNREAD: "no rule depends on it",
@@ -244,8 +244,8 @@ def _induction_lines(cases: int, steps: int, cycles: int, initial_contents: int)
 
 def _some(items: list[str]) -> str:
     """The first items of a list, and how many more there are."""
-    more = [f"{len(items) - MOST_SHOWN} more"] if len(items) > MOST_SHOWN else []
-    return listed([*items[:MOST_SHOWN], *more])
+    more = [f"{len(items) - MAX_SHOWN} more"] if len(items) > MAX_SHOWN else []
+    return listed([*items[:MAX_SHOWN], *more])
 
 
 def _cells(proof: Bisimulation, machine: Machine, number: int) -> list[tuple[list[str], list[str]]]:

@@ -19,7 +19,7 @@ CellKey = tuple[str, str, str]
 
 
 class Average(NamedTuple):
-    """A figure of several runs, a band around it, if they are enough for one, and their label."""
+    """A summary of several runs, a band around it if there are enough of them, and its label."""
 
     of: Callable[[Sequence[float]], float]
     band: Callable[[Sequence[float]], tuple[float, float] | None]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stacktrans.common.files import numbered
+from stacktrans.common.files import numbered_names
 from stacktrans.common.reading import json_lines
 from stacktrans.showing.plots import chart, label_axes_by_length, legend_label
 from stacktrans.sweeps.cells import AVERAGES
@@ -50,7 +50,7 @@ def draw(store: SweepStore) -> list[str]:
 
 def _path(store: SweepStore, name: str, taken: set[Path]) -> Path:
     """The path of a new plot, with the characters of its name that paths can contain."""
-    names = numbered(re.sub(r"[^\w.+-]+", "-", name))
+    names = numbered_names(re.sub(r"[^\w.+-]+", "-", name))
     paths = (store.directory / f"{name}.svg" for name in names)
     path = next(path for path in paths if path not in taken)
     taken.add(path)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.reading import MOST_BYTES, parsed_json, read_bytes
+from stacktrans.common.reading import MAX_BYTES, parse_json, read_bytes
 from stacktrans.sweeps.sweep_file import Measure
 
 RECORD = "record.json"
@@ -18,15 +18,15 @@ RunRecord = dict[str, Any]
 def read_record(directory: Path) -> RunRecord | None:
     """The record in a run's directory; None if there is none, or it is damaged."""
     try:
-        return parsed_record(read_bytes(directory / RECORD, MOST_BYTES))
+        return parse_record(read_bytes(directory / RECORD, MAX_BYTES))
     except UsageError:
         return None
 
 
-def parsed_record(content: str | bytes) -> RunRecord | None:
+def parse_record(content: str | bytes) -> RunRecord | None:
     """The record of a finished or failed run; None if the content is no such record."""
     try:
-        record: RunRecord = parsed_json(content)
+        record: RunRecord = parse_json(content)
         failed = isinstance(record, dict) and "error" in record and not record.get("measured")
         (_Identified if failed else _Finished).model_validate(record)
     except ValueError:

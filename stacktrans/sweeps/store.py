@@ -11,7 +11,7 @@ from stacktrans.common.registry import plugin_files
 from stacktrans.settings.candidates import title_of
 from stacktrans.sweeps.cells import winner_key
 from stacktrans.sweeps.plan import Plan, PlannedRun, distinct
-from stacktrans.sweeps.records import RECORD, RunRecord, is_complete, parsed_record, read_record
+from stacktrans.sweeps.records import RECORD, RunRecord, is_complete, parse_record, read_record
 from stacktrans.sweeps.table import as_csv, as_json, markdown
 from stacktrans.sweeps.work import Job
 
@@ -72,7 +72,7 @@ class SweepStore:
         path, runs = self.directory / RESULTS, self.directory / RUNS
         lines = read_bytes(path).splitlines() if path.exists() else []
         for number, line in enumerate(lines, start=1):
-            record = parsed_record(line)
+            record = parse_record(line)
             if record is None:
                 start = line[:60].decode(errors="backslashreplace")
                 message = f"{path}:{number}: not a record of a run: {start}"

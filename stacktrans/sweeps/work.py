@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.errors import StacktransError
-from stacktrans.common.files import CONFIG, is_race, locked, write_atomically
-from stacktrans.common.reading import json_lines, parsed_json, read_bytes
+from stacktrans.common.files import CONFIG, is_race, try_lock, write_atomically
+from stacktrans.common.reading import json_lines, parse_json, read_bytes
 from stacktrans.common.registry import use_plugins
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import PlannedRun
@@ -66,7 +66,7 @@ def work(job: Job) -> RunRecord | None:
         use_plugins(*job.plugins)
         job.directory.mkdir(parents=True, exist_ok=True)
         with (job.directory / LOCK).open("wb") as stream:
-            is_locked = locked(stream, seconds=math.inf if job.wait else 0)
+            is_locked = try_lock(stream, seconds=math.inf if job.wait else 0)
             return _work_alone(job) if is_locked else None
     except (OSError, StacktransError) as error:  # of its directory, or of a plugin
         return failure(job, str(error))
@@ -111,7 +111,7 @@ def _record(job: Job, earlier: RunRecord) -> RunRecord:
     if not (job.directory / SUMMARY).exists():
         _train(job)
     with undamaged(job.directory / SUMMARY) as path:
-        summary = parsed_json(read_bytes(path))
+        summary = parse_json(read_bytes(path))
     with undamaged(job.directory / METRICS) as path:
         perplexities = [record["perplexity"] for record in json_lines(path)]
     texts = {part: text["perplexity"] for part, text in summary["texts"].items()}

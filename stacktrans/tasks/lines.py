@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeVar
 
 from stacktrans.common.errors import StacktransError, UsageError, check_parameter, shown
 from stacktrans.common.files import write_atomically
-from stacktrans.common.reading import PACKED, decode_line, name_of, parsed_json, read_content
+from stacktrans.common.reading import GZIP_SUFFIX, decode_line, name_of, parse_json, read_content
 from stacktrans.common.visible import counted, json_text
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.columns import columns_of_headings
@@ -43,7 +43,7 @@ def written_fields(task: Task, pair: Pair) -> dict[str, str]:
 
 def pair_format_of(path: Path) -> PairFormat:
     """The format of pairs that a file's name stands for."""
-    unpacked = path.with_suffix("") if path.suffix == PACKED else path
+    unpacked = path.with_suffix("") if path.suffix == GZIP_SUFFIX else path
     return "jsonl" if unpacked.suffix in {".jsonl", ".json"} else "tsv"
 
 
@@ -85,7 +85,8 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     """Write a file atomically, compressed if its name ends with .gz; raises `OSError`."""
     content = "".join(f"{line}\n" for line in lines).encode()
     # Without the time of writing, equal lines make equal files.
-    write_atomically(path, gzip.compress(content, mtime=0) if path.suffix == PACKED else content)
+    packed = path.suffix == GZIP_SUFFIX
+    write_atomically(path, gzip.compress(content, mtime=0) if packed else content)
 
 
 def read_numbered(
@@ -201,7 +202,7 @@ def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
             return fields
         raise StacktransError(f"expected {', a tab, '.join(columns)}; {found_columns(line)}")
     try:
-        value = parsed_json(line)
+        value = parse_json(line)
     except ValueError as error:
         message = f"expected a JSON object: {error}; found {shown(line)}"
         raise StacktransError(message) from error

@@ -17,7 +17,7 @@ from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoS
 
 MEMBER, EDITED, RANDOM = "member", "edited", "random"
 """The kinds of strings: in the language; outside, made from one inside; outside, random."""
-MOST_DRAWN = 1000
+MAX_DRAWN = 1000
 """The maximum number of strings that are drawn until one lies outside the language."""
 
 
@@ -77,7 +77,7 @@ class Membership(GrammarTask):
             NoSuchLength: none is found.
             NoSuchLaw: strings of these lengths are too long to be parsed.
         """
-        for _ in range(MOST_DRAWN):
+        for _ in range(MAX_DRAWN):
             if kind == EDITED:
                 ids = self._edited(rng, member)
             else:

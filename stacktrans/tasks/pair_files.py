@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.common.errors import StacktransError, shown
-from stacktrans.common.reading import parsed_json
+from stacktrans.common.reading import parse_json
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.columns import (
     COLUMNS,
@@ -195,7 +195,7 @@ def _has_features(line: bytes) -> bool:
     if b'"features"' not in line:  # nearly always, and much faster than parsing
         return False
     try:
-        value = parsed_json(line.decode("utf-8"))
+        value = parse_json(line.decode("utf-8"))
     except ValueError:  # which is reported when all fields are read
         return False
     return isinstance(value, dict) and "features" in value

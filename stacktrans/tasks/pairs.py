@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from stacktrans.common.errors import StacktransError, UsageError, check_parameter
-from stacktrans.common.reading import LONGEST, PACKED, STDIN, is_stream, name_of
+from stacktrans.common.reading import GZIP_SUFFIX, LONGEST, STDIN, is_stream, name_of
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.columns import Tokenizer, parse_columns, positive_label
@@ -25,9 +25,9 @@ from stacktrans.tasks.pair_alphabets import SourceAlphabet, TargetAlphabet
 from stacktrans.tasks.pair_files import DEV, SET_NAMES, SPLITS, TEST, TRAIN, PairFiles
 from stacktrans.tasks.sets import PairSet, PairSets, read_sets
 
-UNSPECIFIC = {Path(STRINGS).stem, "train", "training"}
+GENERIC_STEMS = {Path(STRINGS).stem, "train", "training"}
 """Names of files that say nothing about a task, which is then named after their folder."""
-AT_HAND = 10_000_000
+MAX_SEARCHED_BYTES = 10_000_000
 """The maximum size of the files whose training pairs are looked at, in bytes: a second to read."""
 
 
@@ -188,7 +188,7 @@ class Pairs(Task):
         with suppress(OSError, StacktransError):
             paths = [path for _, path in self.request.paths()]
             sizes = [path.stat().st_size for path in paths if path.is_file()]
-            if len(sizes) == len(paths) and sum(sizes) <= AT_HAND:
+            if len(sizes) == len(paths) and sum(sizes) <= MAX_SEARCHED_BYTES:
                 return self.data.sets[TRAIN]
         return None
 
@@ -244,8 +244,8 @@ def task_from_files(
     files = {"train": os.fspath(data), **further}
     parameters = files | {part: _file(files[part]) for part in SPLITS if part in files}
     path = Path(parameters["train"])
-    stem = "" if path == STDIN else path.name.removesuffix(PACKED).partition(".")[0]
-    if stem in UNSPECIFIC:
+    stem = "" if path == STDIN else path.name.removesuffix(GZIP_SUFFIX).partition(".")[0]
+    if stem in GENERIC_STEMS:
         stem = path.absolute().parent.name
     return {"name": _as_name(stem) or "pairs", "generator": "pairs", "parameters": parameters}
 

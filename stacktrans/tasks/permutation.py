@@ -19,15 +19,16 @@ from stacktrans.common.ragged import Ragged
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.layout import Pair
 
-MOST_SYMBOLS = 1000
+MAX_SYMBOLS = 1000
 """Symbols of an alphabet up to which classes are searched for."""
-LEAST_SYMBOLS = 5
-"""Symbols of a class: of fewer, even few pairs show most combinations."""
-LEAST_EXPECTED = 5.0
-"""Expected targets with a symbol, if it did not depend on the source, that are evidence."""
-LEAST_EQUAL = 5
-"""Pairs whose sources are equal up to permutations that are needed as evidence."""
-EXCEPTIONS = 0.05
+MIN_SYMBOLS = 5
+"""Minimum number of symbols of a class: even few pairs show most combinations of fewer."""
+MIN_EXPECTED = 5.0
+"""Minimum number of targets expected to have a symbol, by chance, for its absence to be
+evidence."""
+MIN_EQUAL = 5
+"""Minimum number of pairs whose sources are equal up to permutation, for these to be evidence."""
+MAX_EXCEPTION_SHARE = 0.05
 """Share of the evidence that may contradict a class, since pairs may be wrong."""
 SIGNIFICANCE = 1e-5
 """Probability under which a difference between symbols is not taken for chance."""
@@ -76,7 +77,7 @@ def interchangeable(pairs: Sequence[Pair], known: int) -> Sequence[SymbolClass]:
     if not known or not min(len(each.values) for each in strings):
         return []
     sizes = [1 + int(each.values.max()) for each in strings]
-    if max(sizes) > MOST_SYMBOLS:
+    if max(sizes) > MAX_SYMBOLS:
         return []
     counts = _counts(strings[0], sizes[0])[:, :known], _counts(strings[1], sizes[1])
     neighbors = _neighbors(pairs, *sizes)
@@ -84,7 +85,7 @@ def interchangeable(pairs: Sequence[Pair], known: int) -> Sequence[SymbolClass]:
     while number < len(classes):
         number = len(classes)
         classes = [part for each in classes for part in _split(each, counts, neighbors)]
-    classes = [each for each in classes if len(each.sources) >= LEAST_SYMBOLS]
+    classes = [each for each in classes if len(each.sources) >= MIN_SYMBOLS]
     return classes if _is_supported(pairs, classes) else []
 
 
@@ -114,10 +115,10 @@ def _candidates(sources: Counts, targets: Counts) -> list[SymbolClass]:
     shares = targets.sum(axis=0) / targets.sum()
     # In as many targets whose sources lack x, y is expected if it does not depend on x.
     expected = absent.T @ (1 - (1 - shares) ** targets.sum(axis=1, keepdims=True))
-    rates = absent.T @ (targets > 0) / np.maximum(expected, LEAST_EXPECTED)
-    rates[expected < LEAST_EXPECTED] = 0.5
+    rates = absent.T @ (targets > 0) / np.maximum(expected, MIN_EXPECTED)
+    rates[expected < MIN_EXPECTED] = 0.5
     best = rates.argmin(axis=0)
-    stands = rates.min(axis=0) <= EXCEPTIONS
+    stands = rates.min(axis=0) <= MAX_EXCEPTION_SHARE
     images = [np.flatnonzero(stands & (best == symbol)) for symbol in range(len(rates))]
     independent = (rates > 0.5).all(axis=1)
     by_count = defaultdict[int, list[Ids]](list)
@@ -145,7 +146,7 @@ def _split(
         if len(part) == 1:
             parts.append(part)
     # A symbol that fits into two parts shows that symbols differ by degrees, as in an order.
-    large = [part for part in parts if len(part) >= LEAST_SYMBOLS]
+    large = [part for part in parts if len(part) >= MIN_SYMBOLS]
     if any(symbol not in part and fits(symbol, part) for part in large for symbol in members):
         parts = [[symbol] for symbol in members]
     return (SymbolClass(*(ids[part] for ids in whole)) for part in parts)
@@ -198,7 +199,7 @@ def _is_supported(pairs: Sequence[Pair], classes: Sequence[SymbolClass]) -> bool
     several = [group for group in groups.values() if group.total() > 1]
     equal = sum(group.total() for group in several)
     agreeing = sum(max(group.values()) for group in several)
-    return equal >= LEAST_EQUAL and agreeing >= (1 - EXCEPTIONS) * equal
+    return equal >= MIN_EQUAL and agreeing >= (1 - MAX_EXCEPTION_SHARE) * equal
 
 
 def _pattern(string: Ids, members: "_Members", order: dict[tuple[int, int], int]) -> Any:

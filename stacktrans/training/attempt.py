@@ -77,7 +77,7 @@ class Curriculum(StatefulPart):
 
     Attributes:
         share: share of the training lengths, from the shortest on, that is trained on.
-        since: number of batches of the attempt before it had these lengths.
+        since: number of the attempt's batches when it reached these lengths.
         settled: whether the loss on all lengths was once low enough to settle.
     """
 
@@ -105,7 +105,7 @@ class Curriculum(StatefulPart):
 
 
 class Attempts(StatefulPart):
-    """The attempts of a run: until one takes off, or as many as are configured for a stream.
+    """The attempts of a run: until one succeeds or, for a stream, as many as are configured.
 
     Attributes:
         number: number of the present attempt, from 1.
@@ -368,7 +368,7 @@ class Attempt:
         return state | ({"prediction": self._prediction.state_dict()} if self._prediction else {})
 
     def load_state_dict(self, state: Any) -> None:
-        """Load a state; raises any of the errors of Python and torch if it is not one."""
+        """Load a state; raises as `load_optimizer` does if it is malformed."""
         for part in self._parts:
             part.load_state_dict(state[part.name], self.model)
         self.average.load_state_dict(state["average"])

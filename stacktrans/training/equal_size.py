@@ -12,7 +12,7 @@ from stacktrans.settings.model_config import ModelConfig
 from stacktrans.tasks.layout import Layout
 from stacktrans.training.make_source import make_source
 
-MOST_UNITS = 2**14
+MAX_UNITS = 2**14
 """The largest hidden size that is tried."""
 
 
@@ -35,7 +35,7 @@ def matching_units(config: RunConfig, parameters: int) -> int:
     if not hasattr(controller, "hidden_size"):
         raise UsageError(f"controller {controller.name} has no hidden size")
     step = getattr(controller, "heads", 1)
-    sizes, layout = range(step, MOST_UNITS + 1, step), trained_layout(config)
+    sizes, layout = range(step, MAX_UNITS + 1, step), trained_layout(config)
 
     def count(size: int) -> int:
         return count_parameters(with_units(config.model, size), layout)

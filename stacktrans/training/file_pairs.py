@@ -30,22 +30,22 @@ from stacktrans.tasks.pair_files import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.permutation import SymbolClass, interchangeable
 from stacktrans.tasks.sets import PairSet, unknown_probabilities
-from stacktrans.training.records import EXCEPTIONS, Accuracy, Record, Summary
+from stacktrans.training.records import MAX_EXCEPTION_SHARE, Accuracy, Record, Summary
 from stacktrans.training.sources import SHORTEST_SHARE, DataSource, Moment
 
 LISTED = 10
 """The most interchangeable symbols that a note lists."""
-LEAST_PAIRS = 80
+MIN_PAIRS = 80
 """The fewest pairs that a curriculum begins with if no symbols are permuted; fewer would be
 memorized."""
-MOST_PERMUTED = 3000
+MAX_PERMUTED = 3000
 """The largest training set whose symbols are permuted; a larger one shows each symbol often
 enough."""
-MOST_SCORED = 3000
+MAX_SCORED = 3000
 """Training pairs whose answers are tested before a discrete model counts as a solution."""
 PERMUTED_STRINGS = 300
 """The fewest development pairs with permuted symbols that a model also has to get right."""
-UNPERMUTED = 3
+UNPERMUTED_EVERY = 3
 """Attempts whose number is a multiple of this permute no symbols, in case they are not
 interchangeable."""
 LONGEST_SHARE = 0.1
@@ -70,7 +70,7 @@ class FilePairs(DataSource):
         self._train, development, self._test = (data.sets[part] for part in (TRAIN, DEV, TEST))
         self._unknown_chance = unknown_probabilities(self._train, len(task.source))
         self._unknown = task.source.unknowns()
-        permutes = task.interchangeable and len(self._train) <= MOST_PERMUTED
+        permutes = task.interchangeable and len(self._train) <= MAX_PERMUTED
         self._classes = _classes_of(self._train, task.source.unknown) if permutes else ()
         self.notes = [*data.notes, *map(self._permutation_note, self._classes)]
         self.development = self._measured(development, 0)
@@ -93,10 +93,10 @@ class FilePairs(DataSource):
 
     def _permuted(self, attempt: int) -> Sequence[SymbolClass]:
         """The classes of symbols that are permuted in an attempt."""
-        return self._classes if attempt % UNPERMUTED else ()
+        return self._classes if attempt % UNPERMUTED_EVERY else ()
 
     def _has_enough(self, lengths: Lengths, attempt: int) -> bool:
-        least = 1 if self._permuted(attempt) else min(LEAST_PAIRS, len(self._train))
+        least = 1 if self._permuted(attempt) else min(MIN_PAIRS, len(self._train))
         return len(self._train.of_lengths(lengths)) >= least
 
     def strings(
@@ -157,14 +157,14 @@ class FilePairs(DataSource):
     def _errs_on_few(self, model: Transducer) -> bool:
         """Whether few of the shortest training pairs and few of the longest are wrong.
 
-        A development set has few of these, whose errors may be taken for exceptions. By chance, as
-        many more may be wrong as two standard deviations.
+        A development set has few of these, and their errors may pass for exceptions. Two standard
+        deviations above the expected number may be wrong by chance.
         """
-        scores = self.score(model, random_subset(self._train, MOST_SCORED, self.config.seed))
+        scores = self.score(model, random_subset(self._train, MAX_SCORED, self.config.seed))
         wrong = (scores.fine < 1)[np.argsort(scores.lengths, kind="stable")]
         count = math.ceil(SHORTEST_SHARE * len(wrong))
         most = max(wrong[:count].sum(), wrong[-count:].sum())
-        expected = EXCEPTIONS * count
+        expected = MAX_EXCEPTION_SHARE * count
         return bool(most <= expected + 2 * math.sqrt(expected))
 
     def _permuted_accuracy(self, model: Transducer, moment: Moment) -> float:

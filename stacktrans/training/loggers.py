@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.reading import parsed_json
+from stacktrans.common.reading import parse_json
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.records import METRICS, STRING_SETS, Accuracy, Record
 
@@ -37,7 +37,7 @@ def logger(log_format: str, directory: Path) -> Iterator[Callable[[Record], None
             with (directory / METRICS).open("rb") as stream:
                 stream.seek(position)
                 for line in stream:
-                    write(row_of(parsed_json(line)))
+                    write(row_of(parse_json(line)))
                 position = stream.tell()
 
         yield catch_up

@@ -18,9 +18,9 @@ STRINGS = 1000
 
 
 def lacks_machine(checkpoint: Checkpoint, is_cancelled: Callable[[], bool]) -> bool:
-    """Whether no machine is found that agrees with a model, also on much longer strings.
+    """Whether no machine is found that agrees with a model, on much longer strings as well.
 
-    False for a model of a kind of which no machine can be learned.
+    False for a kind of model from which no machine can be extracted.
 
     Args:
         checkpoint: of the model, which is discrete.

@@ -79,8 +79,9 @@ def update_weights(optimizer: Optimizer) -> bool:
 def load_optimizer(optimizer: Optimizer, state: Any) -> None:
     """Load a state of `make_optimizer`'s optimizer; of its settings, only the learning rates.
 
-    Raises any of the errors of Python and torch if it is not one. Shapes and strides are checked
-    because torch does not: some steps read and write as if they were those of the weights.
+    Raises AttributeError, LookupError, RuntimeError, TypeError or ValueError if it is malformed.
+    Shapes and strides are checked because torch does not: some steps read and write as if they were
+    those of the weights.
     """
     groups = optimizer.state_dict()["param_groups"]
     for group, saved in zip(groups, state["param_groups"], strict=True):

@@ -38,8 +38,8 @@ def smallest(model: Transducer, is_as_good: Callable[[Transducer], bool]) -> Tra
 def pruned(model: Transducer, kept: Sequence[int]) -> Transducer:
     """A prunable model with only those memories whose indices are given, at least one.
 
-    The biases of its controller, if it has any, stand for the reads of the others, which are empty
-    at every step.
+    The reads of the removed memories, those of an empty memory at every step, are folded into the
+    biases of the controller, if it has any.
     """
     parts, size = model.memory.parts, model.config.memory_size
     name = MEMORIES.combined([parts[index].name for index in kept])

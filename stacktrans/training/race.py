@@ -34,7 +34,7 @@ from stacktrans.training.make_source import save_pairs
 from stacktrans.training.race_state import Candidate, RaceState, read_race
 from stacktrans.training.records import BUDGET_OUTCOMES, SUMMARY
 from stacktrans.training.run_directory import has_last, lock, watched
-from stacktrans.training.scheduling import WIDTH, next_round, round_winner
+from stacktrans.training.scheduling import RUNS_PER_ROUND, next_round, round_winner
 from stacktrans.training.time_slices import OUT_OF_MEMORY, train_time_slice, trainers
 from stacktrans.training.trainer import Trainer
 
@@ -42,7 +42,7 @@ BUDGET = 300.0
 """Default seconds of a race."""
 BATCH_SYMBOLS = 500
 """Assumed number of symbols in a batch whose size is not given in symbols."""
-MOST_PENDING = 2
+MAX_PENDING = 2
 """Time slices that a run may get before its round, if a process is idle."""
 LOCK = ".lock"
 DATA = ".data"
@@ -60,7 +60,8 @@ def begin(
     Args:
         directory: directory of the race.
         configs: configurations by the names of strategies, in their order.
-        command: words of a command that trains any of them alone, if its recipe is added.
+        command: arguments of the command that trains any of them alone, but for --recipe and its
+            name.
         budget: seconds; by default, the time limit of the runs, or else `BUDGET`.
 
     Returns:
@@ -171,7 +172,7 @@ class Race:
             lock(stream, self.directory)
             remove_temporary_files(self.directory / RACE)
             self.state = state = read_race(self.directory)
-            _revive(state)
+            _retry_failed(state)
             self._check_files()
             self._began = time.monotonic() - state.seconds
             if self._budget is not None:
@@ -209,7 +210,7 @@ class Race:
         state = self.state
         count = min(self._workers, len(state.candidates))
         self._alone = count == 1
-        self.at_work = next_round(state.candidates, WIDTH, self._batch_symbols)[:count]
+        self.at_work = next_round(state.candidates, RUNS_PER_ROUND, self._batch_symbols)[:count]
         show()
 
         def is_over() -> bool:
@@ -222,7 +223,7 @@ class Race:
                 while state.can_continue and (self._must_begin or not self._is_over()):
                     self._carry_out(pool, show)
                 while pool.at_work:  # on time slices that are cut short
-                    self._gather(pool, show)
+                    self._collect_results(pool, show)
         finally:
             trainers.clear()  # their files may change from now on
         if state.winner or not self.stop_requested:  # otherwise, it will be resumed
@@ -266,21 +267,21 @@ class Race:
     def _carry_out(self, pool: Pool, show: Callable[[], None]) -> None:
         """Carry out a round until it is complete or won."""
         state = self.state
-        names = next_round(state.candidates, WIDTH, self._batch_symbols)
+        names = next_round(state.candidates, RUNS_PER_ROUND, self._batch_symbols)
         while not (winner := round_winner(names, state.pending)):
             if all(map(state.pending.get, names)):
                 break
-            self._employ(pool, names)
+            self._assign_time_slices(pool, names)
             if not pool.at_work:
                 return
-            self._gather(pool, show)
+            self._collect_results(pool, show)
         state.rounds, state.winner = state.rounds + 1, winner
         for name in filter(state.pending.get, names):
             state.candidates[name] = state.pending[name].pop(0)
         self._save()
 
-    def _gather(self, pool: Pool, show: Callable[[], None]) -> None:
-        """Note the results of the time slices that end next, or are cut short."""
+    def _collect_results(self, pool: Pool, show: Callable[[], None]) -> None:
+        """Record the results of the time slices that end next or are cut short."""
         self.at_work = pool.at_work
         for name, result in pool.finished(show):
             before = self.state.latest[name]
@@ -294,8 +295,8 @@ class Race:
                 self._save()
             show()
 
-    def _employ(self, pool: Pool, names: Sequence[str]) -> None:
-        """Give processes time slices: those of a round, then those that are likely to come."""
+    def _assign_time_slices(self, pool: Pool, names: Sequence[str]) -> None:
+        """Assign time slices to free processes: those of this round, then likely next ones."""
         state, latest = self.state, self.state.latest
         begins = self._must_begin and not pool.at_work
         while pool.is_free and (begins or not self._is_over()):
@@ -304,7 +305,7 @@ class Race:
             todo = todo or [
                 name
                 for name in next_round(latest, len(latest), self._batch_symbols)
-                if name in idle and len(state.pending.get(name, ())) < MOST_PENDING
+                if name in idle and len(state.pending.get(name, ())) < MAX_PENDING
             ]
             if not todo:
                 break
@@ -359,8 +360,8 @@ class Race:
             _remove(gone)
 
 
-def _revive(state: RaceState) -> None:
-    """Have candidates that lacked memory tried again; and all, if all have failed."""
+def _retry_failed(state: RaceState) -> None:
+    """Let candidates that ran out of memory be tried again; or all, if all have failed."""
     lacked_memory = (KILLED, OUT_OF_MEMORY)
     hopeless = all(each.failed for each in state.candidates.values())
     for name, each in state.candidates.items():

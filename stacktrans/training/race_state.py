@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from stacktrans.common.errors import CheckpointError, UsageError, first_problem
 from stacktrans.common.files import RACE, write_atomically
-from stacktrans.common.reading import MOST_BYTES, read_bytes
+from stacktrans.common.reading import MAX_BYTES, read_bytes
 from stacktrans.training.records import SOLUTIONS, STRING_SETS, Outcome
 from stacktrans.training.stateful import SavedCount, SavedNumber
 
@@ -31,10 +31,11 @@ class Candidate(BaseModel):
             one.
         test: coarse accuracy on longer strings, as in a `Record`; None before there is one.
         stateless: whether its controller has no state, so that it has to use its memory.
-        provisional: whether a solution waits for one of another candidate until the time is over.
+        provisional: whether its solution counts only if no other candidate has one when the time is
+            over.
         has_fallback: whether it has a solution with which no machine agrees, and no other.
-        best: the `records.merit` of its fallback, or else of the best weights that it has saved, or
-            would save now; empty before the first time slice.
+        best: `records.ranking_measures` of its fallback, or else of the best weights that it has
+            saved, or would save now; empty before the first time slice.
         cut_short: whether its last time slice was cancelled, and so does not count.
         furthest: the best `test` of all time slices, and the best `train` among these.
         stalled: number of time slices since then.
@@ -58,7 +59,7 @@ class Candidate(BaseModel):
     stalled: SavedCount = 0
 
     def after(self, before: "Candidate") -> "Candidate":
-        """Complete what a time slice does not tell, given the candidate before its last one."""
+        """Fill in what a time slice does not determine, from the candidate before it."""
         reached = (self.test or 0.0, self.train or 0.0)
         stalled = 0 if reached > before.furthest else before.stalled + 1
         furthest = max(reached, before.furthest)
@@ -82,13 +83,14 @@ class Candidate(BaseModel):
         return bool(coarse) and min(coarse) == 1
 
     @property
-    def merit(self) -> tuple[Any, ...]:
+    def ranking_key(self) -> tuple[Any, ...]:
         """Quantities that candidates are compared by, the greater the better.
 
-        Unless a candidate is right, shares count in hundredths, and likelihood does not: smaller
-        differences may be chance. So of candidates that are about as good, the best is one without
-        a state, and the first of these, which are more likely to generalize to longer strings. A
-        provisional one has to be more accurate than others on the strings that count first.
+        A candidate that is right on all measured strings is better than any other. Otherwise
+        accuracies are rounded to hundredths, and the likelihood is ignored: smaller differences may
+        be chance. Of candidates that are about equally good, the best is one without a state, which
+        is more likely to generalize to longer strings, and the first of these. A provisional one
+        has to be more accurate than others on the strings that are compared first.
         """
         sure = not self.provisional
         first, *others = [
@@ -113,7 +115,8 @@ class RaceState(BaseModel):
     """The state of a race between two rounds.
 
     Attributes:
-        command: words of a command that trains any candidate alone, if its recipe is added.
+        command: arguments of the command that trains any candidate alone, but for --recipe and its
+            name.
         budget: seconds that the race may take.
         seconds: seconds that it has taken.
         rounds: number of rounds.
@@ -142,7 +145,8 @@ class RaceState(BaseModel):
     @property
     def best(self) -> str:
         """The winner or, before there is one, the candidate that has come furthest."""
-        return self.winner or max(self.candidates, key=lambda name: self.candidates[name].merit)
+        latest = self.candidates
+        return self.winner or max(latest, key=lambda name: latest[name].ranking_key)
 
     @property
     def can_continue(self) -> bool:
@@ -160,7 +164,7 @@ def read_race(directory: Path) -> RaceState:
     """Read the state of the race in a directory; raises `CheckpointError` if that can't be done."""
     path = directory / RACE
     try:
-        state = RaceState.model_validate_json(read_bytes(path, MOST_BYTES))
+        state = RaceState.model_validate_json(read_bytes(path, MAX_BYTES))
     except UsageError as error:
         raise CheckpointError(*error.problems) from error
     except ValidationError as error:

@@ -33,7 +33,7 @@ OUTCOMES = {
     "time_limit": "the time limit was reached",
     "budget": "time ran out",
 }
-BRIEFLY = {
+SHORT_OUTCOMES = {
     "no_machine": "solved (no machine)",
     "exceptions": "solved",
     "development": "stopped improving",
@@ -47,7 +47,7 @@ BRIEFLY = {
 Outcome = Annotated[str, Field(pattern=f"^({'|'.join(OUTCOMES)})$")]
 SOLUTIONS = {"solved", "no_machine", "exceptions"}
 """Outcomes after which a task counts as solved."""
-EXCEPTIONS = 0.05
+MAX_EXCEPTION_SHARE = 0.05
 """The greatest share of pairs that may contradict a model that has solved its task."""
 
 
@@ -114,7 +114,7 @@ STRING_SETS = ("development", "longest", "test", "train")
 """The sets of strings by whose coarse accuracies weights are compared."""
 
 
-def merit(record: Record) -> dict[str, float]:
+def ranking_measures(record: Record) -> dict[str, float]:
     """The quantities that weights, and runs, are compared by; empty if none was measured.
 
     The greater the better, and the first that differs decides: coarse accuracy on the development
@@ -160,9 +160,9 @@ class Summary:
         start_from: the checkpoint that the run started from, and counts of its symbols; see
             `settings.config.StartFromConfig`. None for new weights.
         contradictions: pairs in files whose targets are not the model's answers, if it has solved
-            the task; each is a line, as `file:number`, and its source, target and answer. Of a
-            source with several targets, there is at most one pair, but for repeated pairs if the
-            answer is a target that occurs much more often.
+            the task; each is a line, as `file:number`, and its source, target and answer. A source
+            with several targets contributes at most one pair, or all pairs whose target is much
+            rarer than the one that the model answers.
         notes: remarks made before the run, on `start_from` and on the files of pairs.
         parameters: number of parameters in training; a memory may be pruned at the end.
         model: the saved model, in one line.
@@ -196,7 +196,7 @@ class Summary:
     seed: int
 
 
-def achieved(measured: Record | Summary) -> dict[str, Any]:
+def measurements(measured: Record | Summary) -> dict[str, Any]:
     """The measurements in a record or summary, as JSON."""
     parts = ("train", "test", "development")
     accuracies = {part: asdict(accuracy) for part in parts if (accuracy := getattr(measured, part))}

@@ -51,8 +51,8 @@ class TrainRequest:
         out: directory; by default, one in checkpoints/.
         device: where to compute.
         command: the command that trained the run, for its summary.
-        candidate_command: words of a command that trains any run of a race alone, if its recipe is
-            added; by default, made from the settings.
+        candidate_command: arguments of the command that trains any run of a race alone, but for
+            --recipe and its name; by default, made from the settings.
         prefix: prefix of the names of options in messages.
     """
 
@@ -105,8 +105,8 @@ class TrainRequest:
 
         return {recipe: as_large_as(config, name) for recipe, config in configs.items()}
 
-    def words_of_race(self) -> Sequence[str]:
-        """The words of a command that trains any run of a race alone."""
+    def arguments_of_candidate(self) -> Sequence[str]:
+        """The arguments of the command that trains any run of a race alone, but for its recipe."""
         if self.candidate_command is not None:
             return self.candidate_command
         deciding = [name for name in OPTIONS if name != "workers"]
@@ -198,7 +198,7 @@ def begin_race(
 
     device = find_device(request.device)
     sources = [make_source(config, device) for config in configs.values()]
-    directory, words = Path(), request.words_of_race()
+    directory, words = Path(), request.arguments_of_candidate()
     if not dry_run:
         directory = create_run_directory(request.out, title_of(configs))
         configs = race.begin(directory, configs, words, request.budget)

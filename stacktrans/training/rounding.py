@@ -27,11 +27,11 @@ AVERAGING_BATCHES = 200
 NEARLY_RIGHT = 0.9
 """Least accuracy on very short and on very long strings for which a discrete model is trained
 further: a new attempt would take longer, and might be no better."""
-MOST_CORRECTIONS = 5
+MAX_CORRECTIONS = 5
 """How often it is trained further."""
 
 RELEARNED = "5%"
-"""Loss under which a model without one of its memories may learn its task again."""
+"""Loss below which a model without one of its memories must fall to be trained any longer."""
 RELEARNING, LONGEST_RELEARNING = 100, 200
 """Batches within which the loss must fall under `RELEARNED`, and the largest number of batches."""
 
@@ -80,8 +80,8 @@ ROUNDINGS: dict[RoundingName, RoundingKind] = {
 class Rounding(StatefulPart):
     """Rounds and prunes the best weights of a run as far as that does no harm.
 
-    Lossless rounding, also where the model must solve the task when hard, changes only models that
-    lose nothing.
+    A lossless kind of rounding, as all are that require a discrete solution, keeps a result only if
+    no accuracy falls.
 
     Args:
         attempt: the attempt that ended the training, which is trained further.
@@ -104,8 +104,8 @@ class Rounding(StatefulPart):
 
         Args:
             check_stop: called after each batch; may raise an exception to stop.
-            may_fail: whether to reject the hard model, and return None, if it does not solve the
-                task, or, if lossless, not for strings that are much longer.
+            may_fail: whether to return None if the hard model does not solve the task or, where a
+                discrete solution is required, is wrong on very short or much longer strings.
         """
         attempt, self._check_stop = self.attempt, check_stop
         assert self.weights is not None
@@ -193,11 +193,11 @@ class Rounding(StatefulPart):
     def _corrected(
         self, model: Transducer, measured: SoftHardAccuracy
     ) -> tuple[Transducer, SoftHardAccuracy] | None:
-        """A model that is right when hard on very short and very long strings, too; its accuracies.
+        """A model that is right on very short and very long strings when hard; its accuracies.
 
         A model that is nearly right is trained further; None if that does not help.
         """
-        for left in reversed(range(1 + MOST_CORRECTIONS)):
+        for left in reversed(range(1 + MAX_CORRECTIONS)):
             with computing_with(self._source.threads), model.hard_signals():
                 accuracy = self._source.generalization(model, self._moment)
             if accuracy >= self._training.solved.accuracy:

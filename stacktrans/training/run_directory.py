@@ -12,9 +12,9 @@ from stacktrans.common.files import (
     RACE,
     check_directory_path,
     is_race,
-    locked,
-    numbered,
+    numbered_names,
     temporary_name,
+    try_lock,
 )
 from stacktrans.common.visible import shell_text
 from stacktrans.model.checkpoint import last_checkpoint
@@ -77,7 +77,7 @@ def create_run_directory(out: Path | None, name: str) -> Path:
         return out
     folder = Path("checkpoints")
     folder.mkdir(exist_ok=True)
-    for path in (folder / numbered_name for numbered_name in numbered(name)):
+    for path in (folder / numbered_name for numbered_name in numbered_names(name)):
         with suppress(FileExistsError):
             path.mkdir()
             break
@@ -121,5 +121,5 @@ def _check_in_place(directory: Path, descriptor: int) -> None:
 
 def lock(stream: IO[Any], directory: Path) -> None:
     """Lock a run's directory by a file in it; raises `StacktransError` if another has it locked."""
-    if not locked(stream):
+    if not try_lock(stream):
         raise StacktransError(f"{directory}: another process is training here")

@@ -28,16 +28,16 @@ from stacktrans.training.records import (
     Outcome,
     Record,
     Summary,
-    achieved,
+    measurements,
 )
 from stacktrans.training.rounding import Rounding
 from stacktrans.training.run_directory import lock, watched
 from stacktrans.training.sources import DataSource
-from stacktrans.training.stateful import Merit, SavedCount, SavedNumber, StatefulPart
+from stacktrans.training.stateful import RankingKey, SavedCount, SavedNumber, StatefulPart
 from stacktrans.training.wording import decided_by, reported_on, rule_of
 
 PATIENCE = 3
-"""Times as many batches as its first solution took after which a run falls back on it."""
+"""A run falls back on its first solution after this many times as many batches as that took."""
 FALLBACK = "fallback"
 """The folder of a solution with which no machine agrees, until the run ends."""
 _WRONG_STATE = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
@@ -58,22 +58,22 @@ class Progress(StatefulPart):
 
     Attributes:
         seconds: training time.
-        best: merit of the best weights; empty if there are none.
+        best: ranking key of the best weights; empty if there are none.
         best_step: batch after which they were taken.
         metrics_size: bytes of the metrics that were written by then.
         ended: the rule that has ended the training; rounding and pruning may follow.
-        fallback: merit of the first solution, which is kept beside the best weights if no
+        fallback: ranking key of the first solution, which is kept beside the best weights if no
             machine agrees with it; empty if there is none.
         fallback_step: batch after which it was rounded; 0 if there is none.
     """
 
     name = "progress"
     seconds: Annotated[SavedNumber, Field(ge=0)] = 0.0
-    best: Merit
+    best: RankingKey
     best_step: SavedCount = 0
     metrics_size: SavedCount = 0
     ended: Outcome | None = None
-    fallback: Merit
+    fallback: RankingKey
     fallback_step: SavedCount = 0
 
     def __init__(self) -> None:
@@ -184,21 +184,21 @@ class RunState:
     def judge(self, record: Record) -> str | None:
         """Keep the weights if they are the best so far; return the rule that ends the run."""
         progress, rule = self.progress, self.attempt.rule
-        merit = rule.merit(record)
-        if not merit:
+        key = rule.ranking_key(record)
+        if not key:
             return None
-        if merit >= progress.best:
-            self._keep(record, merit)
+        if key >= progress.best:
+            self._keep(record, key)
         ended_by = rule.judge(record, self.attempt)
         if ended_by in SOLUTIONS and progress.best_step <= self.attempts.first_step:
-            self._keep(record, merit)  # the best weights so far can't be made discrete
+            self._keep(record, key)  # the best weights so far can't be made discrete
         self.attempts.failed = bool(ended_by) and self.attempts.more_wanted
         return None if self.attempts.failed else ended_by
 
-    def _keep(self, record: Record, merit: Merit) -> None:
+    def _keep(self, record: Record, key: RankingKey) -> None:
         """Save the weights of a record as the best."""
-        self.progress.best, self.progress.best_step = merit, self.step
-        self.save_best(accuracy=achieved(record))
+        self.progress.best, self.progress.best_step = key, self.step
+        self.save_best(accuracy=measurements(record))
 
     def end(self, rule: str) -> None:
         """Note the rule that has ended the training."""
@@ -285,7 +285,7 @@ class RunState:
             last = checkpoint.last_checkpoint(directory)
             path, state = last / checkpoint.TRAINING, checkpoint.load_training(last)
             try:
-                self._take(state)
+                self._load_state(state)
             except _WRONG_STATE as error:
                 if is_out_of_memory(error):
                     raise
@@ -294,8 +294,8 @@ class RunState:
             model = self.attempt.model
             set_weights(model, load_weights(last / checkpoint.WEIGHTS, shapes_of(model)))
 
-    def _take(self, state: dict[str, Any]) -> None:
-        """Load a saved state; raises any of the errors of Python and torch if it is not one."""
+    def _load_state(self, state: dict[str, Any]) -> None:
+        """Load a saved state; raises the errors of `_WRONG_STATE` if it is malformed."""
         self.command = str(state["command"])
         self.progress.load_state_dict(state["progress"])
         self.attempts.load_state_dict(state["attempts"])

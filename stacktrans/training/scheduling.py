@@ -12,11 +12,11 @@ TIME_SLICE = 200
 BEGINNING_SYMBOLS = 200_000
 """Symbols that a run is trained on, once it has begun, before another begins. After fewer, hardly
 any run has learned enough to be distinguished from others."""
-WIDTH = 2
+RUNS_PER_ROUND = 2
 """Runs that get a time slice in a round."""
-PROVISIONAL = 16
+PROVISIONAL_COST = 16
 """Factor on the cost of a run whose solutions are provisional, since it cannot end the race."""
-STALLED = 3
+STALLED_AFTER = 3
 """Time slices without progress after which the leader is no longer preferred."""
 
 Candidates = Mapping[str, Candidate]
@@ -49,11 +49,12 @@ def next_round(candidates: Candidates, width: int, sizes: Mapping[str, int]) -> 
         candidate = candidates[name]
         counts = candidate.step * sizes[name] >= BEGINNING_SYMBOLS
         batches = (candidate.step if counts else 0) + TIME_SLICE / 2
-        factor = PROVISIONAL if candidate.provisional else 1
-        return ranks[name] * batches * factor * max(1, candidate.stalled / STALLED)
+        factor = PROVISIONAL_COST if candidate.provisional else 1
+        return ranks[name] * batches * factor * max(1, candidate.stalled / STALLED_AFTER)
 
     by_cost = sorted(able, key=cost)
-    leading = [name for name in by_cost if ranks[name] == 1 and candidates[name].stalled < STALLED]
+    progressing = [name for name in by_cost if candidates[name].stalled < STALLED_AFTER]
+    leading = [name for name in progressing if ranks[name] == 1]
     solvers = [name for name in able if candidates[name].has_fallback]
     leader = ([name for name in solvers if not candidates[name].provisional] or leading)[:1]
     return [*leader, *(name for name in by_cost if name not in leader)][:width]
@@ -88,4 +89,4 @@ def round_winner(names: Sequence[str], pending: Mapping[str, Sequence[Candidate]
             solved[name] = result
             if result.is_right and not result.has_fallback:
                 return name
-    return max(solved, key=lambda name: solved[name].merit, default=None)
+    return max(solved, key=lambda name: solved[name].ranking_key, default=None)

@@ -36,16 +36,17 @@ COUNTED_SYMBOLS = 10_000
 COUNTED_BATCHES = 100
 """Largest number of batches that these symbols are taken from."""
 SYMBOLS_FOR_ALL = 2000
-"""A batch has at least as many symbols as the model knows, but not more than this for that reason:
-a symbol that is in few batches is hardly learned."""
+"""A batch has at least one symbol for each that the model knows, up to this many: a symbol that
+occurs in few batches is hardly learned."""
 MUCH_LONGER = 10
-"""Times that strings are longer than those trained on, for which a discrete model has to be right
-before it counts as a solution: small errors of a controller's state add up on them."""
+"""Factor on the longest training length: a discrete model counts as a solution only if it is also
+right on strings about this much longer, on which small errors of a controller's state add up."""
 SHORTEST_SHARE = 0.1
-"""Share of the training lengths, from the shortest on, for which a discrete model has to be right
-before it counts as a solution: short strings are rare among strings of all lengths."""
+"""Share of the training lengths, from the shortest on, on which a discrete model is tested
+separately before it counts as a solution: short strings are rare among strings of all lengths."""
 GENERALIZATION_STRINGS = 1000
-"""Strings of either kind on which it is tested: it may be wrong on one in a hundred."""
+"""Number of strings of each kind in these tests: a hundred would pass models that are wrong on one
+string in a hundred."""
 
 UnrolledBatch = tuple[Batch, Unrolled]
 """A batch, and the result of running a model over it."""

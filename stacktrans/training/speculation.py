@@ -58,7 +58,7 @@ class SpeculativeAttempts:
         return self.directory / self.FOLDER / str(number)
 
     def train(self, numbers: Sequence[int]) -> None:
-        """Train these attempts, if they are not being trained; end all others if there are none."""
+        """Start these attempts, unless they are being trained; if there are none, stop all."""
         if not numbers and self.running:
             self.stop()
         for number in numbers:
@@ -120,7 +120,10 @@ def take_over(run: RunState, directory: Path) -> None:
 def _read_attempt(
     run: RunState, directory: Path
 ) -> tuple[RunState, list[dict[str, Any]], Transducer | None]:
-    """The run of an attempt of another, its records, and its best weights if they are the best."""
+    """Read an attempt that another process trained.
+
+    Returns its run, its records, and its best weights if they are as good as those of this run.
+    """
     other = RunState(run.source, run.device, "", run.attempts.number)
     other.load(directory)
     metrics = (directory / METRICS).read_bytes()[: other.progress.metrics_size].decode()

@@ -14,7 +14,7 @@ MOST = 2**53
 
 SavedCount = Annotated[int, Field(strict=True, ge=0, le=MOST)]
 SavedNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
-Merit = Annotated[list[SavedNumber], Field(max_length=6)]
+RankingKey = Annotated[list[SavedNumber], Field(max_length=6)]
 """Quantities that weights are compared by, the greater the better; empty if unmeasured."""
 Weights = dict[str, Any]
 """Tensors by name."""

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.training_config import DevelopmentConfig, SolvedConfig, StreamConfig
-from stacktrans.training.records import EXCEPTIONS, Record, merit
-from stacktrans.training.stateful import Merit, SavedCount, StatefulPart, Weights
+from stacktrans.training.records import MAX_EXCEPTION_SHARE, Record, ranking_measures
+from stacktrans.training.stateful import RankingKey, SavedCount, StatefulPart, Weights
 
 if TYPE_CHECKING:
     from stacktrans.training.attempt import Attempt
 
 UNCHANGED, NO_BETTER = 5, 20
-"""Measurements in a row in which as many development pairs are right as before, or no more of them
-or of their symbols than ever, after which the others count as exceptions."""
+"""Consecutive measurements after which the pairs that are still wrong count as exceptions: with the
+same number of right development pairs, and without a new best in right pairs or right symbols."""
 
 
 class StoppingRule(StatefulPart, ABC):
@@ -29,7 +29,7 @@ class StoppingRule(StatefulPart, ABC):
         return False
 
     @abstractmethod
-    def merit(self, record: Record) -> list[float]:
+    def ranking_key(self, record: Record) -> list[float]:
         """Quantities that weights are compared by, the greater the better; empty if unmeasured."""
 
     @abstractmethod
@@ -40,8 +40,8 @@ class StoppingRule(StatefulPart, ABC):
 class EarlyStopping(StoppingRule):
     """Ends an attempt that solves the task, stops improving, or reaches its last epoch.
 
-    Monitored is the training loss, or accuracy on the development set: of its symbols once an
-    epoch, or of its strings if these are pairs in files.
+    It monitors the training loss, or accuracy on the development set: symbol accuracy after each
+    epoch or, for pairs in files, coarse and fine accuracy.
 
     Attributes:
         best: the best value of the monitored quantity; empty before there is one.
@@ -51,7 +51,7 @@ class EarlyStopping(StoppingRule):
         unchanged: number of the last ones whose coarse accuracy was the best so far, but no better.
     """
 
-    best: Merit
+    best: RankingKey
     since: SavedCount = 0
     count: SavedCount = 0
     in_a_row: SavedCount = 0
@@ -74,9 +74,9 @@ class EarlyStopping(StoppingRule):
             self._solved = stop.solved or SolvedConfig()
             self._patience = patient.patience if patient else DevelopmentConfig.PATIENCE
 
-    def merit(self, record: Record) -> list[float]:
+    def ranking_key(self, record: Record) -> list[float]:
         first = [] if self._files else self._monitored(record)
-        return [*first, *merit(record).values()]
+        return [*first, *ranking_measures(record).values()]
 
     def _monitored(self, record: Record) -> list[float]:
         """The value of the monitored quantity, the greater the better; empty if there is none."""
@@ -99,7 +99,7 @@ class EarlyStopping(StoppingRule):
             if self.in_a_row >= self._solved.times:
                 return "solved"
         stays = self.unchanged >= UNCHANGED or self.since >= NO_BETTER
-        if self._exceptions and stays and self.best[0] >= 1 - EXCEPTIONS:
+        if self._exceptions and stays and self.best[0] >= 1 - MAX_EXCEPTION_SHARE:
             return "exceptions"
         if self.since >= self._patience:
             return "converged" if self._loss else "development"
@@ -125,7 +125,7 @@ class RateDecay(StoppingRule):
     """
 
     epochs: SavedCount = 0
-    best: Merit
+    best: RankingKey
     kept: Weights
 
     def __init__(self, stream: StreamConfig, weights: Weights) -> None:
@@ -136,11 +136,13 @@ class RateDecay(StoppingRule):
     def compares_next(self) -> bool:
         return self.epochs + 1 == self._stream.JUDGED_AFTER
 
-    def merit(self, record: Record) -> list[float]:
-        return [] if record.validation is None else [-record.validation, *merit(record).values()]
+    def ranking_key(self, record: Record) -> list[float]:
+        if record.validation is None:
+            return []
+        return [-record.validation, *ranking_measures(record).values()]
 
     def judge(self, record: Record, attempt: "Attempt") -> str | None:
-        if (value := self.merit(record)[:1]) > self.best:
+        if (value := self.ranking_key(record)[:1]) > self.best:
             self.best, self.kept = value, deepcopy(attempt.average.state_dict())
         else:
             for model in (attempt.model, attempt.average):
@@ -148,5 +150,5 @@ class RateDecay(StoppingRule):
             attempt.multiply_rate(self._stream.RATE_DECAY)
         compared, self.epochs = self.compares_next, self.epochs + 1
         worse = compared and attempt.attempts.add_validation(-self.best[0])
-        over = attempt.rate < self._stream.LEAST_RATE or self.epochs >= self._stream.epochs
+        over = attempt.rate < self._stream.MIN_RATE or self.epochs >= self._stream.epochs
         return "attempts" if over or worse else None

@@ -28,7 +28,7 @@ from stacktrans.training.sources import DataSource, Moment, UnrolledBatch
 from stacktrans.training.stateful import SavedCount
 
 
-class StreamPiece(NamedTuple):
+class StreamSegment(NamedTuple):
     """Consecutive steps of streams that are read side by side.
 
     Attributes:
@@ -40,7 +40,7 @@ class StreamPiece(NamedTuple):
     begins: bool
 
 
-def cut(batch: Batch, steps: int) -> Iterator[StreamPiece]:
+def cut(batch: Batch, steps: int) -> Iterator[StreamSegment]:
     """Cut streams, which begin with an empty memory, into pieces of `steps` steps."""
     count, longest = batch.inputs.shape
     for begin in range(0, longest, steps):
@@ -48,10 +48,10 @@ def cut(batch: Batch, steps: int) -> Iterator[StreamPiece]:
         inputs = batch.inputs[part]
         lengths = [inputs.shape[1]] * count
         piece = Batch(inputs, batch.targets[part], batch.mask[part], lengths)
-        yield StreamPiece(piece, begin == 0)
+        yield StreamSegment(piece, begin == 0)
 
 
-class PieceSource(DataSource, ABC):
+class SegmentSource(DataSource, ABC):
     """A source of consecutive pieces; each continues from the state after the last one.
 
     That state is not saved, so that a run is resumed where an epoch begins.
@@ -67,11 +67,11 @@ class PieceSource(DataSource, ABC):
         self._begin_epoch(0)
 
     @abstractmethod
-    def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
+    def pieces(self, attempt: int, epoch: int) -> list[StreamSegment]:
         """The pieces of an epoch of an attempt."""
 
     def check(self) -> None:
-        make_memory(self.config.model).check_carries()
+        make_memory(self.config.model).check_can_carry()
         if self.task.sampled:
             super().check()
 
@@ -82,7 +82,7 @@ class PieceSource(DataSource, ABC):
         self._begin_epoch(0)
 
     def _begin_epoch(self, number: int) -> None:
-        self.epoch, self._left = number, list[StreamPiece]()
+        self.epoch, self._left = number, list[StreamSegment]()
         self._carried: Carried | None = None
         self._carrier: Transducer | None = None
 
@@ -106,7 +106,7 @@ class PieceSource(DataSource, ABC):
         return self.resumable, self.resumable
 
 
-class Streams(PieceSource):
+class Streams(SegmentSource):
     """Unsegmented streams of sequences, newly drawn for each epoch (joulin2015, section 4)."""
 
     def __init__(self, config: RunConfig, task: Task, stream: StreamConfig) -> None:
@@ -118,13 +118,13 @@ class Streams(PieceSource):
             raise UsageError(f"{setting}: null is for a text; expected a number")
         self._epoch_size, self._steps = stream.sequences, stream.steps
 
-    def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
+    def pieces(self, attempt: int, epoch: int) -> list[StreamSegment]:
         rng = generator(self.config.seed, Purpose.TRAINING, attempt, epoch)
         lengths, rows = self.lengths_of(epoch), self.config.training.batch_strings
         law = self._law(Purpose.TRAINING, lengths)
         pairs = self.task.sample(rng, lengths, self._epoch_size, law)
         streams, every = [pairs[row::rows] for row in range(rows)], StreamConfig.EMPTY_AFTER
-        pieces = list[StreamPiece]()
+        pieces = list[StreamSegment]()
         for first in range(0, max(map(len, streams)), every):
             parts = [stream[first : first + every] for stream in streams]
             pieces += cut(self.layout.batch(parts, score_all=True), self._steps)
@@ -147,7 +147,7 @@ class Streams(PieceSource):
         record.train, record.test = self.accuracies(model, Purpose.VALIDATION, moment)
 
 
-def pieces_of(text: Ids, count: int, steps: int) -> Iterator[StreamPiece]:
+def segments_of_text(text: Ids, count: int, steps: int) -> Iterator[StreamSegment]:
     """Cut a text, [N + 1], into `count` equal parts, read side by side in pieces of `steps` steps.
 
     The last part may be shorter; the first symbol is read but not predicted.
@@ -160,7 +160,7 @@ def pieces_of(text: Ids, count: int, steps: int) -> Iterator[StreamPiece]:
     return cut(Batch(inputs, targets, mask, [length] * count), steps)
 
 
-class Texts(PieceSource):
+class Texts(SegmentSource):
     """The training, validation and test part of a text (joulin2015, section 5.3).
 
     The task that is saved has the symbols that the model knows, so that the files are no longer
@@ -198,7 +198,7 @@ class Texts(PieceSource):
             part: encode_sentences(self.vocabulary, lines) for part, lines in sentences.items()
         }
         steps = training.stream.steps
-        self._pieces = list(pieces_of(self.texts["train"], training.batch_strings, steps))
+        self._pieces = list(segments_of_text(self.texts["train"], training.batch_strings, steps))
 
     def begin(self, model: Transducer) -> None:
         """Set the output biases to the log frequencies of symbols.
@@ -212,7 +212,7 @@ class Texts(PieceSource):
             with torch.no_grad():
                 model.classifier.bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
 
-    def pieces(self, attempt: int, epoch: int) -> list[StreamPiece]:
+    def pieces(self, attempt: int, epoch: int) -> list[StreamSegment]:
         return self._pieces
 
     def due(self, step: int) -> tuple[bool, bool]:

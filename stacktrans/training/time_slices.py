@@ -9,7 +9,7 @@ from stacktrans.model.devices import find_device
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.training.race_state import Candidate
-from stacktrans.training.records import Record, merit
+from stacktrans.training.records import Record, ranking_measures
 from stacktrans.training.run_directory import has_last
 from stacktrans.training.run_state import FailedAttempt
 from stacktrans.training.trainer import Trainer
@@ -83,14 +83,15 @@ def _candidate(trainer: Trainer, records: Sequence[Record], cut_short: bool) -> 
     record = records[-1] if records else None
     # The batches of rounding have no records, and decide nothing once the run has ended.
     is_last = record and (progress.ended or record.step == state.step)
-    if not (record and is_last and record.attempt == state.attempts.number and merit(record)):
+    number = state.attempts.number
+    if not (record and is_last and record.attempt == number and ranking_measures(record)):
         record = _measured(trainer, attempt.average)
-    best = merit(record)
+    best = ranking_measures(record)
     kept = (progress.fallback or progress.best)[-len(best) :]
     if len(kept) == len(best):
         best = dict(zip(best, kept, strict=True))
     elif kept:  # by the training loss alone, when accuracy was not measured
-        best = merit(_measured(trainer, state.load_best().model))
+        best = ranking_measures(_measured(trainer, state.load_best().model))
     train, test = record.train or record.development, record.test or record.development
     return Candidate(
         step=state.step,

@@ -24,7 +24,7 @@ from stacktrans.training.make_source import make_source
 from stacktrans.training.model_card import model_card
 from stacktrans.training.optimizers import rate_factor
 from stacktrans.training.race_state import race_summary
-from stacktrans.training.records import SOLUTIONS, SUMMARY, Record, Summary, achieved
+from stacktrans.training.records import SOLUTIONS, SUMMARY, Record, Summary, measurements
 from stacktrans.training.run_state import FailedAttempt, RunState
 from stacktrans.training.speculation import SpeculativeAttempts, take_over
 from stacktrans.training.wording import started_from
@@ -301,7 +301,7 @@ class Trainer:
                 summary.without[part] = self.source.tested(ablated, moment, ABLATION_STRINGS)
         summary.model = best.description
         card = model_card(best, asdict(summary), self.directory)
-        state.save_best(best.model, accuracy=achieved(summary), card=card)
+        state.save_best(best.model, accuracy=measurements(summary), card=card)
         state.write(SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
         return summary
 

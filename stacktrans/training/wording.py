@@ -5,7 +5,7 @@ from pathlib import Path
 from stacktrans.common.reading import name_of
 from stacktrans.common.visible import counted
 from stacktrans.settings.config import RunConfig, StartFromConfig
-from stacktrans.training.records import BRIEFLY, OUTCOMES
+from stacktrans.training.records import OUTCOMES, SHORT_OUTCOMES
 
 
 def started_from(start_from: StartFromConfig) -> str:
@@ -27,7 +27,7 @@ def rule_of(config: RunConfig, outcome: str) -> str:
 
 def briefly(outcome: str) -> str:
     """A key of `OUTCOMES` in a word or two."""
-    return BRIEFLY.get(outcome, outcome)
+    return SHORT_OUTCOMES.get(outcome, outcome)
 
 
 def decided_by(config: RunConfig) -> str:

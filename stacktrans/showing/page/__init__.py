@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stacktrans.automata.wording import entry_name, observation_words
+from stacktrans.automata.wording import describe_component, entry_name
 from stacktrans.common.visible import visible
 from stacktrans.inference.trace import END, NOTHING, ReadShare, Trace, TraceStep, input_symbols
 from stacktrans.model.checkpoint import Checkpoint
@@ -110,7 +110,7 @@ def _json(models: Sequence[PageModel]) -> str:
 def _model(model: PageModel) -> dict[str, Any]:
     """The data of a model but for its steps."""
     checkpoint, first = model.checkpoint, model.trace.steps[0]
-    rules = checkpoint.machine.worded_rules if checkpoint.machine else []
+    rules = checkpoint.machine.rule_descriptions if checkpoint.machine else []
     return {
         "name": visible(model.name),
         "about": visible(checkpoint.description),
@@ -143,7 +143,7 @@ def _machine(checkpoint: Checkpoint) -> dict[str, Any]:
         "bound": layout.bound(),
         "unknown": task.source.unknown,
         "observations": [
-            [visible(observation_words(machine, component, entry)) for entry in range(table.size)]
+            [visible(describe_component(machine, component, entry)) for entry in range(table.size)]
             if component in machine.relevant - no_states
             else None
             for component, table in enumerate(machine.components)

@@ -281,7 +281,7 @@ function verdictOf(model, machine, { answer, steps, ended, failed }) {
       const reason = `rule ${transition.rule} has no output, but the answer needs one`;
       return `no answer: ${reason}, at step ${steps.length}`;
     }
-    const observed = wordedObservation(model, observation);
+    const observed = describeObservation(model, observation);
     return `no answer: no rule applies at step ${steps.length}: ${observed}`;
   }
   const symbols = answer.map((output) => (output === NO_OUTPUT ? "·" : model.names.outputs[output]));
@@ -291,7 +291,7 @@ function verdictOf(model, machine, { answer, steps, ended, failed }) {
 }
 
 /** An observation in words, the state first, without the components that no rule depends on. */
-function wordedObservation({ observations }, observation) {
+function describeObservation({ observations }, observation) {
   const words = observation.map((entry, component) => observations[component]?.[entry]);
   return [words.pop(), ...words].filter(Boolean).join(", ") || "always";
 }

@@ -201,7 +201,7 @@ def test_the_cells_of_each_are_shown() -> None:
         def snapshot(self, state: Any) -> MemorySnapshot:
             return MemorySnapshot(cells={"shelf": CellContents(state.content[0])})
 
-    class Both(Several):
+    class Both(CombinedMemory):
         part_names = ("queue", "stack")
         parts = (Shelf(), Stack())
 

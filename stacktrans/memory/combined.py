@@ -33,7 +33,7 @@ class States(MemoryState):
     parts: tuple[MemoryState, ...]
 
 
-class Several(Memory[States]):
+class CombinedMemory(Memory[States]):
     """Several memories as one, which concatenates their signals, values and reads.
 
     Attributes:
@@ -53,7 +53,7 @@ class Several(Memory[States]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The class is made at run time, and can't be imported by a name.
-        return _made, (self.part_names,), vars(self)
+        return _rebuilt, (self.part_names,), vars(self)
 
     @property
     def parts(self) -> Sequence[Memory[Any]]:
@@ -143,11 +143,13 @@ class Several(Memory[States]):
 
 
 @functools.cache
-def several(names: tuple[str, ...]) -> type[Several]:
+def combined_memory(names: tuple[str, ...]) -> type[CombinedMemory]:
     """The class of memories with given names side by side."""
-    return type("Several", (Several,), {"name": MEMORIES.combined(names), "part_names": names})
+    return type(
+        "CombinedMemory", (CombinedMemory,), {"name": MEMORIES.combined(names), "part_names": names}
+    )
 
 
-def _made(names: tuple[str, ...]) -> Several:
+def _rebuilt(names: tuple[str, ...]) -> CombinedMemory:
     """Rebuild pickled memories."""
-    return several(names)()
+    return combined_memory(names)()

@@ -17,7 +17,7 @@ from stacktrans.showing.race import race_view
 from stacktrans.training.file_pairs import FilePairs
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate
-from stacktrans.training.records import Accuracy, Record, merit
+from stacktrans.training.records import Accuracy, Record, ranking_measures
 from stacktrans.training.requests import begin_race
 from stacktrans.training.sources import Moment
 
@@ -39,13 +39,13 @@ def test_the_first_quantity_that_differs_decides(names: tuple[str, str]) -> None
         first, second, fine, discreteness, likelihood = values
         measured: Any = {names[0]: accuracy(first, fine), names[1]: accuracy(second)}
         record = Record(1, 1, 0.0, -likelihood, 2.0, 0.1, None, {}, **measured)
-        return [*merit(replace(record, discreteness=discreteness)).values()]
+        return [*ranking_measures(replace(record, discreteness=discreteness)).values()]
 
     usual = [0.5] * 5
     for place in range(5):  # whatever those say that count less
         better = [*usual[:place], 0.6, *[0.0] * (4 - place)]
         assert merit_of(*better) > merit_of(*usual), place
-    assert merit(Record(1, 1, 0.0, 1.0, 2.0, 0.1, None, {})) == {}
+    assert ranking_measures(Record(1, 1, 0.0, 1.0, 2.0, 0.1, None, {})) == {}
 
 
 @pytest.fixture
@@ -196,9 +196,9 @@ def test_a_race_of_drawn_strings_knows_what_was_kept(tmp_path: Path) -> None:
 def test_of_about_equal_candidates_one_without_a_state_is_the_best() -> None:
     best = {"development": 0.996, "longest": 0.99, "fine": 1.0, "discreteness": 1.0}
     stateless = Candidate(stateless=True, best=best)
-    assert stateless.merit > Candidate(best=best | {"development": 0.999}).merit
-    assert stateless.merit < Candidate(best=best | {"longest": 1.0}).merit
-    assert stateless.merit < Candidate(best=dict.fromkeys(best, 1.0)).merit
+    assert stateless.ranking_key > Candidate(best=best | {"development": 0.999}).ranking_key
+    assert stateless.ranking_key < Candidate(best=best | {"longest": 1.0}).ranking_key
+    assert stateless.ranking_key < Candidate(best=dict.fromkeys(best, 1.0)).ranking_key
 
 
 def table_of(**candidates: Candidate) -> list[list[str]]:
