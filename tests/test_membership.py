@@ -9,7 +9,7 @@ import pytest
 from command_line import run
 from pair_files import OPTIONS
 
-from stacktrans.inference.scores import Scores, label_scores
+from stacktrans.inference.scores import Floats, Scores
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
@@ -69,30 +69,33 @@ def test_labels_are_two_words(labels: Any) -> None:
         make_task("mine", "membership", {**RULES, "labels": labels})
 
 
+def label_scores(right: Floats, positive: Floats, probability: Floats) -> dict[str, float] | None:
+    """The scores of labels, of which some are right, with the probability of each answer."""
+    ones, log_probs = np.ones(len(right), np.int64), np.log(probability)
+    return Scores(
+        ones, right, ones, ones, ones, positive=positive, log_probs=log_probs
+    ).label_scores
+
+
 def test_label_scores_are_those_of_their_definitions() -> None:
     rng = np.random.default_rng(1)
     positive, probability = rng.random(60) < 0.4, rng.integers(5, size=60) / 4
-    scores = label_scores(positive, probability > 0.5, probability)
+    answered = probability > 0.5
+    of_answers = np.where(answered, probability, 1 - probability)
+    scores = label_scores((answered == positive) * 1.0, positive * 1.0, of_answers)
+    assert scores
     inside, outside = probability[positive], probability[~positive]
     wins = [(1.0 if a > b else 0.5 if a == b else 0.0) for a in inside for b in outside]
     assert scores["auc"] == pytest.approx(sum(wins) / len(wins))
     assert scores["precision"] == pytest.approx(positive[probability > 0.5].mean())
     assert scores["recall"] == pytest.approx((probability > 0.5)[positive].mean())
-    none = np.zeros(3, np.bool_)
-    assert label_scores(none, none, np.zeros(3)) == {}
+    assert label_scores(np.ones(0), np.ones(0), np.ones(0)) == {}
 
 
 def test_strings_with_other_labels_have_no_share_in_label_scores() -> None:
-    def measured(*strings: tuple[float, float, float]) -> dict[str, float] | None:
-        fine, positive, probability = np.array(strings).T
-        ones = np.ones(len(strings), np.int64)
-        return Scores(
-            ones, fine, ones, ones, ones, positive=positive, log_probs=np.log(probability)
-        ).of_labels
-
-    known = (1, 1, 0.9), (1, 0, 0.8), (0, 1, 0.3)
-    assert measured(*known) == {"precision": 1.0, "recall": 0.5, "auc": 1.0}
-    assert measured(*known, (0, np.nan, 0.6)) == measured(*known)
+    known = np.array([(1, 1, 0.9), (1, 0, 0.8), (0, 1, 0.3)])
+    assert label_scores(*known.T) == {"precision": 1.0, "recall": 0.5, "auc": 1.0}
+    assert label_scores(*np.array([*known, (0, np.nan, 0.6)]).T) == label_scores(*known.T)
 
 
 def test_a_recognizer_is_measured_by_length_and_kind(tmp_path: Path) -> None:

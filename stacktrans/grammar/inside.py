@@ -34,34 +34,22 @@ MAX_CHART_CELLS = 1 << 25
 """The maximum number of entries of a chart, which take half a gigabyte."""
 
 
-class Lexical(NamedTuple):
-    """A production X -> word of the normal form.
+class Production(NamedTuple):
+    """A production of the normal form: X -> word, or X -> left right.
 
     Attributes:
         log_probability: the natural logarithm of its probability.
         target: the template of its target; None if it continues a longer rule with a template.
-        word: the word.
-    """
-
-    log_probability: float
-    target: Template | None
-    word: str
-
-
-class Binary(NamedTuple):
-    """A production X -> left right of the normal form.
-
-    Attributes:
-        log_probability: the natural logarithm of its probability.
-        target: as in `Lexical`.
         left: the first symbol.
         right: the second symbol.
+        word: the word in place of the symbols; empty if there are symbols.
     """
 
     log_probability: float
     target: Template | None
-    left: int
-    right: int
+    left: int = 0
+    right: int = 0
+    word: str = ""
 
 
 class NormalForm:
@@ -77,8 +65,8 @@ class NormalForm:
     """
 
     def __init__(self, root: str, rules: Rules) -> None:
-        self.lexical: list[list[Lexical]] = []
-        self.binary: list[list[Binary]] = []
+        self.lexical: list[list[Production]] = []
+        self.binary: list[list[Production]] = []
         self._single: dict[Part, int] = {Nonterminal(name): self._new_symbol() for name in rules}
         # Suffixes of several parts: the first part, and the symbol of the rest.
         self._suffixes: dict[tuple[Part, int], int] = {}
@@ -101,20 +89,22 @@ class NormalForm:
         log_probability, (first, *rest) = math.log(alternative.probability), alternative.source
         if rest:
             parts = self._symbol_of(first), self._symbol_of(*rest)
-            self.binary[symbol].append(Binary(log_probability, alternative.target, *parts))
+            self.binary[symbol].append(Production(log_probability, alternative.target, *parts))
         else:  # a single part is a word, since there are no unit productions
-            self.lexical[symbol].append(Lexical(log_probability, alternative.target, str(first)))
+            self.lexical[symbol].append(
+                Production(log_probability, alternative.target, word=str(first))
+            )
 
     def _symbol_of(self, *parts: Part) -> int:
         """The symbol that derives some parts with probability 1, and without a template."""
         *others, last = parts
         if last not in self._single:
             self._single[last] = self._new_symbol()
-            self.lexical[-1].append(Lexical(0.0, None, str(last)))
+            self.lexical[-1].append(Production(0.0, None, word=str(last)))
         symbol = self._single[last]
         for part in reversed(others):
             if (part, symbol) not in self._suffixes:
-                production = Binary(0.0, None, self._symbol_of(part), symbol)
+                production = Production(0.0, None, self._symbol_of(part), symbol)
                 self._suffixes[part, symbol] = self._new_symbol()
                 self.binary[-1].append(production)
             symbol = self._suffixes[part, symbol]
@@ -151,7 +141,7 @@ def _composed(unit: Alternative, inner: Alternative) -> Alternative:
     )
 
 
-def target_of(derivation: Sequence[Lexical | Binary | Alternative]) -> list[str]:
+def target_of(derivation: Sequence[Production | Alternative]) -> list[str]:
     """The target of a leftmost derivation, given by its rules in order."""
     phrases: list[list[str]] = []
     # In reverse order, a rule comes after all its phrases, the first of which is on top.
@@ -228,7 +218,7 @@ class InsideTable:
     def draw(self, rng: Generator, length: int) -> Sentence:
         """Draw a derivation of a possible source length; returns source and target."""
         lexical, binary, kept = self._form.lexical, self._form.binary, self._kept
-        derivation: list[Lexical | Binary] = []
+        derivation: list[Production] = []
         pending = [(self._form.root, length)]
         for uniform in rng.random(2 * length - 1).tolist():
             goal = pending.pop()
@@ -243,7 +233,7 @@ class InsideTable:
             production = binary[symbol][number]
             derivation.append(production)
             pending += [(production.right, span - split - 1), (production.left, split + 1)]
-        source = [each.word for each in derivation if isinstance(each, Lexical)]
+        source = [each.word for each in derivation if each.word]
         return source, target_of(derivation)
 
 
@@ -306,7 +296,7 @@ class Chart:
 
     def best_target(self) -> list[str]:
         """The target of the most probable derivation of the source."""
-        derivation: list[Lexical | Binary] = []
+        derivation: list[Production] = []
         pending = [(self._form.root, 0, len(self._words))]
         while pending:
             symbol, start, length = pending.pop()
@@ -321,7 +311,7 @@ class Chart:
             pending.append((production.left, start, split))
         return target_of(derivation)
 
-    def _best_split(self, symbol: int, start: int, length: int) -> tuple[Binary, int]:
+    def _best_split(self, symbol: int, start: int, length: int) -> tuple[Production, int]:
         productions = self._form.binary[symbol]
         scores = [
             self._from_start[each.left, start, 1:length]

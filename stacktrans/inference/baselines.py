@@ -9,7 +9,7 @@ import numpy as np
 from stacktrans.common.ragged import Ragged
 from stacktrans.decoding.decoder import Answer
 from stacktrans.inference.predictions import compared
-from stacktrans.inference.scores import Scores, best_references
+from stacktrans.inference.scores import Scores, counted_pairs
 from stacktrans.tasks.alphabets import NO_OUTPUT, Ids
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Pair
@@ -73,4 +73,4 @@ def _scores(task: Task, pairs: Sequence[Pair], answers: Sequence[list[int]]) -> 
     ended = [ends and len(each) == len(pair.target) for pair, each in both]
     right, scored = np.array([(each.position_matches, each.symbols + ends) for each in found]).T
     scores = Scores(np.array(lengths), np.array(fine), right + ended, scored, 0 * scored, found)
-    return best_references(scores, task, pairs)
+    return scores.of(counted_pairs(task, pairs, scores.fine))

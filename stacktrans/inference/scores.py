@@ -75,15 +75,31 @@ class Scores:
     baselines: dict[str, "Scores"] = field(default_factory=dict)
 
     @property
-    def of_labels(self) -> dict[str, float] | None:
-        """The `label_scores`; None without labels."""
+    def label_scores(self) -> dict[str, float] | None:
+        """Precision, recall and AUC of labels, as far as they are defined; None without labels.
+
+        The AUC, the area under the ROC curve, is how often a string in the language has the higher
+        probability; a tie counts one half (the statistic of Mann and Whitney).
+        """
         if self.positive is None or self.log_probs is None:
             return None
         known = ~np.isnan(self.positive)
         positive: Mask = self.positive[known] == 1
         answered = (self.fine[known] == 1) == positive
         likely = np.nan_to_num(np.exp(self.log_probs[known]), nan=0.5)
-        return label_scores(positive, answered, np.where(answered, likely, 1 - likely))
+        inside, outside = positive.sum(), (~positive).sum()
+        found, scores = (positive & answered).sum(), dict[str, float]()
+        if answered.any():
+            scores["precision"] = float(found / answered.sum())
+        if inside:
+            scores["recall"] = float(found / inside)
+        if inside and outside:
+            probability = np.where(answered, likely, 1 - likely)
+            _, group, counts = np.unique(probability, return_inverse=True, return_counts=True)
+            ranks = (np.cumsum(counts) - (counts - 1) / 2)[group]
+            above = ranks[positive].sum() - inside * (inside + 1) / 2
+            scores["auc"] = float(above / (inside * outside))
+        return scores
 
     @property
     def count(self) -> int:
@@ -141,9 +157,7 @@ class Scores:
         assert self.predictions is not None
         counts = np.array([[each.position_matches, each.symbols] for each in self.predictions])
         groups = [counts[self.lengths == length].sum(axis=0) for length in np.unique(self.lengths)]
-        return float(
-            np.mean([position_matches / max(symbols, 1) for position_matches, symbols in groups])
-        )
+        return float(np.mean([matches / max(symbols, 1) for matches, symbols in groups]))
 
     def by_length(self) -> dict[int, "Scores"]:
         """The scores of the strings of each length, the shortest first."""
@@ -173,31 +187,6 @@ class Scores:
 
     def _arrays(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if isinstance(value, np.ndarray)}
-
-
-def label_scores(positive: Mask, answered: Mask, probability: Floats) -> dict[str, float]:
-    """Precision, recall and AUC of labels, as far as they are defined.
-
-    The AUC, the area under the ROC curve, is how often a string in the language has the higher
-    probability; a tie counts one half (the statistic of Mann and Whitney).
-
-    Args:
-        positive: [n] whether each string is in the language.
-        answered: [n] whether the model says so.
-        probability: [n] the probability that it gives to that.
-    """
-    right, inside, outside = (positive & answered).sum(), positive.sum(), (~positive).sum()
-    scores = {}
-    if answered.any():
-        scores["precision"] = float(right / answered.sum())
-    if inside:
-        scores["recall"] = float(right / inside)
-    if inside and outside:
-        _, group, counts = np.unique(probability, return_inverse=True, return_counts=True)
-        ranks = (np.cumsum(counts) - (counts - 1) / 2)[group]
-        above = ranks[positive].sum() - inside * (inside + 1) / 2
-        scores["auc"] = float(above / (inside * outside))
-    return scores
 
 
 def score(
@@ -268,7 +257,7 @@ def checkpoint_scores(
     name: str = "",
     n_best: int | None = None,
 ) -> Scores:
-    """The scores of a checkpoint on pairs, with `best_references`.
+    """The scores of a checkpoint on the `counted_pairs`.
 
     Args:
         checkpoint: the model.
@@ -302,18 +291,7 @@ def checkpoint_scores(
         answers[:] = predictions(checkpoint, pairs, beam, known, n_best or 1)
         fine = scores.fine if greedy else np.array([prediction.fine for prediction in answers])
         scores = replace(scores, fine=fine, predictions=answers, n_best=n_best)
-    return best_references(scores, checkpoint.task, pairs)
-
-
-def best_references(scores: Scores, task: Task, pairs: Sequence[Pair]) -> Scores:
-    """The scores of the pairs that count, in which a source with several targets is counted once.
-
-    Args:
-        scores: of each pair.
-        task: their task.
-        pairs: sources and targets.
-    """
-    return scores.of(counted_pairs(task, pairs, scores.fine))
+    return scores.of(counted_pairs(checkpoint.task, pairs, scores.fine))
 
 
 def counted_pairs(task: Task, pairs: Sequence[Pair], fine: Floats) -> Mask:

@@ -212,19 +212,13 @@ class GRULayer(RecurrentLayer, GRU):
         return (candidate + update * (hidden - candidate),)
 
 
-class SimpleLayer(RecurrentLayer):
-    """A layer of units without gates: a nonlinear function of their sums."""
+class RNNLayer(RecurrentLayer, RNN):
+    """A layer of simple recurrent units (Elman) with tanh, or another function of their sums."""
 
-    nonlinearity: Callable[[Tensor], Tensor]
+    nonlinearity: Callable[[Tensor], Tensor] = staticmethod(torch.tanh)
 
     def step(self, projected: Tensor, below: Tensor, state: ControllerState) -> ControllerState:
         return (self.nonlinearity(self._sums(projected, below, *state)),)
-
-
-class RNNLayer(SimpleLayer, RNN):
-    """A layer of simple recurrent units (Elman) with tanh."""
-
-    nonlinearity = staticmethod(torch.tanh)
 
 
 class SecondOrderLayer(RecurrentLayer, SecondOrder):
@@ -259,7 +253,7 @@ class SecondOrderLayer(RecurrentLayer, SecondOrder):
         return (torch.tanh(torch.baddbmm(outer[..., None], matrices, hidden[..., None])[..., 0]),)
 
 
-class SigmoidLayer(SimpleLayer, Sigmoid):
+class SigmoidLayer(RNNLayer, Sigmoid):
     """A layer of simple recurrent units with a sigmoid."""
 
     nonlinearity = staticmethod(torch.sigmoid)
@@ -297,9 +291,9 @@ class Controller(nn.Module):
 
     @property
     def weights_on_reads(self) -> list[nn.Parameter]:
-        """The learned weights on the vectors read; none in a linear controller."""
-        weight = self.all_layers[0].below_weight
-        return [weight] if isinstance(weight, nn.Parameter) else []
+        """The learned weights on the vectors read; none without units."""
+        weights = (layer.below_weight for layer in self.all_layers[:1])
+        return [weight for weight in weights if isinstance(weight, nn.Parameter)]
 
     @property
     def like(self) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from stacktrans.memory import MemorySnapshot
-from stacktrans.model.controllers import Controller, Layer
+from stacktrans.model.controllers import Controller
 from stacktrans.settings.model_config import EncoderDecoderConfig, ModelConfig, TransformerConfig
 from stacktrans.tasks.layout import SEPARATOR_ID
 
@@ -57,19 +57,10 @@ class EncoderDecoder(Controller):
 
     def __init__(self, config: ModelConfig, width: int) -> None:
         nn.Module.__init__(self)
+        self.layers = nn.ModuleList()  # none that could be run step by step
         self.settings = cast(EncoderDecoderConfig, config.controller)
         self.hidden_size, self.width = self.settings.hidden_size, width
         self.dropout = nn.Dropout(self.settings.dropout)
-
-    @property
-    def all_layers(self) -> list[Layer]:
-        """No layers that could be run step by step."""
-        return []
-
-    @property
-    def weights_on_reads(self) -> list[nn.Parameter]:
-        """None, as there is no memory."""
-        return []
 
     @property
     def like(self) -> Tensor:
@@ -85,12 +76,7 @@ class EncoderDecoder(Controller):
 
     @abstractmethod
     def decode(
-        self,
-        embedded: Tensor,
-        begins: Tensor,
-        encoded: Tensor,
-        padding: Tensor,
-        state: DecoderState,
+        self, embedded: Tensor, begins: Tensor, encoded: Tensor, padded: Tensor, state: DecoderState
     ) -> tuple[Tensor, Tensor, DecoderState]:
         """Decode the next U symbols.
 
@@ -98,7 +84,7 @@ class EncoderDecoder(Controller):
             embedded: [B, U, E].
             begins: [B, U] True at the separators; outputs before them are ignored.
             encoded: [B, S, W].
-            padding: [B, S] True where the encoder's outputs are padding.
+            padded: [B, S] True where the encoder's outputs are padding.
             state: of the decoder, before these symbols.
 
         Returns:
@@ -190,12 +176,7 @@ class Attention(EncoderDecoder):
         return state, state, state[:, 0]
 
     def decode(
-        self,
-        embedded: Tensor,
-        begins: Tensor,
-        encoded: Tensor,
-        padding: Tensor,
-        state: DecoderState,
+        self, embedded: Tensor, begins: Tensor, encoded: Tensor, padded: Tensor, state: DecoderState
     ) -> tuple[Tensor, Tensor, DecoderState]:
         hidden, cell, fed = state
         attentional = []
@@ -210,7 +191,7 @@ class Attention(EncoderDecoder):
             top = outputs[:, 0]
             hidden, cell = hidden.transpose(0, 1), cell.transpose(0, 1)
             scores = torch.bmm(encoded, self.score(top).unsqueeze(2))[:, :, 0]
-            attention = torch.softmax(scores.masked_fill(padding, -torch.inf), dim=1)
+            attention = torch.softmax(scores.masked_fill(padded, -torch.inf), dim=1)
             context = torch.bmm(attention.unsqueeze(1), encoded)[:, 0]
             fed = self.dropout(torch.tanh(self.combine(torch.cat([context, top], dim=1))))
             attentional.append(fed)
@@ -252,12 +233,7 @@ class Transformer(EncoderDecoder):
         return (inputs[:, :, 0].bool(), *([inputs] * self.settings.layers))
 
     def decode(
-        self,
-        embedded: Tensor,
-        begins: Tensor,
-        encoded: Tensor,
-        padding: Tensor,
-        state: DecoderState,
+        self, embedded: Tensor, begins: Tensor, encoded: Tensor, padded: Tensor, state: DecoderState
     ) -> tuple[Tensor, Tensor, DecoderState]:
         begun, *inputs = state
         first, steps = begun.shape[1], begins.shape[1]
@@ -277,7 +253,7 @@ class Transformer(EncoderDecoder):
             read, _ = layer.self_attn(new, seen, seen, attn_mask=masked, need_weights=False)
             outputs = outputs + layer.dropout1(read)
             read, attention = layer.multihead_attn(
-                layer.norm2(outputs), encoded, encoded, key_padding_mask=padding
+                layer.norm2(outputs), encoded, encoded, key_padding_mask=padded
             )
             outputs = outputs + layer.dropout2(read)
             inner = layer.activation(layer.linear1(layer.norm3(outputs)))

@@ -172,7 +172,7 @@ def _entry(bounds: Lengths, scores: Scores, hard: bool) -> dict[str, Any]:
 def _measures(scores: Scores) -> dict[str, Any]:
     coarse, fine, count = scores.coarse_accuracy, scores.fine_accuracy, scores.count
     rate, unknown = scores.symbol_error_rate, scores.unknown_count
-    oracle, labels = scores.oracle_accuracy, scores.of_labels
+    oracle, labels = scores.oracle_accuracy, scores.label_scores
     of_symbols = {
         "fine": fine,
         "fine_interval": confidence_interval(fine, count),

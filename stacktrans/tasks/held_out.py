@@ -1,7 +1,5 @@
 """Pairs that are held out: the test and the development set that have no files of their own."""
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -48,10 +46,12 @@ def hold_out(
         group = _numbered_by_first_appearance(sources[rows])
         first = rows[np.unique(group, return_index=True)[1]]
         places = -sizes[first] if part == TEST else _drawn_places(labels[first], request.split)
-        kept = _last_with_each_label(places[group], group, labels[rows])
+        falling = np.lexsort((group, places[group]))[::-1]
+        _, last_lines = np.unique(labels[rows][falling], return_index=True)
+        kept = group[falling[last_lines]]  # the source in the last place with each label
         order = np.lexsort((group, places[group], np.isin(group, kept)))
         ends = np.flatnonzero(np.diff(group[order], append=-1)) + 1  # of the lines of each source
-        many = len(np.unique(labels[rows]))  # sources to train on
+        many = len(kept)  # sources to train on
         left = many + (part == TEST and request.dev is None)  # one for the development set
         last = min(int(np.searchsorted(ends, wanted)), len(ends) - 1 - left)
         if last < 0:
@@ -89,21 +89,6 @@ def _drawn_places(labels: Ids, seed: int) -> npt.NDArray[np.float64]:
         same = np.flatnonzero(labels == label)
         places[same[np.argsort(drawn[same])]] = np.arange(len(same)) / len(same)
     return places
-
-
-def _last_with_each_label(places: npt.NDArray[Any], group: Ids, labels: Ids) -> Ids:
-    """The sources in the last places among those with each label.
-
-    Args:
-        places: [n] the place of the source of each line.
-        group: [n] the number of the source of each line.
-        labels: [n] the label of each line.
-    """
-    last = []
-    for label in np.unique(labels):
-        same = np.flatnonzero(labels == label)
-        last.append(group[same[np.lexsort((group[same], places[same]))[-1]]])
-    return np.unique(last)
 
 
 def _numbered_by_first_appearance(keys: Ids) -> Ids:

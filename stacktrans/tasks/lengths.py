@@ -91,14 +91,9 @@ def draw_lengths(
 
 
 def draw_strings(
-    rng: Generator,
-    symbols: int,
-    lengths: Lengths,
-    count: int,
-    law: LengthDistribution,
-    step: int = 1,
+    rng: Generator, size: int, lengths: Lengths, count: int, law: LengthDistribution, step: int = 1
 ) -> list[Ids]:
-    """Draw uniform random strings of ids below `symbols`; `draw_lengths` draws their lengths."""
+    """Draw uniform random strings of ids below `size`; `draw_lengths` draws their lengths."""
     drawn = draw_lengths(rng, lengths, count, law, step)
-    strings = rng.integers(symbols, size=int(drawn.sum()))
+    strings = rng.integers(size, size=int(drawn.sum()))
     return np.split(strings, np.cumsum(drawn)[:-1])

@@ -12,13 +12,7 @@ from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.visible import visible
 from stacktrans.inference.baselines import baseline_scores
 from stacktrans.inference.predictions import predictions
-from stacktrans.inference.scores import (
-    Scores,
-    best_references,
-    counted_pairs,
-    outnumbered_pairs,
-    score,
-)
+from stacktrans.inference.scores import Scores, counted_pairs, outnumbered_pairs, score
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
@@ -120,7 +114,8 @@ class FilePairs(DataSource):
         return pairs
 
     def score(self, model: Transducer, pairs: Sequence[Pair]) -> Scores:
-        return best_references(super().score(model, pairs), self.task, pairs)
+        scores = super().score(model, pairs)
+        return scores.of(counted_pairs(self.task, pairs, scores.fine))
 
     def measure(self, model: Transducer, moment: Moment, record: Record) -> None:
         scores = self.score(model, self.development)
