@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from command_line import TRAIN
 from command_line import run as command
 from small_runs import SETTINGS
@@ -304,6 +305,15 @@ def test_a_run_in_a_thread(tmp_path: Path) -> None:
     thread.start()
     thread.join()
     assert runs[0].summary.steps == 2
+
+
+def test_training_restores_the_random_state_of_torch(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    before = torch.get_rng_state()
+    sizes = {"hidden_size": 8, "measure.strings": 5}
+    options: Any = {"controller": "attention", "max_steps": 2, "settings": sizes}
+    stacktrans.train("copy", memory="none", recipe="default", out=tmp_path / "run", **options)
+    assert torch.get_rng_state().equal(before)
 
 
 def test_an_interrupt_of_a_run_is_raised_even_if_it_has_just_ended(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The command line: transduce, with files, pipes and signals."""
 
+import gzip
 import json
 import math
 import signal
@@ -40,6 +41,14 @@ def test_a_model_that_does_not_read_its_answer_has_a_single_one() -> None:
     assert done.stderr.decode() == (
         "stacktrans: --n-best 3: outputs are not fed back, so each line has a single answer\n"
     )
+
+
+def test_transduce_refuses_compressed_files(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "lines.gz"
+    path.write_bytes(gzip.compress(b"abc\n"))
+    done = run("transduce", model, path)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert f"{path}: compressed; expected lines of text" in done.stderr.decode()
 
 
 def test_transduce_reads_binary_input_without_harm(model: Path) -> None:

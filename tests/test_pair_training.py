@@ -245,6 +245,19 @@ def test_a_killed_run_resumes_only_with_the_same_files(tmp_path: Path, train: Pa
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 
+def test_a_file_that_is_not_found_by_its_relative_path_is_named(
+    tmp_path: Path, train: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(train.parent)
+    command = ("train", "--data", train.name, "--recipe", "joint", "--max-steps", "2", *OPTIONS)
+    assert run(*command, "--out", tmp_path / "run").returncode == 0
+    monkeypatch.chdir(tmp_path)
+    done = run("eval", tmp_path / "run")
+    assert done.returncode == 2
+    where = "its path is relative to the directory in which training began"
+    assert f"{train.name}: not found; {where}" in done.stderr.decode()
+
+
 def test_nothing_but_the_summary_reads_the_test_set(tmp_path: Path, train: Path) -> None:
     one = write(tmp_path / "one.tsv", reversals(30, 3, 9, 12))
     other = write(tmp_path / "other.tsv", reversals(30, 4, 9, 12))

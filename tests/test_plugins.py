@@ -150,6 +150,7 @@ def registry(place: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
         "absent": "not_installed:Registers",
         "no-memory": "installed_registers:RegisterState",
         "no-class": "installed_registers:Missing",
+        "other": "installed_registers:Registers",
     }
     (place / "installed_registers.py").write_text(REGISTERS.read_text())
     (place / "installed_hollow.py").write_text(HOLLOW)
@@ -176,6 +177,7 @@ def test_installed_packages_have_memories(registry: Registry) -> None:
             "installed_registers:RegisterState does not extend stacktrans.memory.base:Memory",
         ),
         ("no-class", "memory no-class: AttributeError: "),
+        ("other", "memory other: the name of installed_registers:Registers is registers"),
     ],
 )
 def test_installed_packages_that_are_broken_are_named(
@@ -206,6 +208,31 @@ def test_installed_packages_cannot_take_the_names_of_others(
     ):
         registry.installed()
     assert registry.load("stack").name == "stack"
+
+
+def test_an_error_in_a_layer_on_the_meta_device_is_reported_with_its_line() -> None:
+    layer = "from stacktrans.model.controllers import LinearLayer\nclass Mine(LinearLayer):\n"
+    fails = "    def __init__(self, *sizes):\n        torch.zeros(2) @ torch.zeros(3)\n"
+    Path("mine.py").write_text(f"import torch\n{layer}    name = 'mine'\n{fails}")
+    options = ("--plugin", "mine.py", "--task", "copy", "--memory", "queue", "--recipe", "default")
+    done = invoke(*TRAIN, *options, "--controller", "mine", "--max-steps", "1", "--out", "run")
+    assert done.returncode == 1
+    assert "mine.py:6: RuntimeError: " in done.err
+
+
+def test_an_error_in_a_generator_s_constructor_is_reported_with_its_line() -> None:
+    init = "def __init__(self):\n        super().__init__(1 + 'a')"
+    Path("mine.py").write_text(f"{COPY}class Mine(Copy):\n    name = 'mine'\n    {init}\n")
+    use_plugins("mine.py")
+    with pytest.raises(TaskError, match=r"mine.py:5: TypeError: unsupported operand"):
+        make_task("mine", "mine", {})
+
+
+def test_parameters_that_all_memories_have_are_refused() -> None:
+    Path("mine.py").write_text(REGISTERS.read_text().replace("registers: int", "size: int"))
+    done = invoke(*TRAIN, "--plugin", "mine.py", "--task", "copy", "--memory", "registers")
+    assert done.returncode == 2
+    assert "size is a setting of all memories; expected another name" in done.err
 
 
 def test_parameters_of_a_memory_s_constructor_are_its_settings() -> None:

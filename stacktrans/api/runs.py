@@ -1,10 +1,13 @@
 """`train` and `resume`, which run training from Python, and `Run`, a finished run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
+
+import torch
 
 from stacktrans.api.arguments import Count, NameOrPath, Seconds, Seed, Text, assignments_of, checked
 from stacktrans.api.models import Model, load
@@ -149,7 +152,7 @@ def train(
     """
     arguments = locals() | {"out": None if out is None else Path(out)}
     request = TrainRequest.of(arguments, assignments=assignments_of(settings))
-    with computing_with(1):  # training sets the number of threads, which is then restored
+    with _own_state():
         return _finished(requests.begin(request), listener)
 
 
@@ -183,9 +186,17 @@ def resume(
         KeyboardInterrupt: it was interrupted, and was saved.
     """
     limits = option_layers({"max_steps": max_steps, "time_limit": time_limit})
-    with computing_with(1):
+    with _own_state():
         resumed = requests.resume(Path(directory), device, limits, budget, workers)
         return _finished(resumed, listener)
+
+
+@contextmanager
+def _own_state() -> Iterator[None]:
+    """Restore torch's random state and number of threads, both of which training sets."""
+    devices = range(torch.cuda.device_count())
+    with torch.random.fork_rng(devices), computing_with(1):
+        yield
 
 
 def _finished(training: Trainer | Race, listener: Listener | None) -> Run:

@@ -46,7 +46,11 @@ CheckpointName = Annotated[
     ),
 ]
 Device = Annotated[
-    str, typer.Option(help="The device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...")
+    str,
+    typer.Option(
+        help="The device: auto, cpu, cuda, cuda:1, ... Auto is a GPU if there is one, but the CPU "
+        "for trained models with compiled code."
+    ),
 ]
 Hard = Annotated[
     bool,

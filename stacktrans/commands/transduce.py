@@ -86,7 +86,7 @@ def transduce(
         ensemble: Average the probabilities of symbols of several checkpoints, which take the place
             of FILE.
     """
-    from stacktrans.common.reading import STDIN, check_readable
+    from stacktrans.common.reading import STDIN, check_uncompressed
     from stacktrans.decoding.beam import beam_width
     from stacktrans.inference.transduction import AnswerOptions, transduce_lines
     from stacktrans.model.checkpoint import ensemble_of
@@ -98,7 +98,7 @@ def transduce(
     inputs = [STDIN] if ensemble else files or [STDIN]
     for path in inputs:
         if path != STDIN:
-            check_readable(path)
+            check_uncompressed(path)
     models = [options.load_model(name, device, hard, workers) for name in names]
     loaded = ensemble_of(models) if ensemble else models[0]
     if max_length and not (loaded.layout.feeds_back or loaded.layout.ends_answers):

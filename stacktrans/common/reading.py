@@ -81,6 +81,15 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
         return open(path, "rb")
 
 
+def check_uncompressed(path: str | os.PathLike[str]) -> None:
+    """Raise `UsageError` if a path is no file that can be read, or one that gzip has compressed."""
+    check_readable(path)
+    if os.path.isfile(path):  # reading would take from a pipe what others expect
+        with open_file(path) as stream:
+            if stream.read(len(GZIP_MAGIC)) == GZIP_MAGIC:
+                raise UsageError(f"{path}: compressed; expected lines of text, as zcat gives them")
+
+
 @contextmanager
 def _os_errors_of(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn an `OSError` about a path into a `UsageError`."""

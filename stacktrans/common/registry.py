@@ -148,6 +148,8 @@ class Registry:
             raise UsageError(f"{origin}: {_import_error(error)}") from error
         if not self.has_base(value):
             raise UsageError(f"{origin}: {point.value} does not extend {self.base}")
+        if value.name != name:
+            raise UsageError(f"{origin}: the name of {point.value} is {value.name}")
         if problem := self._missing_methods(value):
             raise UsageError(f"{origin}: {problem}")
         _remember(sys.modules[value.__module__])

@@ -220,5 +220,6 @@ def announced() -> Iterator[None]:
     if not sys.stderr:
         yield
         return
-    with Console(file=cast(TextIO, OptionalStream(sys.stderr))).status(""):
+    stream = cast(TextIO, OptionalStream(sys.stderr))
+    with Console(file=stream, force_jupyter=False).status(""):
         yield

@@ -19,7 +19,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import UsageError
-from stacktrans.common.registry import CONTROLLERS
+from stacktrans.common.registry import CONTROLLERS, plugin_error
 from stacktrans.kernels.autograd import Carried as CarriedCompiled
 from stacktrans.kernels.autograd import as_array, can_run, fused_sequence
 from stacktrans.kernels.batches import Architecture, ModelWeights
@@ -375,4 +375,6 @@ def meta_transducer(config: ModelConfig, inputs: int, outputs: int) -> Transduce
         with torch.device("meta"), _WithoutDrawing():
             return Transducer(config, inputs, outputs)
     except RuntimeError as error:  # torch counts bytes in 64 bits
+        if plugin_error(error):
+            raise
         raise UsageError("model: too large: no computer could store its weights") from error

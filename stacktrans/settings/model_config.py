@@ -44,6 +44,9 @@ class MemoryConfig(PartConfig):
         for name, parameter in inspect.signature(part).parameters.items():
             if name not in types or parameter.default is parameter.empty:
                 raise UsageError(f"memory {part.__name__}: {name} needs a type and a default")
+            if name in VectorMemoryConfig.model_fields:
+                other = "a setting of all memories; expected another name"
+                raise UsageError(f"memory {part.__name__}: {name} is {other}")
             fields[name] = (types[name], parameter.default)
         if not fields:
             return VectorMemoryConfig

@@ -7,7 +7,7 @@ import inspect
 from typing import Any
 
 from stacktrans.common.errors import UsageError, unknown_name
-from stacktrans.common.registry import GENERATORS
+from stacktrans.common.registry import GENERATORS, plugin_error
 from stacktrans.tasks.base import Task
 
 
@@ -62,4 +62,6 @@ def make_task(name: str, generator: str, parameters: dict[str, Any]) -> Task:
         return task
     except (TypeError, ValueError) as error:
         location = getattr(error, "location", ())
-        raise TaskError(f"task {name}: parameters: {error}", "parameters", *location) from error
+        # A `ValueError` is the generator's message about a wrong value.
+        problem = (plugin_error(error) if isinstance(error, TypeError) else None) or error
+        raise TaskError(f"task {name}: parameters: {problem}", "parameters", *location) from error

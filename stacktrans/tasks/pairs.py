@@ -127,6 +127,7 @@ class Pairs(Task):
             UsageError: a file can't be read, or has changed.
             StacktransError: a line is not a pair.
         """
+        self._check_found()
         data = self._read(self.request.split, self)
         self._check_digests(data.known["digests"])
         if self.known != data.known:
@@ -135,6 +136,13 @@ class Pairs(Task):
                 "trained with; restore them, or continue with train --from"
             )
         return data
+
+    def _check_found(self) -> None:
+        """Raise `UsageError` if a file of a checkpoint is not found by its relative path."""
+        for _, path in self.request.paths() if self.known else ():
+            if not (path.is_absolute() or path == STDIN or path.exists()):
+                where = "its path is relative to the directory in which training began"
+                raise UsageError(f"{path}: not found; {where}")
 
     def _check_digests(self, digests: Mapping[str, str]) -> None:
         """Raise `UsageError` if the SHA-256 of a file is not the known one."""
@@ -146,6 +154,7 @@ class Pairs(Task):
 
     def check_files(self) -> None:
         """Raise `UsageError` if a file, other than a pipe, has changed or is missing."""
+        self._check_found()
         files = {SPLITS[part]: path for part, path in self.request.paths() if not is_stream(path)}
         contents = ((part, read_pair_content(path)) for part, path in files.items())
         self._check_digests({part: hashlib.sha256(each).hexdigest() for part, each in contents})

@@ -50,11 +50,11 @@ def pairs_of_strings(pairs: Iterable[Sequence[str] | Mapping[str, str]], task: T
 
 def _pair(task: Task, fields: Sequence[str] | Mapping[str, str]) -> Pair:
     """The pair of fields of the task's columns, whose symbols may be unknown."""
+    if isinstance(fields, Mapping):
+        fields = [fields[column] for column in task.columns if column in fields]
     if len(fields) != len(task.columns):
         expected = ", ".join(task.columns)
         raise StacktransError(f"expected {expected}; found {counted(len(fields), 'string')}")
-    if isinstance(fields, Mapping):
-        fields = [fields[column] for column in task.columns]
     by_column = dict(zip(task.columns, fields, strict=True))
     target = task.target.split(by_column.pop("target"))
     source = task.source.split("\t".join(by_column.values()))

@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.reading import parse_json
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.records import METRICS, STRING_SETS, Accuracy, Record
@@ -37,7 +37,11 @@ def logger(log_format: str, directory: Path) -> Iterator[Callable[[Record], None
             with (directory / METRICS).open("rb") as stream:
                 stream.seek(position)
                 for line in stream:
-                    write(row_of(parse_json(line)))
+                    try:
+                        write(row_of(parse_json(line)))
+                    except OSError as error:
+                        where = f"--log-to {log_format}: {directory}"
+                        raise StacktransError(f"{where}: {error.strerror}") from error
                 position = stream.tell()
 
         yield catch_up

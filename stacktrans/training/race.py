@@ -357,7 +357,8 @@ class Race:
             # At once, since a race without some of its files could not be read any more.
             gone = self.directory / temporary_name(CANDIDATES)
             (self.directory / CANDIDATES).rename(gone)
-            _remove(gone)
+            # On NFS, files that are still open, such as the lock, leave others behind.
+            shutil.rmtree(gone, ignore_errors=True)
 
 
 def _retry_failed(state: RaceState) -> None:
