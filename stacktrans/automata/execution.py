@@ -185,7 +185,7 @@ class AutomatonModel:
     threads = 1
 
     def __init__(self, machine: Automaton) -> None:
-        self.machine, self.buffers = machine, machine.buffers
+        self.machine, self.buffers, self.outputs = machine, machine.buffers, machine.layout.outputs
 
     def start(self, batch: int, steps: int = 0) -> Configurations:
         """See `Model.start`."""
@@ -200,6 +200,8 @@ class AutomatonModel:
         if isinstance(ids, SoftInput):
             no_input = self.machine.layout.inputs  # the id after the last
             ids = np.where(ids.ids < 0, no_input, ids.ids)[:, None]
+        if ids.min(initial=0) < 0:
+            raise IndexError(f"an id is {ids.min()}; expected 0 or more")
         outputs = np.empty(ids.shape, np.int64)
         for column, symbols in enumerate(ids.T.tolist()):
             observations = [*map(Configuration.observe, state.items, symbols)]

@@ -10,6 +10,7 @@ symbol that is read.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -59,6 +60,15 @@ class SymbolTable:
             (number, symbol)
             for number, family in enumerate(self.families)
             for symbol in (family.symbols if family.symbols is not None else (None,))
+        ]
+
+    @functools.cached_property
+    def members(self) -> list[list[int]]:
+        """The entries of each family."""
+        numbers = iter(range(self.size))
+        return [
+            list(itertools.islice(numbers, 1 if symbols is None else len(symbols)))
+            for _, symbols in self.families
         ]
 
     @functools.cached_property

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stacktrans.automata.rules import CONSTANT, EMPTY, START, Rule, SymbolTable, Term
-from stacktrans.common.visible import listed
+from stacktrans.common.visible import listed, visible_symbol
 from stacktrans.tasks.alphabets import UNKNOWN_SYMBOL
 
 if TYPE_CHECKING:
@@ -48,7 +48,8 @@ def entry_name(machine: Machine, table: SymbolTable, number: int) -> str:
     name = table.families[family].name
     if symbol is None:
         return _MARKS.get(name, name)
-    return machine.symbols[symbol] + (_suffix(name) or "")
+    text = machine.symbols[symbol]
+    return (visible_symbol(text) if text.isspace() else text) + (_suffix(name) or "")
 
 
 def _suffix(family: str) -> str | None:
@@ -69,9 +70,9 @@ def entry_names(machine: Machine, table: SymbolTable, numbers: Iterable[int]) ->
     if len(wanted) == 1:  # found at once, even in a large alphabet
         (number,) = wanted
         return _written_name(machine, table, number)
-    for index, family in enumerate(table.families):
-        members = {number for number, (of, _) in enumerate(table.entries) if of == index}
-        there, lacking = sorted(members & wanted), sorted(members - wanted)
+    for family, members in zip(table.families, table.members, strict=True):
+        there = [number for number in members if number in wanted]
+        lacking = [number for number in members if number not in wanted]
         if not there:
             continue
         # The unknown symbol is in no string, so nobody would read "a symbol but 0" as including it.
@@ -91,7 +92,7 @@ def entry_names(machine: Machine, table: SymbolTable, numbers: Iterable[int]) ->
 
 
 def _end_name(machine: Machine, end: int) -> str:
-    """The name of a memory, with that of its end if several of its ends are used."""
+    """The name of a memory, with that of its end if both are popped or read."""
     memories = machine.memories
     used, name = {*memories.reads, *(own for _, own in memories.pops)}, memories.names[end // 2]
     return f"{name} {'bottom' if end % 2 else 'top'}" if {end, end ^ 1} <= used else name

@@ -20,6 +20,7 @@ from stacktrans.decoding.decoder import (
     decode,
     expected_steps,
     log_softmax,
+    steps_at_once,
 )
 from stacktrans.decoding.model import Model, Numbers
 from stacktrans.tasks.alphabets import Ids, Mask
@@ -84,7 +85,7 @@ def search(
     limits = layout.limit(lengths, limit)
     steps = expected_steps(prompts.lengths, limits)
     answers: dict[int, list[Answer]] = {}
-    for group in batches_of(steps.tolist(), STEPS_AT_ONCE // width):
+    for group in batches_of(steps.tolist(), steps_at_once(model, STEPS_AT_ONCE) // width):
         for length in np.unique(lengths[group]):
             equally_long = [index for index in group if lengths[index] == length]
             batch = np.stack([prompts[index] for index in equally_long])
@@ -176,6 +177,8 @@ def _search(
             inputs = np.where(beams[-1].running, beams[-1].symbols + first_target, 0)
             logits = model.advance(state, inputs.reshape(-1, 1))
         log_probs = log_softmax(logits).reshape(count, width, -1)
+        # NaN ends the search only if the most probable hypothesis cannot be continued.
+        log_probs[:, 1:][np.isnan(log_probs[:, 1:])] = -np.inf
         if len(beams) > limit:
             beams.append(beams[-1].cut_off(log_probs, layout))
             break

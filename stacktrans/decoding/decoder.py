@@ -22,8 +22,12 @@ from stacktrans.tasks.layout import Layout
 
 STEPS_PER_CHUNK = 2**15
 """The most steps, of all strings of a batch together, whose logits are computed at once."""
+FEW_OUTPUTS = 512
+"""The most outputs of a model of which so many steps are taken at once. If it has more outputs, it
+takes proportionally fewer steps, so that logits need no more memory."""
 EXPECTED_SYMBOLS = 64
-"""The expected length of an answer beyond twice that of its prompt, unless its limit is less."""
+"""Room is made for answers of twice the length of their prompts and so many symbols, or for their
+limits if those are less."""
 PAST_THE_END = -1
 """The id in an input buffer after the last input, of which nothing is read."""
 
@@ -218,6 +222,11 @@ def steps_over(buffers: Buffers, lengths: Ids) -> Ids:
     return buffers.steps_per_symbol * lengths + buffers.extra_steps
 
 
+def steps_at_once(model: Model, most: int) -> int:
+    """A number of steps, or as many fewer as a model has more than `FEW_OUTPUTS`."""
+    return max(1, most * FEW_OUTPUTS // max(FEW_OUTPUTS, model.outputs))
+
+
 def advance_in_chunks(
     model: Model, state: Any, ids: Ids, requested: Mask
 ) -> Iterator[tuple[slice, Numbers]]:
@@ -225,7 +234,7 @@ def advance_in_chunks(
 
     Yields the columns of each chunk and the logits of the outputs requested in it, [n, outputs].
     """
-    size = max(1, STEPS_PER_CHUNK // len(ids))
+    size = max(1, steps_at_once(model, STEPS_PER_CHUNK) // len(ids))
     for start in range(0, ids.shape[1], size):
         columns = slice(start, min(start + size, ids.shape[1]))
         yield columns, model.advance(state, ids[:, columns], requested[:, columns])
@@ -310,7 +319,8 @@ def _outputs(
         return batch.outputs()
 
     # The longest string of a batch comes first.
-    groups = [np.array(group[::-1]) for group in batches_of(steps.tolist(), STEPS_AT_ONCE)]
+    most = steps_at_once(model, STEPS_AT_ONCE)
+    groups = [np.array(group[::-1]) for group in batches_of(steps.tolist(), most)]
     if model.threads > 1 and len(groups) > 1:
         with ThreadPoolExecutor(model.threads) as pool:
             parts = [*pool.map(run, groups)]

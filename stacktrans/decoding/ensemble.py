@@ -21,7 +21,7 @@ class Ensemble:
     buffers = None
 
     def __init__(self, members: Sequence[Discretizable]) -> None:
-        self._members = members
+        self._members, self.outputs = members, members[0].outputs
         self.threads = min(member.threads for member in members)
         self.hard = all(member.hard for member in members)
 

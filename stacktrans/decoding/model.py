@@ -61,6 +61,10 @@ class Model(Protocol):
     is_deterministic: ClassVar[bool]
 
     @property
+    def outputs(self) -> int:
+        """The number of different outputs."""
+
+    @property
     def threads(self) -> int:
         """The number of batches that are run at the same time."""
 

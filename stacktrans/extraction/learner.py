@@ -21,7 +21,7 @@ from stacktrans.common.visible import counted
 from stacktrans.decoding.model import Model
 from stacktrans.extraction.hypothesis import build_hypothesis
 from stacktrans.extraction.limits import GRACE, CannotExtract, Deadline, OutOfTime
-from stacktrans.extraction.network import Network
+from stacktrans.extraction.network import Network, in_compiled_code
 from stacktrans.extraction.quantization import QuantizedNetwork, coarsest_quantization
 from stacktrans.extraction.queries import (
     Query,
@@ -195,11 +195,12 @@ class Learner:
         brief: bool = False,
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
+        checkpoint = in_compiled_code(checkpoint)
         self._checkpoint, self._log, self._brief = checkpoint, log, brief
         self._deadline, self._is_cancelled = Deadline(time_limit), is_cancelled
         self._hard = checkpoint.predictor.discretized()
         self._ends = Network(checkpoint, self._deadline).ends
-        self._short = short_queries(checkpoint)
+        self._short = short_queries(checkpoint, self._deadline)
         ranges = checkpoint.config.task.ranges
         self._ranges = (ranges.train, ranges.test)
         self._best: Machine | None = None

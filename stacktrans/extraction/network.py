@@ -47,6 +47,13 @@ class StepResults(NamedTuple):
     undecided: Ids
 
 
+def in_compiled_code(checkpoint: Checkpoint) -> Checkpoint:
+    """The same model on the CPU, in compiled code if there is any for it."""
+    model = checkpoint.config.model.model_copy(update={"kernel": "auto"})
+    config = checkpoint.config.model_copy(update={"model": model})
+    return replace(checkpoint, config=config, weights=checkpoint.current_weights, device="cpu")
+
+
 class Network:
     """A discrete network as a transition function of state, input and reads.
 

@@ -43,17 +43,23 @@ class Codebook:
         project: gives what a network makes of vectors [..., D]: [..., P], between which distances
             are measured.
         radius: the greatest distance at which vectors with the same key are one.
+        reserved: whether no vector that is added has number 0, not even one that is equal.
     """
 
-    def __init__(self, first: Array, project: Callable[[Array], Array], radius: float) -> None:
+    def __init__(
+        self, first: Array, project: Callable[[Array], Array], radius: float, reserved: bool = False
+    ) -> None:
         self._project, self._radius = project, radius
         self._numbers: dict[bytes, int] = {}
         self._near: dict[Hashable, tuple[list[int], _Rows]] = {}
         self._vectors = _Rows(first)
-        self.add(first, None)
+        if reserved:
+            self._vectors.append(first)
+        else:
+            self.add(first, None)
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return self._vectors.count
 
     def of(self, numbers: Ids) -> Array:
         """The vectors [..., D] of numbers [...]."""
@@ -84,8 +90,8 @@ class Codebook:
     def _number_of(self, vector: Array) -> int:
         """The number of a vector, or of an equal one."""
         rounded = np.rint(vector / GRID).astype(np.int32)
-        number = self._numbers.setdefault(rounded.tobytes(), len(self._numbers))
-        if number == self._vectors.count:
+        number = self._numbers.setdefault(rounded.tobytes(), len(self))
+        if number == len(self):
             self._vectors.append(vector)
         return number
 
@@ -156,7 +162,8 @@ class QuantizedNetwork:
         self.states = Codebook(network.start, np.tanh, of_states)
         alphabets = network.ends.alphabets
         vectors = {
-            alphabet: Codebook(network.empty, network.projection(alphabet), radius)
+            # A cell with the vector that is read from an empty memory can still be popped.
+            alphabet: Codebook(network.empty, network.projection(alphabet), radius, reserved=True)
             for alphabet, radius in zip(dict.fromkeys(alphabets), of_vectors, strict=True)
         }
         self.pushed = [vectors[alphabet] for alphabet in alphabets]
@@ -208,7 +215,7 @@ class QuantizedNetwork:
         self.strings += len(queries)
 
         def observe(step: DecodingStep) -> None:
-            rows = zip(step.state.of, step.items, step.positions, strict=True)
+            rows = zip(step.state.items, step.items, step.positions, strict=True)
             for configuration, item, position in rows:
                 mask, observation = queries[item].scored, configuration.observation
                 counts = position >= 0 and not ended[item] and (mask is None or mask[position])

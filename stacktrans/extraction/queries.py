@@ -18,6 +18,7 @@ from stacktrans.automata.machine import Machine
 from stacktrans.common.randomness import Purpose, generator
 from stacktrans.decoding.decoder import Observer, decode, predict
 from stacktrans.decoding.model import Model
+from stacktrans.extraction.limits import Deadline
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import FEW_SYMBOLS, LARGE_ALPHABET, Ids, Mask
 from stacktrans.tasks.base import held_out_pairs, random_subset
@@ -62,8 +63,8 @@ class ShortQueries(NamedTuple):
     longest: int
 
 
-def short_queries(checkpoint: Checkpoint) -> ShortQueries:
-    """All short strings that the task has an answer for, `MAX_SHORT` at most."""
+def short_queries(checkpoint: Checkpoint, deadline: Deadline) -> ShortQueries:
+    """All strings up to a length that the task has an answer for, `MAX_SHORT` at most."""
     task = checkpoint.task
     symbols = FEW_SYMBOLS if len(task.source) > LARGE_ALPHABET else len(task.source)
     queries: list[Query] = []
@@ -74,9 +75,10 @@ def short_queries(checkpoint: Checkpoint) -> ShortQueries:
         if candidates > most or length > checkpoint.config.task.ranges.test.longest:
             break
         sources = itertools.product(task.source.symbols[:symbols], repeat=length)
-        pairs = (task.exact_pair(source) for source in sources)
+        in_time = itertools.takewhile(lambda _: not deadline.over(), sources)
+        pairs = map(task.exact_pair, in_time)
         of_length = [query_of(checkpoint, [pair]) for pair in pairs if pair]
-        if len(queries) + len(of_length) > MAX_SHORT:
+        if len(queries) + len(of_length) > MAX_SHORT or deadline.over():
             break
         queries += of_length
         longest = length

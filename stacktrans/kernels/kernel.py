@@ -44,7 +44,7 @@ class Store(Protocol):
         """The arrays of the backward pass for a part of the batch; the memory is not changed."""
 
     def with_room(self, steps: int, taken: int) -> Self:
-        """The memory with room for more steps, after those that were taken since it had room."""
+        """The memory with room for more steps; `taken` is the number since the last call."""
 
     def select(self, items: Array) -> Self:
         """The memory of some items of the batch, by their indices, which may repeat.

@@ -122,7 +122,11 @@ class CombinedMemory(Memory[States]):
             read_weights=self._labeled([snapshot.read_weights for snapshot in snapshots]),
             read_cells=self._labeled([snapshot.read_cells for snapshot in snapshots]),
             cells=self._labeled([snapshot.cells for snapshot in snapshots]),
-            rows={label: row for label, snapshot in labeled for row in snapshot.rows.values()},
+            rows={
+                label if len(snapshot.rows) == 1 else f"{label} {name}": row
+                for label, snapshot in labeled
+                for name, row in snapshot.rows.items()
+            },
         )
 
     def _labeled(self, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

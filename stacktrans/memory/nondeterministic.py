@@ -93,7 +93,7 @@ class NondeterministicStack(Memory[Spans]):
 
     Args:
         states: the number of states, 1, 2, 3 and so on.
-        symbols: the number of stack symbols, a, b, c and so on, at most 26.
+        symbols: the number of stack symbols, a, b, c and so on; settings allow 16.
         window: the number of last steps whose pushes may be on top of the stack; a run ends if its
             top is older. None for no limit.
     """

@@ -1,7 +1,7 @@
 """Steps and unrolling of a transducer in torch: the definition that compiled code is tested by."""
 
 import copy
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
@@ -76,8 +76,7 @@ def _map_tensors(state: Any, function: Callable[[Tensor], Tensor]) -> Any:
     if isinstance(state, dict):
         return {name: _map_tensors(part, function) for name, part in state.items()}
     other = copy.copy(state)
-    names: Iterable[str] = getattr(state, "__dataclass_fields__", getattr(state, "__dict__", ()))
-    for name in names:
+    for name in {*getattr(state, "__dataclass_fields__", ()), *getattr(state, "__dict__", ())}:
         object.__setattr__(other, name, _map_tensors(getattr(state, name), function))
     return other
 

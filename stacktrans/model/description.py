@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from stacktrans.common.registry import CONTROLLERS
 from stacktrans.common.visible import counted
 from stacktrans.memory import make_memory
 from stacktrans.settings.config import RunConfig
@@ -40,8 +41,11 @@ def model_line(config: RunConfig) -> str:
 
 def controller_name(name: str, recurrent: bool) -> str:
     """What a controller is called, by its name in settings."""
+    shown = name.upper() if name in ABBREVIATED else name
     if recurrent:
-        return name.upper() if name in ABBREVIATED else name
+        return shown
+    if CONTROLLERS.load(name).keep_gate:  # which keeps a state all the same
+        return f"{shown} without recurrent weights"
     return f"feed-forward {'tanh' if name == 'rnn' else name}"
 
 

@@ -1,4 +1,4 @@
-"""The choice of torch's device, and limits on the threads of torch and predictors."""
+"""The choice of torch's device, and of the number of threads of torch and predictors."""
 
 import contextlib
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def check_device(name: str) -> None:
 
 @contextlib.contextmanager
 def computing_with(threads: int) -> Iterator[None]:
-    """Limit the threads of torch and of predictors within a `with` block.
+    """Set the number of threads of torch and of predictors within a `with` block.
 
     Outputs do not depend on their number; gradients may differ in their last digits.
     """

@@ -56,12 +56,12 @@ class NumpyState:
         weights: of the model.
         units: [L, states, B, H] the state of the units.
         read: [B, reads * m] what was read last.
-        store: the memory.
+        store: the memory, as a `Store`.
         room: the number of steps that the memory has room for.
         used: the number of these that were taken.
         sizes: of all arrays in a run.
         signals: [B, signals] of the last step.
-        memory: the arrays of the memory.
+        memory: what compiled steps take: views of the arrays of `store`.
         run: the arguments of a single step, which are reused; None before the first.
     """
 
@@ -186,6 +186,11 @@ class NumpyModel:
     def hard(self) -> bool:
         """Whether signals are rounded to 0 or 1."""
         return self.weights.architecture.hard
+
+    @property
+    def outputs(self) -> int:
+        """See `Model.outputs`."""
+        return len(self.classifier[1])
 
     @property
     def buffers(self) -> BuffersConfig | None:

@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from stacktrans.common.errors import OVERFLOW
 from stacktrans.decoding.model import Numbers, Predictor, SoftInput
@@ -70,6 +69,11 @@ class TorchModel:
         return self.model.memory
 
     @property
+    def outputs(self) -> int:
+        """See `Model.outputs`."""
+        return len(self.model.classifier.weight)
+
+    @property
     def buffers(self) -> BuffersConfig | None:
         """See `Model.buffers`."""
         return self.config.buffers
@@ -111,12 +115,10 @@ class TorchModel:
 
     def _advance_soft(self, state: TorchState, inputs: SoftInput) -> Tensor:
         model, share = self.model, self._tensor(inputs.next_share).unsqueeze(1)
-        all_ids = self._tensor(np.arange(model.inputs))
-        embeddings = functional.pad(model.embed(all_ids), (0, 0, 0, 1))  # the last is for no input
-        first = embeddings[self._tensor(inputs.ids)]
-        second = embeddings[self._tensor(inputs.next_ids)]
-        mean = first + share.to(first.dtype) * (second - first)
-        projected = tuple(layer.project(mean) for layer in model.controller.all_layers)
+        one, other = self._tensor(inputs.ids), self._tensor(inputs.next_ids)
+        projected = tuple(
+            torch.lerp(sums[one], sums[other], share.to(sums.dtype)) for sums in model.all_sums()
+        )
         hidden, signals, state.inner = definition.step(
             model.controller, model.operation, projected, state.inner, model.hard
         )

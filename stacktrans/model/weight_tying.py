@@ -8,7 +8,7 @@ from stacktrans.model.transducer import Transducer
 from stacktrans.tasks.alphabets import SYMBOL, Role
 
 SCALE = 0.3
-"""Standard deviation of the weights, times the length of an embedding over its expected length."""
+"""Standard deviation of the output weights of a symbol whose embedding has the expected length."""
 
 
 @torch.no_grad()

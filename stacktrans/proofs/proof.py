@@ -73,9 +73,9 @@ class Invariant(StrEnum):
     REPLACED = "only replaced"
     """Pops only replace the cell that is read."""
     ALIGNED = "aligned"
-    """It is used in step with the reference's memory, its top where that is pushed."""
+    """It is used in step with the reference's memory, its top at the end where that is pushed."""
     REVERSED = "reversed"
-    """It is used in step with the reference's memory, its bottom where that is pushed."""
+    """It is used in step with the reference's memory, its bottom at the end where that is pushed."""
     ARBITRARY = "arbitrary"
     """Nothing is assumed: a pop may uncover any cell that was ever pushed, or nothing."""
 

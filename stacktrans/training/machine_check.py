@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.extraction.learner import Learner, compare
@@ -26,7 +25,6 @@ def lacks_machine(checkpoint: Checkpoint, is_cancelled: Callable[[], bool]) -> b
         checkpoint: of the model, which is discrete.
         is_cancelled: whether to give up soon.
     """
-    checkpoint = replace(checkpoint, device="cpu")  # where the learner runs models
     try:
         learner = Learner(checkpoint, TIME_LIMIT, brief=True, is_cancelled=is_cancelled)
     except CannotExtract:

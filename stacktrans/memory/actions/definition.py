@@ -183,7 +183,8 @@ class StackCells(MemoryState):
 
 
 def _store(memory: ActionMemory[Any], sizes: StoreSizes) -> Store:
-    """The `store` of every class of this file; see `Memory.is_compiled`."""
+    """The `store` of each class of this file, which sets it since `Memory.is_compiled` ignores a
+    base's."""
     from stacktrans.memory.actions.steps import new_cells  # not needed by all commands
 
     return new_cells(memory, sizes)
