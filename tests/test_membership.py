@@ -81,7 +81,7 @@ def test_label_scores_are_those_of_their_definitions() -> None:
     rng = np.random.default_rng(1)
     positive, probability = rng.random(60) < 0.4, rng.integers(5, size=60) / 4
     answered = probability > 0.5
-    of_answers = np.where(answered, probability, 1 - probability)
+    of_answers = np.where(answered, probability, 1 - probability).astype(np.float64)
     scores = label_scores((answered == positive) * 1.0, positive * 1.0, of_answers)
     assert scores
     inside, outside = probability[positive], probability[~positive]

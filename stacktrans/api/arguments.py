@@ -78,7 +78,7 @@ def _lengths(value: Any) -> Lengths:
 
 
 def _seconds(value: Any) -> float:
-    if not 0 < float(value) < math.inf:
+    if isinstance(value, bool | str) or not 0 < float(value) < math.inf:
         raise ValueError
     return float(value)
 

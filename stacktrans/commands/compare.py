@@ -28,7 +28,6 @@ PANELS = {
     "Strings": "lengths count",
     "Output": "out plot as_json as_csv as_latex",
 }
-"""The panels of the help, and the parameters in each."""
 
 
 def compare(

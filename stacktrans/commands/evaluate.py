@@ -30,7 +30,6 @@ PANELS = {
     "Answers": "beam n_best errors confusions",
     "Output": "predictions plot as_json as_csv as_latex",
 }
-"""The panels of the help, and the parameters in each."""
 Measured = Sequence[tuple[str, "Checkpoint", "Results"]]
 """Checkpoints with their names and scores."""
 
@@ -200,16 +199,17 @@ def eval(
 
 
 def _files_read(data: Path | None, loaded: "Sequence[tuple[str, Checkpoint]]") -> Iterator[Path]:
-    """The files of the given pairs, and those of the pairs that models were trained on."""
+    """The files of the given pairs, of models, and of the pairs that they were trained on."""
     from stacktrans.tasks.lines import files_of, labeled_file
     from stacktrans.tasks.pairs import Pairs
 
     if data:
         yield from files_of(labeled_file(data))
-    for task in (model.task for _, model in loaded):
-        if isinstance(task, Pairs):
+    for _, model in loaded:
+        yield from model.path.iterdir()
+        if isinstance(model.task, Pairs):
             with suppress(OSError, StacktransError):  # they are not needed
-                yield from task.request.files()
+                yield from model.task.request.files()
 
 
 def _with_ablations(

@@ -23,7 +23,6 @@ PANELS = {
     "Agreement": "strings lengths",
     "Output": "out dot svg python fst as_json",
 }
-"""The panels of the help, and the parameters in each."""
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -86,7 +85,6 @@ def extract(
     files = dot, svg, python, fst
     if svg:
         check_file_path(svg, ".svg")
-    check_outputs([*filter(None, files[:3]), *(_fst_files(fst) if fst else ())])
     if out:
         if out.exists():
             raise UsageError(f"{out}: exists already; expected a new directory")
@@ -97,6 +95,8 @@ def extract(
     range_ = options.parse_lengths(lengths or "1:1000")
     seconds = options.parse_seconds(time_limit, "--time-limit")
     loaded = options.load_model(checkpoint, "auto", hard=True, workers=workers)
+    outputs = [*filter(None, files[:3]), *(_fst_files(fst) if fst else ())]
+    check_outputs(outputs, loaded.path.iterdir())
     if loaded.machine and not (out or strings or as_json):
         if any(files):
             _export(loaded.machine, *files)

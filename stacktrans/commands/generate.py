@@ -11,7 +11,6 @@ from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.files import check_outputs
 
 PANELS = {"Data": "task set_ plugin", "Strings": "lengths count depth seed", "Output": "format out"}
-"""The panels of the help, and the parameters in each."""
 
 
 def generate(

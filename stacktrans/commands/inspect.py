@@ -40,7 +40,6 @@ PANELS = {
     "In the terminal": "heatmap contents stepping stacks",
     "Files and data": "plot animate page beside as_json",
 }
-"""The panels of the help, and the parameters in each."""
 
 
 def inspect(

@@ -22,7 +22,6 @@ PANELS = {
     "Training": "profile only workers cluster device plugin",
     "Output": "out dry_run plot as_json",
 }
-"""The panels of the help, and the parameters in each."""
 
 
 def sweep(

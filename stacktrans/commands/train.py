@@ -35,7 +35,6 @@ PANELS = {
     "Race": "strategies budget",
     "Output": "out log_to dry_run as_json",
 }
-"""The panels of the help, and the parameters in each."""
 
 
 def train(

@@ -25,7 +25,6 @@ PANELS = {
     "Answers": "max_length beam n_best",
     "Output": "everything probability as_json",
 }
-"""The panels of the help, and the parameters in each."""
 
 
 def transduce(

@@ -23,7 +23,6 @@ PANELS = {
     "Models": "hard device workers plugin",
     "Output": "as_json",
 }
-"""The panels of the help, and the parameters in each."""
 
 
 def verify(

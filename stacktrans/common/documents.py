@@ -3,7 +3,7 @@
 import functools
 import math
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
 
@@ -40,13 +40,6 @@ class DocumentError(ValueError):
         super().__init__(message)
 
 
-class Document(NamedTuple):
-    """The value of a YAML text, and its node, which has line numbers."""
-
-    value: Any
-    node: yaml.Node | None
-
-
 class _Loader(_PARSER):  # type: ignore[misc, valid-type]
     """PyYAML's safe loader, except that 2012-12-21, 1:59:59 and = are text."""
 
@@ -76,8 +69,10 @@ def _line(node: yaml.Node) -> int:
 
 
 @functools.lru_cache
-def parse_yaml(text: str) -> Document:
-    """Parse YAML; cached, since hundreds of runs read the same recipes.
+def parse_yaml(text: str) -> tuple[Any, yaml.Node | None]:
+    """Parse YAML: the value, and its node, which has line numbers.
+
+    Cached, since hundreds of runs read the same recipes.
 
     Raises:
         DocumentError: the text is not YAML, repeats a key, has a key that is not a name, has tags,
@@ -91,7 +86,7 @@ def parse_yaml(text: str) -> Document:
         loader = _Loader(text)
         node = loader.get_single_node()
         _check_keys(node)
-        return Document(loader.construct_document(node) if node else None, node)
+        return (loader.construct_document(node) if node else None), node
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         problem = getattr(error, "problem", None) or "not readable as YAML"

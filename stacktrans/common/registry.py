@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stacktrans.common.errors import UsageError, shown, unknown_name
 
@@ -52,20 +52,8 @@ class UnknownName(UsageError, ValueError):
     """A name that a registry does not have; a `ValueError`, so that pydantic reports it."""
 
 
-class Plugin(NamedTuple):
-    """A plugin file and the classes that it defines.
-
-    Attributes:
-        name: the path as it was given.
-        classes: its classes by kind and name.
-    """
-
-    name: str
-    classes: Mapping[str, Mapping[str, type]]
-
-
-_plugins: dict[str, Plugin] = {}
-"""The loaded plugin files, by resolved path."""
+_plugins: dict[str, tuple[str, Mapping[str, Mapping[str, type]]]] = {}
+"""The loaded plugin files by resolved path: the name as given, and the classes by kind and name."""
 
 
 class Registry:
@@ -158,9 +146,9 @@ class Registry:
     def _plugin_classes(self) -> dict[str, tuple[str, type]]:
         """The plugin file and class of each name that is defined in a plugin file."""
         return {
-            name: (plugin.name, plugin_class)
-            for plugin in _plugins.values()
-            for name, plugin_class in plugin.classes[self.kind].items()
+            name: (file, plugin_class)
+            for file, classes in _plugins.values()
+            for name, plugin_class in classes[self.kind].items()
         }
 
     def classes_in(self, module: ModuleType, file: str) -> dict[str, type]:
@@ -348,7 +336,7 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
             if not any(classes.values()):
                 kinds = "a memory, controller or generator"
                 raise UsageError(f"plugin {file}: expected {kinds} with a name in it")
-            _plugins[path] = Plugin(file, classes)
+            _plugins[path] = file, classes
             os.environ[PLUGINS] = os.pathsep.join(_plugins)
 
 
@@ -359,7 +347,7 @@ def plugin_files() -> list[str]:
 
 def plugin_options() -> list[str]:
     """The options that load the same plugins in another command."""
-    return [word for plugin in _plugins.values() for word in ("--plugin", plugin.name)]
+    return [word for file, _ in _plugins.values() for word in ("--plugin", file)]
 
 
 MEMORIES = Memories(

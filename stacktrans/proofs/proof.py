@@ -75,7 +75,7 @@ class Invariant(StrEnum):
     ALIGNED = "aligned"
     """It is used in step with the reference's memory, its top at the end where that is pushed."""
     REVERSED = "reversed"
-    """It is used in step with the reference's memory, its bottom at the end where that is pushed."""
+    """It is used in step with the reference's memory, its bottom where that is pushed."""
     ARBITRARY = "arbitrary"
     """Nothing is assumed: a pop may uncover any cell that was ever pushed, or nothing."""
 

@@ -111,7 +111,8 @@ def _different(
                 raise
             errors.append(error)
         else:
-            if named or _remembers(run):
+            # One without a memory and a state cannot learn much.
+            if named or run.model.has_state or run.model.memory.name != "none":
                 different.setdefault(str(run.deciding_settings()), run)
     if errors and not different:
         raise errors[0]
@@ -128,11 +129,6 @@ def _problem(name: str, kind: LayoutKind, memory: str | None) -> str | None:
     if strategy.memory == "none" and memory not in (None, "none"):
         return f"strategy {name}: its memory is none, not {memory}"
     return None
-
-
-def _remembers(run: RunConfig) -> bool:
-    """Whether a model has a memory, or a controller with a state."""
-    return run.model.has_state or run.model.memory.name != "none"
 
 
 def _with_recipe(name: str, layers: Sequence[SettingsLayer]) -> RunConfig:

@@ -96,14 +96,14 @@ def read_layer(path: str | os.PathLike[str]) -> SettingsLayer:
     """Read a YAML file of settings; raises `UsageError` if it can't be read."""
     text = read_text(path)
     try:
-        document = parse_yaml(text)
+        content, node = parse_yaml(text)
     except DocumentError as error:
         line = f":{error.line}" if error.line else ""
         raise UsageError(f"{path}{line}: {error}") from error
-    if not isinstance(document.value, dict):
+    if not isinstance(content, dict):
         found = repr(text[:40]) if text.strip() else "an empty file"
         raise UsageError(f"{path}:1: expected settings as 'name: value', found {found}")
-    return SettingsLayer(os.fspath(path), document.value, document.node)
+    return SettingsLayer(os.fspath(path), content, node)
 
 
 def option_layer(assignment: str, root: type[BaseModel], section: str = "") -> SettingsLayer:
@@ -128,7 +128,7 @@ def option_layer(assignment: str, root: type[BaseModel], section: str = "") -> S
         raise UsageError(f"{clipped(origin)}: nested more than {DEEPEST} deep")
     path = setting_path(key.removeprefix(section and f"{section}."), root, origin)
     try:
-        value = parse_yaml(text).value
+        value, _ = parse_yaml(text)
     except DocumentError as error:
         raise UsageError(f"{origin}: the value is not readable as YAML ({error})") from error
     return SettingsLayer(origin, nested(path, value))

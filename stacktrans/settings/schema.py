@@ -8,7 +8,7 @@ import itertools
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -18,6 +18,8 @@ from stacktrans.common.registry import UnknownName
 
 KeyPath = tuple[str | int, ...]
 """The keys and indices that lead to a setting."""
+Problem = tuple[KeyPath, str]
+"""An error in a setting: its path and a message."""
 
 MAX_NAMED = 4
 """A section with more settings than this is not described by their names in messages."""
@@ -212,13 +214,6 @@ def _docstrings(section: type) -> Iterator[tuple[str, str]]:
                     yield setting, " ".join(text.split())
 
 
-class Problem(NamedTuple):
-    """An error in a setting: its path and a message."""
-
-    path: KeyPath
-    message: str
-
-
 def problems_of(model: type[BaseModel], settings: Any, error: ValidationError) -> list[Problem]:
     """The problems of settings that a model rejected, without duplicates.
 
@@ -292,20 +287,20 @@ def _value_at(value: Any, key: str | int) -> Any:
 def _naming(path: KeyPath, text: str, separator: str = ": ") -> Problem:
     """A problem whose message begins with the path of the setting."""
     name = ".".join(map(str, path))
-    return Problem(path, f"{name}{separator}{text}" if name else text)
+    return path, f"{name}{separator}{text}" if name else text
 
 
 def _in_plain_words(annotation: Any, path: KeyPath, error: dict[str, Any]) -> Problem:
     """An error of pydantic about the setting at a path, of which the type is known."""
     kind, message = error["type"], plain_words(error["msg"])
     if isinstance(error.get("ctx", {}).get("error"), UnknownName):  # which says it all
-        return Problem(path, message)
+        return path, message
     if kind == "value_error":  # of a section, which names the setting in its message
         keys, message = _setting_named_in(annotation, message)
         path = (*path, *keys)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         kind = getattr(plain(annotation), "KIND", "setting")
-        return Problem(path, unknown_name(kind, str(path[-1]), fields(annotation)))
+        return path, unknown_name(kind, str(path[-1]), fields(annotation))
     if kind == "missing" and isinstance(path[-1], str):
         return _naming(path, "is missing", " ")
     if kind == "missing":  # an item of the list before

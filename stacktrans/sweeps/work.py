@@ -112,9 +112,9 @@ def _record(job: Job, earlier: RunRecord) -> RunRecord:
         _train(job)
     with undamaged(job.directory / SUMMARY) as path:
         summary = parse_json(read_bytes(path))
+        texts = {part: text["perplexity"] for part, text in summary["texts"].items()}
     with undamaged(job.directory / METRICS) as path:
         perplexities = [record["perplexity"] for record in json_lines(path)]
-    texts = {part: text["perplexity"] for part, text in summary["texts"].items()}
     record = {
         "identity": job.run.identity,
         "outcome": summary["outcome"],

@@ -21,29 +21,22 @@ LOSS = "loss: cross-entropy in nats per symbol"
 BUDGET_OUTCOMES = {"max_steps", "time_limit", "budget"}
 """Outcomes after which there may be more to train; all others are stopping rules."""
 OUTCOMES = {
-    "solved": "coarse accuracy reached {accuracy} in the last {measurements}",
-    "no_machine": "coarse accuracy reached {accuracy} in the last {measurements} of an attempt; "
-    "no machine agrees with the model",
-    "exceptions": "a few development pairs stayed wrong",
-    "converged": "the training perplexity stopped improving",
-    "development": "the accuracy on the development set stopped improving",
-    "epochs": "the training set was used for the requested number of epochs",
-    "attempts": "all attempts have ended",
-    "max_steps": "the maximum number of batches was reached",
-    "time_limit": "the time limit was reached",
-    "budget": "time ran out",
+    "solved": ("solved", "coarse accuracy reached {accuracy} in the last {measurements}"),
+    "no_machine": (
+        "solved (no machine)",
+        "coarse accuracy reached {accuracy} in the last {measurements} of an attempt; "
+        "no machine agrees with the model",
+    ),
+    "exceptions": ("solved", "a few development pairs stayed wrong"),
+    "converged": ("converged", "the training perplexity stopped improving"),
+    "development": ("stopped improving", "the accuracy on the development set stopped improving"),
+    "epochs": ("all epochs", "the training set was used for the requested number of epochs"),
+    "attempts": ("all attempts", "all attempts have ended"),
+    "max_steps": ("batch limit", "the maximum number of batches was reached"),
+    "time_limit": ("time limit", "the time limit was reached"),
+    "budget": ("out of time", "time ran out"),
 }
-SHORT_OUTCOMES = {
-    "no_machine": "solved (no machine)",
-    "exceptions": "solved",
-    "development": "stopped improving",
-    "epochs": "all epochs",
-    "attempts": "all attempts",
-    "max_steps": "batch limit",
-    "time_limit": "time limit",
-    "budget": "out of time",
-}
-"""Outcomes in a word or two; the others are words by themselves."""
+"""How a run can end: in a word or two, and in a sentence."""
 Outcome = Annotated[str, Field(pattern=f"^({'|'.join(OUTCOMES)})$")]
 SOLUTIONS = {"solved", "no_machine", "exceptions"}
 """Outcomes after which a task counts as solved."""

@@ -212,7 +212,7 @@ class RunState:
         """Keep the best weights, unless there is a fallback already, and begin without any."""
         progress = self.progress
         if not progress.fallback:
-            self._save(FALLBACK, self.load_best().model)
+            self.save_best(self.load_best().model, FALLBACK)
             progress.fallback, progress.fallback_step = progress.best, self.step
         progress.best = []
 
@@ -237,19 +237,13 @@ class RunState:
         """Load the best weights."""
         return checkpoint.load(self._directory / "best", self.device)
 
-    def save_best(self, model: Transducer | None = None, **described: Any) -> None:
+    def save_best(self, model: Transducer | None = None, name: str = "best", **facts: Any) -> None:
         """Save a model, or the average of the attempt's, as the best; see `checkpoint.save`."""
-        self._save("best", model or self.attempt.average, **described)
-
-    def _save(self, name: str, model: Transducer, **described: Any) -> None:
-        config = self.config.model_copy(update={"model": model.config})
-        path, weights, described["sharpness"] = (
-            self._directory / name,
-            model.state_dict(),
-            model.sharpness,
-        )
+        model = model or self.attempt.average
+        config, weights = self.config.model_copy(update={"model": model.config}), model.state_dict()
         with self._in_place():
-            checkpoint.save(path, config, weights, **described)
+            path = self._directory / name
+            checkpoint.save(path, config, weights, sharpness=model.sharpness, **facts)
 
     def save_last(self) -> None:
         """Save the run so that it can be resumed from here, if its source can."""

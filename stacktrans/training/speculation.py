@@ -99,7 +99,8 @@ def take_over(run: RunState, directory: Path) -> None:
     """
     try:
         other, records, best = _read_attempt(run, directory)
-    except (StacktransError, OSError, ValueError):
+        steps = [record["step"] for record in records]
+    except (StacktransError, OSError, LookupError, TypeError, ValueError):
         return
     progress, first_step = run.progress, run.attempts.first_step
     if run.max_steps is not None and first_step + other.step > run.max_steps:
@@ -108,8 +109,8 @@ def take_over(run: RunState, directory: Path) -> None:
     other.attempts.validation = run.attempts.validation
     run.attempts, run.attempt, run.rounding = other.attempts, other.attempt, other.rounding
     progress.ended = other.progress.ended
-    for record in records:
-        moved = {"step": record["step"] + first_step, "seconds": round(progress.seconds, 3)}
+    for record, step in zip(records, steps, strict=True):
+        moved = {"step": step + first_step, "seconds": round(progress.seconds, 3)}
         run.write_record({**record, **moved})
     if best is not None:
         progress.best = other.progress.best

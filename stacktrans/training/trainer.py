@@ -99,7 +99,7 @@ class Trainer:
                     problem = (
                         f"the run has already taken {taken:.0f} {unit}; expected a larger limit"
                     )
-                    raise UsageError(f"{layer.origin} {value:g}: {problem}")
+                    raise UsageError(f"{layer.origin} {value:.15g}: {problem}")
         now, then = (rate_factor(each.training, attempt.step) for each in (config, before))
         attempt.multiply_rate(now / then)  # a falling rate depends on the limit
         return trainer

@@ -5,7 +5,7 @@ from pathlib import Path
 from stacktrans.common.reading import name_of
 from stacktrans.common.visible import counted
 from stacktrans.settings.config import RunConfig, StartFromConfig
-from stacktrans.training.records import OUTCOMES, SHORT_OUTCOMES
+from stacktrans.training.records import OUTCOMES
 
 
 def started_from(start_from: StartFromConfig) -> str:
@@ -20,14 +20,14 @@ def started_from(start_from: StartFromConfig) -> str:
 def rule_of(config: RunConfig, outcome: str) -> str:
     """The meaning of a key of `OUTCOMES`, with the numbers of the configuration."""
     solved = config.training.solved
-    return OUTCOMES[outcome].format(
+    return OUTCOMES[outcome][1].format(
         accuracy=f"{100 * solved.accuracy:g}%", measurements=counted(solved.times, "measurement")
     )
 
 
 def briefly(outcome: str) -> str:
     """A key of `OUTCOMES` in a word or two."""
-    return SHORT_OUTCOMES.get(outcome, outcome)
+    return OUTCOMES.get(outcome, (outcome,))[0]
 
 
 def decided_by(config: RunConfig) -> str:
