@@ -24,7 +24,7 @@ def read_by_hand(held: list[StoredRow], from_top: bool) -> dict[int, float]:
         share = min(row.strength, max(0.0, room))
         taken[row.step] = taken.get(row.step, 0.0) + share
         room -= row.strength
-    return {step: share for step, share in taken.items() if share >= 2 * SMALLEST}
+    return {step: share for step, share in taken.items() if share >= 2 * MIN_WEIGHT}
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_reads_show_the_contents_at_an_end(name: str, part: str, ends: list[str]
     for step in found.steps:
         assert [*step.contents] == [part]
         held = step.contents[part]
-        # Of each that is left out, less than `SMALLEST` is missing.
+        # Of each that is left out, less than `MIN_WEIGHT` is missing.
         assert sum(row.strength for row in held) == pytest.approx(step.total_strength, abs=0.03)
         for row in held:
             assert row.symbol == found.steps[row.step - 1].input
@@ -72,7 +72,7 @@ def test_json_has_the_contents(model: Path) -> None:
     steps = json.loads(run("inspect", model, "abc", "--contents", "--json").stdout)["steps"]
     held = [part for step in steps for part in step["contents"]["queue"]]
     assert held
-    assert all(part["strength"] >= SMALLEST for part in held)
+    assert all(part["strength"] >= MIN_WEIGHT for part in held)
     assert all(step["lines"] == {} for step in steps)
     for step in json.loads(run("inspect", model, "abc", "--json").stdout)["steps"]:
         assert (step["contents"], step["lines"]) == ({}, {})

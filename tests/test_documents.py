@@ -7,7 +7,7 @@ import pytest
 from changed_checkpoints import reseal
 from command_line import invoke
 
-from stacktrans.common.documents import DEEPEST, MAX_VALUES, DocumentError, parse_yaml
+from stacktrans.common.documents import MAX_DEPTH, MAX_VALUES, DocumentError, parse_yaml
 from stacktrans.common.errors import UsageError
 from stacktrans.common.reading import MAX_BYTES, check_readable, parse_json, read_bytes, read_text
 from stacktrans.settings.config import RunConfig
@@ -32,11 +32,11 @@ def of_aliases(first: str, each: str, levels: int) -> str:
         ("- 1\n" * (2 * MAX_VALUES), f"more than {MAX_VALUES} values"),
         ("a: &a [*a]", ":1: an alias (*) is used within its own definition"),
         ("a: &a {b: {<<: *a}}", ":1: an alias (*) is used within its own definition"),
-        ("x: " + "[" * 100_000, f":1: nested more than {DEEPEST} deep"),
-        ("- " * 100_000, f":1: nested more than {DEEPEST} deep"),
+        ("x: " + "[" * 100_000, f":1: nested more than {MAX_DEPTH} deep"),
+        ("- " * 100_000, f":1: nested more than {MAX_DEPTH} deep"),
         (
             "".join(f"a{n}: &a{n} [{f'*a{n - 1}' if n else ''}]\n" for n in range(100)),
-            f":{DEEPEST}: nested more than {DEEPEST} deep",
+            f":{MAX_DEPTH}: nested more than {MAX_DEPTH} deep",
         ),
         ("x: " + "9" * 100_000, ":1: a whole number of 100000 digits"),
         ("x: 0x" + "f" * 100_000, ":1: a whole number of 100002 digits"),
@@ -122,7 +122,7 @@ def test_aliases_and_merge_keys_are_accepted() -> None:
 def test_an_option_s_value_is_read_within_the_same_bounds(value: str) -> None:
     with pytest.raises(UsageError, match="the value is not readable as YAML"):
         option_layer(f"learning_rate={value}", RunConfig)
-    with pytest.raises(UsageError, match=f"nested more than {DEEPEST} deep"):
+    with pytest.raises(UsageError, match=f"nested more than {MAX_DEPTH} deep"):
         option_layer(f"task.parameters{'.x' * 5000}=1", RunConfig)
 
 

@@ -264,6 +264,7 @@ class Oracle:
     threads, buffers = 1, None
 
     def __init__(self, task: Task, prompt: str, then: str) -> None:
+        self.outputs = len(task.source)
         outputs = 5 * np.eye(len(task.source))[task.source.encode([*then])]
         # There is none before the end of the prompt.
         self._logits = np.concatenate([np.zeros((len(prompt) - 1, len(task.source))), outputs])

@@ -29,7 +29,7 @@ from stacktrans.automata.wording import RuleDescription, actions, condition, ent
 from stacktrans.common.ends import Ends
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import verify_checksum
-from stacktrans.common.reading import LONGEST
+from stacktrans.common.reading import MAX_LENGTH
 from stacktrans.common.visible import visible
 from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.tasks.alphabets import NO_OUTPUT
@@ -103,7 +103,7 @@ class Machine:
         check(self.inputs.size == layout.inputs + (self.buffers is not None))
         check(self.outputs.size == layout.outputs)
         if self.buffers:
-            check(min(self.buffers) >= 0 and max(self.buffers) <= LONGEST)
+            check(min(self.buffers) >= 0 and max(self.buffers) <= MAX_LENGTH)
 
     def check_symbols(self) -> None:
         """Raise `ValueError` if an input or output has another symbol than the alphabets say."""

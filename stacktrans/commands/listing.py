@@ -30,7 +30,7 @@ KINDS = {
 """The kinds that can be listed; `catalogue` has a function for each."""
 GAP = "  "
 INDENT = 4 * " "
-LEAST = 32
+MIN_COLUMN = 32
 """The minimum width of the last column, in which text is wrapped."""
 
 
@@ -92,7 +92,7 @@ def lines(entries: "Sequence[Entry]", width: int | None) -> Iterator[str]:
     ]
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     beside = sum(widths) + len(widths) * len(GAP)
-    below = width - beside < LEAST
+    below = width - beside < MIN_COLUMN
     starts = [GAP.join(map(set_cell_size, row, widths)) + GAP for row in rows]
     titled = any(cell_len(start.rstrip()) > width for start in starts)
     for entry, row, start in [*zip(listed, rows, starts, strict=True)][titled:]:

@@ -11,7 +11,7 @@ from stacktrans.common.errors import shown
 
 MAX_VALUES = 100_000
 """The maximum number of values in a document, after aliases are expanded."""
-DEEPEST = 64
+MAX_DEPTH = 64
 """The maximum nesting of lists and mappings."""
 MAX_DIGITS = 100
 """The maximum length of a whole number, in characters."""
@@ -156,8 +156,8 @@ def _check_events(text: str) -> None:
         if size > MAX_VALUES:
             message = f"more than {MAX_VALUES} values, counting what aliases (*) repeat"
             raise DocumentError(f"{message}; expected fewer", line)
-        if depths[-1] > DEEPEST:
-            raise DocumentError(f"nested more than {DEEPEST} deep", line)
+        if depths[-1] > MAX_DEPTH:
+            raise DocumentError(f"nested more than {MAX_DEPTH} deep", line)
 
 
 def _check_keys(node: yaml.Node | None) -> None:

@@ -36,7 +36,7 @@ MAX_CONTENT = 1 << 30
 """The maximum size of a file of pairs or lines, in bytes, before and after decompression."""
 _stream_contents: dict[tuple[Path, Any], bytes] = {}
 """The contents of streams that were read, by path and version."""
-LONGEST = 1_000_000
+MAX_LENGTH = 1_000_000
 """The maximum length of a source, in symbols."""
 DEEPEST_DERIVATION = 10_000
 """The maximum depth of derivations."""
@@ -47,7 +47,7 @@ BYTES_AT_ONCE = 1 << 17
 """A group of lines has at most this many bytes, plus the rest of its last line."""
 CHUNK = 1 << 16
 LONGEST_LINE = 1 << 24
-"""The maximum length of a line, in bytes; a source has at most `LONGEST` symbols."""
+"""The maximum length of a line, in bytes; a source has at most `MAX_LENGTH` symbols."""
 _WORD = re.compile(r"[^ \t\n\r\f\v]+")
 
 
@@ -332,6 +332,6 @@ def _next_bytes(descriptor: int) -> bytes:
 
 
 def check_length(length: int) -> None:
-    """Raise `StacktransError` if a string is longer than `LONGEST`."""
-    if length > LONGEST:
-        raise StacktransError(f"a string of {length} symbols; expected at most {LONGEST}")
+    """Raise `StacktransError` if a string is longer than `MAX_LENGTH`."""
+    if length > MAX_LENGTH:
+        raise StacktransError(f"a string of {length} symbols; expected at most {MAX_LENGTH}")

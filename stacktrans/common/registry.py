@@ -191,7 +191,7 @@ class Memories(Registry):
     The canonical form of a combination has no spaces, and counts repetitions: 2*stack+queue.
     """
 
-    MOST = 16
+    MAX_PARTS = 16
     """The maximum number of memories of a combination."""
     ALONE = ("stack-rnn", "list-rnn", "superposed", "tape", "nondeterministic", "none")
     """Memories that can't be combined: they have their own settings, or nothing to push to."""
@@ -241,8 +241,8 @@ class Memories(Registry):
                 raise UnknownName(f"{self.kind} {shown(name)}: {expected}")
             super().check(match[2])
             count = int((match[1] or "1")[:9])
-            if not 1 <= count <= self.MOST - len(parts):
-                expected = f"expected 1 to {self.MOST} memories"
+            if not 1 <= count <= self.MAX_PARTS - len(parts):
+                expected = f"expected 1 to {self.MAX_PARTS} memories"
                 raise UnknownName(f"{self.kind} {shown(name)}: {expected}")
             parts += [match[2]] * count
         if parts[1:]:

@@ -26,7 +26,7 @@ from stacktrans.decoding.model import Model, Numbers
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import Layout
 
-WIDEST = 4096
+MAX_WIDTH = 4096
 """The most hypotheses of a source that are kept."""
 NO_SYMBOL = -1
 """The continuation of a hypothesis that has ended."""
@@ -74,10 +74,10 @@ def search(
         log_probs: whether log-probabilities are computed of greedy answers, too.
 
     Raises:
-        UsageError: the beam is wider than `WIDEST`.
+        UsageError: the beam is wider than `MAX_WIDTH`.
     """
-    if width > WIDEST:
-        raise UsageError(f"a beam of {width}: expected at most {WIDEST}")
+    if width > MAX_WIDTH:
+        raise UsageError(f"a beam of {width}: expected at most {MAX_WIDTH}")
     if width == 1 or model.is_deterministic or not layout.feeds_back:
         return [[answer] for answer in decode(model, layout, sources, limit, log_probs)]
     given = Ragged.of(sources)

@@ -25,7 +25,7 @@ _MARKS = {sections.BEGIN: [BEGIN], sections.SEPARATOR: [SEPARATOR], sections.BLA
 """The written form of inputs that are not symbols."""
 NOTHING = ""
 """The input of a step that reads nothing."""
-SMALLEST = 0.005
+MIN_WEIGHT = 0.005
 """The smallest weight or probability in a trace."""
 
 
@@ -51,7 +51,7 @@ class StoredRow:
     Attributes:
         symbol: the input of the step that pushed the row; of a machine, its stack symbol.
         step: that step, from 1.
-        strength: the strength of the row, at least `SMALLEST`.
+        strength: the strength of the row, at least `MIN_WEIGHT`.
     """
 
     symbol: str
@@ -88,7 +88,7 @@ class TraceStep:
         input: symbol read; of a buffered model, the one with the greatest share, or nothing.
         output: most probable symbol; None before the answer, and where a machine has no output.
         probability: probability of the output; None where there is no output.
-        likely: outputs with their probabilities, if these are at least `SMALLEST`.
+        likely: outputs with their probabilities, if these are at least `MIN_WEIGHT`.
         signals: value of each signal.
         pushed: vector pushed, for each end, stack or list.
         reads: shares of rows in what is read, largest first, for each end.
@@ -383,7 +383,7 @@ def _step(checkpoint: Checkpoint, number: int, step: ModelStep, symbols: list[st
     best = int(most_probable_ids(step.logits[None])[0])
     none = best < 0
     probabilities = np.exp(log_softmax(step.logits))
-    likely = [] if none else np.flatnonzero(probabilities >= SMALLEST).tolist()
+    likely = [] if none else np.flatnonzero(probabilities >= MIN_WEIGHT).tolist()
     names = checkpoint.signal_names
     return TraceStep(
         step=number,
@@ -409,24 +409,24 @@ def _step(checkpoint: Checkpoint, number: int, step: ModelStep, symbols: list[st
 
 
 def _shares(weights: Any, symbols: list[str], stack_symbol: str | None = None) -> list[ReadShare]:
-    """The shares with at least `SMALLEST` weight, largest first, from weights [n] of n symbols.
+    """The shares with at least `MIN_WEIGHT` weight, largest first, from weights [n] of n symbols.
 
     A machine reads a single stack symbol.
     """
     pairs = enumerate(zip(symbols, weights.tolist(), strict=True), start=1)
     shares = (ReadShare(stack_symbol or symbol, step, weight) for step, (symbol, weight) in pairs)
-    kept = (share for share in shares if share.weight >= SMALLEST)
+    kept = (share for share in shares if share.weight >= MIN_WEIGHT)
     return sorted(kept, key=lambda share: -share.weight)
 
 
 def _stored_rows(rows: RowContents, symbols: list[str]) -> list[StoredRow]:
-    """The rows with at least `SMALLEST` strength."""
+    """The rows with at least `MIN_WEIGHT` strength."""
     steps = rows.origins.tolist()
     names = rows.stack_symbols or [symbols[step] for step in steps]
     return [
         StoredRow(symbol, step + 1, strength)
         for symbol, step, strength in zip(names, steps, rows.strengths.tolist(), strict=True)
-        if strength >= SMALLEST
+        if strength >= MIN_WEIGHT
     ]
 
 
@@ -435,7 +435,7 @@ def _cell_row(cells: CellContents, empty: float) -> CellRow:
     values, head = np.array(cells.values.tolist()).reshape(cells.values.shape), cells.head
     distances = np.abs(values - empty).mean(axis=-1) / (1 + abs(empty))
     filled = np.minimum(distances, 1)  # machines number stack symbols
-    shown = np.flatnonzero(filled >= SMALLEST).tolist() + ([] if head is None else [head])
+    shown = np.flatnonzero(filled >= MIN_WEIGHT).tolist() + ([] if head is None else [head])
     kept = slice(min(shown, default=0), max(shown, default=-1) + 1)
     index = None if head is None else head - kept.start
     stack_symbols = [*cells.stack_symbols[kept]]

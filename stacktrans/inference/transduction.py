@@ -13,7 +13,7 @@ import numpy as np
 
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.ragged import Ragged, row_starts
-from stacktrans.common.reading import LONGEST, LinePiece, check_length, decode_line, line_groups
+from stacktrans.common.reading import MAX_LENGTH, LinePiece, check_length, decode_line, line_groups
 from stacktrans.decoding.beam import search
 from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.inference.line_stream import LineStream
@@ -270,7 +270,7 @@ def _encoded(sources: Characters, lines: Sequence[bytes]) -> Ragged | None:
     with contextlib.suppress(UnicodeDecodeError):
         text = b"\n".join([*lines, b""]).replace(b"\r\n", b"\n").decode("utf-8")
         ids = sources.encode(text)
-        if ids is not None and ids.lengths.max() <= LONGEST:
+        if ids is not None and ids.lengths.max() <= MAX_LENGTH:
             return ids
     return None
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.common.reading import LONGEST
+from stacktrans.common.reading import MAX_LENGTH
 from stacktrans.inference.predictions import Prediction, predictions
 from stacktrans.inference.scores import counted_pairs
 from stacktrans.model.checkpoint import Checkpoint
@@ -139,8 +139,8 @@ def verify(
             models have different alphabets, or answers that cannot be compared symbol by symbol
             where only some are scored.
     """
-    if request.longest > LONGEST:
-        raise UsageError(f"a string of {request.longest} symbols; expected at most {LONGEST}")
+    if request.longest > MAX_LENGTH:
+        raise UsageError(f"a string of {request.longest} symbols; expected at most {MAX_LENGTH}")
     if checkpoint.config.task.lengths is None:
         raise UsageError(f"{checkpoint.path}: a language model has no exact answers")
     models, result = [checkpoint], Verification()

@@ -21,7 +21,7 @@ from stacktrans.decoding.model import Numbers
 from stacktrans.memory import Memory, make_memory
 from stacktrans.model.units import Units
 from stacktrans.settings.model_config import BUFFER_SIGNALS, ModelConfig
-from stacktrans.settings.values import LARGEST, SMALLEST
+from stacktrans.settings.values import MAX_SINGLE, MIN_SINGLE
 
 if TYPE_CHECKING:
     import torch
@@ -221,8 +221,8 @@ def sharpness_of(path: Path) -> float:
         sharpness = float(text)
     except (TypeError, ValueError):
         sharpness = math.nan
-    if not SMALLEST <= sharpness <= LARGEST:
-        expected = f"expected a number from {SMALLEST} to {LARGEST}"
+    if not MIN_SINGLE <= sharpness <= MAX_SINGLE:
+        expected = f"expected a number from {MIN_SINGLE} to {MAX_SINGLE}"
         raise CheckpointError(f"{path}: {SHARPNESS} is {shown(text)}; {expected}")
     return sharpness
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from stacktrans.common.documents import DEEPEST, DocumentError, parse_yaml
+from stacktrans.common.documents import MAX_DEPTH, DocumentError, parse_yaml
 from stacktrans.common.errors import UsageError, clipped, shown
 from stacktrans.common.reading import read_text
 from stacktrans.settings.schema import KeyPath, Problem, problems_of, setting_path
@@ -124,8 +124,8 @@ def option_layer(assignment: str, root: type[BaseModel], section: str = "") -> S
     origin = f"setting {assignment}"
     if not equals or not key or not text.strip():
         raise UsageError(f"{origin}: expected key=value")
-    if key.count(".") >= DEEPEST:
-        raise UsageError(f"{clipped(origin)}: nested more than {DEEPEST} deep")
+    if key.count(".") >= MAX_DEPTH:
+        raise UsageError(f"{clipped(origin)}: nested more than {MAX_DEPTH} deep")
     path = setting_path(key.removeprefix(section and f"{section}."), root, origin)
     try:
         value, _ = parse_yaml(text)

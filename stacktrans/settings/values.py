@@ -18,25 +18,25 @@ from pydantic import (
     model_validator,
 )
 
-from stacktrans.common.reading import LONGEST
+from stacktrans.common.reading import MAX_LENGTH
 from stacktrans.common.registry import Registry
 from stacktrans.settings.schema import alternatives, plain
 from stacktrans.tasks.lengths import Lengths, reject_booleans
 
 
 def _in_order(lengths: Lengths) -> Lengths:
-    if not 0 <= lengths.shortest <= lengths.longest <= LONGEST:
-        raise ValueError(f"expected 0 <= shortest <= longest <= {LONGEST}")
+    if not 0 <= lengths.shortest <= lengths.longest <= MAX_LENGTH:
+        raise ValueError(f"expected 0 <= shortest <= longest <= {MAX_LENGTH}")
     return lengths
 
 
 def _in_single_precision(value: float) -> float:
-    if value and not SMALLEST <= abs(value) <= LARGEST:
-        raise ValueError(f"expected 0 or a number of a size from {SMALLEST} to {LARGEST}")
+    if value and not MIN_SINGLE <= abs(value) <= MAX_SINGLE:
+        raise ValueError(f"expected 0 or a number of a size from {MIN_SINGLE} to {MAX_SINGLE}")
     return value
 
 
-SMALLEST, LARGEST = 1.2e-38, 3.4e38
+MIN_SINGLE, MAX_SINGLE = 1.2e-38, 3.4e38
 """The smallest and largest magnitude of a number in single precision."""
 MAX_STRINGS = 1_000_000
 """The most strings in memory at once."""

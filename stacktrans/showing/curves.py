@@ -30,13 +30,13 @@ PANELS: Mapping[str, Mapping[str, str]] = {
 OF_DRAWN = ("test", "train")
 """Fields that are not drawn for runs with a development set, where they are measured on parts of
 it."""
-LINES = 10
+CHART_LINES = 10
 """The height of the curves of a chart in text, without the line of their maximum."""
-TICK = 10
+TICK_DISTANCE = 10
 """Characters between the ticks of a chart."""
-ROUND = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
+ROUND_NUMBERS = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 """The distances of ticks, up to powers of ten."""
-WIDEST = 100
+MAX_WIDTH = 100
 """The most characters in a line of a chart."""
 MARGIN = 28
 """Characters beside the curves of a chart."""
@@ -145,8 +145,8 @@ def charts(metrics: Metrics, unit: Unit, width: int, colors: bool) -> Iterator[s
         first = {curve.run: curve for curve in reversed(drawn)}
         curves = [first[run] for run in metrics if run in first]
         figure = plotille.Figure()
-        figure.width = max(min(width, WIDEST) - MARGIN, TICK)
-        figure.height, figure.origin = LINES + 1, False
+        figure.width = max(min(width, MAX_WIDTH) - MARGIN, TICK_DISTANCE)
+        figure.height, figure.origin = CHART_LINES + 1, False
         figure.color_mode, figure.with_colors = "names", colors
         figure.x_label, figure.y_label = unit, panel
         _set_axes(figure, curves, panel)
@@ -159,12 +159,12 @@ def charts(metrics: Metrics, unit: Unit, width: int, colors: bool) -> Iterator[s
 def _set_axes(figure: Any, curves: Sequence[Curve], panel: str) -> None:
     """Set the limits of a figure, so that ticks are round numbers."""
     # What is at a limit is not drawn.
-    last, ticks = 1.01 * max(curve.times[-1] for curve in curves), figure.width / TICK
+    last, ticks = 1.01 * max(curve.times[-1] for curve in curves), figure.width / TICK_DISTANCE
     figure.set_x_limits(0, ticks * _tick(last / ticks))
     greatest = max(max(curve.values) for curve in curves) if panel == LOSS else 1
-    tick = _tick(greatest / LINES)
-    figure.set_y_limits(0, (LINES + 1) * tick)
-    figure.y_ticks_fkt = lambda low, _: low if low < (LINES + 0.5) * tick else ""
+    tick = _tick(greatest / CHART_LINES)
+    figure.set_y_limits(0, (CHART_LINES + 1) * tick)
+    figure.y_ticks_fkt = lambda low, _: low if low < (CHART_LINES + 0.5) * tick else ""
     figure.register_label_formatter(float, _label)
     figure.register_label_formatter(str, lambda text, chars, **_: text.rjust(chars))
 
@@ -172,7 +172,9 @@ def _set_axes(figure: Any, curves: Sequence[Curve], panel: str) -> None:
 def _tick(least: float) -> float:
     """A round number that is not less than another one."""
     power = 10.0 ** math.floor(math.log10(max(least, 1e-9)))
-    return next(power * each for each in ROUND if power * each >= least or each == ROUND[-1])
+    return next(
+        power * each for each in ROUND_NUMBERS if power * each >= least or each == ROUND_NUMBERS[-1]
+    )
 
 
 def _label(value: float, chars: int, delta: float, left: bool = False) -> str:

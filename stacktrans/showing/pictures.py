@@ -34,7 +34,7 @@ MAX_LABELS = 600
 """The most blocks with legible symbols."""
 MAX_SHAPES = 5000
 """The most blocks that are drawn as vector graphics."""
-TALLEST = 12
+MAX_HEIGHT = 12
 """The total strength from which on a panel does not grow any more."""
 
 STEP_MS, LAST_STEP_MS = 800, 2400
@@ -57,7 +57,7 @@ def plot_trace(trace: Trace, config: RunConfig, path: Path) -> None:
     groups = list(dict.fromkeys(row.group for row in rows))
     members = [[row for row in rows if row.group == group] for group in groups]
     panels = panels_of(trace)
-    drawn = [min(math.ceil(highest(blocks)), TALLEST) for blocks in panels.values()]
+    drawn = [min(math.ceil(highest(blocks)), MAX_HEIGHT) for blocks in panels.values()]
     heights = [*drawn, *map(len, members)]
     figure = empty_figure(min(2 + 0.25 * len(trace.steps), 60), min(1.5 + 0.25 * sum(heights), 60))
     axes = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]

@@ -15,7 +15,7 @@ EIGHTHS = " ▏▎▍▌▋▊▉"
 LENGTH = 20
 """Characters of a bar for 1."""
 KEYS = "← →, space: previous or next step; home, end: first or last; q: quit"
-FEWEST = 4
+MIN_LINES = 4
 """Lines for the rows of a memory in the lowest terminal."""
 
 
@@ -136,7 +136,7 @@ def _rows(blocks: Sequence[Block], width: int, height: int) -> list[str]:
     """A line for each row or cell; the middle ones are replaced by their number."""
     names = [GAP + _row_label(block) for block in blocks]
     lines = _bars(names, [block.height for block in blocks], width)
-    kept = max(height, FEWEST) - 1
+    kept = max(height, MIN_LINES) - 1
     if len(lines) <= kept + 1:
         return lines
     first = (kept + 1) // 2

@@ -24,9 +24,9 @@ CELL = 2
 """Characters of a step in a heat map."""
 VISIBLE = 0.05
 """The least share, at any step, of a symbol or a memory row that is shown in a heat map."""
-LARGEST = 16
+MAX_SHOWN = 16
 """The most components of pushed vectors that are shown, and the most signals that always are."""
-FIRST = 4
+CELL_NUMBERS = 4
 """The components of a larger cell that a table shows."""
 RULE = Column("when", left=True, fold=", "), Column("action", left=True, fold=", ")
 """The columns of a rule of a machine, beside its number."""
@@ -187,7 +187,7 @@ def actions_of(step: TraceStep) -> dict[str, dict[str, float]]:
 
 def _numbers(cell: Sequence[float]) -> str:
     """The components of a cell, or the first of them."""
-    shown = cell if len(cell) <= LARGEST else cell[:FIRST]
+    shown = cell if len(cell) <= MAX_SHOWN else cell[:CELL_NUMBERS]
     return " ".join([*(f"{number:5.2f}" for number in shown), *["…"] * (len(shown) < len(cell))])
 
 
@@ -234,11 +234,11 @@ def heat_map_rows(trace: Trace, config: RunConfig) -> list[HeatRow]:
         HeatRow("strengths", name, shades)
         for name in steps[0].signals
         if (shades := [step.signals[name] for step in steps])
-        and (len(steps[0].signals) <= LARGEST or max(shades) >= VISIBLE)
+        and (len(steps[0].signals) <= MAX_SHOWN or max(shades) >= VISIBLE)
     ]
     # What a machine pushes is no vector, but the number of a stack symbol.
     for end, vector in () if steps[0].rule or steps[0].stuck else steps[0].pushed.items():
-        for index in range(len(vector) if len(vector) <= LARGEST else 0):
+        for index in range(len(vector) if len(vector) <= MAX_SHOWN else 0):
             shades = [(step.pushed[end][index] - least) / (1 - least) for step in steps]
             rows.append(HeatRow(f"pushed {end}", _component(vector, index), shades))
     for end in steps[0].reads:

@@ -34,7 +34,7 @@ WITHOUT = {
 }
 """The meaning of the accuracies without parts of the model."""
 
-LISTED = 10
+MAX_LISTED = 10
 """The most pairs that contradict a model that are listed; all are in its summary.json."""
 RECORDS_KEPT = 12
 """Number of records that the speed of a run is measured over."""
@@ -254,9 +254,9 @@ def _contradictions(pairs: Sequence[Mapping[str, str]]) -> Iterator[str]:
     """Lines on the pairs that contradict a model."""
     if pairs:
         many = counted(len(pairs), "pair in the files has", "pairs in the files have")
-        first = f"; the first {LISTED}" if len(pairs) > LISTED else ""
+        first = f"; the first {MAX_LISTED}" if len(pairs) > MAX_LISTED else ""
         yield f"{many} another target than the model's answer{first}:"
-    for pair in pairs[:LISTED]:
+    for pair in pairs[:MAX_LISTED]:
         source, target, answer = (shown(pair[name]) for name in ("source", "target", "answer"))
         yield f"  {pair['line']}: {source}: expected {target}; the model answers {answer}"
 

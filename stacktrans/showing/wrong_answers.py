@@ -19,7 +19,7 @@ from stacktrans.tasks.pair_alphabets import Feature
 
 CONTEXT = 20
 """Symbols of a long string that are shown before and after the first wrong one."""
-LISTED = 12
+MAX_LISTED = 12
 """The most edits of a kind, and the most features, that are shown."""
 NONE = "∅"
 """What stands for no symbol in an insertion or a deletion."""
@@ -81,17 +81,17 @@ def confusions_tables(confusions: Mapping[str, Any]) -> Iterator[RenderableType]
     thirds = (Column(third, "third of the target", drop=1) for third in THIRDS)
     rows, features = list[list[object]](), confusions.get("features", [])
     for kind in KINDS.values():
-        symbols = confusions[kind]["symbols"][:LISTED]
+        symbols = confusions[kind]["symbols"][:MAX_LISTED]
         for first, row in [(kind, confusions[kind]), *(("", row) for row in symbols)]:
             rows.append([first, *_visible(row), *(row[name] for name in ("count", *THIRDS))])
     yield Table("edits", *STRINGS, "count", *thirds, rows=rows)
     if features:
         names = Column("feature"), Column("count")
         rate = Column("error rate", form="{symbol_error_rate:.4f}")
-        yield table_of(features[:LISTED], *names, ACCURACIES[0], rate)
+        yield table_of(features[:MAX_LISTED], *names, ACCURACIES[0], rate)
     lists = [features, *(confusions[kind]["symbols"] for kind in KINDS.values())]
-    if max(map(len, lists)) > LISTED:
-        yield remark(f"of each kind, only the first {LISTED} are shown")
+    if max(map(len, lists)) > MAX_LISTED:
+        yield remark(f"of each kind, only the first {MAX_LISTED} are shown")
 
 
 def _visible(symbols: Mapping[str, Any]) -> Iterator[str]:

@@ -8,7 +8,7 @@ from numpy.random import Generator
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.reading import DEEPEST_DERIVATION, LONGEST
+from stacktrans.common.reading import DEEPEST_DERIVATION, MAX_LENGTH
 from stacktrans.tasks.alphabets import Ids
 
 
@@ -26,8 +26,8 @@ class NormalLengths:
     """Lengths in symbols from a normal distribution, rounded towards 0 and clipped to the range."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
-    mean: Annotated[float, BeforeValidator(reject_booleans), Field(ge=0, le=LONGEST)]
-    deviation: Annotated[float, BeforeValidator(reject_booleans), Field(ge=0, le=LONGEST)]
+    mean: Annotated[float, BeforeValidator(reject_booleans), Field(ge=0, le=MAX_LENGTH)]
+    deviation: Annotated[float, BeforeValidator(reject_booleans), Field(ge=0, le=MAX_LENGTH)]
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Lengths(NamedTuple):
 
 def checked_lengths(shortest: int, longest: int, argument: str) -> Lengths:
     """A requested range; raises `UsageError`, whose message begins with the argument's name."""
-    if not 1 <= shortest <= longest <= LONGEST:
-        raise UsageError(f"{argument}: expected 1 <= shortest <= longest <= {LONGEST}")
+    if not 1 <= shortest <= longest <= MAX_LENGTH:
+        raise UsageError(f"{argument}: expected 1 <= shortest <= longest <= {MAX_LENGTH}")
     return Lengths(shortest, longest)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from stacktrans.common.errors import StacktransError, shown
 from stacktrans.common.ragged import Ragged
-from stacktrans.common.reading import LONGEST
+from stacktrans.common.reading import MAX_LENGTH
 from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY, Ids
 from stacktrans.tasks.columns import Tokenizer
@@ -31,7 +31,7 @@ def check_sizes(lines: PairLines, column: str, sizes: Ids, labels: bool) -> None
 
     A label is one symbol, and a source without a label has at least one.
     """
-    least, most = (1, 1) if labels and column == "target" else (0, LONGEST)
+    least, most = (1, 1) if labels and column == "target" else (0, MAX_LENGTH)
     if column == "source" and not labels:
         least = 1
     if len(wrong := np.flatnonzero((sizes < least) | (sizes > most))):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from stacktrans.common.errors import StacktransError, UsageError, check_parameter
-from stacktrans.common.reading import GZIP_SUFFIX, LONGEST, STDIN, is_stream, name_of
+from stacktrans.common.reading import GZIP_SUFFIX, MAX_LENGTH, STDIN, is_stream, name_of
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.columns import Tokenizer, parse_columns, positive_label
@@ -287,7 +287,7 @@ def _read_known(known: Any, tokenizer: Tokenizer) -> dict[str, Sequence[str]]:
         raise ValueError("known: digests: expected one for each file")
     steps = known["steps"]
     are_numbers = isinstance(steps, list) and [*map(type, steps)] == [int, int]
-    if not are_numbers or min(steps) < 0 or max(steps) > LONGEST + 1:
+    if not are_numbers or min(steps) < 0 or max(steps) > MAX_LENGTH + 1:
         raise ValueError("known: steps: expected two numbers")
     if not isinstance(known["fixed_length"], bool):
         raise ValueError("known: fixed_length: expected true or false")

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.random import Generator
 
 from stacktrans.common.errors import check_parameter, shown
-from stacktrans.common.reading import LONGEST
+from stacktrans.common.reading import MAX_LENGTH
 from stacktrans.tasks.alphabets import DIGITS, Alphabet, Ids, meaningless_symbols
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.computed import expect
@@ -168,9 +168,9 @@ class Counting(StreamTask):
     def _written(self, counts: Mapping[str, int]) -> list[str]:
         """The sequence of some counts; raises `NoSuchLength` if it is too long for any model."""
         lengths = [run.length(counts) for run in self.runs]
-        if sum(lengths) > LONGEST:
+        if sum(lengths) > MAX_LENGTH:
             raise NoSuchLength(
-                f"{self._pattern} has more than {LONGEST} symbols where its counts are "
+                f"{self._pattern} has more than {MAX_LENGTH} symbols where its counts are "
                 f"{', '.join(f'{name} = {count}' for name, count in counts.items())}"
             )
         runs = zip(self.runs, lengths, strict=True)

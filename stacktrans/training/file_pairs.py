@@ -27,7 +27,7 @@ from stacktrans.tasks.sets import PairSet, unknown_probabilities
 from stacktrans.training.records import MAX_EXCEPTION_SHARE, Accuracy, Record, Summary
 from stacktrans.training.sources import SHORTEST_SHARE, DataSource, Moment
 
-LISTED = 10
+MAX_LISTED = 10
 """The most interchangeable symbols that a note lists."""
 MIN_PAIRS = 80
 """The fewest pairs that a curriculum begins with if no symbols are permuted; fewer would be
@@ -71,8 +71,10 @@ class FilePairs(DataSource):
 
     def _permutation_note(self, each: SymbolClass) -> str:
         """A note on symbols that are permuted."""
-        first = self.task.source.decode(each.sources[:LISTED])
-        symbols = " ".join([*map(visible, first), *(["…"] if len(each.sources) > LISTED else [])])
+        first = self.task.source.decode(each.sources[:MAX_LISTED])
+        symbols = " ".join(
+            [*map(visible, first), *(["…"] if len(each.sources) > MAX_LISTED else [])]
+        )
         return (
             f"{len(each.sources)} symbols seem interchangeable and are permuted ({symbols}); "
             "--set parameters.interchangeable=false prevents it"

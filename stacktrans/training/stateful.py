@@ -9,10 +9,10 @@ from stacktrans.common.errors import first_problem
 if TYPE_CHECKING:
     from torch import nn
 
-MOST = 2**53
+MAX_COUNT = 2**53
 """Bound on counts, so that they are exact as floats."""
 
-SavedCount = Annotated[int, Field(strict=True, ge=0, le=MOST)]
+SavedCount = Annotated[int, Field(strict=True, ge=0, le=MAX_COUNT)]
 SavedNumber = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 RankingKey = Annotated[list[SavedNumber], Field(max_length=6)]
 """Quantities that weights are compared by, the greater the better; empty if unmeasured."""

@@ -8,10 +8,10 @@ const LEGIBLE = 15; // pixels that a symbol needs to be written into its cell
 const NUMBERED = 34; // pixels that a cell across needs for its strength, too
 const THINNEST = 21; // pixels of a strength of 1, at least
 const THICKEST = 46; // and at most
-const TALLEST = 340; // pixels of a stack; of one that holds more, the rest can be scrolled to
+const MAX_HEIGHT = 340; // pixels of a stack; of one that holds more, the rest can be scrolled to
 const MANY = 3; // more memories than this are drawn smaller
 const FEW = 4; // more signals than this stand in columns
-const LISTED = 3; // the most rows of a memory that a sentence lists, from the end where it is used
+const MAX_LISTED = 3; // the most rows of a memory that a sentence lists, from the end where it is used
 const THEMES = ["system", "light", "dark"];
 const ASIDES = {
   "bottom first": "",
@@ -187,8 +187,8 @@ function wordsOf(model, at) {
     }
     const nearest = order === "bottom first" ? [...cells].reverse() : cells;
     const from = { "bottom first": "from the top", "front first": "from the front" }[order] ?? order;
-    const more = cells.length > LISTED ? `, and ${cells.length - LISTED} more` : "";
-    const contents = cells.length ? `${from} ${listed(nearest.slice(0, LISTED))}${more}` : "empty";
+    const more = cells.length > MAX_LISTED ? `, and ${cells.length - MAX_LISTED} more` : "";
+    const contents = cells.length ? `${from} ${listed(nearest.slice(0, MAX_LISTED))}${more}` : "empty";
     sentences.push(`${name}: ${action}${contents}`);
   });
   return `${sentences
@@ -222,7 +222,7 @@ function partOf(model, part, which) {
   caption.append(element("span", "name", part.name), element("span", "order", ASIDES[part.order]));
   figure.append(cells, caption);
   const most = mostOf(model);
-  const tallest = model.parts.length > MANY ? TALLEST / 2 : TALLEST;
+  const tallest = model.parts.length > MANY ? MAX_HEIGHT / 2 : MAX_HEIGHT;
   const thickest = model.parts.length > MANY ? THICKEST / 2 : THICKEST;
   // Room for all that is held at any step, so that nothing moves but the cells.
   const room = upright ? Math.min(tallest, thickest * most) : Math.max(THICKEST * most, 160);
