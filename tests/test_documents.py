@@ -105,15 +105,15 @@ def test_every_command_refuses_a_document_that_unfolds(
 def test_times_and_dates_are_text() -> None:
     text = "a: 1:59:59\nb: 2012-12-21\nc: =\nd: [8:32]\ne: 1:20.5"
     expected = {"a": "1:59:59", "b": "2012-12-21", "c": "=", "d": ["8:32"], "e": "1:20.5"}
-    assert parse_yaml(text).value == expected
+    assert parse_yaml(text)[0] == expected
 
 
 def test_aliases_and_merge_keys_are_accepted() -> None:
     text = "a: &a {x: 1, y: 2}\nb: {<<: *a, y: 3}\nc: [*a, *a]"
     both = {"x": 1, "y": 2}
-    assert parse_yaml(text).value == {"a": both, "b": {"x": 1, "y": 3}, "c": [both, both]}
+    assert parse_yaml(text)[0] == {"a": both, "b": {"x": 1, "y": 3}, "c": [both, both]}
     deeper = "a: &a {x: 1}\nb: &b {<<: *a, x: 2}\nc: {d: {e: *b}}\nf: *b"
-    assert parse_yaml(deeper).value["c"] == {"d": {"e": {"x": 2}}}
+    assert parse_yaml(deeper)[0]["c"] == {"d": {"e": {"x": 2}}}
     with pytest.raises(DocumentError, match="'x' appears twice"):
         parse_yaml("a: &a {x: 1}\nb: {<<: *a, x: 2, x: 3}")
 

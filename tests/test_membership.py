@@ -82,7 +82,8 @@ def test_label_scores_are_those_of_their_definitions() -> None:
     positive, probability = rng.random(60) < 0.4, rng.integers(5, size=60) / 4
     answered = probability > 0.5
     of_answers = np.where(answered, probability, 1 - probability).astype(np.float64)
-    scores = label_scores((answered == positive) * 1.0, positive * 1.0, of_answers)
+    right, of_strings = (each.astype(np.float64) for each in (answered == positive, positive))
+    scores = label_scores(right, of_strings, of_answers)
     assert scores
     inside, outside = probability[positive], probability[~positive]
     wins = [(1.0 if a > b else 0.5 if a == b else 0.0) for a in inside for b in outside]

@@ -106,6 +106,15 @@ def test_a_plugin_named_twice_is_one() -> None:
     assert plugin_files() == [str(REGISTERS)]
 
 
+def test_a_plugin_that_changed_since_it_was_loaded_is_refused() -> None:
+    Path("mine.py").write_text(REGISTERS.read_text())
+    use_plugins("mine.py")
+    use_plugins("mine.py")
+    os.utime("mine.py", (1, 1))
+    with pytest.raises(UsageError, match=r"plugin mine\.py: changed since it was loaded"):
+        use_plugins("mine.py")
+
+
 def test_the_environment_names_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "registers" not in MEMORIES
     monkeypatch.setenv(PLUGINS, str(REGISTERS))

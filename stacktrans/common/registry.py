@@ -52,8 +52,9 @@ class UnknownName(UsageError, ValueError):
     """A name that a registry does not have; a `ValueError`, so that pydantic reports it."""
 
 
-_plugins: dict[str, tuple[str, Mapping[str, Mapping[str, type]]]] = {}
-"""The loaded plugin files by resolved path: the name as given, and the classes by kind and name."""
+_plugins: dict[str, tuple[str, Mapping[str, Mapping[str, type]], int]] = {}
+"""The loaded plugin files by resolved path: the name as given, the classes by kind and name, and
+the time at which it was last modified."""
 
 
 class Registry:
@@ -147,7 +148,7 @@ class Registry:
         """The plugin file and class of each name that is defined in a plugin file."""
         return {
             name: (file, plugin_class)
-            for file, classes in _plugins.values()
+            for file, classes, _ in _plugins.values()
             for name, plugin_class in classes[self.kind].items()
         }
 
@@ -318,11 +319,13 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
     """Load plugin files, in this process and in those that it will start.
 
     Raises:
-        UsageError: a file does not exist, can't be imported, or defines no class of any registry.
+        UsageError: a file does not exist, can't be imported, defines no class of any registry, or
+            has changed since it was loaded.
     """
+    given = [*map(str, files)]
     named = os.environ.get(PLUGINS, "").split(os.pathsep)
-    for file in map(str, filter(None, [*named, *files])):
-        if file in _plugins:  # checked first, since resolving a path is slow
+    for file in filter(None, [*named, *given]):
+        if file in _plugins and file not in given:  # resolving a path is slow
             continue
         try:
             path = os.path.realpath(file)
@@ -331,13 +334,15 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
         if os.pathsep in path:  # the separator in the environment variable
             raise UsageError(f"plugin {file}: expected a path without {os.pathsep}")
         if path not in _plugins:
-            module = _import_file(Path(path), file)
+            module, modified = _import_file(Path(path), file), os.stat(path).st_mtime_ns
             classes = {registry.kind: registry.classes_in(module, file) for registry in REGISTRIES}
             if not any(classes.values()):
                 kinds = "a memory, controller or generator"
                 raise UsageError(f"plugin {file}: expected {kinds} with a name in it")
-            _plugins[path] = file, classes
+            _plugins[path] = file, classes, modified
             os.environ[PLUGINS] = os.pathsep.join(_plugins)
+        elif file in given and os.stat(path).st_mtime_ns != _plugins[path][2]:
+            raise UsageError(f"plugin {file}: changed since it was loaded; restart Python")
 
 
 def plugin_files() -> list[str]:
@@ -347,7 +352,7 @@ def plugin_files() -> list[str]:
 
 def plugin_options() -> list[str]:
     """The options that load the same plugins in another command."""
-    return [word for file, _ in _plugins.values() for word in ("--plugin", file)]
+    return [word for file, *_ in _plugins.values() for word in ("--plugin", file)]
 
 
 MEMORIES = Memories(
