@@ -3,7 +3,7 @@
     python benchmarks/fuzz.py [--cases 10000] [--seed 1] [--markdown benchmarks/robustness.md]
 
 A case is a command on a damaged file: `tests/fuzzing.py` defines the damage and the requirements,
-and a command that takes more than `MOST_SECONDS` has a problem, too. Cases run in separate
+and a command that takes more than `MAX_SECONDS` has a problem, too. Cases run in separate
 processes, two at a time, so that a crash is detected and counted. The exit code is 1 if any case
 has a problem.
 """
@@ -28,7 +28,7 @@ from stacktrans import __version__
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
-MOST_SECONDS = 5.0
+MAX_SECONDS = 5.0
 """The maximum CPU time of a command."""
 CASES_PER_PROCESS = 125
 PROCESSES = 2
@@ -73,7 +73,7 @@ def run_cases(chunk: Chunk, seed: int, models: Path) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_LIMIT, MEMORY_LIMIT))
     for number in range(chunk.start, chunk.stop):
         ended, seconds, gained, problem = carry_out(Case(chunk.kind, number, seed), models)
-        if not problem and seconds > MOST_SECONDS:
+        if not problem and seconds > MAX_SECONDS:
             problem = f"took {seconds:.1f} s"
         print(json.dumps((number, ended.returncode, seconds, gained, problem)), flush=True)
 
@@ -135,7 +135,7 @@ def outcomes(cases: int, seed: int, models: Path) -> dict[str, Outcomes]:
 
 def as_markdown(kinds: dict[str, Outcomes], cases: int, seed: int) -> str:
     """The results as a table in Markdown."""
-    from fuzzing import KINDS, MOST_BYTES
+    from fuzzing import KINDS, MAX_BYTES
 
     lines = [
         "## Randomly damaged input",

@@ -2,7 +2,7 @@
 
 A case is a kind and a number, which decide all of it. Whatever a command is given, it ends with 0,
 1 or 2, says why on stderr if it does not end with 0, shows no control characters and no
-traceback, and takes no more than `MOST_BYTES` of memory.
+traceback, and takes no more than `MAX_BYTES` of memory.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ from hostile import VALUES, Random, as_yaml, one_of, wrong_bytes, wrong_tree
 from small_runs import SETTINGS
 from small_sweeps import sweep_file
 
-MOST_BYTES = 1 << 30
+MAX_BYTES = 1 << 30
 ROOT = Path(__file__).parent.parent
 WORDS = (b"hello\n", b"abc\n\nxyz\n", b"0110####\n", b"aaab\n", b"the old man\n", b"\xff\n")
 PAIRS = {
@@ -192,7 +192,7 @@ def _problem(ended: Ended, gained: int, shows: bool) -> str:
     shown = ended.stdout.decode("utf-8", "replace") if shows else ""
     if found := _CONTROL.search(errors + shown):
         return f"shows the control character {found[0]!r}"
-    if gained > MOST_BYTES:
+    if gained > MAX_BYTES:
         return f"took {gained >> 20} MiB"
     return ""
 

@@ -35,7 +35,8 @@ def literal_run(memory: ActionMemory[Any], signals: Tensor, values: Tensor) -> T
 def run(memory: ActionMemory[Any], sums: Tensor, values: Tensor) -> Tensor:
     """Reads [B, T, count, depth, m] of sums [B, T, S] and values [B, T, count, m]."""
     reads = reads_of(memory, probabilities(memory, sums), values)
-    return reads.unflatten(2, (memory.count, memory.depth))
+    shaped: Tensor = reads.unflatten(2, (memory.count, memory.depth))
+    return shaped
 
 
 def program(memory: ActionMemory[Any], batch: int, steps: int) -> tuple[Tensor, Tensor]:

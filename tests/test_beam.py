@@ -185,6 +185,17 @@ def test_synchronous_answers_are_greedy() -> None:
     assert search(predictor_of(model), layout, [SOURCES[1]], width=4, best=4) == [[greedy]]
 
 
+def test_only_the_most_probable_hypothesis_may_not_overflow() -> None:
+    model, source = tiny(), SOURCES[1]
+    (greedy,) = decode(predictor_of(model), LAYOUT, [source], limit=1)
+    assert LAYOUT.first_target is not None
+    (other,) = {0, 1}.difference(greedy.target[:1])
+    with torch.no_grad():  # an answer that begins otherwise cannot be continued
+        model.embedding.weight[LAYOUT.first_target + other] = torch.nan  # type: ignore[union-attr]
+    (found,) = search(predictor_of(model), LAYOUT, [source], width=8, limit=1)
+    same(found, [greedy])
+
+
 def test_numbers_that_overflow_are_an_error() -> None:
     model = tiny()
     with torch.no_grad():

@@ -15,7 +15,7 @@ from test_completion import offered
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import MEMORIES
 from stacktrans.memory import CellContents, MemorySnapshot, Queue, Stack
-from stacktrans.memory.several import Several
+from stacktrans.memory.combined import CombinedMemory
 from stacktrans.model.transducer import Transducer
 from stacktrans.nn import StackLSTM
 from stacktrans.settings.config import RunConfig

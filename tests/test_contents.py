@@ -12,7 +12,7 @@ from soft_models import SOFT
 from traces import followed, never_popped
 
 from stacktrans.common.errors import UsageError
-from stacktrans.inference.trace import SMALLEST, StoredRow
+from stacktrans.inference.trace import MIN_WEIGHT, StoredRow
 from stacktrans.showing.contents import Block, bar, contents_view, drawn
 from stacktrans.showing.traces import verdict
 

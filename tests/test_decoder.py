@@ -103,6 +103,9 @@ def test_strings_are_answered_side_by_side_as_each_alone(
     monkeypatch.setattr(decoder, "STEPS_AT_ONCE", 200)
     monkeypatch.setattr(decoder, "STEPS_PER_CHUNK", 30)
     same(decode(model, layout, sources, LIMIT), alone)
+    monkeypatch.setattr(decoder, "FEW_OUTPUTS", model.outputs // 2)
+    assert decoder.steps_at_once(model, 200) <= 100
+    same(decode(model, layout, sources, LIMIT), alone)
 
 
 @pytest.mark.parametrize("make", MAKINGS)

@@ -171,5 +171,5 @@ def test_json_that_can_not_be_read_is_a_value_error(text: str | bytes) -> None:
 
 def test_a_document_error_knows_its_line() -> None:
     with pytest.raises(DocumentError) as caught:
-        parsed("a: 1\nb: 1: 2")
+        parse_yaml("a: 1\nb: 1: 2")
     assert caught.value.line == 2

@@ -90,6 +90,17 @@ def test_a_machine_is_written_to_different_files(tmp_path: Path) -> None:
     assert "file.osyms: Is a directory; expected a file" in refused.err
 
 
+def test_nothing_replaces_the_model_that_is_read(tmp_path: Path) -> None:
+    shutil.copytree(shipped("checkpoints") / "xor-buffered", tmp_path / "model")
+    (weights,) = tmp_path.rglob("*.safetensors")
+    before = weights.read_bytes()
+    for command in (("extract", "--dot", weights), ("eval", "--predictions", weights)):
+        refused = run(command[0], tmp_path / "model", *command[1:])
+        assert (refused.returncode, refused.out) == (2, "")
+        assert f"{weights}: would replace a file that is read" in refused.err
+    assert weights.read_bytes() == before
+
+
 def test_files_may_have_the_longest_names(tmp_path: Path) -> None:
     for name in (f"{'a' * 251}.tsv", f"{'木' * 83}.tsv"):
         done = run("generate", "--task", "copy", "--count", "2", "--out", tmp_path / name)

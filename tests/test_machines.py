@@ -29,7 +29,7 @@ from stacktrans.extraction import learner, refinement
 from stacktrans.extraction.learner import Extraction, Learner, without_needless_memories
 from stacktrans.extraction.limits import CannotExtract, Deadline
 from stacktrans.extraction.network import Network
-from stacktrans.extraction.quantization import QuantizedNetwork, coarsest_quantization
+from stacktrans.extraction.quantization import Codebook, QuantizedNetwork, coarsest_quantization
 from stacktrans.extraction.queries import Query, answers_of, random_queries, same_answers
 from stacktrans.extraction.symmetry import REPRESENTATIVES, symmetry_of
 from stacktrans.memory import make_memory
@@ -362,9 +362,8 @@ def test_a_machine_can_be_right_where_its_model_is_wrong(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(learner, "TEST_STRINGS", 50)
-    monkeypatch.setattr(
-        learner, "COVERING_SYMBOLS", 0
-    )  # so that the rare combination is not found at once
+    # So that the rare combination is not found at once.
+    monkeypatch.setattr(learner, "COVERING_SYMBOLS", 0)
     lengths = "{train: [1, 8], test: [9, 16]}"
     path = reversing(tmp_path, symbols=50, skipped=(40, 30), lengths=lengths)
     done = run("extract", path, "--strings", "3000", "--lengths", "10:20")
@@ -590,6 +589,26 @@ def counting() -> Machine:
             Rule((frozenset([1, 4]), None, None), (), (1, 0), same, (None,), same),
         ),
     )  # fmt: skip
+
+
+def test_a_machine_refuses_ids_that_do_not_exist() -> None:
+    with pytest.raises(IndexError, match="an id is -1; expected 0 or more"):
+        AutomatonModel(counting()).advance(AutomatonModel(counting()).start(1), np.array([[-1]]))
+
+
+def test_a_model_for_torch_has_the_machine_that_compiled_code_has() -> None:
+    compiled = checkpoint.load("xor-buffered", hard=True)
+    model = compiled.config.model.model_copy(update={"kernel": "torch"})
+    of_torch = replace(compiled, config=compiled.config.model_copy(update={"model": model}))
+    assert Learner(of_torch).learn().machine == Learner(compiled).learn().machine
+
+
+def test_a_vector_like_that_of_an_empty_memory_can_be_popped() -> None:
+    empty = np.zeros(2)
+    for reserved, number in ((True, 1), (False, 0)):
+        codebook = Codebook(empty, lambda vectors: vectors, 0.0, reserved)
+        assert codebook.add(empty, None) == number
+        assert np.array_equal(codebook.of(np.array([number])), [empty])
 
 
 def test_a_missing_rule_of_a_machine_is_reported() -> None:

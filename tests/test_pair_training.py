@@ -251,7 +251,7 @@ def test_a_file_that_is_not_found_by_its_relative_path_is_named(
     monkeypatch.chdir(train.parent)
     command = ("train", "--data", train.name, "--recipe", "joint", "--max-steps", "2", *OPTIONS)
     assert run(*command, "--out", tmp_path / "run").returncode == 0
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(tmp_path / "run")
     done = run("eval", tmp_path / "run")
     assert done.returncode == 2
     where = "its path is relative to the directory in which training began"

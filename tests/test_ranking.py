@@ -35,7 +35,7 @@ def accuracy(coarse: float, fine: float = 0.5) -> Accuracy:
 
 @pytest.mark.parametrize("names", [("development", "longest"), ("test", "train")])
 def test_the_first_quantity_that_differs_decides(names: tuple[str, str]) -> None:
-    def merit_of(*values: float) -> list[float]:
+    def measures_of(*values: float) -> list[float]:
         first, second, fine, discreteness, likelihood = values
         measured: Any = {names[0]: accuracy(first, fine), names[1]: accuracy(second)}
         record = Record(1, 1, 0.0, -likelihood, 2.0, 0.1, None, {}, **measured)
@@ -44,7 +44,7 @@ def test_the_first_quantity_that_differs_decides(names: tuple[str, str]) -> None
     usual = [0.5] * 5
     for place in range(5):  # whatever those say that count less
         better = [*usual[:place], 0.6, *[0.0] * (4 - place)]
-        assert merit_of(*better) > merit_of(*usual), place
+        assert measures_of(*better) > measures_of(*usual), place
     assert ranking_measures(Record(1, 1, 0.0, 1.0, 2.0, 0.1, None, {})) == {}
 
 

@@ -24,7 +24,7 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.settings.training_config import StreamConfig
 from stacktrans.training.make_source import make_source
 from stacktrans.training.sources import Moment
-from stacktrans.training.streams import StreamPiece, Streams
+from stacktrans.training.streams import Streams, StreamSegment
 
 pytestmark = pytest.mark.usefixtures("brief_streams")
 
@@ -38,7 +38,7 @@ def streams_of(config: RunConfig) -> Streams:
 def test_an_epoch_is_its_sequences_in_pieces_that_grow_longer() -> None:
     streams = streams_of(small_stream())
     for number, longest in ((0, 2), (1, 3), (2, 4), (9, 4)):
-        pieces = streams.pieces(1, number)
+        pieces = streams.segments(1, number)
         assert streams.lengths_of(number) == (1, longest)
         inputs = np.concatenate([piece.batch.inputs for piece in pieces], axis=1)
         # Each sequence ends with as many b as there were a before.
@@ -47,25 +47,25 @@ def test_an_epoch_is_its_sequences_in_pieces_that_grow_longer() -> None:
         assert all(piece.batch.inputs.shape[1] <= 10 for piece in pieces)
     assert all(
         np.array_equal(one.batch.inputs, other.batch.inputs)
-        for one, other in zip(streams.pieces(1, 0), streams.pieces(1, 0), strict=True)
+        for one, other in zip(streams.segments(1, 0), streams.segments(1, 0), strict=True)
     )
 
 
 def test_streams_are_emptied_at_the_start_and_after_a_number_of_sequences(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    pieces = streams_of(small_stream()).pieces(1, 0)
+    pieces = streams_of(small_stream()).segments(1, 0)
     # Of 12 sequences in two streams, each has 6, and is emptied after every 2.
     assert sum(piece.begins for piece in pieces) == 3
     monkeypatch.setattr(StreamConfig, "EMPTY_AFTER", 1000)
-    pieces = streams_of(small_stream()).pieces(1, 0)
+    pieces = streams_of(small_stream()).segments(1, 0)
     assert [piece.begins for piece in pieces] == [True] + [False] * (len(pieces) - 1)
 
 
 def test_no_symbol_is_lost_between_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StreamConfig, "EMPTY_AFTER", 1000)
     streams = streams_of(small_stream(stream="steps: 3"))
-    pieces = streams.pieces(1, 3)
+    pieces = streams.segments(1, 3)
     inputs, targets, mask = (
         np.concatenate([getattr(piece.batch, part) for piece in pieces], axis=1)
         for part in ("inputs", "targets", "mask")
@@ -80,13 +80,13 @@ def test_one_epoch_is_drawn_to_estimate_the_loss_of_guessing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     streams, drawn = streams_of(small_stream()), list[tuple[int, int]]()
-    pieces = streams.pieces
+    segments = streams.segments
 
     def drawing(attempt: int, epoch: int) -> list[StreamSegment]:
         drawn.append((attempt, epoch))
-        return pieces(attempt, epoch)
+        return segments(attempt, epoch)
 
-    monkeypatch.setattr(streams, "pieces", drawing)
+    monkeypatch.setattr(streams, "segments", drawing)
     assert 0 < streams.in_nats("100%") < 1.1  # of three symbols
     assert drawn == [(1, 0)]
 

@@ -194,7 +194,7 @@ def resume(
 @contextmanager
 def _own_state() -> Iterator[None]:
     """Restore torch's random state and number of threads, both of which training sets."""
-    devices = range(torch.cuda.device_count())
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices), computing_with(1):
         yield
 

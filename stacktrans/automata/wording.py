@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stacktrans.automata.rules import CONSTANT, EMPTY, START, Rule, SymbolTable, Term
-from stacktrans.common.visible import listed, visible_symbol
+from stacktrans.common.visible import listed
 from stacktrans.tasks.alphabets import UNKNOWN_SYMBOL
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def entry_name(machine: Machine, table: SymbolTable, number: int) -> str:
     if symbol is None:
         return _MARKS.get(name, name)
     text = machine.symbols[symbol]
-    return (visible_symbol(text) if text.isspace() else text) + (_suffix(name) or "")
+    return (text if text.strip(" ") else "␣" * len(text)) + (_suffix(name) or "")
 
 
 def _suffix(family: str) -> str | None:

@@ -205,7 +205,7 @@ def _files_read(data: Path | None, loaded: "Sequence[tuple[str, Checkpoint]]") -
 
     if data:
         yield from files_of(labeled_file(data))
-    for _, model in loaded:
+    for model in (part for _, each in loaded for part in each.members or [each]):
         yield from model.path.iterdir()
         if isinstance(model.task, Pairs):
             with suppress(OSError, StacktransError):  # they are not needed

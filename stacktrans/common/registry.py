@@ -54,7 +54,7 @@ class UnknownName(UsageError, ValueError):
 
 _plugins: dict[str, tuple[str, Mapping[str, Mapping[str, type]], int]] = {}
 """The loaded plugin files by resolved path: the name as given, the classes by kind and name, and
-the time at which it was last modified."""
+the checksum."""
 
 
 class Registry:
@@ -137,8 +137,8 @@ class Registry:
             raise UsageError(f"{origin}: {_import_error(error)}") from error
         if not self.has_base(value):
             raise UsageError(f"{origin}: {point.value} does not extend {self.base}")
-        if value.name != name:
-            raise UsageError(f"{origin}: the name of {point.value} is {value.name}")
+        if (own := getattr(value, "name", None)) != name:
+            raise UsageError(f"{origin}: the name of {point.value} is {own}")
         if problem := self._missing_methods(value):
             raise UsageError(f"{origin}: {problem}")
         _remember(sys.modules[value.__module__])
@@ -334,15 +334,19 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
         if os.pathsep in path:  # the separator in the environment variable
             raise UsageError(f"plugin {file}: expected a path without {os.pathsep}")
         if path not in _plugins:
-            module, modified = _import_file(Path(path), file), os.stat(path).st_mtime_ns
+            module = _import_file(Path(path), file)
             classes = {registry.kind: registry.classes_in(module, file) for registry in REGISTRIES}
             if not any(classes.values()):
                 kinds = "a memory, controller or generator"
                 raise UsageError(f"plugin {file}: expected {kinds} with a name in it")
-            _plugins[path] = file, classes, modified
+            _plugins[path] = file, classes, _checksum(path)
             os.environ[PLUGINS] = os.pathsep.join(_plugins)
-        elif file in given and os.stat(path).st_mtime_ns != _plugins[path][2]:
+        elif file in given and os.path.exists(path) and _checksum(path) != _plugins[path][2]:
             raise UsageError(f"plugin {file}: changed since it was loaded; restart Python")
+
+
+def _checksum(path: str) -> int:
+    return zlib.crc32(Path(path).read_bytes())
 
 
 def plugin_files() -> list[str]:

@@ -143,7 +143,7 @@ class _Beam(NamedTuple):
         ending = self.running & (best == layout.end)
         values = np.take_along_axis(log_probs, best[..., None], axis=2)[..., 0]
         # A NaN counts, too: it says that there is no answer.
-        counted = ending | (self.running & np.isnan(values))
+        counted = ending | (self.running & ~np.isfinite(values))
         scores = np.where(counted, self.scores + values, self.scores)
         ranks = _ranks(scores)
         scores = np.take_along_axis(scores, ranks, axis=1)
@@ -177,7 +177,7 @@ def _search(
             inputs = np.where(beams[-1].running, beams[-1].symbols + first_target, 0)
             logits = model.advance(state, inputs.reshape(-1, 1))
         log_probs = log_softmax(logits).reshape(count, width, -1)
-        # NaN ends the search only if the most probable hypothesis cannot be continued.
+        # NaN of the first says that there is no answer; others are dropped.
         log_probs[:, 1:][np.isnan(log_probs[:, 1:])] = -np.inf
         if len(beams) > limit:
             beams.append(beams[-1].cut_off(log_probs, layout))

@@ -23,8 +23,8 @@ from stacktrans.tasks.layout import Layout
 STEPS_PER_CHUNK = 2**15
 """The most steps, of all strings of a batch together, whose logits are computed at once."""
 FEW_OUTPUTS = 512
-"""The most outputs of a model of which so many steps are taken at once. If it has more outputs, it
-takes proportionally fewer steps, so that logits need no more memory."""
+"""Models with at most this many outputs take `STEPS_AT_ONCE` steps together; others take
+proportionally fewer, so that logits need no more memory."""
 EXPECTED_SYMBOLS = 64
 """Room is made for answers of twice the length of their prompts and so many symbols, or for their
 limits if those are less."""

@@ -42,8 +42,8 @@ OBSERVED_STRINGS, TEST_STRINGS = 200, 600
 half as many of the test lengths."""
 COVERING_SYMBOLS, MAX_COVERING_SYMBOLS = 40, 200_000
 """A hypothesis without a counterexample is tested on further strings, with this many symbols for
-each combination of the components that its rules depend on, so that rare ones occur; and the
-most."""
+each combination of the components that its rules depend on, so that rare ones occur. The second
+number is the most of these symbols."""
 OBSERVED_PER_SYMBOL = 2
 """Further strings of the training lengths for each symbol of a large alphabet."""
 TIME_LIMIT = 60

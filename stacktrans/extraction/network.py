@@ -57,8 +57,8 @@ def in_compiled_code(checkpoint: Checkpoint) -> Checkpoint:
 class Network:
     """A discrete network as a transition function of state, input and reads.
 
-    A state is everything but the memory that the next step depends on: nothing for units without
-    recurrence, and only the cells for an LSTM whose units have none.
+    A state is all that the next step depends on except the memory: nothing for units without
+    recurrent weights, and only the cells for such an LSTM.
 
     Args:
         checkpoint: of the model.

@@ -57,7 +57,7 @@ class Classes:
         """The classes of those for which there is evidence; `NOTHING` for others."""
         return np.where((numbers >= 0) & self.known[numbers], self.label_of[numbers], NOTHING)
 
-    def split(self, numbers: Ids, values: Ids, others: Ids, guesses: Ids, final: bool) -> None:
+    def split(self, numbers: Ids, values: Ids, others: Ids, guesses: Ids, permanent: bool) -> None:
         """Split a class by the values of its members.
 
         Args:
@@ -66,7 +66,7 @@ class Classes:
             others: the other members.
             guesses: of their values; vectors whose guess no member confirms go with their nearest
                 neighbors.
-            final: whether the parts are never merged.
+            permanent: whether the parts are never merged.
         """
         parent = int(self.label_of[numbers[0]])
         if self.vectors is None:
@@ -90,7 +90,7 @@ class Classes:
         for part_of in self._permanent_splits:
             if parent in part_of:
                 part_of.update(dict.fromkeys(parts.tolist(), part_of[parent]))
-        if final:
+        if permanent:
             self._permanent_splits.append({part: part for part in parts.tolist()})
 
     def renumber(self, order: Sequence[int | None]) -> None:
@@ -105,13 +105,13 @@ class Classes:
         self.label_of = numbers[self.label_of]
 
     def inherit_splits(self, one: int, other: int) -> None:
-        """Let a class keep the final splits of another one, which was merged with it."""
+        """Let a class keep the permanent splits of another one, which was merged with it."""
         for part_of in self._permanent_splits:
             if other in part_of:
                 part_of.setdefault(one, part_of[other])
 
     def separated_permanently(self, one: int, other: int) -> bool:
-        """Whether two classes come from different parts of a final split."""
+        """Whether two classes come from different parts of a permanent split."""
         pairs = ((part_of.get(one), part_of.get(other)) for part_of in self._permanent_splits)
         return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 

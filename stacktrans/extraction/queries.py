@@ -64,7 +64,10 @@ class ShortQueries(NamedTuple):
 
 
 def short_queries(checkpoint: Checkpoint, deadline: Deadline) -> ShortQueries:
-    """All strings up to a length that the task has an answer for, `MAX_SHORT` at most."""
+    """All strings up to a length that the task has an answer for.
+
+    They are at most `MAX_SHORT`, and fewer if time runs out.
+    """
     task = checkpoint.task
     symbols = FEW_SYMBOLS if len(task.source) > LARGE_ALPHABET else len(task.source)
     queries: list[Query] = []

@@ -135,7 +135,7 @@ class Refinement:
                 if (cause.values == UNKNOWN).all():
                     cause = cause._replace(values=results)
             if partition.relevant[cause.component]:
-                classes.split(cause.members, cause.values, others, guesses, final=not direct)
+                classes.split(cause.members, cause.values, others, guesses, permanent=not direct)
             partition.relevant[cause.component] = True
             return
         self._given_up.add(conflict.key)

@@ -52,7 +52,7 @@ class Symmetry:
     def reduced(self, queries: Sequence[Query]) -> list[Query]:
         """The different queries of representatives; all that are given if there are no classes.
 
-        Those to which the task defines no answer are left out.
+        Those to which the task defines no answer are left out, but not those of pairs in files.
         """
         if not self.classes:
             return [*queries]

@@ -207,9 +207,9 @@ def _prove(models: Sequence[Checkpoint], result: Verification) -> None:
         result.verdict = None if known else verdict
     elif known is None or len(verdict.source) < len(known.pair.source):
         pair = task.exact_pair(task.source.decode(verdict.source))
-        if not pair:  # of files, which have answers to some sources only
-            target = others[0].run(verdict.source).target
-            pair = task.pair(np.array(verdict.source), np.array(target, np.int64))
+        if not pair:  # of files, whose answers are not known
+            both = verdict.source, others[0].run(verdict.source).target
+            pair = task.pair(*(np.array(ids, np.int64) for ids in both))
         for wrong in _wrong_answers(models, [pair]):
             result.counterexample, length = wrong, wrong.pair.length
             result.stages.append(Stage(REFUTED, Lengths(length, length), 1, 1))

@@ -44,7 +44,7 @@ def controller_name(name: str, recurrent: bool) -> str:
     shown = name.upper() if name in ABBREVIATED else name
     if recurrent:
         return shown
-    if CONTROLLERS.load(name).keep_gate:  # which keeps a state all the same
+    if name in CONTROLLERS and CONTROLLERS.load(name).keep_gate:  # which keeps a state all the same
         return f"{shown} without recurrent weights"
     return f"feed-forward {'tanh' if name == 'rnn' else name}"
 

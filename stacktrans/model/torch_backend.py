@@ -115,15 +115,20 @@ class TorchModel:
 
     def _advance_soft(self, state: TorchState, inputs: SoftInput) -> Tensor:
         model, share = self.model, self._tensor(inputs.next_share).unsqueeze(1)
-        one, other = self._tensor(inputs.ids), self._tensor(inputs.next_ids)
-        projected = tuple(
-            torch.lerp(sums[one], sums[other], share.to(sums.dtype)) for sums in model.all_sums()
-        )
+        first, second = map(self._read_vectors, (inputs.ids, inputs.next_ids))
+        mean = first + share.to(first.dtype) * (second - first)
+        projected = tuple(layer.project(mean) for layer in model.controller.all_layers)
         hidden, signals, state.inner = definition.step(
             model.controller, model.operation, projected, state.inner, model.hard
         )
         state.signals, state.hidden = _array(signals), hidden
         return hidden
+
+    def _read_vectors(self, ids: Ids) -> Tensor:
+        """The vectors x of ids [B], zeros after the last input: [B, E]."""
+        known = (ids >= 0) & (ids < self.model.inputs)
+        vectors = self.model.embed(self._tensor(np.where(known, ids, 0)))
+        return vectors * self._tensor(known).unsqueeze(1)
 
     def select(self, state: TorchState, items: Ids) -> TorchState:
         """See `Model.select`."""

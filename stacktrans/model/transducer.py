@@ -129,17 +129,6 @@ class Transducer(nn.Module):
             return layer.project_ids(ids)
         return layer.project(self.embedding(ids))
 
-    def all_sums(self) -> list[Tensor]:
-        """The `sums` of each layer for all ids, then for no input: [ids + 1, gates * H]."""
-        weight, size = self.classifier.weight, self.inputs
-        if self.embedding:
-            size = self.embedding.embedding_dim
-        all_ids = torch.arange(self.inputs, device=weight.device)
-        return [
-            torch.cat([self.sums(layer, all_ids), layer.project(weight.new_zeros(1, size))])
-            for layer in self.controller.all_layers
-        ]
-
     def unroll(
         self, inputs: Tensor, lengths: Sequence[int] | None = None, noise: Noise = NO_NOISE
     ) -> Unrolled:
@@ -260,7 +249,9 @@ def _unroll_compiled(
     steps = [model.config.steps_over(length) for length in lengths]
     ids = inputs.flatten()[_step_indices(longest_first, lengths, inputs.shape[1])]
     if architecture.buffered:
-        projected = model.all_sums()
+        # After the last input nothing is read.
+        embeddings = functional.pad(model.embed(torch.arange(model.inputs)), (0, 0, 0, 1))
+        projected = [layer.project(embeddings) for layer in model.controller.all_layers]
     else:
         projected, ids = _projected(model, ids, noise)
     weights, added = _weights(model, architecture, projected, len(lengths)), None

@@ -27,6 +27,7 @@ from typing import Any, Literal
 
 from stacktrans.automata.execution import Transition
 from stacktrans.automata.machine import Machine
+from stacktrans.common.errors import StacktransError
 from stacktrans.proofs.product import FINISHED, WRONG, Product, ProductStep, Top, Unproved
 from stacktrans.proofs.proof import (
     BisimulationProver,
@@ -92,8 +93,10 @@ def prove_equivalent(one: Machine, other: Machine, task: Task) -> Equivalence | 
 
 def _is_different(one: Machine, other: Machine, task: Task, source: Sequence[int]) -> bool:
     """Whether the decoder's answers to a source of the task differ where they are scored."""
-    pair = task.exact_pair([one.source[symbol] for symbol in source])
-    if pair is None and not task.file_parameters:  # files have answers to some sources only
+    written = task.source.decode(source)
+    pair = task.exact_pair(written)
+    # The answers of files are not known, but any string that can be written is a source.
+    if pair is None and not (task.file_parameters and _can_be_written(task, written)):
         return False
     limit, scored = int(task.layout.limit(len(source))), pair and pair.scored
     answers = []
@@ -101,6 +104,12 @@ def _is_different(one: Machine, other: Machine, task: Task, source: Sequence[int
         symbols = target if scored is None else [*itertools.compress(target, scored)]
         answers.append(log_probability == 0 and (symbols, ended))
     return answers[0] != answers[1]
+
+
+def _can_be_written(task: Task, symbols: Sequence[str]) -> bool:
+    with contextlib.suppress(StacktransError):
+        return [*task.source.split(task.source.join(symbols))] == [*symbols]
+    return False
 
 
 def _by_product(

@@ -41,7 +41,7 @@ class ExamplesConfig(Section):
 class StreamConfig(Section):
     """Truncated backpropagation over an unsegmented stream (joulin2015, section 4).
 
-    `batch_size` streams are read side by side, and each carries its state from piece to piece.
+    `batch_size` streams are read side by side, and each carries its state from segment to segment.
     After each epoch the loss is measured on validation strings of the training lengths, or on the
     validation text; if it has not fallen, the learning rate is halved, and training continues from
     the best weights.
@@ -59,7 +59,7 @@ class StreamConfig(Section):
     """Largest length of sequences in the first epoch; it grows by one with each epoch."""
 
     steps: Size
-    """steps of a piece, through which gradients are propagated back."""
+    """steps of a segment, through which gradients are propagated back."""
     sequences: StringCount | None
     """sequences in an epoch, of all streams together; null for the whole of a text."""
     epochs: PositiveCount
@@ -225,7 +225,7 @@ class TrainingConfig(Section):
     weight_decay: NotNegative = 0.0
     """L2 regularization: this factor times the weights is added to the gradient."""
     batch_size: Size | SymbolCount = 10
-    """strings in a batch; for streams, pieces. Or the approximate number of symbols to read in a
+    """strings in a batch; for streams, segments. Or the approximate number of symbols to read in a
     batch, such as 500 symbols, which is raised to the number of symbols in the alphabet, up to
     2000."""
     loss_per: Literal["symbol", "string", "batch"] = "symbol"
@@ -240,7 +240,8 @@ class TrainingConfig(Section):
     data: DataConfig | None = None
     """training data; null for new strings in each batch, or for pairs in files."""
     sequences: Size = 1
-    """for new strings of a stream: sequences in a piece, which begins with an empty memory."""
+    """for new strings of a stream: sequences that are read one after another, from an empty memory
+    on."""
     length_law: LengthDistribution | None = None
     """distribution of training lengths; null for the task's own."""
     curriculum: CurriculumConfig | None = None

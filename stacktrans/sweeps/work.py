@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import CONFIG, is_race, try_lock, write_atomically
 from stacktrans.common.reading import json_lines, parse_json, read_bytes
-from stacktrans.common.registry import use_plugins
+from stacktrans.common.registry import plugin_files, use_plugins
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.plan import PlannedRun
 from stacktrans.sweeps.records import (
@@ -63,7 +63,7 @@ def work(job: Job) -> RunRecord | None:
         The record, with an `error` if the run failed; None if another sweep works on it.
     """
     try:
-        use_plugins(*job.plugins)
+        use_plugins(*{*job.plugins}.difference(plugin_files()))
         job.directory.mkdir(parents=True, exist_ok=True)
         with (job.directory / LOCK).open("wb") as stream:
             is_locked = try_lock(stream, seconds=math.inf if job.wait else 0)

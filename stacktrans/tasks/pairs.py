@@ -140,7 +140,7 @@ class Pairs(Task):
     def _check_found(self) -> None:
         """Raise `UsageError` if a file of a checkpoint is not found by its relative path."""
         for _, path in self.request.paths() if self.known else ():
-            if not (path.is_absolute() or path == STDIN or path.exists()):
+            if not (path.is_absolute() or path == STDIN or os.path.exists(path)):
                 where = "its path is relative to the directory in which training began"
                 raise UsageError(f"{path}: not found; {where}")
 

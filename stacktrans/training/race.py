@@ -178,7 +178,9 @@ class Race:
             if self._budget is not None:
                 if self._budget < state.seconds:
                     taken = f"the race has already taken {state.seconds:.0f} seconds"
-                    raise UsageError(f"budget {self._budget:.15g}: {taken}; expected more")
+                    raise UsageError(
+                        f"budget {self._budget:.15g}: {taken}; expected a larger budget"
+                    )
                 state.budget = self._budget
             task = next(iter(self.configs.values())).make_task()
             if isinstance(task, Pairs) and not self._given:

@@ -153,9 +153,9 @@ class Summary:
         start_from: the checkpoint that the run started from, and counts of its symbols; see
             `settings.config.StartFromConfig`. None for new weights.
         contradictions: pairs in files whose targets are not the model's answers, if it has solved
-            the task; each is a line, as `file:number`, and its source, target and answer. A source
-            with several targets contributes at most one pair, or all pairs whose target is much
-            rarer than the one that the model answers.
+            the task; each is a line, as `file:number`, and its source, target and answer. Of a
+            source with several targets it is at most one pair, unless the answer is one of them and
+            others are much rarer: then all pairs with those.
         notes: remarks made before the run, on `start_from` and on the files of pairs.
         parameters: number of parameters in training; a memory may be pruned at the end.
         model: the saved model, in one line.

@@ -99,7 +99,7 @@ def take_over(run: RunState, directory: Path) -> None:
     """
     try:
         other, records, best = _read_attempt(run, directory)
-        steps = [record["step"] for record in records]
+        steps = [int(record["step"]) for record in records]
     except (StacktransError, OSError, LookupError, TypeError, ValueError):
         return
     progress, first_step = run.progress, run.attempts.first_step

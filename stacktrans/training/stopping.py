@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 UNCHANGED, NO_BETTER = 5, 20
 """Consecutive measurements after which the pairs that are still wrong count as exceptions: with the
-same number of right development pairs, and without a new best in right pairs or right symbols."""
+same number of right development pairs; or without a new best in right pairs or symbols."""
 
 
 class StoppingRule(StatefulPart, ABC):

@@ -1,4 +1,4 @@
-"""Truncated backpropagation over streams or texts: pieces, carried state, and validation loss."""
+"""Truncated backpropagation over streams or texts: segments, carried state, and validation loss."""
 
 import itertools
 from abc import ABC, abstractmethod
@@ -41,18 +41,18 @@ class StreamSegment(NamedTuple):
 
 
 def cut(batch: Batch, steps: int) -> Iterator[StreamSegment]:
-    """Cut streams, which begin with an empty memory, into pieces of `steps` steps."""
+    """Cut streams, which begin with an empty memory, into segments of `steps` steps."""
     count, longest = batch.inputs.shape
     for begin in range(0, longest, steps):
         part = np.s_[:, begin : begin + steps]
         inputs = batch.inputs[part]
         lengths = [inputs.shape[1]] * count
-        piece = Batch(inputs, batch.targets[part], batch.mask[part], lengths)
-        yield StreamSegment(piece, begin == 0)
+        segment = Batch(inputs, batch.targets[part], batch.mask[part], lengths)
+        yield StreamSegment(segment, begin == 0)
 
 
 class SegmentSource(DataSource, ABC):
-    """A source of consecutive pieces; each continues from the state after the last one.
+    """A source of consecutive segments; each continues from the state after the last one.
 
     That state is not saved, so that a run is resumed where an epoch begins.
 
@@ -67,8 +67,8 @@ class SegmentSource(DataSource, ABC):
         self._begin_epoch(0)
 
     @abstractmethod
-    def pieces(self, attempt: int, epoch: int) -> list[StreamSegment]:
-        """The pieces of an epoch of an attempt."""
+    def segments(self, attempt: int, epoch: int) -> list[StreamSegment]:
+        """The segments of an epoch of an attempt."""
 
     def check(self) -> None:
         make_memory(self.config.model).check_can_carry()
@@ -76,7 +76,7 @@ class SegmentSource(DataSource, ABC):
             super().check()
 
     def first_batches(self) -> Iterator[Batch]:
-        return itertools.cycle(piece.batch for piece in self.pieces(1, 0))
+        return itertools.cycle(segment.batch for segment in self.segments(1, 0))
 
     def begin(self, model: Transducer) -> None:
         self._begin_epoch(0)
@@ -87,16 +87,16 @@ class SegmentSource(DataSource, ABC):
         self._carrier: Transducer | None = None
 
     def unroll(self, model: Transducer, moment: Moment, noise: Noise) -> UnrolledBatch:
-        self._left = self._left or self.pieces(moment.attempt, self.epoch)[::-1]
-        piece = self._left.pop()
+        self._left = self._left or self.segments(moment.attempt, self.epoch)[::-1]
+        segment = self._left.pop()
         # A model with fewer memories begins anew.
-        carried = None if piece.begins or model is not self._carrier else self._carried
+        carried = None if segment.begins or model is not self._carrier else self._carried
         self._carrier = model
-        inputs = torch.from_numpy(piece.batch.inputs).to(model.classifier.weight.device)
+        inputs = torch.from_numpy(segment.batch.inputs).to(model.classifier.weight.device)
         unrolled, self._carried = model.unroll_segment(inputs, carried, noise)
         if not self._left:
             self._begin_epoch(self.epoch + 1)
-        return piece.batch, unrolled
+        return segment.batch, unrolled
 
     @property
     def resumable(self) -> bool:
@@ -107,7 +107,7 @@ class SegmentSource(DataSource, ABC):
 
 
 class Streams(SegmentSource):
-    """Unsegmented streams of sequences, newly drawn for each epoch (joulin2015, section 4)."""
+    """Streams of sequences, newly drawn for each epoch (joulin2015, section 4)."""
 
     def __init__(self, config: RunConfig, task: Task, stream: StreamConfig) -> None:
         super().__init__(config, task)
@@ -118,17 +118,17 @@ class Streams(SegmentSource):
             raise UsageError(f"{setting}: null is for a text; expected a number")
         self._epoch_size, self._steps = stream.sequences, stream.steps
 
-    def pieces(self, attempt: int, epoch: int) -> list[StreamSegment]:
+    def segments(self, attempt: int, epoch: int) -> list[StreamSegment]:
         rng = generator(self.config.seed, Purpose.TRAINING, attempt, epoch)
         lengths, rows = self.lengths_of(epoch), self.config.training.batch_strings
         law = self._law(Purpose.TRAINING, lengths)
         pairs = self.task.sample(rng, lengths, self._epoch_size, law)
         streams, every = [pairs[row::rows] for row in range(rows)], StreamConfig.EMPTY_AFTER
-        pieces = list[StreamSegment]()
+        segments = list[StreamSegment]()
         for first in range(0, max(map(len, streams)), every):
             parts = [stream[first : first + every] for stream in streams]
-            pieces += cut(self.layout.batch(parts, score_all=True), self._steps)
-        return pieces
+            segments += cut(self.layout.batch(parts, score_all=True), self._steps)
+        return segments
 
     def lengths_of(self, epoch: int) -> Lengths:
         """The lengths of an epoch, from 0: the longest grows by one an epoch."""
@@ -148,9 +148,10 @@ class Streams(SegmentSource):
 
 
 def segments_of_text(text: Ids, count: int, steps: int) -> Iterator[StreamSegment]:
-    """Cut a text, [N + 1], into `count` equal parts, read side by side in pieces of `steps` steps.
+    """Cut a text, [N + 1], into `count` equal parts, and these into segments of `steps` steps.
 
-    The last part may be shorter; the first symbol is read but not predicted.
+    The parts are read side by side. The last one may be shorter; the first symbol is read but not
+    predicted.
     """
     length = -(-(len(text) - 1) // count)
     shape, padding = (count, length), count * length + 1 - len(text)
@@ -198,7 +199,7 @@ class Texts(SegmentSource):
             part: encode_sentences(self.vocabulary, lines) for part, lines in sentences.items()
         }
         steps = training.stream.steps
-        self._pieces = list(segments_of_text(self.texts["train"], training.batch_strings, steps))
+        self._segments = list(segments_of_text(self.texts["train"], training.batch_strings, steps))
 
     def begin(self, model: Transducer) -> None:
         """Set the output biases to the log frequencies of symbols.
@@ -212,8 +213,8 @@ class Texts(SegmentSource):
             with torch.no_grad():
                 model.classifier.bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
 
-    def pieces(self, attempt: int, epoch: int) -> list[StreamSegment]:
-        return self._pieces
+    def segments(self, attempt: int, epoch: int) -> list[StreamSegment]:
+        return self._segments
 
     def due(self, step: int) -> tuple[bool, bool]:
         loss_every = self.config.training.measure.loss_every

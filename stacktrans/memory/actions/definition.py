@@ -183,8 +183,7 @@ class StackCells(MemoryState):
 
 
 def _store(memory: ActionMemory[Any], sizes: StoreSizes) -> Store:
-    """The `store` of each class of this file, which sets it since `Memory.is_compiled` ignores a
-    base's."""
+    """The `store` of each class of this file, set in each: `is_compiled` ignores a base's."""
     from stacktrans.memory.actions.steps import new_cells  # not needed by all commands
 
     return new_cells(memory, sizes)

@@ -85,7 +85,7 @@ class Rows(NamedTuple):
 
     @property
     def contents(self) -> None:
-        """None: what the memory of an earlier piece holds is not carried on."""
+        """None: what the memory of an earlier segment holds is not carried on."""
 
     def forward(self, part: slice, indices: slice) -> "Rows":
         """See `Store`."""
