@@ -117,7 +117,7 @@ def compare(
         NoSuchLength: the task has no string of such a length.
     """
     check_lengths(checkpoint, lengths)
-    network, wrong = checkpoint.predictor.discretized(), list[Query]()
+    network, wrong = in_compiled_code(checkpoint).predictor.discretized(), list[Query]()
     files, tested, seen = checkpoint.task.file_parameters, 0, set[bytes]()
     for first in range(0, count, COMPARISON_BATCH):
         size = min(COMPARISON_BATCH, count - first)

@@ -6,7 +6,6 @@ from contextlib import suppress
 from stacktrans.common.errors import StacktransError
 from stacktrans.extraction.learner import Learner, compare
 from stacktrans.extraction.limits import CannotExtract
-from stacktrans.extraction.network import in_compiled_code
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.lengths import Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.training.sources import MUCH_LONGER
@@ -26,7 +25,6 @@ def lacks_machine(checkpoint: Checkpoint, is_cancelled: Callable[[], bool]) -> b
         checkpoint: of the model, which is discrete.
         is_cancelled: whether to give up soon.
     """
-    checkpoint = in_compiled_code(checkpoint)
     try:
         learner = Learner(checkpoint, TIME_LIMIT, brief=True, is_cancelled=is_cancelled)
     except CannotExtract:
