@@ -52,6 +52,12 @@ def test_machines_with_different_answers_are_not_bisimilar() -> None:
         assert not bisimilar(other, machine)
 
 
+def test_a_space_is_visible_in_the_names_of_symbols() -> None:
+    symbols = (" ", "a")
+    machine = replace(rearranging(REVERSE, own_machines.STACK), source=symbols, target=symbols)
+    assert machine.stack_symbol_names == [["empty", "␣", "a"]]
+
+
 def test_machines_of_other_tasks_are_not_bisimilar() -> None:
     reverse = rearranging(REVERSE, own_machines.STACK)
     assert not bisimilar(reverse, own_machines.odd(PARITY))

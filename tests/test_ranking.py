@@ -1,4 +1,4 @@
-"""Merits, by which weights and runs are compared: within a run, and in a race and its table."""
+"""The ranking of weights and runs: within a run, and in a race and its table."""
 
 import io
 from dataclasses import replace
