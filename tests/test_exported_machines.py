@@ -119,7 +119,20 @@ def delayed(backwards: bool = False) -> Machine:
     )
 
 
+def remembering() -> Machine:
+    """Writes the symbol before each; its states remember it."""
+    return replace(
+        parity(Layout.synchronous(2, 2)),
+        states=SymbolTable((Family("q0"), Family("q_x", (0, 1)))),
+        rules=(
+            rule(when(None, None, [0]), (0, 0), Term(CONSTANT, 0), after=Term(0, 1)),
+            rule(when(None, None, [1, 2]), (0, 0), Term(2, 0), after=Term(0, 1)),
+        ),
+    )
+
+
 FINITE: dict[str, Callable[[], Machine]] = {
+    "states that remember a symbol": remembering,
     "synchronous": partial(parity, Layout.synchronous(2, 2)),
     "stream that begins with 0": partial(parity, Layout.stream(2, follow=0)),
     "stream that ends with 1": partial(parity, Layout.stream(2, last=1)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -241,22 +240,25 @@ class Machine:
         return answer
 
     def edges(self) -> dict[tuple[int, int], list[int]]:
-        """The edges of the graph of states, with the rules of each, by their numbers from 1."""
+        """The edges of the graph of states, with the rules of each, by their numbers from 1.
+
+        States of a family are one node.
+        """
         rules: dict[tuple[int, int], list[int]] = {}
-        states = range(self.states.size)
+        family_of = self.states.family_of.tolist()
         for number, rule in enumerate(self.rules, start=1):
-            sources = states if rule.when[-1] is None else sorted(rule.when[-1])
-            component, state = rule.next_state
-            targets = [state] if component == CONSTANT else states
-            for pair in itertools.product(sources, targets):
-                rules.setdefault(pair, []).append(number)
+            states = range(self.states.size) if rule.when[-1] is None else rule.when[-1]
+            component, target = rule.next_state
+            target = family_of[target] if component == CONSTANT else target
+            for source in {family_of[state] for state in states}:
+                rules.setdefault((source, target), []).append(number)
         return dict(sorted(rules.items()))
 
     def to_dot(self) -> str:
         """The graph of states in DOT, for Graphviz, with rules at the edges that they take."""
         lines = [DOT_HEADER]
-        for state in range(self.states.size):
-            lines.append(f'  {state} [label="{_escaped(entry_name(self, self.states, state))}"];')
+        for node, family in enumerate(self.states.families):
+            lines.append(f'  {node} [label="{_escaped(family.name)}"];')
         for (source, target), numbers in self.edges().items():
             described = ((number, self.rule_descriptions[number - 1]) for number in numbers)
             rules = (f"{number}  {rule.sentence}" for number, rule in described)

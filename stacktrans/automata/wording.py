@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,8 @@ from stacktrans.tasks.alphabets import UNKNOWN_SYMBOL
 if TYPE_CHECKING:
     from stacktrans.automata.machine import Machine
 
+SYMBOL_STATE = "q_x"
+"""The name of a family of states that remember a symbol, such as q_a; of several, the first."""
 MAX_NAMED = 6
 """The most entries that are named one by one."""
 _MARKS = {"begin": "<s>", "separator": "|||", "end": "</s>", "blank": "</s>", "nothing": "no input"}
@@ -49,12 +51,16 @@ def entry_name(machine: Machine, table: SymbolTable, number: int) -> str:
     if symbol is None:
         return _MARKS.get(name, name)
     text = machine.symbols[symbol]
-    return (text if text.strip(" ") else "␣" * len(text)) + (_suffix(name) or "")
+    prefix = "q_" if name.startswith(SYMBOL_STATE) else ""
+    return prefix + (text if text.strip(" ") else "␣" * len(text)) + (_suffix(name) or "")
 
 
 def _suffix(family: str) -> str | None:
     """The suffix of symbols by their family: '2 for "symbol 2"; None for other families."""
-    return family.removeprefix("symbol").replace(" ", "'") if family.startswith("symbol") else None
+    for first in ("symbol", SYMBOL_STATE):
+        if family.startswith(first):
+            return family.removeprefix(first).replace(" ", "'")
+    return None
 
 
 def _written_name(machine: Machine, table: SymbolTable, number: int) -> str:
@@ -144,6 +150,8 @@ def _term(machine: Machine, term: Term, table: SymbolTable) -> str:
         same = f"that of {component_names(machine)[term.component]}"
     family = table.families[term.entry].name
     suffix = _suffix(family)
+    if family.startswith(SYMBOL_STATE):
+        return f"{SYMBOL_STATE}{suffix} where x is {same}"
     return same + (f" as {family}" if suffix is None else suffix)
 
 
@@ -169,26 +177,42 @@ def actions(machine: Machine, rule: Rule) -> str:
         parts.append("read on")
     if rule.output is not None and (not machine.buffers or signals[-1]):
         parts.append(f"write {_term(machine, rule.output, machine.outputs)}")
-    component, state = rule.next_state
-    stays = component == CONSTANT and rule.when[-1] == frozenset([state])
-    if machine.states.size > 1 and not stays:
+    if machine.states.size > 1 and not _stays(machine, rule):
         parts.append(f"go to {_term(machine, rule.next_state, machine.states)}")
     return ", ".join(parts) or "nothing"
 
 
+def _stays(machine: Machine, rule: Rule) -> bool:
+    """Whether a rule never changes the state."""
+    (component, state), before = rule.next_state, rule.when[-1]
+    if component == CONSTANT:
+        return before == frozenset([state])
+    same = component == len(machine.components) - 1
+    return same and before is not None and before.issubset(machine.states.members[state])
+
+
 def state_names(machine: Machine, rule: Rule) -> str:
     """The states that a rule applies in; of many, the few in which it does not."""
-    states = rule.when[-1]
+    states, table = rule.when[-1], machine.states
     if states is None:
         return "any"
 
-    def names(numbers: Sequence[int], last: str) -> str:
-        return listed([entry_name(machine, machine.states, each) for each in numbers], last)
+    def names(numbers: Iterable[int]) -> list[str]:
+        return [entry_name(machine, table, each) for each in sorted(numbers)]
 
-    size = machine.states.size
-    if size > MAX_NAMED and size - len(states) < len(states):
-        return f"any but {names(sorted(set(range(size)) - states), 'and')}"
-    return names(sorted(states), "or")
+    others = set(range(table.size)) - states
+    if table.size > MAX_NAMED and len(others) < min(len(states), 1 + MAX_NAMED):
+        return f"any but {listed(names(others), 'and')}"
+    parts, excepting = list[str](), list[str]()
+    for family, members in zip(table.families, table.members, strict=True):
+        there, lacking = states.intersection(members), others.intersection(members)
+        if len(members) == 1 or (lacking and len(there) <= MAX_NAMED):
+            parts += names(there)
+        elif lacking:
+            excepting.append(f"any {family.name} but {listed(names(lacking), 'and')}")
+        else:
+            parts.append(f"any {family.name}")
+    return listed([*parts, *excepting], "or")
 
 
 def stateless_condition(machine: Machine, rule: Rule) -> str:

@@ -6,7 +6,7 @@ from html import escape
 
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import ranges
-from stacktrans.automata.wording import RuleDescription, entry_name
+from stacktrans.automata.wording import RuleDescription
 from stacktrans.common.visible import visible
 from stacktrans.model.description import machine_line
 
@@ -50,8 +50,8 @@ def svg(machine: Machine) -> str:
     parts += [part for edge in edges.items() for part in _edge(*edge, centers)]
     parts += [
         part
-        for state, center in enumerate(centers)
-        for part in _state(entry_name(machine, machine.states, state), center, first=not state)
+        for node, (family, center) in enumerate(zip(machine.states.families, centers, strict=True))
+        for part in _state(family.name, center, first=not node)
     ]
     parts += _rules(shown, (left, middle, top))
     for line in more:
@@ -61,13 +61,14 @@ def svg(machine: Machine) -> str:
 
 def _centers(machine: Machine, edges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """The centers of states, in layers by their distance from the first."""
-    layers, left = [{0}], {*range(1, machine.states.size)}
+    count = len(machine.states.families)
+    layers, left = [{0}], {*range(1, count)}
     while layers[-1]:
         layers.append({target for source, target in edges if source in layers[-1]} & left)
         left -= layers[-1]
     layers[-1] = left  # which cannot be reached
     tallest = max(map(len, layers))
-    centers = [(0, 0)] * machine.states.size
+    centers = [(0, 0)] * count
     for number, layer in enumerate(layers):
         for row, state in enumerate(sorted(layer)):
             above = (tallest - len(layer)) / 2

@@ -252,8 +252,7 @@ def _cells(proof: Bisimulation, machine: Machine, number: int) -> list[tuple[lis
     """The cells that the reference pushes in a step, and those that an aligned memory pushes."""
     if proof.invariants[number] not in (Invariant.ALIGNED, Invariant.REVERSED):
         return []
-    equivalent = {each for symbols in proof.symbol_classes if len(symbols) > 2 for each in symbols}
-    pairs = []
+    equivalent, pairs = _equivalent(proof), []
     for block in sorted(proof.blocks, key=repr):
         cells = [
             "a symbol" if cell in equivalent else proof.reference.cell_name(cell, machine.target)
@@ -261,31 +260,38 @@ def _cells(proof: Bisimulation, machine: Machine, number: int) -> list[tuple[lis
         ]
         table = machine.stack_symbols[number]
         symbols = [
-            _stack_symbol(machine, table, int(str(symbol)), equivalent)
-            for symbol in block[number + 1]
+            _name(machine, table, int(str(symbol)), equivalent) for symbol in block[number + 1]
         ]
         if (cells or symbols) and (cells, symbols) not in pairs:
             pairs.append((cells, symbols))
     return pairs
 
 
-def _stack_symbol(machine: Machine, table: SymbolTable, number: int, equivalent: set[int]) -> str:
-    """A stack symbol; one of several equivalent symbols by the name of its family."""
+def _equivalent(proof: Bisimulation) -> set[int]:
+    """The symbols of sources that two of them represent."""
+    return {each for symbols in proof.symbol_classes if len(symbols) > 2 for each in symbols}
+
+
+def _name(machine: Machine, table: SymbolTable, number: int, equivalent: set[int]) -> str:
+    """A stack symbol or state; one of several equivalent symbols by the name of its family."""
     family, symbol = table.entries[number]
     names = {machine.source[each] for each in equivalent}
     if symbol is not None and machine.symbols[symbol] in names:
-        return f"a {table.families[family].name}"
+        name = table.families[family].name
+        return name if table is machine.states else f"a {name}"
     return entry_name(machine, table, number)
 
 
 def _states(proof: Bisimulation, machine: Machine) -> dict[str, list[str]]:
     """The states of the reference that are related to each state of the machine."""
-    states: dict[str, list[str]] = {}
+    equivalent, states = _equivalent(proof), dict[str, dict[str, None]]()
     for reference, state in sorted(proof.relation, key=lambda pair: (pair[1], str(pair[0]))):
-        name = entry_name(machine, machine.states, state)
-        states.setdefault(name, []).append(_reference_state(reference, machine))
-    return states
+        name = _name(machine, machine.states, state, equivalent)
+        states.setdefault(name, {})[_reference_state(reference, machine, equivalent)] = None
+    return {name: [*references] for name, references in states.items()}
 
 
-def _reference_state(state: Hashable, machine: Machine) -> str:
-    return f"after {machine.source[state]}" if isinstance(state, int) else str(state)
+def _reference_state(state: Hashable, machine: Machine, equivalent: set[int]) -> str:
+    if not isinstance(state, int):
+        return str(state)
+    return f"after {'a symbol' if state in equivalent else machine.source[state]}"
