@@ -16,11 +16,13 @@ import pytest
 import torch
 from changed_checkpoints import reseal
 from command_line import run
+from own_machines import STACK, rearranging, rule, when
 
 import stacktrans
 from stacktrans.automata.execution import AutomatonModel
 from stacktrans.automata.machine import Machine, read_machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
+from stacktrans.automata.wording import actions, state_names
 from stacktrans.common.ends import Ends
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import MACHINE
@@ -41,6 +43,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.locations import shipped
 from stacktrans.settings.resolve import resolve
 from stacktrans.showing.machine_graph import svg
+from stacktrans.tasks import make_task
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import Lengths
@@ -226,6 +229,44 @@ def counting_ones(directory: Path) -> Path:
     return path
 
 
+LAST_SYMBOL = """\
+name: last-symbol
+description: the last symbol
+generator: grammar
+parameters:
+  root: S
+  rules:
+    S:
+      - {probability: 1/10, each: {k: [1, 10]}, source: "a{k}", target: "a{k}"}
+      - {probability: 9/10, each: {k: [1, 10]}, source: "a{k} S:1", target: "S:1"}
+lengths: {train: [1, 10], test: [11, 20]}
+"""
+
+
+def remembering_the_last(directory: Path) -> Path:
+    """A checkpoint without a memory, made by hand, whose unit k is 1 after the symbol k, else -1.
+
+    The units stay as they are at the separator. At written symbols, all become -1.
+    """
+    (directory / "last-symbol.yaml").write_text(LAST_SYMBOL)
+    config = resolve(
+        task=str(directory / "last-symbol.yaml"),
+        recipe="default",
+        assignments=[
+            *("controller={name: rnn, hidden_size: 10}", "memory=none"),
+            *("embedding_size=one-hot", "output_size=null"),
+        ],
+    )
+    weights, _ = zeros(config)
+    weights["controller.layers.0.hidden_weight"][:] = 20 * torch.eye(10)
+    inputs = weights["controller.layers.0.input_weight"]
+    inputs[:, 2:12], inputs[:, 12:22] = 80 * torch.eye(10) - 40, -40
+    weights["classifier.weight"][:10] = 20 * torch.eye(10)
+    path = directory / "model"
+    checkpoint.save(path, config, weights)
+    return path
+
+
 @pytest.fixture(scope="module")
 def reverse(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return reversing(tmp_path_factory.mktemp("reverse"))
@@ -303,6 +344,21 @@ def test_second_order_units_are_a_finite_automaton(tmp_path: Path) -> None:
         assert extraction.machine.run([*source]).target == [sum(source) % 2]
 
 
+def test_states_that_remember_a_symbol_share_rules(tmp_path: Path) -> None:
+    extraction = Learner(checkpoint.load(remembering_the_last(tmp_path))).learn()
+    machine = extraction.machine
+    assert extraction.counterexample is None
+    assert machine.states.size == 11
+    sentences = [rule.sentence for rule in machine.rule_descriptions]
+    assert len(sentences) <= 5
+    assert "reading a symbol: go to q_x where x is it" in sentences
+    assert any("reading |||: write that of the state" in each for each in sentences)
+    assert machine.run([3, 9, 5]).target == [5]
+    assert svg(machine).count("<circle") == 2  # q0 and q_x
+    assert '"q_x"' in machine.to_dot()
+    assert Machine.from_json(json.loads(machine.to_json())).rules == machine.rules
+
+
 def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:
     found = Learner(checkpoint.load(reversing(tmp_path, wrong=3), hard=True)).learn()
     assert found.counterexample is None
@@ -333,6 +389,20 @@ def test_only_equally_treated_symbols_stand_for_one_another(tmp_path: Path) -> N
     assert reduced[0] == [3, 4, 0]
     assert symmetry.completed(symbols[:REPRESENTATIVES].tolist()) == symbols.tolist()
     assert symmetry.completed([3, 0]) == [0, 3]
+
+
+def test_the_shifts_of_a_string_are_its_orbit(tmp_path: Path) -> None:
+    found = checkpoint.load(reversing(tmp_path, symbols=20, wrong=3), hard=True)
+    symmetry = symmetry_of(found, found.predictor.discretized())
+    (symbols,) = symmetry.classes
+    first, second, third, fourth = symbols[:REPRESENTATIVES].tolist()
+    orbit = symmetry.orbits([Query(np.array([first, 3, second]), None)])
+    expected = [
+        *([first, 3, second], [second, 3, third]),
+        *([third, 3, fourth], [fourth, 3, first]),
+    ]
+    assert [query.ids.tolist() for query in orbit] == expected
+    assert [query.ids.tolist() for query in symmetry.orbits(orbit)] == expected
 
 
 def test_strings_of_few_symbols_that_are_no_sources_are_not_learned_from(
@@ -571,6 +641,47 @@ def test_pictures_name_all_states_and_rules(extracted: Extraction) -> None:
         assert f">{number}</text>" in svg(machine)
 
 
+LETTER_STATES = replace(
+    rearranging(make_task("reverse", "reverse", {"symbols": 10}), STACK),
+    states=SymbolTable(
+        (Family("q0"), Family("q_x", tuple(range(10))), Family("q_x'2", tuple(range(10))))
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [
+        (None, "any"),
+        ([0], "q0"),
+        ([1, 2], 'q_! or q_"'),
+        (range(1, 11), "any q_x"),
+        (range(2, 11), "any q_x but q_!"),
+        ([0, *range(11, 21)], "q0 or any q_x'2"),
+        (range(1, 21), "any but q0"),
+        ([11, 12], "q_!'2 or q_\"'2"),
+    ],
+)
+def test_states_are_listed_in_few_words(states: Sequence[int] | None, words: str) -> None:
+    assert state_names(LETTER_STATES, rule(when(None, None, states), (0, 0))) == words
+
+
+@pytest.mark.parametrize(
+    ("states", "after", "words"),
+    [
+        (range(1, 11), Term(0, 1), "go to q_x where x is it"),
+        (range(1, 11), Term(1, 2), "go to q_x'2 where x is what is read"),
+        (range(1, 11), Term(2, 2), "go to q_x'2 where x is that of the state"),
+        (range(1, 11), Term(2, 1), "nothing"),  # it stays in the same state
+        ([0], Term(CONSTANT, 0), "nothing"),
+        ([0], Term(CONSTANT, 1), "go to q_!"),
+    ],
+)
+def test_actions_name_the_next_state(states: Sequence[int], after: Term, words: str) -> None:
+    changed = rule(when(None, None, states), (0, 0), after=after)
+    assert actions(LETTER_STATES, changed) == words
+
+
 def counting() -> Machine:
     """Says a symbol for each that it has read, and has no rule for the second symbol."""
     symbols = Family("symbol", (0, 1))
@@ -637,8 +748,8 @@ def test_extract_shows_the_rules_of_a_machine(saved: Path) -> None:
     assert machine
     title, _, *rules = run("extract", saved).stdout.decode().splitlines()
     assert title == machine_line(machine)
-    for line, rule in zip(rules, machine.rule_descriptions, strict=True):
-        assert all(words in line for words in (str(rule.number), rule.action))
+    for line, described in zip(rules, machine.rule_descriptions, strict=True):
+        assert all(words in line for words in (str(described.number), described.action))
 
 
 def test_a_machine_for_another_task_is_refused(saved: Path, tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ class Learner:
                 wrong, improves = self._test(hypothesis)
                 worse = 0 if improves else worse
                 recorded = symmetry.reduced(wrong)
-                self._quantized.record(recorded)
+                self._record(symmetry, recorded)
                 few = 0 < self._differing < MAX_ASYMMETRY
                 if improves and few and not counterexamples(self._hard, hypothesis, recorded):
                     break  # the network does not quite treat the symbols equally
@@ -277,11 +277,16 @@ class Learner:
     def _observe_first(self, symmetry: Symmetry) -> None:
         """Observe all short strings, random ones, and counterexamples of an earlier attempt."""
         if self._ranges[0].shortest <= self._short.longest:
-            self._quantized.record(self._as_trained(self._short.queries))
+            self._record(symmetry, symmetry.reduced(self._as_trained(self._short.queries)))
         symbols = len(self._checkpoint.task.source)
-        more = OBSERVED_PER_SYMBOL * symbols if symbols > LARGE_ALPHABET else 0
+        large = symbols > LARGE_ALPHABET and not symmetry.classes
+        more = OBSERVED_PER_SYMBOL * symbols if large else 0
         random = self._random((OBSERVED_STRINGS + more, OBSERVED_STRINGS // 2), seed=1)
-        self._quantized.record(symmetry.reduced([*random, *self._wrong]))
+        self._record(symmetry, symmetry.reduced([*random, *self._wrong]))
+
+    def _record(self, symmetry: Symmetry, queries: Sequence[Query]) -> None:
+        """Record the network's steps over queries, and over those that symmetry makes of them."""
+        self._quantized.record(symmetry.orbits(queries), symmetry)
 
     def _test(self, hypothesis: Machine) -> tuple[list[Query], bool]:
         """Test a hypothesis, unless a simpler one is right, and keep it if it is the best so far.

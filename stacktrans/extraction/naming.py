@@ -1,32 +1,34 @@
 """The naming of classes: the states and stack symbols of a machine that has no rules yet.
 
-Inputs, outputs and stack symbols are named after symbols of the task, so that one rule can cover
-all of them. An input has the symbol that it is written as, whether it is read of a source or of an
-answer, and so has an output. A stack symbol has the symbol of the inputs at which it is pushed, or
-else of the outputs that are written when it is read. Where some symbols stand for others, it is the
-other way round if this gives more symbols a stack symbol.
+Inputs, outputs, stack symbols and states are named after symbols of the task, so that one rule can
+cover all of them. An input has the symbol that it is written as, whether it is read of a source or
+of an answer, and so has an output. A stack symbol has the symbol of the inputs at which it is
+pushed, or else of the outputs that are written when it is read. A state is named after the
+symbol that is read from a memory in the step that leads to it, or else after that step's input, or
+after the output of the next step, but only if at least three symbols have such a state.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import EMPTY, Family, SymbolTable
+from stacktrans.automata.wording import SYMBOL_STATE
 from stacktrans.extraction.network import NOTHING
-from stacktrans.extraction.partition import Partition
-from stacktrans.extraction.symmetry import Symmetry
+from stacktrans.extraction.partition import Classes, Partition
+from stacktrans.extraction.symmetry import REPRESENTATIVES, Symmetry
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.layout import SOURCE, TARGET
 
 MAX_COMPARED = 12
 """The most states or stack symbols that are compared with one another."""
-MOSTLY, MOSTLY_WRITTEN = 2, 1.5
-"""A stack symbol is named after a symbol that occurs more than this many times as often as any
-other; the second number is for what is written if some symbols stand for others."""
+MOSTLY = 2
+"""A class is named after a symbol that occurs more than this many times as often as any other."""
 
 
 def name_classes(symmetry: Symmetry, partition: Partition) -> Machine:
@@ -47,120 +49,192 @@ def name_classes(symmetry: Symmetry, partition: Partition) -> Machine:
     families += [Family("nothing")] * bool(checkpoint.config.model.buffers)
     inputs = SymbolTable(tuple(families))
     outputs = SymbolTable((target, *[Family("end")] * (layout.outputs > len(task.target))))
-    if 1 < len(labels := partition.states.labels) <= MAX_COMPARED:
-        partition.merge(partition.states, itertools.combinations(labels, 2))
+    naming = _Naming(symmetry, partition, inputs, outputs)
     alphabets = partition.ends.alphabets
-    named = {
-        memory: _stack_symbols(symmetry, partition, memory, inputs, outputs)
-        for memory in dict.fromkeys(alphabets)
-    }
-    first = int(partition.states.label_of[0])
-    order = [first, *(label for label in partition.states.labels if label != first)]
-    partition.states.renumber(order)
+    named = {memory: naming.stack_symbols(memory) for memory in dict.fromkeys(alphabets)}
+    stack_symbols = tuple(named[memory] for memory in alphabets)
     return Machine(
         **checkpoint.machine_attributes,
         inputs=inputs,
         outputs=outputs,
-        stack_symbols=tuple(named[memory] for memory in alphabets),
-        states=SymbolTable(tuple(Family(f"q{number}") for number in range(len(order)))),
+        stack_symbols=stack_symbols,
+        states=naming.states(stack_symbols),
         rules=(),
     )
 
 
-def _stack_symbols(
-    symmetry: Symmetry, partition: Partition, memory: int, inputs: SymbolTable, outputs: SymbolTable
-) -> SymbolTable:
-    """The stack symbols of a memory, as which its classes are renumbered after some merges."""
-    classes = partition.stack_symbols[memory]
-    families, order = [Family("empty")], list[int | None]([EMPTY])
-    if not partition.memory_relevant(memory):
-        classes.renumber(order)
+class _Evidence(NamedTuple):
+    """The symbols that occur in steps together with vectors or states.
+
+    Attributes:
+        numbers: columns [N] of vectors or states; negative for none.
+        symbols: [N] the symbols; `NOTHING` for none.
+    """
+
+    numbers: Sequence[Ids]
+    symbols: Ids
+
+
+class _Names(NamedTuple):
+    """What entries of a table are called.
+
+    Attributes:
+        first: the first entry.
+        named: the first family of entries with a symbol.
+        further: further ones, before their number.
+        other: entries without a symbol, before their number.
+        least: the least number of symbols with an entry; if there are fewer, no entry has any.
+    """
+
+    first: str
+    named: str
+    further: str
+    other: str
+    least: int
+
+
+STACK_SYMBOLS = _Names("empty", "symbol", "symbol ", "mark ", least=1)
+STATES = _Names("q0", SYMBOL_STATE, f"{SYMBOL_STATE}'", "q", least=3)
+
+
+class _Naming:
+    """The naming of classes, which are merged and renumbered.
+
+    Args:
+        symmetry: of the symbols.
+        partition: the partition.
+        inputs: the table of inputs.
+        outputs: the table of outputs.
+    """
+
+    def __init__(
+        self, symmetry: Symmetry, partition: Partition, inputs: SymbolTable, outputs: SymbolTable
+    ) -> None:
+        self._symmetry, self._partition, steps = symmetry, partition, partition.steps
+        self._read = inputs.symbol_of[steps.observations[:, 0]]
+        self._written = np.append(outputs.symbol_of, NOTHING)[steps.outputs]
+        self._scored = steps.outputs != NOTHING
+        size = 1 + max(inputs.symbol_of.max(), outputs.symbol_of.max())
+        self._shift = np.arange(size + 1)  # the last stands for no symbol
+        moved = np.flatnonzero(symmetry.shift != np.arange(len(symmetry.shift)))
+        self._shift[moved] = symmetry.shift[moved]
+
+    def stack_symbols(self, memory: int) -> SymbolTable:
+        """The stack symbols of a memory."""
+        partition, alphabets = self._partition, self._partition.ends.alphabets
+        classes, steps = partition.stack_symbols[memory], partition.steps
+        if not partition.memory_relevant(memory):
+            classes.renumber([EMPTY])
+            return SymbolTable((Family(STACK_SYMBOLS.first),))
+        pushes = zip(partition.push_memories, steps.pushed.T, strict=True)
+        pushed = [numbers for end, numbers in pushes if alphabets[end] == memory]
+        reads = zip(partition.read_memories, steps.observations.T[1:-1], strict=True)
+        relevant = itertools.compress(reads, partition.relevant[1:])
+        read = [numbers for end, numbers in relevant if alphabets[end] == memory]
+        evidence = _Evidence(pushed, self._read), self._when_written(read)
+        return self._table(classes, STACK_SYMBOLS, evidence)
+
+    def states(self, stack_symbols: Sequence[SymbolTable]) -> SymbolTable:
+        """The states of a machine with some stack symbols, those of each memory."""
+        partition, steps, evidence = self._partition, self._partition.steps, list[_Evidence]()
+        for component in np.flatnonzero(partition.relevant[1:-1]).tolist():
+            table = stack_symbols[partition.read_memories[component]]
+            classes, numbers = partition.components[1 + component]
+            symbols = table.symbol_of[classes.label_of[numbers]]
+            evidence.append(_Evidence([steps.next_states], symbols))
+        evidence.append(_Evidence([steps.next_states], self._read))
+        evidence.append(self._when_written([steps.observations[:, -1]]))
+        return self._table(partition.states, STATES, evidence)
+
+    def _when_written(self, columns: Sequence[Ids]) -> _Evidence:
+        """The symbols that are written in steps from some states, or with some vectors read."""
+        scored = [np.where(self._scored, numbers, NOTHING) for numbers in columns]
+        return _Evidence(scored, self._written)
+
+    def _table(self, classes: Classes, names: _Names, evidence: Sequence[_Evidence]) -> SymbolTable:
+        """The table as which classes are renumbered, after some merges."""
+        by_symbol = self._by_symbol(classes, names, evidence)
+        if names is STATES:  # the first stack symbol is that of an empty memory, unlike all others
+            by_symbol[NOTHING].append(int(classes.label_of[0]))
+        self._partition.merge(classes, _candidate_pairs(by_symbol, not self._symmetry.classes))
+        by_symbol = self._by_symbol(classes, names, evidence)
+        others, completed = sorted(by_symbol.pop(NOTHING)), self._symmetry.completed
+        families, order = [Family(names.first)], list[int | None]([int(classes.label_of[0])])
+        for index in range(max(map(len, by_symbol.values()), default=0)):
+            members = {
+                symbol: labels[index] for symbol, labels in by_symbol.items() if index < len(labels)
+            }
+            name = f"{names.further}{index + 1}" if index else names.named
+            families.append(Family(name, tuple(completed(members))))
+            order += map(members.get, completed(members))
+        families += [Family(f"{names.other}{number}") for number in range(1, len(others) + 1)]
+        classes.renumber([*order, *others])
         return SymbolTable(tuple(families))
-    by_symbol = _classes_by_symbol(symmetry, partition, memory, inputs, outputs)
-    partition.merge(classes, _candidate_pairs(by_symbol, across=not symmetry.classes))
-    by_symbol = _classes_by_symbol(symmetry, partition, memory, inputs, outputs)
-    marks = sorted(by_symbol.pop(NOTHING))
-    for index in range(max(map(len, by_symbol.values()), default=0)):
-        members = {
-            symbol: labels[index] for symbol, labels in by_symbol.items() if index < len(labels)
-        }
-        name = f"symbol {index + 1}" if index else "symbol"
-        families.append(Family(name, tuple(symmetry.completed(members))))
-        order += map(members.get, symmetry.completed(members))
-    families += [Family(f"mark {number}") for number in range(1, len(marks) + 1)]
-    classes.renumber([*order, *marks])
-    return SymbolTable(tuple(families))
+
+    def _by_symbol(
+        self, classes: Classes, names: _Names, evidence: Sequence[_Evidence]
+    ) -> dict[int, list[int]]:
+        """All classes but the first, the largest first, by their symbols, or `NOTHING`.
+
+        The symbol of a class is that of the first evidence that is clear. Classes of symbols that
+        stand for others are in the order of their images.
+        """
+        sizes = np.bincount(classes.label_of)
+        labels = {*classes.labels} - {int(classes.label_of[0])}
+        images = classes.class_images()
+        by_symbol: dict[int, list[int]] = {NOTHING: []}
+        for label in sorted(labels, key=lambda label: (-sizes[label], label)):
+            symbols = (self._usual_symbol(classes, images, each, label) for each in evidence)
+            symbol = next((symbol for symbol in symbols if symbol != NOTHING), NOTHING)
+            by_symbol.setdefault(symbol, []).append(label)
+        if len({*by_symbol} - {NOTHING}) < names.least:
+            return {NOTHING: [*labels]}
+        for ids in self._symmetry.classes:
+            for one, other in itertools.pairwise(ids[:REPRESENTATIVES].tolist()):
+                ordered = images[by_symbol.get(one, [])].tolist()
+                if ordered and {*ordered} == {*by_symbol.get(other, [])}:
+                    by_symbol[other] = ordered
+        return by_symbol
+
+    def _usual_symbol(self, classes: Classes, images: Ids, evidence: _Evidence, label: int) -> int:
+        """The symbol that occurs with a class much more often than any other, and than none.
+
+        `NOTHING` if there is none. Where symbols stand for others, what occurs with the image of a
+        class is the image of what occurs with the class. So a class that is not its own image has
+        no symbol that is its own image.
+
+        Args:
+            classes: the classes.
+            images: [classes] their images.
+            evidence: of their symbols.
+            label: the class.
+        """
+        fixed, original = self._shift == np.arange(len(self._shift)), np.argsort(self._shift)
+        counts, image = np.zeros(len(fixed), np.int64), label
+        symbols = np.where(evidence.symbols == NOTHING, len(counts) - 1, evidence.symbols)
+        for _ in range(REPRESENTATIVES if self._symmetry.classes else 1):
+            for numbers in evidence.numbers:
+                occurring = symbols[classes.of_known(numbers) == image]
+                counts += np.bincount(occurring, minlength=len(counts))
+            symbols, image = original[symbols], images[image]
+            if image == NOTHING:
+                break
+        if images[label] not in (label, NOTHING):
+            counts[:-1][fixed[:-1]] = 0
+        usual = int(counts.argmax())
+        is_usual = counts[usual] > MOSTLY * np.delete(counts, usual).max(initial=0)
+        return usual if is_usual and usual < len(counts) - 1 else NOTHING
 
 
 def _candidate_pairs(by_symbol: dict[int, list[int]], across: bool) -> Iterator[tuple[int, int]]:
-    """Pairs of classes to merge: those of the same symbol, and those of none, if few.
+    """Pairs of classes to merge: those of the same symbol, or of none, unless they are many.
 
     If `across`, also those of different symbols, unless they are many. Representatives would no
     longer be interchangeable then.
     """
-    groups = [sorted(by_symbol[NOTHING])]
+    groups = [*by_symbol.values()]
     if across:
-        groups.append(sorted(itertools.chain(*by_symbol.values())))
-    few = [group for group in groups if len(group) <= MAX_COMPARED]
-    of_symbols = (labels for symbol, labels in by_symbol.items() if symbol != NOTHING)
-    for group in (*of_symbols, *few):
-        yield from itertools.combinations(group, 2)
-
-
-def _classes_by_symbol(
-    symmetry: Symmetry, partition: Partition, memory: int, inputs: SymbolTable, outputs: SymbolTable
-) -> dict[int, list[int]]:
-    """The classes of the vectors in a memory, the largest first, by their symbols, or `NOTHING`.
-
-    The docstring of this module says which symbol a class has.
-    """
-    steps, alphabets = partition.steps, partition.ends.alphabets
-    symbols_of_inputs = inputs.symbol_of[steps.observations[:, 0]]
-    symbols_of_outputs = np.append(outputs.symbol_of, NOTHING)[steps.outputs]
-    classes = partition.stack_symbols[memory]
-    pushes = zip(partition.push_memories, steps.pushed.T, strict=True)
-    pushed = [classes.of_known(numbers) for each, numbers in pushes if alphabets[each] == memory]
-    reads = zip(partition.read_memories, steps.observations.T[1:-1], strict=True)
-    read = [
-        np.where(steps.outputs == NOTHING, NOTHING, classes.label_of[numbers])
-        for component, (each, numbers) in enumerate(reads, start=1)
-        if partition.relevant[component] and alphabets[each] == memory
-    ]
-    sizes = np.bincount(classes.label_of)
-    labels = sorted({*classes.labels} - {EMPTY}, key=lambda label: (-sizes[label], label))
-    of_pushes, of_reads = (pushed, symbols_of_inputs), (read, symbols_of_outputs)
-    by_symbol = _named(labels, (of_pushes, of_reads), MOSTLY)
-    if not symmetry.classes:
-        return by_symbol
-    is_symbol = symbols_of_outputs != NOTHING
-    written = [np.where(is_symbol, column, NOTHING) for column in read]
-    others = _named(labels, ((written, symbols_of_outputs), of_pushes), MOSTLY_WRITTEN)
-    return max(by_symbol, others, key=len)
-
-
-def _named(
-    labels: Sequence[int], evidence: Sequence[tuple[Sequence[Ids], Ids]], mostly: float
-) -> dict[int, list[int]]:
-    """Labels by the symbol that the first evidence that is clear shows them to have.
-
-    Args:
-        labels: of classes.
-        evidence: columns [N] of labels, and [N] the symbols of their steps.
-        mostly: see `MOSTLY`.
-    """
-    by_symbol: dict[int, list[int]] = {NOTHING: []}
-    for label in labels:
-        symbols = (_usual_symbol(*each, label, mostly) for each in evidence)
-        symbol = next((symbol for symbol in symbols if symbol != NOTHING), NOTHING)
-        by_symbol.setdefault(symbol, []).append(label)
-    return by_symbol
-
-
-def _usual_symbol(columns: Sequence[Ids], symbols: Ids, label: int, mostly: float) -> int:
-    """The symbol of the steps in which columns have a label; `NOTHING` if none is usual there."""
-    counts = np.zeros(2 + symbols.max(), np.int64)
-    for column in columns:
-        counts += np.bincount(1 + symbols[column == label], minlength=len(counts))
-    usual = int(counts.argmax())
-    is_usual = counts[usual] > mostly * np.delete(counts, usual).max(initial=0)
-    return usual - 1 if is_usual else NOTHING
+        groups.append([*itertools.chain(*groups)])
+    for group in groups:
+        if len(group) <= MAX_COMPARED:
+            yield from itertools.combinations(sorted(group), 2)

@@ -25,6 +25,8 @@ FEW_INPUTS = 8
 """The most inputs of a section of a string that are in classes of their own from the beginning."""
 LARGEST_KEY = 2**62
 """The bound of keys of steps."""
+SEVERAL = -2
+"""In place of a class, where there are several."""
 ALL = slice(None)
 """All rows."""
 
@@ -38,6 +40,7 @@ class Classes:
         known: [N] whether there is evidence for it.
         observed: [N] whether there ever was evidence for it.
         count: the number of classes, those that were merged included.
+        images: [N] what each becomes if symbols are shifted; `NOTHING` where that is unknown.
     """
 
     def __init__(self, label_of: Ids, vectors: Codebook | None) -> None:
@@ -45,7 +48,41 @@ class Classes:
         self.known = np.ones(len(label_of), np.bool_)
         self.observed = np.zeros(len(label_of), np.bool_)
         self.count = int(label_of.max(initial=0)) + 1
+        self.images = np.full(len(label_of), NOTHING)
         self._permanent_splits: list[dict[int, int]] = []
+
+    def image_labels(self) -> Ids:
+        """[N] the class of the image of each; `NOTHING` where any of this is unknown."""
+        known = self.known & (self.images != NOTHING) & self.known[self.images]
+        labels: Ids = np.where(known, self.label_of[self.images], NOTHING)
+        return labels
+
+    def class_images(self) -> Ids:
+        """[classes] the class of the images of most of its members; `NOTHING` if unknown."""
+        return usual_partners(self.label_of, self.image_labels(), self.count)
+
+    def adopt_images(self) -> bool:
+        """Move images of unknown classes to those that their originals suggest; return whether."""
+        originals = np.flatnonzero(self.known & (self.images != NOTHING))
+        images = self.images[originals]
+        labels = self.class_images()[self.label_of[originals]]
+        adopted = ~self.known[images] & (labels != NOTHING)
+        self.move(images[adopted], labels[adopted])
+        return bool(adopted.any())
+
+    def split_asymmetric(self) -> bool:
+        """Split a class if images of its members are of different classes; return whether."""
+        images = self.image_labels()
+        for label in inconsistent(self.label_of, images)[:1]:
+            own = self.label_of == label
+            members = np.flatnonzero(own & (images != NOTHING))
+            others = np.flatnonzero(own & (images == NOTHING))
+            known = self.known[others]
+            guesses = np.full(len(others), NOTHING)
+            self.split(members, images[members], others, guesses, permanent=True)
+            self.known[others] = known
+            return True
+        return False
 
     @property
     def labels(self) -> list[int]:
@@ -92,6 +129,11 @@ class Classes:
                 part_of.update(dict.fromkeys(parts.tolist(), part_of[parent]))
         if permanent:
             self._permanent_splits.append({part: part for part in parts.tolist()})
+
+    def move(self, numbers: Ids, labels: Ids) -> None:
+        """Move some, of unknown classes, to other classes [n], which are taken for known."""
+        self.label_of[numbers] = labels
+        self.known[numbers] = True
 
     def renumber(self, order: Sequence[int | None]) -> None:
         """Renumber classes by their positions in an order; those that it lacks become the first.
@@ -162,7 +204,7 @@ class Partition:
             self.origins[memory][numbers[pushed]] = sections[inputs[pushed]]
         read = [self.stack_symbols[memory] for memory in self.read_memories]
         of_pushes = [self.stack_symbols[memory] for memory in self.push_memories]
-        tables = [Classes(initial_classes(sections), None), *read, self.states]
+        tables = [Classes(initial_classes(sections, np.unique(inputs)), None), *read, self.states]
         self.components = [*zip(tables, steps.observations.T, strict=True)]
         vectors = [*steps.pushed.T, steps.next_states]
         results = zip([*of_pushes, self.states], vectors, strict=True)
@@ -173,6 +215,24 @@ class Partition:
         used = (*ends.pops, *ends.pushes, *((signal, taken) for signal, taken, _ in ends.moves))
         self._memories = {signal: end // 2 for signal, end in used}
         self._memory_signals = len(quantized.network.model.memory.signal_names)
+        self._find_images()
+
+    def _find_images(self) -> None:
+        """Find the usual image of each vector and state."""
+        (rows,) = np.nonzero(self.steps.images != NOTHING)
+        images = self.steps.images[rows]
+        columns = [*self.components[1:], *self.results.values()]
+        for classes in {self.states, *self.stack_symbols}:
+            own = [numbers for of_column, numbers in columns if of_column is classes]
+            ones = np.concatenate([numbers[rows] for numbers in own])
+            others = np.concatenate([numbers[images] for numbers in own])
+            classes.images = usual_partners(ones, others, len(classes.label_of))
+
+    def split_asymmetric(self) -> bool:
+        """Split a class that shifts do not map to a class; return whether there was one."""
+        memories = filter(self.memory_relevant, range(len(self.stack_symbols)))
+        relevant = [self.states, *(self.stack_symbols[memory] for memory in memories)]
+        return any(classes.split_asymmetric() for classes in relevant)
 
     def memory_relevant(self, memory: int) -> bool:
         """Whether any action depends on the contents of a memory."""
@@ -237,13 +297,32 @@ class Partition:
         while changed and not self.deadline.over():
             changed = False
             for classes, numbers in self.results.values():
-                values = classes.of_known(numbers)
-                known, common = values != NOTHING, np.full(groups.max() + 1, NOTHING)
-                common[groups[known]] = values[known]
-                common[inconsistent(groups, values)] = NOTHING
-                agreeing = (numbers >= 0) & ~known & (classes.label_of[numbers] == common[groups])
+                unknown, common = _led_to(groups, classes, numbers)
+                agreeing = unknown & (classes.label_of[numbers] == common)
                 classes.known[numbers[agreeing]] = True
                 changed |= bool(agreeing.any())
+
+    def adopt(self) -> bool:
+        """Move vectors of unknown classes to those that equivalent steps or shifts suggest.
+
+        If there are none, states of which there never was any evidence go to the class of the first
+        state. Nothing depends on them, and other classes would lead to more states.
+
+        Returns:
+            whether any class is known now that was not.
+        """
+        groups = self.groups()
+        for classes, numbers in self.results.values():
+            unknown, common = _led_to(groups, classes, numbers)
+            adopted = unknown & (common != NOTHING) & (common != SEVERAL)
+            classes.move(numbers[adopted], common[adopted])
+            if adopted.any() or classes.adopt_images():
+                return True
+        states = self.steps.next_states
+        unknown, common = _led_to(groups, self.states, states)
+        adopted = unknown & (common == NOTHING) & ~self.states.observed[states]
+        self.states.move(states[adopted], self.states.label_of[:1])
+        return bool(adopted.any())
 
     def confirm(self) -> bool:
         """Mark the classes of all relevant reads as known; return whether any was not."""
@@ -298,6 +377,25 @@ class Partition:
         }
 
 
+def _led_to(groups: Ids, classes: Classes, numbers: Ids) -> tuple[Mask, Ids]:
+    """What is known of the classes that steps lead to.
+
+    Args:
+        groups: [N] of equivalent steps.
+        classes: of the vectors or states.
+        numbers: [N] of those that the steps lead to; negative for none.
+
+    Returns:
+        [N] whether a step's own class is unknown; and [N] the known class that equivalent steps
+        lead to, `NOTHING` if there is none, and `SEVERAL` if they are several.
+    """
+    values = classes.of_known(numbers)
+    known, common = values != NOTHING, np.full(groups.max() + 1, NOTHING)
+    common[groups[known]] = values[known]
+    common[inconsistent(groups, values)] = SEVERAL
+    return (numbers >= 0) & ~known, common[groups]
+
+
 def row_ids(columns: Iterable[Ids]) -> Ids:
     """[N] the number of each row of columns [N] of values from -1, in order; equal ones are one."""
     keys, size = np.zeros(1, np.int64), 1
@@ -338,6 +436,21 @@ def inconsistent(groups: Ids, values: Ids) -> list[int]:
     return different
 
 
+def usual_partners(ones: Ids, others: Ids, size: int) -> Ids:
+    """[size] the other with which each one is most often paired; `NOTHING` if with none.
+
+    Args:
+        ones: [N]; negative for none.
+        others: [N]; negative for none.
+        size: the number of ones.
+    """
+    pairs = np.stack([ones, others])
+    pairs, counts = np.unique(pairs[:, (pairs >= 0).all(axis=0)], axis=1, return_counts=True)
+    partners, (one, other) = np.full(size, NOTHING), pairs[:, np.argsort(counts, kind="stable")]
+    partners[one] = other  # the last, which is the most frequent
+    return partners
+
+
 def lookup(values: Ids, wanted: Ids) -> tuple[Ids, Mask]:
     """[n] the indices of wanted values among some in order, and whether they are among them."""
     indices = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
@@ -362,9 +475,9 @@ def sections_of(layout: Layout, buffered: bool) -> Ids:
     return np.repeat([numbers.get(name, 1) for name in names], counts)
 
 
-def initial_classes(sections: Ids) -> Ids:
-    """Classes of inputs: sections, and single inputs of small sections."""
-    sizes = np.bincount(sections)[sections]
+def initial_classes(sections: Ids, occurring: Ids) -> Ids:
+    """Classes of inputs: sections, and single inputs of sections of which few occur."""
+    sizes = np.bincount(sections[occurring], minlength=sections.max() + 1)[sections]
     single = sections.max() + 1 + np.arange(len(sections))
     labels = np.where(sizes <= FEW_INPUTS, single, sections)
     classes: Ids = np.unique(labels, return_inverse=True)[1]

@@ -22,6 +22,7 @@ from stacktrans.decoding.model import Model
 from stacktrans.extraction.limits import OutOfTime
 from stacktrans.extraction.network import NOTHING, Network, StepResults
 from stacktrans.extraction.queries import Query, answers_of
+from stacktrans.extraction.symmetry import Symmetry
 from stacktrans.kernels import Array
 from stacktrans.tasks.alphabets import Ids
 
@@ -124,6 +125,8 @@ class RecordedSteps(NamedTuple):
         outputs: [N]; `NOTHING` where they are not scored.
         pushed: [N, pushes]; `NOTHING` where nothing is pushed.
         next_states: [N] after each.
+        images: [N] the step at the same place of the run over the shifted string; `NOTHING` if
+            there is none.
     """
 
     observations: Ids
@@ -131,6 +134,7 @@ class RecordedSteps(NamedTuple):
     outputs: Ids
     pushed: Ids
     next_states: Ids
+    images: Ids
 
 
 class QuantizedNetwork:
@@ -170,6 +174,7 @@ class QuantizedNetwork:
         self.undecided = self.signals = self.strings = 0
         self._transitions: dict[Observation, Transition] = {}
         self._recorded: dict[Observation, bool] = {}
+        self._images: dict[Observation, Observation] = {}
 
     def transitions(self, observations: Sequence[Observation]) -> list[Transition | None]:
         """The transitions at several observations; new ones are computed together.
@@ -209,22 +214,38 @@ class QuantizedNetwork:
                 signals, int(results.outputs[row]), pops, pushes, moves, next_state
             )
 
-    def record(self, queries: Sequence[Query]) -> None:
-        """Record the steps over the strings of queries, until the network's deadline."""
+    def record(self, queries: Sequence[Query], symmetry: Symmetry | None = None) -> None:
+        """Record the steps over the strings of queries, until the network's deadline.
+
+        Args:
+            queries: the queries.
+            symmetry: for whose shifts of symbols the images of steps are recorded, where a shifted
+                string is among the queries.
+        """
         layout, ended = self.layout, np.zeros(len(queries), np.bool_)
         self.strings += len(queries)
+        runs: list[list[Observation]] = [[] for _ in queries]
 
         def observe(step: DecodingStep) -> None:
             rows = zip(step.state.items, step.items, step.positions, strict=True)
             for configuration, item, position in rows:
                 mask, observation = queries[item].scored, configuration.observation
                 counts = position >= 0 and not ended[item] and (mask is None or mask[position])
+                runs[item].append(observation)
                 self._recorded[observation] = counts or self._recorded.get(observation, False)
                 if counts and not layout.feeds_back:  # otherwise the decoder stops at the end
                     ended[item] = configuration.last.output == layout.end
 
         with contextlib.suppress(OutOfTime):
             answers_of(layout, AutomatonModel(self), queries, observe)
+        if symmetry and symmetry.classes:
+            run_of = {query.ids.tobytes(): run for query, run in zip(queries, runs, strict=True)}
+            for query, run in zip(queries, runs, strict=True):
+                image = run_of.get(symmetry.shift[query.ids].tobytes(), [])
+                for one, other in zip(run, image, strict=False):
+                    if symmetry.input_shift[one[0]] != other[0]:
+                        break  # the network does not quite treat the symbols equally
+                    self._images.setdefault(one, other)
 
     def steps(self) -> RecordedSteps:
         """The different steps that were recorded, in the order of their first occurrence."""
@@ -235,12 +256,15 @@ class QuantizedNetwork:
         happen = signals[:, [signal for signal, _ in self.memories.pushes]] == 1
         pushed[happen] = [number for each in transitions for _, number in each.pushes]
         scored = zip(transitions, self._recorded.values(), strict=True)
+        rows = {observation: row for row, observation in enumerate(self._recorded)}
+        images = (self._images.get(observation) for observation in self._recorded)
         return RecordedSteps(
             observations=observations,
             signals=self.network.without_empty_pops(signals, observations[:, 1:-1]),
             outputs=np.array([step.output if counts else NOTHING for step, counts in scored]),
             pushed=pushed,
             next_states=np.array([transition.next_state for transition in transitions]),
+            images=np.array([NOTHING if image is None else rows[image] for image in images]),
         )
 
 

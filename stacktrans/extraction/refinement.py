@@ -11,7 +11,9 @@ and what other members of the class lead to: they are put into steps of the conf
 network is run from there.
 
 A vector that is read in no recorded step could be of any class: until there is evidence, it causes
-no conflict, and joins the class of the experiment's result, or that of its nearest neighbor.
+no conflict, and joins the class of the experiment's result, or that of its nearest neighbor, and
+once there are no conflicts, that which equivalent steps lead to. Where some symbols stand for
+others, shifting them has to map classes to classes; one that is not mapped to one is split.
 """
 
 from __future__ import annotations
@@ -95,7 +97,12 @@ class Refinement:
                     self._resolve(conflict)
                     resolved += 1
                     self._check_counts(resolved)
-                elif not self._partition.confirm():
+                elif self._partition.adopt() or self._partition.confirm():
+                    continue
+                elif self._partition.split_asymmetric():
+                    resolved += 1
+                    self._check_counts(resolved)
+                else:
                     break
         return self._partition
 

@@ -7,11 +7,14 @@ combinations of inputs and stack symbols to observe.
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from stacktrans.automata.rules import SymbolTable
 from stacktrans.common.visible import listed
 from stacktrans.decoding.model import Model
 from stacktrans.extraction.queries import Query, answers_of, query_of, random_queries
@@ -49,22 +52,67 @@ class Symmetry:
         )
         return "; ".join(parts)
 
+    @functools.cached_property
+    def shift(self) -> Ids:
+        """[symbols] of each representative, the next one of its class; of others, themselves."""
+        images = np.arange(len(self.checkpoint.task.source))
+        for ids in self.classes:
+            images[ids[:REPRESENTATIVES]] = np.roll(ids[:REPRESENTATIVES], -1)
+        return images
+
+    @functools.cached_property
+    def input_shift(self) -> Ids:
+        """[inputs + 1] the same for inputs, and for no input, which is the last."""
+        task, layout, shift = self.checkpoint.task, self.checkpoint.layout, self.shift
+        images = np.arange(layout.inputs + 1)
+        images[layout.first_source :][: len(shift)] = layout.first_source + shift
+        if layout.first_target is not None:
+            moved = np.flatnonzero(shift != np.arange(len(shift)))
+            written = {symbol: number for number, symbol in enumerate(task.target.symbols)}
+            sources = task.source.decode(moved), task.source.decode(shift[moved])
+            for one, other in zip(*sources, strict=True):
+                if one in written and other in written:
+                    images[layout.first_target + written[one]] = (
+                        layout.first_target + written[other]
+                    )
+        return images
+
     def reduced(self, queries: Sequence[Query]) -> list[Query]:
-        """The different queries of representatives; all that are given if there are no classes.
+        """The different queries of representatives; all that are given if there are no classes."""
+        images = np.arange(len(self.checkpoint.task.source))
+        for ids in self.classes:
+            images[ids] = ids[np.arange(len(ids)) % REPRESENTATIVES]
+        return self._answerable(queries, [images[query.ids] for query in queries])
+
+    def orbits(self, queries: Sequence[Query]) -> list[Query]:
+        """Queries of representatives, and those that repeated shifts make of them."""
+        strings = [query.ids for query in queries]
+        orbits = [*strings]
+        for _ in range(REPRESENTATIVES - 1):
+            strings = [self.shift[ids] for ids in strings]
+            orbits += strings
+        return self._answerable(queries, orbits)
+
+    def _answerable(self, queries: Sequence[Query], strings: Sequence[Ids]) -> list[Query]:
+        """Queries of different strings, or the given ones if there are no classes.
 
         Those to which the task defines no answer are left out, but not those of pairs in files.
         """
         if not self.classes:
             return [*queries]
-        task, images = self.checkpoint.task, np.arange(len(self.checkpoint.task.source))
-        for ids in self.classes:
-            images[ids] = ids[np.arange(len(ids)) % REPRESENTATIVES]
-        reduced = (images[query.ids] for query in queries)
-        distinct = {ids.tobytes(): ids for ids in reduced}.values()
+        task, distinct = self.checkpoint.task, {ids.tobytes(): ids for ids in strings}.values()
         if task.file_parameters:  # which give no answers to other sources
             return [Query(ids, None) for ids in distinct]
         pairs = (task.exact_pair(task.source.decode(ids)) for ids in distinct)
         return [query_of(self.checkpoint, [pair]) for pair in pairs if pair]
+
+    def units(self, table: SymbolTable) -> Ids:
+        """[entries] a number for each; interchangeable symbols of a family have the same."""
+        numbers = np.arange(table.size)
+        for family, ids in itertools.product(range(len(table.families)), self.classes):
+            own = (table.family_of == family) & np.isin(table.symbol_of, ids)
+            numbers[own] = numbers[own][:1]
+        return numbers
 
     def completed(self, symbols: Iterable[int]) -> list[int]:
         """Symbols in order, with all of those whose representatives are among them."""
