@@ -38,8 +38,8 @@ def build_hypothesis(symmetry: Symmetry, partition: Partition) -> Machine:
     distinguishes any more are merged first.
     """
     machine = name_classes(symmetry, partition)
-    units = [symmetry.units(table) for table in machine.components]
-    return replace(machine, rules=tuple(_RuleLearner(partition, machine, units).learn()))
+    orbits = [symmetry.orbit_of(table) for table in machine.components]
+    return replace(machine, rules=tuple(_RuleLearner(partition, machine, orbits).learn()))
 
 
 @dataclass
@@ -96,7 +96,8 @@ class _RuleLearner:
     Args:
         partition: of the steps; after its deadline blocks are not split any further.
         machine: the machine, without rules, whose entries are its classes.
-        units: of each component, numbers of its entries; blocks never separate those with the same.
+        orbits: of each component, the orbit of each entry under permutations of interchangeable
+            symbols; no block separates an orbit.
 
     Attributes:
         tables: of the components of observations.
@@ -108,8 +109,8 @@ class _RuleLearner:
         push_signals: the signal of each push.
     """
 
-    def __init__(self, partition: Partition, machine: Machine, units: Sequence[Ids]) -> None:
-        self._units = units
+    def __init__(self, partition: Partition, machine: Machine, orbits: Sequence[Ids]) -> None:
+        self._orbits = orbits
         self.deadline, actions = partition.deadline, _actions(partition, machine)
         columns = [partition.steps.observations[:, 0]]
         columns += (classes.label_of[vectors] for classes, vectors in partition.components[1:])
@@ -217,17 +218,17 @@ class _RuleLearner:
         _, right = max(candidates, key=lambda candidate: int(candidate[1].sum()))
         # The steps that a split explains, the component, and the entries to split off.
         options: list[tuple[int, int, Ids]] = []
-        for component, units in enumerate(self._units):
-            column = units[self.observations[group.rows, component]]
+        for component, orbit_of in enumerate(self._orbits):
+            column = orbit_of[self.observations[group.rows, component]]
             total = np.bincount(column)
             wrong = np.bincount(column[~right], minlength=len(total))
             if np.count_nonzero(total) < 2:
                 continue
             deviating = np.flatnonzero(2 * wrong > total)
             explained = int(np.maximum(wrong, total - wrong).sum())
-            if len(deviating) in (0, np.count_nonzero(total)):  # take a unit of a deviating step
+            if len(deviating) in (0, np.count_nonzero(total)):  # take that of a deviating step
                 deviating, explained = np.array([wrong.argmax()]), 0
-            options.append((explained, component, np.flatnonzero(np.isin(units, deviating))))
+            options.append((explained, component, np.flatnonzero(np.isin(orbit_of, deviating))))
         pair = self._deciding_pair(group, right)
         best = max(options, key=lambda option: option[0], default=None)
         if pair is not None and (best is None or best[0] < len(group.rows)):

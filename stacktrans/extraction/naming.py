@@ -19,8 +19,9 @@ import numpy as np
 from stacktrans.automata.machine import Machine
 from stacktrans.automata.rules import EMPTY, Family, SymbolTable
 from stacktrans.automata.wording import SYMBOL_STATE
+from stacktrans.extraction.classes import Classes
 from stacktrans.extraction.network import NOTHING
-from stacktrans.extraction.partition import Classes, Partition
+from stacktrans.extraction.partition import Partition
 from stacktrans.extraction.symmetry import REPRESENTATIVES, Symmetry
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.layout import SOURCE, TARGET

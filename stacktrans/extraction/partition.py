@@ -1,4 +1,4 @@
-"""The data structure of partition refinement: splits and merges of classes, and groups of steps.
+"""The data structure of partition refinement: classes, and the groups of steps that they induce.
 
 Steps are equivalent if all relevant components of their observations are of the same classes. A
 memory is irrelevant, whatever is done with it, if nothing that is read of it is relevant.
@@ -7,20 +7,18 @@ memory is irrelevant, whatever is done with it, if nothing that is read of it is
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
 from stacktrans.automata.rules import EMPTY
+from stacktrans.extraction.classes import Classes, inconsistent, usual_partners
 from stacktrans.extraction.limits import Deadline
-from stacktrans.extraction.network import MAX_BATCH, NOTHING
-from stacktrans.extraction.quantization import Codebook, QuantizedNetwork
-from stacktrans.kernels import Array
+from stacktrans.extraction.network import NOTHING
+from stacktrans.extraction.quantization import QuantizedNetwork
 from stacktrans.tasks.alphabets import Ids, Mask
 from stacktrans.tasks.layout import BEGIN, SEPARATOR, TARGET, Layout
 
-MAX_EXAMPLES = 2000
-"""The most members of a class whose nearest neighbors are found."""
 FEW_INPUTS = 8
 """The most inputs of a section of a string that are in classes of their own from the beginning."""
 LARGEST_KEY = 2**62
@@ -29,133 +27,6 @@ SEVERAL = -2
 """In place of a class, where there are several."""
 ALL = slice(None)
 """All rows."""
-
-
-class Classes:
-    """A partition of vectors or inputs into classes.
-
-    Attributes:
-        label_of: [N] the class of each.
-        vectors: the vectors; None for inputs.
-        known: [N] whether there is evidence for it.
-        observed: [N] whether there ever was evidence for it.
-        count: the number of classes, those that were merged included.
-        images: [N] what each becomes if symbols are shifted; `NOTHING` where that is unknown.
-    """
-
-    def __init__(self, label_of: Ids, vectors: Codebook | None) -> None:
-        self.label_of, self.vectors = label_of, vectors
-        self.known = np.ones(len(label_of), np.bool_)
-        self.observed = np.zeros(len(label_of), np.bool_)
-        self.count = int(label_of.max(initial=0)) + 1
-        self.images = np.full(len(label_of), NOTHING)
-        self._permanent_splits: list[dict[int, int]] = []
-
-    def image_labels(self) -> Ids:
-        """[N] the class of the image of each; `NOTHING` where any of this is unknown."""
-        known = self.known & (self.images != NOTHING) & self.known[self.images]
-        labels: Ids = np.where(known, self.label_of[self.images], NOTHING)
-        return labels
-
-    def class_images(self) -> Ids:
-        """[classes] the class of the images of most of its members; `NOTHING` if unknown."""
-        return usual_partners(self.label_of, self.image_labels(), self.count)
-
-    def adopt_images(self) -> bool:
-        """Move images of unknown classes to those that their originals suggest; return whether."""
-        originals = np.flatnonzero(self.known & (self.images != NOTHING))
-        images = self.images[originals]
-        labels = self.class_images()[self.label_of[originals]]
-        adopted = ~self.known[images] & (labels != NOTHING)
-        self.move(images[adopted], labels[adopted])
-        return bool(adopted.any())
-
-    def split_asymmetric(self) -> bool:
-        """Split a class if images of its members are of different classes; return whether."""
-        images = self.image_labels()
-        for label in inconsistent(self.label_of, images)[:1]:
-            own = self.label_of == label
-            members = np.flatnonzero(own & (images != NOTHING))
-            others = np.flatnonzero(own & (images == NOTHING))
-            known = self.known[others]
-            guesses = np.full(len(others), NOTHING)
-            self.split(members, images[members], others, guesses, permanent=True)
-            self.known[others] = known
-            return True
-        return False
-
-    @property
-    def labels(self) -> list[int]:
-        """The classes that have members."""
-        labels: list[int] = np.unique(self.label_of).tolist()
-        return labels
-
-    def of_known(self, numbers: Ids) -> Ids:
-        """The classes of those for which there is evidence; `NOTHING` for others."""
-        return np.where((numbers >= 0) & self.known[numbers], self.label_of[numbers], NOTHING)
-
-    def split(self, numbers: Ids, values: Ids, others: Ids, guesses: Ids, permanent: bool) -> None:
-        """Split a class by the values of its members.
-
-        Args:
-            numbers: members for which there is evidence.
-            values: of these members, of which there are several.
-            others: the other members.
-            guesses: of their values; vectors whose guess no member confirms go with their nearest
-                neighbors.
-            permanent: whether the parts are never merged.
-        """
-        parent = int(self.label_of[numbers[0]])
-        if self.vectors is None:
-            numbers, values = np.append(numbers, others), np.append(values, guesses)
-            others, guesses = others[:0], guesses[:0]
-        different, counts = np.unique(values, return_counts=True)
-        ranked = np.argsort(-counts, kind="stable")
-        parts = np.empty(len(ranked), np.int64)
-        parts[ranked] = np.append(parent, self.count + np.arange(len(ranked) - 1))
-        self.count += len(ranked) - 1
-        self.label_of[numbers] = parts[np.searchsorted(different, values)]
-        indices, known = lookup(different, guesses)
-        self.label_of[others[known]] = parts[indices[known]]
-        if len(left := others[~known]) and self.vectors is not None:
-            some = np.linspace(0, len(numbers) - 1, min(len(numbers), MAX_EXAMPLES))
-            examples = numbers[some.astype(np.int64)]
-            closest = nearest(self.vectors.projected(left), self.vectors.projected(examples))
-            self.label_of[left] = self.label_of[examples[closest]]
-        self.observed[numbers] = True
-        self.known[others] = self.observed[others] & known
-        for part_of in self._permanent_splits:
-            if parent in part_of:
-                part_of.update(dict.fromkeys(parts.tolist(), part_of[parent]))
-        if permanent:
-            self._permanent_splits.append({part: part for part in parts.tolist()})
-
-    def move(self, numbers: Ids, labels: Ids) -> None:
-        """Move some, of unknown classes, to other classes [n], which are taken for known."""
-        self.label_of[numbers] = labels
-        self.known[numbers] = True
-
-    def renumber(self, order: Sequence[int | None]) -> None:
-        """Renumber classes by their positions in an order; those that it lacks become the first.
-
-        None skips a number.
-        """
-        numbers = np.zeros(self.count, np.int64)
-        for number, label in enumerate(order):
-            if label is not None:
-                numbers[label] = number
-        self.label_of = numbers[self.label_of]
-
-    def inherit_splits(self, one: int, other: int) -> None:
-        """Let a class keep the permanent splits of another one, which was merged with it."""
-        for part_of in self._permanent_splits:
-            if other in part_of:
-                part_of.setdefault(one, part_of[other])
-
-    def separated_permanently(self, one: int, other: int) -> bool:
-        """Whether two classes come from different parts of a permanent split."""
-        pairs = ((part_of.get(one), part_of.get(other)) for part_of in self._permanent_splits)
-        return any(None not in pair and pair[0] != pair[1] for pair in pairs)
 
 
 class Partition:
@@ -314,7 +185,7 @@ class Partition:
         groups = self.groups()
         for classes, numbers in self.results.values():
             unknown, common = _led_to(groups, classes, numbers)
-            adopted = unknown & (common != NOTHING) & (common != SEVERAL)
+            adopted = unknown & (common >= 0)
             classes.move(numbers[adopted], common[adopted])
             if adopted.any() or classes.adopt_images():
                 return True
@@ -424,48 +295,6 @@ def count_minority(groups: Ids, values: Ids, frequencies: Ids) -> int:
     most = np.zeros(groups.max() + 1)
     np.maximum.at(most, pairs // size, counts)
     return int(counts.sum() - most.sum())
-
-
-def inconsistent(groups: Ids, values: Ids) -> list[int]:
-    """The groups with different values; arguments as for `count_minority`."""
-    known, count = values != NOTHING, groups.max() + 1
-    least, greatest = np.full(count, values.max(initial=0)), np.full(count, NOTHING)
-    np.minimum.at(least, groups[known], values[known])
-    np.maximum.at(greatest, groups[known], values[known])
-    different: list[int] = np.flatnonzero(least < greatest).tolist()
-    return different
-
-
-def usual_partners(ones: Ids, others: Ids, size: int) -> Ids:
-    """[size] the other with which each one is most often paired; `NOTHING` if with none.
-
-    Args:
-        ones: [N]; negative for none.
-        others: [N]; negative for none.
-        size: the number of ones.
-    """
-    pairs = np.stack([ones, others])
-    pairs, counts = np.unique(pairs[:, (pairs >= 0).all(axis=0)], axis=1, return_counts=True)
-    partners, (one, other) = np.full(size, NOTHING), pairs[:, np.argsort(counts, kind="stable")]
-    partners[one] = other  # the last, which is the most frequent
-    return partners
-
-
-def lookup(values: Ids, wanted: Ids) -> tuple[Ids, Mask]:
-    """[n] the indices of wanted values among some in order, and whether they are among them."""
-    indices = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
-    return indices, values[indices] == wanted
-
-
-def nearest(ones: Array, others: Array) -> Ids:
-    """[n] the nearest of the vectors [m, D] to each of some [n, D]."""
-    chunks = (ones[first : first + MAX_BATCH] for first in range(0, len(ones), MAX_BATCH))
-    squares = (others * others).sum(axis=1)
-    indices = (
-        ((own * own).sum(axis=1)[:, None] + squares - 2 * own @ others.T).argmin(axis=1)
-        for own in chunks
-    )
-    return np.concatenate([*indices])
 
 
 def sections_of(layout: Layout, buffered: bool) -> Ids:

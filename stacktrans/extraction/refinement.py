@@ -25,9 +25,10 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.automata.rules import EMPTY
+from stacktrans.extraction.classes import inconsistent
 from stacktrans.extraction.limits import CannotExtract, Deadline, OutOfTime
 from stacktrans.extraction.network import NOTHING
-from stacktrans.extraction.partition import Partition, inconsistent
+from stacktrans.extraction.partition import Partition
 from stacktrans.extraction.quantization import QuantizedNetwork
 from stacktrans.tasks.alphabets import Ids
 

@@ -106,8 +106,8 @@ class Symmetry:
         pairs = (task.exact_pair(task.source.decode(ids)) for ids in distinct)
         return [query_of(self.checkpoint, [pair]) for pair in pairs if pair]
 
-    def units(self, table: SymbolTable) -> Ids:
-        """[entries] a number for each; interchangeable symbols of a family have the same."""
+    def orbit_of(self, table: SymbolTable) -> Ids:
+        """[entries] the orbit of each: interchangeable symbols of a family are one."""
         numbers = np.arange(table.size)
         for family, ids in itertools.product(range(len(table.families)), self.classes):
             own = (table.family_of == family) & np.isin(table.symbol_of, ids)
