@@ -1,13 +1,13 @@
-"""Size and coupling of the package, and the files that a line and a training step enter.
+"""Size and coupling of the package, and the files executed for a line and for a training step.
 
     python benchmarks/house.py [--markdown docs/architecture.md]
     python benchmarks/house.py --index
 
 --index prints every module and class with the first line of its docstring.
 
-Lines of code exclude blank lines, comments and docstrings. The files entered are recorded with
-Python's profiler when everything is loaded and compiled: for the second of two lines, and from one
-backward pass to the next. Compiled code is not counted.
+Lines of code exclude blank lines, comments and docstrings. The executed files are recorded with
+Python's profiler after everything has been loaded and compiled: for the second of two lines, and
+from one backward pass to the next. Compiled code is not counted.
 """
 
 import argparse

@@ -51,7 +51,7 @@ COUNTING = (
 )
 STREAM = "sequences: 30, steps: 12"
 ROUNDING = RoundingKind(factor=1.3, batches=12, indecision=1e-9, max_rounds=5)
-"""Replaces all others, which take too long."""
+"""Replaces all kinds of rounding, which would take too long."""
 KINDS = {
     "strings, four attempts": (
         f"--task reverse --memory stack --set {STRINGS} {RESTARTS} restart.after=30 max_steps=100"

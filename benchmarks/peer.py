@@ -136,7 +136,7 @@ def theirs(program: Path, job: Job) -> Speed:
 
 
 def ours(job: Job, streams: int, symbols: int) -> Speed:
-    """Train on at least this many symbols of some streams, in at least `MIN_PIECES` pieces."""
+    """Train on about `symbols` symbols in all, but at least `MIN_PIECES` pieces of each stream."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,17 +1,17 @@
-"""The speed of training beside torch's LSTM, the definition in torch and a naive loop.
+"""The speed of training, compared with torch's LSTM, the definition in torch and a naive loop.
 
     python benchmarks/speed.py [--parts a,b,c,d,e,f,g,h,i,j] [--markdown FILE] [--quick]
 
-    a  a training step at four sizes, beside nn.LSTM, the definition and a naive loop
-    b  strings from short to long, beside nn.LSTM
+    a  a training step at four sizes, compared with nn.LSTM, the definition and a naive loop
+    b  strings from short to long, compared with nn.LSTM
     c  a memory alone, from short to long
     d  one and two threads
     e  training until a task is solved, with the command line
     f  transduction of a very long line, with the command line
     g  a complete training batch with the small models of hao2018
-    h  pieces of streams, with the models of joulin2015, beside the published speeds
-    i  several memories in one model, beside each of them alone
-    j  the matrix product of a step in tiles, beside plain loops and numpy
+    h  pieces of streams, with the models of joulin2015, compared with the published speeds
+    i  several memories in one model, compared with each of them alone
+    j  the matrix product of a step in tiles, compared with plain loops and numpy
 
 Times depend on the machine; only ratios can be compared, except for those of part h to published
 speeds, which are from another machine and for other work: `peer.py` compares the two side by side.

@@ -1,11 +1,12 @@
-"""The overhead of a sweep over the runs that it consists of.
+"""The overhead of a sweep, compared with the work of its runs.
 
     python benchmarks/sweeps.py [--runs 200] [--workers 2] [--seconds 0.1] [--markdown FILE]
 
 A sweep of short runs is executed from the command line, in an empty directory. The work of a
 worker is the median time of a run, from the lock on its directory to its summary, times the number
-of runs per worker; the median, since the first runs load and compile. The overhead is the start of
-the command and its processes, the distribution of runs, the records and the tables.
+of runs per worker. The median is used because the first runs load modules and compile code. The
+overhead is the time to start the command and its processes, to distribute the runs, and to write
+the records and the tables.
 """
 
 import argparse
@@ -30,9 +31,9 @@ MODEL = {
     "embedding_size": 8,
 }
 FIRST_GUESS = 20
-"""Number of batches in the runs from which the number for the required duration is computed."""
+"""Number of batches in trial runs, from whose durations the final number is extrapolated."""
 TRIES = 20
-"""Number of these runs."""
+"""Number of trial runs of each length."""
 
 
 def sweep_file(directory: Path, runs: int, batches: int) -> Path:

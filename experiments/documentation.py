@@ -1,10 +1,10 @@
-"""Make a text of the documentation that comes with Python, to learn a language from.
+"""Write a text for language modelling, taken from the documentation that comes with Python.
 
     python experiments/documentation.py FOLDER
 
-It is made of the documentation strings and the comments of the standard library's modules, of what
-is said of modules that are built in, and of the language reference that `help` shows. The same
-Python gives the same text. `documentation.yaml` is a sweep that learns it.
+It consists of the docstrings and comments of the standard library's modules, the docstrings of
+built-in modules, and the language reference that `help` shows. The same version of Python always
+gives the same text. `documentation.yaml` is a sweep that trains models on it.
 """
 
 import ast
@@ -21,14 +21,14 @@ from pydoc_data.topics import topics
 WITHOUT = {
     "site-packages",
     "dist-packages",
-    "pydoc_data",  # which is read by its name
-    "encodings",  # whose comments are tables
+    "pydoc_data",  # its topics are added by `documents`
+    "encodings",  # its comments are tables
 }
 TOKEN = re.compile(r"[a-z_]+(?:'[a-z]+)?|\d+|[^\w\s]")
 COMMENT = re.compile(r"(?:.*?\s)?#+ (.*)")
 SENTENCE_END = re.compile(r"(?<=[.!?:])\s+|\n\s*\n")
 ONE_IN = 20
-"""Of so many documents one is for validation, and one to test on."""
+"""One in this many documents is for validation, and one for testing."""
 
 
 def documents() -> Iterator[str]:
@@ -44,7 +44,7 @@ def documents() -> Iterator[str]:
 
 
 def _documentation(path: Path) -> Iterator[str]:
-    """The documentation strings of a module."""
+    """The docstrings of a module."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -57,7 +57,7 @@ def _documentation(path: Path) -> Iterator[str]:
 
 
 def _documentation_of(thing: object, seen: set[int]) -> Iterator[str]:
-    """The documentation strings of a module or class that is built in, and of all within."""
+    """The docstrings of a built-in module or class and of all its members."""
     seen.add(id(thing))
     yield inspect.getdoc(thing) or ""
     for _, member in sorted(vars(thing).items()):
@@ -68,7 +68,7 @@ def _documentation_of(thing: object, seen: set[int]) -> Iterator[str]:
 
 
 def _comments(path: Path) -> Iterator[str]:
-    """The comments of a module; those on lines one after another belong together."""
+    """The comments of a module; comments on consecutive lines are joined."""
     block: list[str] = []
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         comment = COMMENT.fullmatch(line)
@@ -81,7 +81,7 @@ def _comments(path: Path) -> Iterator[str]:
 
 
 def sentences(document: str) -> Iterator[str]:
-    """Its sentences in small letters, punctuation apart and N for numbers."""
+    """The sentences of a document in lower case, punctuation separated, and N for numbers."""
     for sentence in SENTENCE_END.split(document):
         words = TOKEN.findall(sentence.lower())
         if words:
@@ -89,7 +89,7 @@ def sentences(document: str) -> Iterator[str]:
 
 
 def parts(texts: Iterable[str]) -> dict[str, list[str]]:
-    """The sentences to train, validate and test on; none is there twice."""
+    """Sentences for training, validation and testing, without duplicates."""
     found: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
     seen: set[str] = set()
     for number, document in enumerate(texts):
@@ -102,7 +102,7 @@ def parts(texts: Iterable[str]) -> dict[str, list[str]]:
 
 
 def write(folder: Path) -> dict[str, int]:
-    """Write train.txt, valid.txt and test.txt; the number of words in each."""
+    """Write train.txt, valid.txt and test.txt, and return the number of words in each."""
     folder.mkdir(parents=True, exist_ok=True)
     found = parts(documents())
     for part, lines in found.items():

@@ -3,8 +3,8 @@
     python experiments/ship_checkpoints.py [--only reversal]
     python experiments/ship_checkpoints.py --rewrite
 
-Beside the weights and the configuration of each go `summary.json`, with the
-command that made it, `evaluation.json`, with its accuracy, and `README.md`, which says both.
+Besides its weights and configuration, the directory of each model contains `summary.json`, with
+the command that trained it, `evaluation.json`, with its accuracy, and `README.md`, with both.
 
 With --rewrite none is trained: those there are are measured again and written as they are written
 today, with the same weights.
@@ -28,13 +28,13 @@ ROOT = Path(__file__).parent.parent
 
 
 class Model(NamedTuple):
-    """What is trained, and what it has to achieve.
+    """A shipped model: how it is trained, and which strings it has to answer.
 
     Attributes:
-        name: of its directory.
-        source: of the example in its README.
-        options: of `train`.
-        lengths: of the strings that it is measured on, all of which have to be right.
+        name: the name of its directory.
+        source: the source of the example in its README.
+        options: the options of `train`.
+        lengths: the lengths of the strings that it is evaluated on; all answers have to be right.
     """
 
     name: str
@@ -90,13 +90,13 @@ SHIPPED = [
         "1:60",
     ),
 ]
-"""All of them, in the order in which they are trained."""
+"""All shipped models, in the order in which they are trained."""
 FAR = ("--lengths", "10000:10000", "--count", "100", "--hard")
-"""Strings of which every one has to be right with hard signals."""
+"""Options of `eval` for long strings, all of which have to be right with hard signals."""
 
 
 def stacktrans(*arguments: str) -> str:
-    """What a command prints on stdout."""
+    """Run a command, and return its standard output."""
     done = subprocess.run(
         [sys.executable, "-m", "stacktrans", *arguments],
         stdout=subprocess.PIPE,
@@ -152,7 +152,7 @@ def rewrite(model: Model) -> None:
 
 
 def ship(model: Model) -> None:
-    """Train one model, check it, and put it in its place."""
+    """Train a model, check it, and replace its directory in `checkpoints/`."""
     run, place = f"checkpoints/{model.name}-run", ROOT / "checkpoints" / model.name
     shutil.rmtree(ROOT / run, ignore_errors=True)
     stacktrans("train", *shlex.split(model.options), "--out", run)
@@ -165,7 +165,7 @@ def ship(model: Model) -> None:
 
 
 def main() -> None:
-    """Ship all of them, or those asked for."""
+    """Train or rewrite all models, or those that --only selects."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="models whose name holds this")
     parser.add_argument("--rewrite", action="store_true", help="train none, write them anew")

@@ -12,7 +12,7 @@ from stacktrans.tasks.streams import parse_pattern
 
 
 class Majority(Computed):
-    """abaab -> a: the more frequent letter; neither, =, if both are as frequent"""
+    """abaab -> a: the more frequent letter, or = if both are equally frequent"""
 
     name = "majority"
 
@@ -49,12 +49,12 @@ class Runs(Computed):
         self.longest = longest
 
     def run_starts(self, generator: np.random.Generator, count: int) -> list[str]:
-        """The letters of runs in a row, no two neighbours the same."""
+        """Draw the letters of consecutive runs; adjacent runs have different letters."""
         steps = generator.integers(1, len(self.letters), size=count)
         return [self.letters[place] for place in np.cumsum(steps) % len(self.letters)]
 
     def drawn_runs(self, generator: np.random.Generator, length: int) -> list[str]:
-        """Runs whose lengths add up to a number."""
+        """Draw a string of runs that has `length` letters."""
         lengths = generator.integers(1, self.longest, size=length, endpoint=True)
         letters = np.repeat(np.array(self.run_starts(generator, length), dtype=object), lengths)
         return [*letters[:length]]
@@ -172,11 +172,11 @@ class UnaryDifference(Unary):
 
 
 class BinarySum(Computed):
-    """110+011 -> 1001, least digits first: 3 + 6 = 9; the answer has one digit more
+    """110+011 -> 1001, least significant digit first: 3 + 6 = 9; the answer has one digit more
 
     Args:
-        interleaved: whether the digits of both numbers take turns, without a sign: 101101.
-        greatest_first: whether the greatest digits come first, in the source alone.
+        interleaved: whether the digits of the two numbers alternate, without a sign: 101101.
+        greatest_first: whether the most significant digits come first, but only in the source.
     """
 
     name = "binary-sum"

@@ -1,4 +1,4 @@
-"""Tasks of the suite whose sources are letters with marks: between parts, or before one of them."""
+"""Tasks of the suite on letters with marks: between parts, around capitals, or before a letter."""
 
 import itertools
 import string
@@ -25,7 +25,7 @@ class Marked(Computed):
         self.letters = self.source.symbols[:symbols]
 
     def parts(self, source: Symbols, count: int | None = None) -> list[list[str]]:
-        """What stands between marks; raises `NotASource` if these are not `count` parts."""
+        """The parts between marks; raises `NotASource` if there are not `count` of them."""
         found: list[list[str]] = [[]]
         for symbol in source:
             if symbol == MARK:
@@ -96,7 +96,7 @@ class Compared(Halves):
 
     @abstractmethod
     def matching(self, first: list[str]) -> list[str]:
-        """The second part that a first one asks for."""
+        """The second part that matches a first part."""
 
     def has_length(self, length: int) -> bool:
         return super().has_length(length) and length > 1
@@ -138,7 +138,7 @@ class Phrases(Marked):
 
     Args:
         symbols: how many different letters there are.
-        phrases: how many parts; if none, one symbol of a source in six is a mark.
+        phrases: how many parts there are; by default, each symbol is a mark with probability 1/6.
     """
 
     def __init__(self, symbols: int = 26, phrases: int | None = None) -> None:
@@ -227,7 +227,7 @@ class Capitals(Computed):
 
 
 class OneMarked(Computed):
-    """Strings, in the answers of which one of the alphabet's first letters has a mark before it.
+    """Copying, with a mark before one occurrence of the first letter of the alphabet.
 
     Args:
         symbols: how many different letters there are.
@@ -239,7 +239,7 @@ class OneMarked(Computed):
 
     @abstractmethod
     def chosen(self, places: list[int]) -> int:
-        """Which of the places of the first letter is marked."""
+        """Choose the position to mark from those of the first letter of the alphabet."""
 
     def draw(self, generator: np.random.Generator, length: int) -> Symbols:
         return drawn_from(generator, self.source.symbols, length)

@@ -1,7 +1,6 @@
-"""Tasks of the suite whose sources are any strings: each is a function of the whole string.
+"""Tasks of the suite on arbitrary strings: each target is a function of the whole string.
 
-Symbols of a string are told apart by their places in the alphabet: every other one of these, from
-the second on, is odd.
+A symbol is even or odd by its position in the alphabet, counted from 0.
 """
 
 import numpy as np
@@ -106,11 +105,11 @@ class EverySecondLeftOut(Transformation):
 
 
 class Replaced(Transformation):
-    """abc -> bcd: each symbol by one that comes later in the alphabet, which is a circle
+    """abc -> bcd: each symbol is replaced by a later one of the alphabet, which wraps around
 
     Args:
         symbols: how many different symbols there are.
-        shift: how much later.
+        shift: by how many positions later.
     """
 
     name = "replaced"
@@ -189,7 +188,7 @@ class TrigramFlip(Transformation):
 
 
 class RunningSum(Transformation):
-    """The sum of all symbols so far, by their places in the alphabet, which is a circle"""
+    """The sum of all symbols so far, as positions in the alphabet, modulo the alphabet's size"""
 
     name = "running-sum"
 
@@ -198,7 +197,7 @@ class RunningSum(Transformation):
 
 
 class SumAppended(Transformation):
-    """The string, then the sum of its symbols by their places in the alphabet, a circle"""
+    """The string, then the sum of its positions in the alphabet, modulo the alphabet's size"""
 
     name = "sum-appended"
 
@@ -207,7 +206,7 @@ class SumAppended(Transformation):
 
 
 class Sum(Transformation):
-    """The sum of all symbols, by their places in the alphabet, which is a circle"""
+    """The sum of all symbols, as positions in the alphabet, modulo the alphabet's size"""
 
     name = "sum"
 

@@ -45,8 +45,8 @@ class Brackets(Computed):
     """Strings of brackets.
 
     Args:
-        kinds: how many kinds of brackets there are; ( ), [ ], { } and < >, or, if there are
-            more, words (1 )1 (2 )2 ...
+        kinds: how many kinds of brackets there are: the first of ( ), [ ], { } and < >, or, for
+            more than four, words (1 )1 (2 )2 ...
     """
 
     def __init__(self, kinds: int = 2) -> None:
@@ -60,7 +60,7 @@ class Brackets(Computed):
         self.brackets = Alphabet([*self.openers, *self.closers], words=self.words)
 
     def written(self, generator: np.random.Generator, steps: Steps) -> list[str]:
-        """A path as brackets, each pair of a kind of its own."""
+        """Write a path as brackets, each pair of a random kind."""
         openers = iter(drawn_from(generator, self.openers, len(steps)))
         pending: list[str] = []
         found = []
@@ -73,9 +73,9 @@ class Brackets(Computed):
         return found
 
     def pending(self, source: Symbols) -> Iterator[tuple[str, list[str]]]:
-        """Each bracket and the closing ones that are then due, the next one last.
+        """Each bracket, and the closing brackets that are due after it, the next one last.
 
-        Raises `NotASource` at a bracket that closes another than the last open one.
+        Raises `NotASource` at a closing bracket that does not match the last open one.
         """
         due: list[str] = []
         for bracket in source:
@@ -113,7 +113,7 @@ class Paired(Brackets):
         return self.written(generator, drawn_word(generator, length // 2)[:-1])
 
     def depths(self, source: Symbols) -> list[int]:
-        """How many brackets each one is within, its own pair counted."""
+        """The nesting depth of each bracket, its own pair counted."""
         found, due = [], 0
         for bracket, pending in self.pending(source):
             due = len(pending)
@@ -123,7 +123,7 @@ class Paired(Brackets):
 
 
 class BracketsNamed(Paired):
-    """([..) -> ([]): each closing bracket is a dot, and its kind is to be found"""
+    """([.. -> ([]): each dot stands for a closing bracket, whose kind has to be found"""
 
     name = "brackets-named"
 
@@ -150,11 +150,11 @@ class BracketsNamed(Paired):
 
 
 class DepthsLabelled(Paired):
-    """(()()) -> 100001, 1 where an odd number of pairs is around a bracket, its own counted
+    """(()()) -> 100001: the nesting depth of each bracket modulo 2, its own pair counted
 
     Args:
         kinds: how many kinds of brackets there are.
-        modulus: of which number the multiples are left out.
+        modulus: the modulus of the depths.
     """
 
     name = "depths-labelled"
@@ -241,15 +241,17 @@ Formula = str | tuple["Formula", "Formula", "Formula"]
 """An operand; or an operator and the formulas to its left and right."""
 Notation = Literal["prefix", "postfix", "infix", "left", "right"]
 LENGTHS = {"prefix": 2, "postfix": 2, "infix": 4, "left": 2, "right": 2}
-"""Symbols that an operation adds in each notation. Infix has parentheses around every operation,
-which left and right do without: an operator's left operand is all that comes before, or its right
-one all that comes after."""
+"""The number of symbols that an operation adds in each notation.
+
+Infix notation has parentheses around every operation; left and right have none. In left, the left
+operand of an operator is everything before it; in right, the right operand is everything after it.
+"""
 
 
 def drawn_formula(
     generator: np.random.Generator, operators: Symbols, operands: Symbols, operations: int
 ) -> Formula:
-    """A formula with so many operations, all equally likely."""
+    """Draw a formula with a number of operations; all such formulas are equally likely."""
     symbols = zip(
         drawn_word(generator, operations).tolist(),
         drawn_from(generator, operators, 2 * operations + 1),
@@ -273,7 +275,7 @@ def parsed(source: Symbols, notation: Notation, operators: Symbols) -> Formula:
 
 
 def _of_polish(source: Symbols, operators: Symbols, prefix: bool) -> list[Formula]:
-    """What is left over at the end: a single formula, if it is one."""
+    """The formulas that a source consists of; none if an operator lacks an operand."""
     found: list[Formula] = []
     for symbol in source[::-1] if prefix else source:
         if symbol not in operators:
@@ -299,7 +301,7 @@ def _of_chain(source: Symbols, operators: Symbols, left: bool) -> list[Formula]:
 
 
 def _of_nested(source: Symbols, operators: Symbols) -> list[Formula]:
-    """The formulas of a source with parentheses, with a list of its own for each open one."""
+    """The formulas that a source with parentheses consists of; none if it is malformed."""
     within: list[list[Formula]] = [[]]
     for symbol in source:
         if symbol == "(":
@@ -383,7 +385,7 @@ class OfFormula(Computed):
         return written(formula, self.notation)
 
     def formula(self, source: Symbols) -> Formula:
-        """What a source says."""
+        """The formula that a source represents."""
         return parsed(source, self.notation, self.operators)
 
 
@@ -391,9 +393,9 @@ class Notated(OfFormula):
     """((a+b)*c) -> ab+c*: a formula in another notation
 
     Args:
-        notation: of the source: prefix; postfix; infix, with parentheses around every operation;
-            left or right, without any, operators to the left or to the right binding tighter.
-        answer: the notation of the answer, but not left or right.
+        notation: the notation of the source: prefix; postfix; infix, with parentheses around every
+            operation; left or right, without any, all operators left- or right-associative.
+        answer: the notation of the answer: prefix, postfix or infix.
         symbols: how many different operands there are.
         operators: the operators.
     """
@@ -419,8 +421,8 @@ class Evaluated(OfFormula):
 
     Args:
         notation: prefix; postfix; infix, with parentheses around every operation; left or right,
-            without any.
-        operators: of & (and), | (or) and ^ (either).
+            without any, all operators left- or right-associative.
+        operators: some of & (and), | (or) and ^ (exclusive or).
     """
 
     name = "evaluated"

@@ -31,7 +31,7 @@ from stacktrans.common.registry import plugin_error, use_plugins
 __all__ = ["app", "main"]
 
 ERRORS_OF_OUTPUT = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF}
-"""Those of writing, which name no file if it is standard output that can't be written to."""
+"""Error numbers of failed writes; for standard output, such an error names no file."""
 
 
 @contextlib.contextmanager

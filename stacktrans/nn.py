@@ -88,7 +88,8 @@ class StackLSTM(nn.Module):
         """Outputs of the highest layer at every step, and the state after the last.
 
         Args:
-            inputs: [T, B, E], [B, T, E] with `batch_first`, or [T, E] for a single sequence.
+            inputs: T steps of B sequences, [T, B, E]; [B, T, E] with `batch_first`; or [T, E] for
+                a single sequence.
             state: returned by an earlier call; None begins a new sequence.
 
         Returns:

@@ -39,7 +39,7 @@ class Browser:
         self.events: list[dict[str, Any]] = []
         self._numbers = itertools.count(1)
         self._rest = b""
-        # Numbers above those that the browser has its pipes at.
+        # Descriptors above 3 and 4, where the browser expects its pipes.
         read, write = (_above(end) for end in os.pipe())
         self._answers, answers = (_above(end) for end in os.pipe())
         self._commands = write
@@ -112,7 +112,7 @@ class Browser:
         self.call("Emulation.setDeviceMetricsOverride", **size)
 
     def value(self, expression: str) -> Any:
-        """What an expression of the page's language is, as data."""
+        """The value of a JavaScript expression evaluated in the page, as JSON data."""
         given = {"expression": expression, "returnByValue": True, "awaitPromise": True}
         found = self.call("Runtime.evaluate", **given)
         assert "exceptionDetails" not in found, found

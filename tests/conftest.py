@@ -34,13 +34,13 @@ settings.load_profile("tests")
 
 @pytest.fixture(autouse=True, scope="session")
 def interrupts() -> None:
-    """Signals of Ctrl-C are heeded, also if the tests run in the background of a shell."""
+    """Handle Ctrl-C even if the tests run as a background job of a shell, which ignores it."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
 def without_fsync() -> Iterator[None]:
-    """Nothing waits for the disk, which would show nothing here unless power is lost."""
+    """Skip fsync, which costs time and makes a difference only if power is lost."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(os, "fsync", lambda _: None)
         yield
@@ -48,7 +48,7 @@ def without_fsync() -> Iterator[None]:
 
 @pytest.fixture(autouse=True, scope="session")
 def silent_compiling() -> Iterator[None]:
-    """Whichever test is the first to compile something, its command does not announce it."""
+    """Suppress the announcement of compiling, which only the first test to compile would show."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(code_cache, "announce", lambda: None)
         yield
@@ -56,8 +56,8 @@ def silent_compiling() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_plugins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No plugin is known at the beginning of a test, nor those of a test after it."""
-    # Set and then deleted, so that whatever a test makes of it is undone.
+    """Begin each test without plugins, and forget those that the test loads."""
+    # Set before it is deleted, so that monkeypatch undoes any change by the test.
     monkeypatch.setenv(registry.PLUGINS, "")
     monkeypatch.delenv(registry.PLUGINS)
     monkeypatch.setattr(registry, "_plugins", {})

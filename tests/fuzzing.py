@@ -1,8 +1,8 @@
-"""Commands on input that is wrong at random, and what has to hold whatever it is.
+"""Commands run on randomly damaged input, and the properties that must hold regardless.
 
-A case is a kind and a number, which decide all of it. Whatever a command is given, it ends with 0,
-1 or 2, says why on stderr if it does not end with 0, shows no control characters and no
-traceback, and takes no more than `MAX_BYTES` of memory.
+The kind, number and seed of a case determine it completely. Whatever its input, a command exits
+with 0, 1 or 2, explains a nonzero exit code on stderr, prints no control characters and no
+traceback, and uses at most `MAX_BYTES` of memory.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ SYMBOLS = (
     "_{",
     "\U0001f600",
 )
-"""Parts of strings that nothing that draws them may take for anything else."""
+"""Parts of strings that plots and pages must display literally."""
 RUNS: dict[str, tuple[str, ...]] = {
     "copy": ("--task", "copy", "--memory", "queue", *SETTINGS, "accuracy_every=2", "max_steps=4"),
     "padded": ("--task", "reversal", "--memory", "stack", "lengths.train=[1, 3]", *SIZES[1:]),
@@ -133,13 +133,13 @@ class Case:
 
 
 class Verdict(NamedTuple):
-    """What came of a case.
+    """The outcome of a case.
 
     Attributes:
-        ended: how.
-        seconds: of CPU.
-        gained: bytes by which the memory in use rose at its height.
-        problem: what must not be; empty if all is well.
+        ended: the exit code and output of the command.
+        seconds: CPU time.
+        gained: the number of bytes by which the peak memory use rose.
+        problem: the property that was violated; empty if none was.
     """
 
     ended: Ended
@@ -181,7 +181,11 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u20
 
 
 def _problem(ended: Ended, gained: int, shows: bool) -> str:
-    """What must not be of a command that `shows` things on stdout, or prints data there."""
+    """The property that a command violated, or an empty string.
+
+    Control characters on stdout are a violation if the command `shows` results there, but not if
+    it prints data.
+    """
     errors = ended.stderr.decode("utf-8", "replace")
     if ended.returncode not in (0, 1, 2):
         return f"ended with {ended.returncode}: {errors[-2000:]}"

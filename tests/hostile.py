@@ -29,10 +29,10 @@ VALUES: tuple[Any, ...] = (
     {"depth": 10**6},
     {"probability": 1, "source": "a"},
 )
-"""What stands where something else should."""
+"""Values that replace valid ones."""
 
 SCALES = (-1, 0.5, 2, 10, 1000)
-"""What a number is multiplied with."""
+"""Factors by which numbers are multiplied."""
 
 SNIPPETS = (
     *(
@@ -66,7 +66,7 @@ SNIPPETS = (
     *(b"%YAML 9.9", b": ", b"? ", b"| ", b'"', b"'", b"#", b"NaN", b"-Infinity", b"1e400"),
     b"b: &b [x,x,x,x,x,x,x,x,x]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b]\n",
 )
-"""What stands in the middle of a file."""
+"""Bytes that are inserted into files or replace their lines."""
 
 
 def how_many(rng: Random) -> int:
@@ -95,9 +95,10 @@ def _value_at(tree: Any, path: Sequence[Any]) -> Any:
 
 
 def wrong_tree(rng: Random, tree: Any, values: Sequence[Any] = VALUES) -> Any:
-    """Settings with a change or three.
+    """Settings with one or three random changes.
 
-    A value is replaced, also by another one of them, removed, renamed, repeated, nested or scaled.
+    Each replaces a value, perhaps by another of the tree, or removes, renames, repeats, nests or
+    scales it.
     """
     tree = copy.deepcopy(tree)
     for _ in range(how_many(rng)):

@@ -68,7 +68,7 @@ PAIRS = [
 """Every memory with a controller, and every controller with memories of both types."""
 MODEL = resolve(task="copy", recipe="paper", settings={"model": {"memory": "none"}}).model
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-11}
-"""How far from the float64 definition each type of number may be, by the largest number."""
+"""The largest error of each dtype against the float64 definition, relative to the maximum."""
 
 
 class Shape(NamedTuple):
@@ -82,12 +82,12 @@ class Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Case:
-    """A controller, a memory, and by name every tensor that goes into running them.
+    """A controller, a memory, and all tensors that are needed to run them, by name.
 
     Attributes:
         controller: its name.
-        memory: its name, or "none"; another memory itself.
-        layers: of the controller.
+        memory: its name, "none", or a memory object.
+        layers: the number of layers of the controller.
         tensors: for each layer `projected0`, `below0`, `initial0_0`, ... and, unless it is in
             `projected0`, `hidden0`; and the weights and biases of signals and values.
     """
@@ -108,8 +108,8 @@ class Case:
     ) -> Self:
         """A case with numbers that float32 holds exactly.
 
-        Where strengths add up to 1, or to a pop, gradients jump. With this seed the sums stay so
-        far from there that float32 and float64 are on the same side.
+        Gradients are discontinuous where strengths add up to 1 or to a pop. With this seed, the
+        sums stay far enough from these points that float32 and float64 are on the same side.
         """
         generator = torch.Generator().manual_seed(1)
 
@@ -117,7 +117,7 @@ class Case:
             return torch.randn(*size, generator=generator).to(dtype)
 
         # As small as weights are at the start of training: with larger ones the recurrence is
-        # chaotic, and two right answers in float32 part by as much as they can.
+        # chaotic, and two correct computations in float32 diverge completely.
         def weight(*size: int) -> Tensor:
             drawn = torch.rand(*size, generator=generator) * 2 - 1
             return drawn.mul(shape.hidden**-0.5).to(dtype)
@@ -145,7 +145,7 @@ class Case:
         return cls(controller, memory, layers, tensors).changed()
 
     def changed(self, **tensors: Tensor) -> Self:
-        """The case with other tensors for some, all of them new leaves."""
+        """The case with these tensors replaced; all of its tensors are new leaves."""
         merged = {
             name: tensor.detach().requires_grad_()
             for name, tensor in (self.tensors | tensors).items()
@@ -203,7 +203,7 @@ class Case:
         return ModelWeights(self.architecture(hard), sums, initial, heads, bias, layers)
 
     def fused(self) -> Named:
-        """What compiled code makes of it."""
+        """The outputs of compiled code."""
         batch, steps, _ = self.projected[0].shape
         hidden, signals, _ = fused_sequence(
             self.weights, [steps] * batch, [steps] * batch, torch.arange(batch * steps)
@@ -212,7 +212,7 @@ class Case:
         return {name: part.unflatten(0, (batch, steps)) for name, part in outputs.items()}
 
     def defined(self, hard: bool = False) -> Named:
-        """What the definition makes of it, step by step."""
+        """The outputs of the definition in torch, computed step by step."""
         signal_weight, signal_bias, value_weight, value_bias = self.heads
         layers = [self._layer(layer) for layer in range(self.layers)]
         batch, steps, _ = self.projected[0].shape
@@ -301,9 +301,9 @@ def signatures(entry: Any, memory: type) -> list[Any]:
 
 
 def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Named, NumpyState]:
-    """What comes of running on from call to call, with so many steps in each.
+    """The outputs of a run in several calls of these numbers of steps, and its last state.
 
-    Of signals and what is read, it is what the state has after each piece; see `after_pieces`.
+    Signals and reads are only those at the end of each piece; see `after_pieces`.
     """
     batch, steps, _ = case.projected[0].shape
     CompiledFunction.always_compile()
@@ -324,13 +324,13 @@ def run_in_pieces(case: Case, pieces: list[int], hard: bool = False) -> tuple[Na
 
 
 def after_pieces(whole: Named, pieces: list[int]) -> Named:
-    """What `run_in_pieces` shows of a run over the same steps at once."""
+    """The part of the outputs of a run in one call that `run_in_pieces` returns."""
     ends = np.cumsum(pieces) - 1
     return {name: part if name == "hidden" else part[:, ends] for name, part in whole.items()}
 
 
 def gradients(outputs: Named, inputs: Named) -> Named:
-    """By input, of a sum of all outputs with random weights."""
+    """The gradients of a randomly weighted sum of all outputs, by input."""
     generator = torch.Generator().manual_seed(1)
     total = sum(
         (part * torch.randn(part.shape, generator=generator).to(part.dtype)).sum()
@@ -362,9 +362,9 @@ def check(case: Case) -> None:
 def compare_with_gradients(
     actual: Named, inputs: Named, expected: Named, expected_inputs: Named
 ) -> None:
-    """Compare outputs by name, and then their gradients by the name of what went in.
+    """Compare outputs by name, and then their gradients by the name of the input.
 
-    What else the definition gives is left out.
+    Outputs that only the definition has are ignored.
     """
     expected = {name: expected[name] for name in actual}
     tolerance = TOLERANCE[next(iter(actual.values())).dtype]
@@ -373,7 +373,7 @@ def compare_with_gradients(
 
 
 def poison_fresh_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fill what is new and not yet written: NaN for numbers, and what is no place for links."""
+    """Fill newly allocated arrays with NaN, or with an invalid index if they hold integers."""
 
     def poisoned_array(make: Callable[..., Array]) -> Callable[..., Array]:
         def poisoned(*args: Any, **options: Any) -> Array:

@@ -1,4 +1,4 @@
-"""The least memory with compiled steps: one cell, which is written as far as a signal says."""
+"""A minimal memory with compiled steps: one cell, overwritten in proportion to a signal."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -50,7 +50,7 @@ class Forward(NamedTuple):
 
 
 class Backward(NamedTuple):
-    """[N, 1, m], [N, m], [B, m] zeros."""
+    """[N, 1, m] pushed values; [N, m] cells before each step; [B, m] gradients, initially 0."""
 
     values: Array
     before: Array

@@ -1,4 +1,4 @@
-"""Grammars by their rules as they are written: all sentential forms, one after another."""
+"""Reference derivation by a grammar's rules as written, for comparison with `Grammar`."""
 
 import itertools
 import random
@@ -18,7 +18,7 @@ Literal = dict[str, list[tuple[float, list[str], list[str]]]]
 
 
 def parameters_of(name: str) -> Parameters:
-    """Those of a shipped task that is a grammar."""
+    """The parameters of a shipped grammar task."""
     task = yaml.safe_load((TASKS / f"{name}.yaml").read_text())
     assert task["name"] == name
     assert task["generator"] == "grammar"
@@ -63,7 +63,7 @@ Form = tuple[float, tuple[str, ...], tuple[str, ...]]
 
 
 def rewritten(form: Form, grammar: Literal, fresh: Iterator[int]) -> list[Form]:
-    """What replaces the leftmost nonterminal; nothing, if there is none."""
+    """The forms with the leftmost nonterminal rewritten; none if there is no nonterminal."""
     probability, source, target = form
     places = [place for place, token in enumerate(source) if ":" in token]
     if not places:
@@ -89,9 +89,9 @@ def rewritten(form: Form, grammar: Literal, fresh: Iterator[int]) -> list[Form]:
 
 
 def sentences(parameters: Parameters, longest: int) -> list[Form]:
-    """Every derivation of at most so many source words.
+    """All complete derivations of at most `longest` source words.
 
-    A sentential form never becomes shorter, so those that are longer lead nowhere.
+    A sentential form never becomes shorter, so longer ones are dropped.
     """
     grammar, fresh = literal(parameters), itertools.count()
     root = f"{parameters['root']}:0"
@@ -107,10 +107,10 @@ def sentences(parameters: Parameters, longest: int) -> list[Form]:
 
 
 def begins_sentence(parameters: Parameters, words: Sequence[str]) -> bool:
-    """Whether a sentence begins with these words, by search through the forms that may.
+    """Whether a sentence begins with these words, by search through sentential forms.
 
-    Every symbol becomes a word or more, so what lies further on than the words do
-    not reach is cut off, which leaves finitely many forms.
+    Every symbol yields at least one word, so symbols beyond the number of words are cut off, which
+    leaves finitely many forms.
     """
     grammar = literal(parameters)
     seen: set[tuple[int, tuple[str, ...]]] = set()

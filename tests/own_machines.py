@@ -174,9 +174,9 @@ def flipping(task: Task) -> Machine:
 
 
 def marked_late(task: Task, copied: bool) -> Machine:
-    """Copies with a queue; another one gets marks of one sort early, and of another sort late.
+    """Copies with a queue; a second queue gets marks early in a string, and other marks late.
 
-    Where a late mark is in front, the symbol is copied, or else the first symbol is written.
+    Unless `copied`, it writes the first symbol where a late mark is at the front.
     """
     machine, size, early, late = rearranging(task, QUEUE), len(task.source), 4, 9
     memories = Ends(
@@ -207,7 +207,7 @@ def marked_late(task: Task, copied: bool) -> Machine:
 
 
 def wrong_when_deep(task: Task, depth: int) -> Machine:
-    """Reverses two symbols, but says the first instead of any that lies so deep or deeper."""
+    """Reverses two symbols, but writes the first for any at a height of `depth` or more."""
     machine, symbols = rearranging(task, STACK), Family("symbol", (0, 1))
     stack_symbols = SymbolTable((Family("empty"), *[symbols] * depth))
     levels = [[0], *([1 + 2 * level, 2 + 2 * level] for level in range(depth))]
@@ -239,7 +239,7 @@ def waiting(task: Task) -> Machine:
 
 
 def odd(task: Task) -> Machine:
-    """Keeps the parity on top of its stack, below what was there before."""
+    """Answers parity: keeps the parity of the ones that it has read on top of its stack."""
     bits = Family("symbol", (0, 1))
     zero, one = Term(CONSTANT, 0), Term(CONSTANT, 1)
     return Machine(
@@ -257,7 +257,7 @@ def odd(task: Task) -> Machine:
 
 
 def buffered_odd(task: Task) -> Machine:
-    """The same with two steps for a symbol: it reads at the first and writes at the second."""
+    """Answers parity in two steps per symbol: reads in the first, and writes in the second."""
     bits = Family("symbol", (0, 1))
     states = SymbolTable(
         (Family("even"), Family("odd"), Family("even, to write"), Family("odd, too"))
@@ -282,7 +282,7 @@ def buffered_odd(task: Task) -> Machine:
 
 
 def brackets(task: Task) -> Machine:
-    """Pushes opening brackets, each as another stack symbol where the other one is below."""
+    """Pushes opening brackets, as stack symbols that tell whether the other kind is below."""
     symbols = Family("symbol", (0, 1, 2, 3))
     opening = Family("symbol", (0, 2))
     stack_symbols = SymbolTable((Family("empty"), opening, opening))

@@ -1,4 +1,4 @@
-"""The shape of a model by single settings, wherever they stand."""
+"""Model settings from keyword arguments, each put into the section it belongs to."""
 
 from typing import Any
 

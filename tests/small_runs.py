@@ -1,4 +1,4 @@
-"""Runs so small that many fit in a test, and what is compared of them."""
+"""Runs small enough for tests, and functions that compare their results."""
 
 import json
 import signal

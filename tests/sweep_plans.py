@@ -49,7 +49,7 @@ def plan_of(directory: Path, **changes: Any) -> Plan:
 
 
 def records_of(plan: Plan) -> dict[str, RunRecord]:
-    """Of copying alone; a run is better the greater its seed, and worse with the smaller rate."""
+    """Records for copying alone: accuracy rises with the seed, and is lower for the lower rate."""
     found: dict[str, RunRecord] = {}
     measure = plan.file.measures["test"].model_dump(mode="json")
     for run in plan.runs:

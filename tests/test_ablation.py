@@ -73,7 +73,7 @@ def no_reads(model: Transducer) -> None:
 
 
 def block(action: str) -> Callable[[Transducer], None]:
-    """Have the weights of an action's signals give 0 in torch, too."""
+    """A change that makes the signals of some actions 0 in the torch implementation."""
 
     def change(model: Transducer) -> None:
         memory, signals = model.memory, model.memory.signals
@@ -129,7 +129,7 @@ def test_signals_of_models_that_were_made_discrete_are_blocked(memory: str) -> N
     assert_alike(found, logits_of(model, block("push insert")))  # which changes it for good
 
 
-def test_weights_that_were_changed_are_those_that_lose_a_part() -> None:
+def test_ablation_uses_the_current_weights_of_the_model() -> None:
     model = random_model("lstm", "stack")
     with torch.no_grad():
         model.model.classifier.weight.zero_()
@@ -151,14 +151,14 @@ def test_cells_are_a_state_without_recurrent_weights() -> None:
 
 
 @pytest.mark.parametrize("controller", CONTROLLERS)
-def test_without_state_and_memory_an_output_is_of_its_symbol_alone(controller: str) -> None:
+def test_without_state_and_memory_an_output_depends_only_on_its_input(controller: str) -> None:
     model = ablate(random_model(controller, "queue"), "memory")
     found = logits_of(ablate(model, "state") if "state" in ablatable_parts(model) else model)
     assert_alike(found[0, 1], found[1, 3])  # both read symbol 3
     assert not torch.allclose(found[0, 1], found[0, 2])
 
 
-def test_a_model_without_biases_is_given_those_that_block() -> None:
+def test_blocking_signals_adds_biases_to_a_model_without_them() -> None:
     unbiased = random_model("rnn", "stack", "controller.biases=false")
     assert_alike(logits_of(ablate(unbiased, "pops")), logits_of(unbiased, block("pop")))
 

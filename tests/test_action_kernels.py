@@ -45,7 +45,7 @@ STACKS = [name for name, memory in ACTION_MEMORIES.items() if isinstance(memory,
 def test_running_stacks_keeps_no_empty_cells(name: str) -> None:
     memory = ACTION_MEMORIES[name]
     case = Case.drawn("rnn", memory, Shape(2, 4000, 9, 3), torch.float32)
-    # What is pushed goes away again, twice as probably.
+    # The bias favors popping, so that what is pushed soon disappears.
     signals = len(memory.signal_names)
     bias = torch.zeros(memory.count, len(memory.actions))
     bias[:, 1] = 2

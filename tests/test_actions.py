@@ -71,7 +71,8 @@ def test_equals_the_printed_equations_with_gradients(
     memory = ACTION_MEMORIES[name](count, depth, no_op)
     sums, values = (part.requires_grad_() for part in program(memory, 2, 9))
     reads = run(memory, sums, values)
-    # Of sums, since of probabilities that need not add up to 1 even empty cells have gradients.
+    # Signals are computed from sums, so that they add up to 1; otherwise, even empty cells would
+    # have gradients.
     by_memory = literal_signals(memory, sums)
     expected = torch.stack(
         [
@@ -101,7 +102,7 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(ACTION_MEMORIES))
-def test_without_gradients_empty_cells_are_left_out_and_nothing_else_changes(name: str) -> None:
+def test_reads_without_gradients_equal_those_with_gradients(name: str) -> None:
     memory = ACTION_MEMORIES[name](2, 3, True)
     sums, values = program(memory, 2, 40)
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""How long answers may be: as training lets expect, and whatever is cut off is reported."""
+"""Limits on answers: they follow from the training targets, and cut-off answers are reported."""
 
 import json
 from collections.abc import Sequence
@@ -78,7 +78,7 @@ def endless_network(directory: Path, config: RunConfig, symbol: int) -> Path:
     return directory / "network"
 
 
-def test_an_answer_is_as_long_as_training_lets_expect(tmp_path: Path) -> None:
+def test_the_default_limit_grows_with_the_source_as_training_targets_do(tmp_path: Path) -> None:
     path, source = tripling(tmp_path), "abbab" * 6
     right = tripled(source)
     for route in ROUTES:

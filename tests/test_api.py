@@ -110,7 +110,7 @@ def test_traces_are_those_of_the_command(tmp_path: Path) -> None:
     assert page.replace(path, '"copy-deque"') == (tmp_path / "b.html").read_text()
 
 
-def test_a_machine_is_that_of_the_command(
+def test_an_extracted_machine_equals_that_of_the_command(
     machine_of: Callable[[str], Path], tmp_path: Path
 ) -> None:
     model = stacktrans.load("parenthesis-stack")
@@ -251,7 +251,7 @@ def test_strings_are_those_of_the_command() -> None:
         stacktrans.task("revers")
 
 
-def test_a_run_is_that_of_the_command(tmp_path: Path) -> None:
+def test_a_run_equals_that_of_the_command(tmp_path: Path) -> None:
     seen: list[int] = []
     run = stacktrans.train(
         "copy",
@@ -285,8 +285,8 @@ def test_a_run_is_that_of_the_command(tmp_path: Path) -> None:
         stacktrans.train("copy", memory="queue", out=tmp_path / "run")
 
 
-def test_a_run_in_a_thread(tmp_path: Path) -> None:
-    """Signals can't be received there; notebooks and servers have such threads."""
+def test_training_works_in_a_thread(tmp_path: Path) -> None:
+    """Notebooks and servers train in threads, where no signal handler can be installed."""
     runs: list[stacktrans.Run] = []
 
     def train() -> None:

@@ -53,7 +53,7 @@ def drawn(
 
 @pytest.fixture(scope="module")
 def reverse(tmp_path_factory: pytest.TempPathFactory) -> Checkpoint:
-    """A model that is right: what is turned around twice is as it was."""
+    """A shipped model, made to work backwards: it is still right, as reversal is symmetric."""
     return turned(tmp_path_factory.mktemp("reverse") / "model", load("reverse-stack"))
 
 

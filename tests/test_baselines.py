@@ -46,7 +46,7 @@ def test_baselines_answer_from_the_source_and_the_training_pairs(
     }
     copied = found["copied source"]
     assert [copied.coarse_accuracy, copied.symbol_error_rate] == [1 / 3, (0 + 2 + 1) / 6]
-    # Of each target's symbols and its end, those that are at the same place.
+    # The right symbols of each target with its end, place by place, of 9 in all.
     assert copied.symbol_accuracy == (3 + 0 + 2) / 9
     monkeypatch.setattr(baselines, "MAX_SYMBOLS", 14 * 2)
     assert (

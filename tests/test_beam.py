@@ -127,7 +127,7 @@ def test_a_beam_that_is_wide_enough_finds_every_answer(memory: str) -> None:
 
 @pytest.mark.parametrize("kernel", ["auto", "torch"])
 @pytest.mark.parametrize("memory", MEMORIES)
-def test_a_narrow_beam_is_that_of_lists(memory: str, kernel: str) -> None:
+def test_a_narrow_beam_equals_the_reference_search(memory: str, kernel: str) -> None:
     model = tiny(memory, kernel=kernel)
     for width in (2, 3):
         found = search(predictor_of(model), LAYOUT, SOURCES, width, best=width, limit=9)
@@ -185,7 +185,7 @@ def test_synchronous_answers_are_greedy() -> None:
     assert search(predictor_of(model), layout, [SOURCES[1]], width=4, best=4) == [[greedy]]
 
 
-def test_only_the_most_probable_hypothesis_may_not_overflow() -> None:
+def test_an_overflow_in_another_hypothesis_does_not_affect_the_best() -> None:
     model, source = tiny(), SOURCES[1]
     (greedy,) = decode(predictor_of(model), LAYOUT, [source], limit=1)
     assert LAYOUT.first_target is not None
@@ -196,7 +196,7 @@ def test_only_the_most_probable_hypothesis_may_not_overflow() -> None:
     same(found, [greedy])
 
 
-def test_numbers_that_overflow_are_an_error() -> None:
+def test_overflowing_logits_give_a_log_probability_of_nan() -> None:
     model = tiny()
     with torch.no_grad():
         model.classifier.bias.fill_(torch.inf)

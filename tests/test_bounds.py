@@ -1,4 +1,4 @@
-"""What is too large, too deep or of the wrong kind is refused, and what is long is read."""
+"""Inputs that are too large, too deep or of a wrong type are refused; long ones are read."""
 
 import hashlib
 import itertools
@@ -78,7 +78,7 @@ def test_deep_derivations_are_drawn_within_lengths_or_refused() -> None:
         task.sample(np.random.default_rng(1), Lengths(8, 10**6), 1, DepthLimit(10_000))
 
 
-def test_derivations_within_lengths_are_as_likely_as_among_all() -> None:
+def test_a_limit_on_lengths_does_not_change_the_counts_of_derivations() -> None:
     small = grammar({"S": [rule("1/2", "S:1 S:2"), rule("1/4", "a"), rule("1/4", "b c")]})
     whole, part = small.derivations(6).counts(99), small.derivations(16).counts(8)
     assert {length: part[length] for length in range(1, 6)} == {
@@ -223,7 +223,7 @@ def test_numbers_that_no_run_can_have_are_refused(assignment: str) -> None:
         resolve(task="copy", settings={"model": {"memory": "queue"}}, assignments=[assignment])
 
 
-def test_a_task_s_name_may_be_no_file_s_name() -> None:
+def test_a_name_too_long_for_a_file_is_an_unknown_task() -> None:
     with pytest.raises(UsageError, match="unknown task 'xxx"):
         load_task("x" * 5000)
 
@@ -263,7 +263,7 @@ def test_generate_refuses_derivations_that_are_too_deep() -> None:
     assert "expected lengths up to 512, or less depth" in done.err
 
 
-def test_bytes_are_waited_for_whatever_the_pipe_does() -> None:
+def test_lines_are_read_from_a_slow_nonblocking_pipe() -> None:
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
 

@@ -223,7 +223,7 @@ def test_noise_on_gates_and_buffers_do_not_go_together() -> None:
 
 
 @pytest.mark.parametrize("command", ["transduce", "eval", "inspect"])
-def test_a_checkpoint_of_such_a_model_is_refused(command: str, tmp_path: Path) -> None:
+def test_a_buffered_model_for_anbncn_is_refused(command: str, tmp_path: Path) -> None:
     given = {"model": {"memory": "stack-rnn"}}
     usual = resolve(task="anbncn", settings=given, assignments=["noise.gates=0"])
     config = usual.model_copy(update={"model": small()})

@@ -44,14 +44,14 @@ def test_strategies_that_cannot_be_raced_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_single_run_has_no_budget_to_resume_by(trained: Path) -> None:
+def test_a_budget_is_refused_when_a_single_run_is_resumed(trained: Path) -> None:
     done = run("train", "--resume", trained, "--budget", "1m")
     assert done.returncode == 2
     assert "budget and workers apply only to a race; " in done.stderr.decode()
 
 
 @pytest.mark.parametrize(("limit", "budget", "least"), [(60, 20, 20), (20, 60, 20), (None, 20, 20)])
-def test_a_single_strategy_has_the_budget_and_the_time_limit(
+def test_a_single_strategy_is_limited_by_the_smaller_of_budget_and_time_limit(
     limit: int | None, budget: float, least: float
 ) -> None:
     limits = [] if limit is None else [f"time_limit={limit}"]
@@ -130,7 +130,7 @@ def test_only_answers_of_varying_length_are_written_to_a_buffer(task: str, buffe
 
 
 @pytest.mark.parametrize("symbols", [64, 65])
-def test_few_symbols_have_a_matrix_each(symbols: int) -> None:
+def test_the_second_order_strategy_is_raced_only_for_few_symbols(symbols: int) -> None:
     configs = candidates_of(task="copy", assignments=[f"parameters.symbols={symbols}"])
     assert ("second-order" in configs) is (symbols == 64)
 

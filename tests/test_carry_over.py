@@ -71,7 +71,7 @@ SHAPES = {
     ("task", "shape"),
     [*(("copy", shape) for shape in SHAPES), ("reversal", "linear"), ("memorization", "several")],
 )
-def test_renamed_symbols_do_not_change_answers(
+def test_shared_symbols_give_the_same_outputs_after_carrying_over(
     shape: str, task: str, counts: tuple[int, int]
 ) -> None:
     """Symbols that both alphabets have are read as before, and give the same outputs."""

@@ -182,7 +182,7 @@ def test_memories_and_controllers_have_the_settings_that_concern_them() -> None:
     assert "    hidden_size=64: units" in listing("controllers").out
 
 
-def test_recipes_say_what_their_first_lines_do() -> None:
+def test_recipes_are_described_by_the_first_lines_of_their_files() -> None:
     entries = json.loads(listing("recipes", "--json").out)
     assert [entry["name"] for entry in entries] == ["auto", "default", "lstm", "paper"]
     papers = {entry["name"]: [*entry["papers"]] for entry in entries if entry["papers"]}

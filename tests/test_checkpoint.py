@@ -25,7 +25,7 @@ def test_a_saved_checkpoint_is_loaded_unchanged(saved: Path) -> None:
     assert checkpoint.load_training(saved) == {"step": 3}
 
 
-def test_a_run_stands_for_its_best(tmp_path: Path) -> None:
+def test_a_run_is_loaded_from_its_best_checkpoint_or_else_its_last(tmp_path: Path) -> None:
     config = tiny_config()
     checkpoint.save(tmp_path / "run" / "last", config, tiny_model(config, 1).state_dict(), {})
     assert checkpoint.locate(tmp_path / "run").name == "last"

@@ -151,7 +151,7 @@ def test_eval_reads_data(model: Path, tmp_path: Path) -> None:
     assert result["lengths"] == [2, 5]
     assert result["count"] == 4
     assert result["coarse"] == sum(ended) / 4
-    # An empty source is a source, and what some editors begin a file with is none.
+    # An empty source counts as a source, and a byte order mark is not part of one.
     path.write_bytes(b"\xef\xbb\xbf" + b"\n".join([*right, b"abd\tzzzzzz", b"\tzzzzzz"]))
     (result,) = json.loads(run("eval", model, "--data", path, "--json").stdout)["results"]
     assert (result["lengths"], result["count"]) == ([0, 5], 5)
@@ -288,7 +288,7 @@ def test_options_without_effect_are_refused(arguments: str, message: str) -> Non
 
 
 @pytest.mark.parametrize("error", [MemoryError(), torch.OutOfMemoryError("CUDA out of memory.")])
-def test_a_lack_of_memory_is_no_bug(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lack_of_memory_is_reported(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
         raise error
 
@@ -326,7 +326,7 @@ def test_out_writes_to_a_pipe_as_it_is(tmp_path: Path) -> None:
     assert (tmp_path / "pipe").is_fifo()
 
 
-def test_a_shipped_model_is_not_taken_for_a_missing_one_of_the_user(tmp_path: Path) -> None:
+def test_a_path_is_not_taken_for_the_shipped_model_of_that_name(tmp_path: Path) -> None:
     (tmp_path / "runs" / "copy-queue").mkdir(parents=True)
     for name, code in (("runs/copy-queue", 1), ("elsewhere/copy-queue", 2)):
         done = run("transduce", name, stdin=b"abc\n", cwd=tmp_path)

@@ -109,7 +109,7 @@ def test_predictions_are_written_whole_or_not_at_all(data: Path, tmp_path: Path)
         assert message in done.stderr.decode()
 
 
-UNKNOWN = {  # of each model pairs, and those that it answers
+UNKNOWN = {  # of each model, pairs and its answers, which are empty for unknown symbols
     "reverse-stack": ("abc\tcba\nab€\t€ba\nabc\tcb€\n€\t\n\t€\n", ["cba", "", "", "", ""]),
     "anbn": ("aaab\tbb\naxb\tb\naab\tq\n", ["bb", "", ""]),
     "memorization": ("12=\t21\n1?=\t?1\n21=\t12\n", ["21", "", "12"]),
@@ -218,7 +218,7 @@ def test_several_models_are_shown_in_one_table(data: Path) -> None:
     head, *rows = [line.split() for line in shown]
     assert head[:2] == ["checkpoint", "lengths"]
     assert [row[0] for row in rows] == names
-    # The queue's answers are the sources, but that to x; so they need 2 + 4 + 1 + 5 + 1 edits.
+    # The queue copies every source except x, so its answers need 2 + 4 + 1 + 5 + 1 edits.
     assert [row[-1] for row in rows] == ["0.1250", "0.8125", "0.8125"]
 
 

@@ -108,7 +108,7 @@ def text_folder(place: Path) -> Path:
         ("--text", "mytext", "--memory", "list-rnn", "--set", "learning_rate=0.0000001"),
     ],
 )
-def test_a_dry_run_prints_what_a_configuration_file_repeats(
+def test_the_output_of_a_dry_run_is_a_valid_configuration_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -142,7 +142,7 @@ def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> No
     assert not run.exists()
     assert invoke(*options, "--out", run).returncode == 0
     assert (run / "config.yaml").read_text() == printed
-    # So has a run that would be gone on with.
+    # A dry run of --resume prints the configuration that the run would have.
     further = invoke("train", "--resume", run, "--max-steps", "9", "--dry-run").out
     assert further == printed.replace("max_steps: 1\n", "max_steps: 9\n")
     assert (run / "config.yaml").read_text() == printed

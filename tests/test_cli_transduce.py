@@ -35,7 +35,7 @@ def test_transduce_names_bad_lines_and_continues(model: Path) -> None:
     assert errors == ["stacktrans: standard input:2: symbol 3 is '€', which is not in the alphabet"]
 
 
-def test_a_model_that_does_not_read_its_answer_has_a_single_one() -> None:
+def test_n_best_gives_one_answer_if_outputs_are_not_fed_back() -> None:
     done = run("transduce", "xor-buffered", "--n-best", "3", stdin=b"01\n10\n")
     assert len(done.stdout.splitlines()) == 2
     assert done.stderr.decode() == (

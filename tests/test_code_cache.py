@@ -163,7 +163,7 @@ def test_damaged_code_is_compiled_again_and_mended(
     suffix: str, damage: Callable[[Path], None], after_damage: list[list[str]]
 ) -> None:
     first, _, third = (messages[DAMAGED.index((suffix, damage))] for messages in after_damage)
-    # What is found in an index may still be right, and without sums there is no code.
+    # An index with a flipped bit may still be valid; code without checksums counts as missing.
     if (suffix, damage) not in {(".nbi", a_flipped_bit), (SUMS, missing)}:
         assert PROBLEM in first
     assert third == ""

@@ -33,7 +33,7 @@ def configured(memory: object, *assignments: str, **task: object) -> RunConfig:
 
 
 def biases(config: RunConfig) -> dict[str, float]:
-    """Those that the signals begin with, by their names."""
+    """The initial biases of the signals, by name."""
     operation = Transducer(config.model, 5, 5).operation
     assert operation is not None
     return dict(zip(operation.signal_names, operation.signals.bias.tolist(), strict=True))
@@ -51,7 +51,7 @@ def biases(config: RunConfig) -> dict[str, float]:
         ("16*deque", "16*deque"),
     ],
 )
-def test_a_name_is_written_in_one_way(written: str, name: str) -> None:
+def test_equivalent_names_are_normalized(written: str, name: str) -> None:
     assert MEMORIES.load(written).name == name
     assert configured(written).model.memory == VectorMemoryConfig(name=name)
     with_size = configured({"name": written, "size": 16, "values": "sigmoid"}).model.memory
@@ -209,13 +209,13 @@ def test_the_cells_of_each_are_shown() -> None:
     assert [*memory.snapshot(memory.initial(1, 2, like)).cells] == ["queue shelf"]
 
 
-def test_every_word_is_completed() -> None:
+def test_completion_offers_memories_after_a_plus() -> None:
     assert offered("stacktrans train --memory queue+") == [
         *("queue+deque", "queue+queue", "queue+stack")
     ]
 
 
-def test_one_of_a_plugin_stands_beside_others(tmp_path: Path) -> None:
+def test_a_memory_of_a_plugin_can_be_combined_with_others(tmp_path: Path) -> None:
     words = ["--task", "copy", "--memory", "registers+stack", *DEFAULT, *SMALL]
     run_with: list[str | Path] = [*words, "--plugin", REGISTERS, "--out", tmp_path / "run"]
     refused = run("train", *run_with, "--set", "kernel=fused")

@@ -154,7 +154,7 @@ def test_wrong_arguments_are_refused(
     assert not (tmp_path / "out").exists()
 
 
-def test_pairs_have_to_be_in_files_that_each_run_can_read() -> None:
+def test_pairs_from_standard_input_are_refused() -> None:
     done = run("compare", "stack", "queue", "--data", "-", stdin=b"a\tb\n")
     assert done.returncode == 2
     assert b"--data -: expected a file, which each run can read by itself" in done.stderr

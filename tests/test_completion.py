@@ -24,7 +24,7 @@ CHECKPOINTS = sorted(path.name for path in shipped("checkpoints").glob("*/"))
 
 
 def asked(line: str) -> dict[str, str]:
-    """What bash asks with, for the last word of a line."""
+    """The environment in which bash asks to complete the last word of a line."""
     number = str(len(line.split(" ")) - 1)
     return {"_STACKTRANS_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": number}
 
@@ -125,7 +125,7 @@ def test_settings_are_completed_without_their_section() -> None:
 )
 def test_no_shell_puts_a_space_after_a_setting(command: str, begun: str, key: str) -> None:
     words = offered(f"stacktrans {command} --task copy --set {begun}")
-    # Of several words, a shell takes what all of them begin with.
+    # Of several words, a shell inserts the common prefix, with no space after it.
     assert len(words) > 1
     assert key in words
     assert all(word.startswith(key) for word in words)

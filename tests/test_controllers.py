@@ -69,7 +69,7 @@ def test_second_order_units_follow_their_equation() -> None:
 
 @dataclass(frozen=True)
 class ConstantNoise(Noise):
-    """What is added is not drawn, but the deviation itself."""
+    """Noise that adds the standard deviation itself instead of drawing."""
 
     def on_gates(self, layer: Layer, sums: Tensor) -> Tensor:
         gates = len(layer.gates) * layer.hidden_size
@@ -178,7 +178,7 @@ def test_the_initial_state_is_learned(kind: str, memory: str) -> None:
 @pytest.mark.parametrize("kernel", ["fused", "torch"])
 def test_the_gradient_through_the_state_shrinks_from_step_to_step(kernel: str) -> None:
     def gradients(share: float) -> list[float]:
-        """Of the last output, by the step whose input is one of its own."""
+        """Norms of the last output's gradients by each step's embedding, the last step first."""
         torch.manual_seed(0)
         config = small("rnn", "none")
         units = config.controller.model_copy(update={"state_gradient": share})

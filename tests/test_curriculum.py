@@ -29,7 +29,7 @@ def test_short_strings_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         return drawn
 
     monkeypatch.setattr(DataSource, "strings", watched)
-    # So easy to please that every batch is enough.
+    # With so high a threshold, the curriculum advances after every batch.
     config = small_run("max_steps=30", "loss_every=1", CURRICULUM % 100, "batch_size=50")
     trainer_of(config, tmp_path).run(ignore)
     assert longest == {limit: limit for limit in longest}
@@ -51,7 +51,7 @@ def test_a_threshold_relative_to_guessing_is_the_same_for_any_number_of_symbols(
     tmp_path: Path, symbols: int
 ) -> None:
     several = f"task.parameters.symbols={symbols}"
-    # What guesses well costs about as much as guessing, for any number of symbols.
+    # After a few batches, the loss is still about that of guessing, for any number of symbols.
     for share, longest in (("150%", 5), ("70%", 2)):
         config = small_run(several, "max_steps=20", "loss_every=1", CURRICULUM % share)
         directory = tmp_path / share.removesuffix("%")
@@ -60,7 +60,7 @@ def test_a_threshold_relative_to_guessing_is_the_same_for_any_number_of_symbols(
         assert records_of(directory)[-1]["lengths"] == [1, longest]
 
 
-def test_guessing_is_by_how_frequent_symbols_are(tmp_path: Path) -> None:
+def test_a_relative_threshold_is_a_share_of_the_entropy_of_symbols(tmp_path: Path) -> None:
     source = trainer_of(small_run("batch_size=50000"), tmp_path).source
     pairs = source.strings(Purpose.TRAINING, Moment(1, 0), source.ranges.train, 50000)
     # Each answer ends with a symbol of its own.
@@ -81,9 +81,9 @@ def test_a_batch_limited_by_symbols_has_more_strings_while_they_are_short(tmp_pa
 
 @pytest.mark.parametrize(
     ("symbols", "expected"),
-    [(100, 500), (600, 1202), (5000, 2000)],  # a source and a target of its own, and two marks
+    [(100, 500), (600, 1202), (5000, 2000)],  # 1202: 600 source and 600 target symbols, two marks
 )
-def test_a_batch_has_no_fewer_symbols_than_there_are_different_ones(
+def test_a_batch_has_as_many_symbols_as_there_are_inputs_up_to_a_limit(
     symbols: int, expected: int, tmp_path: Path
 ) -> None:
     config = small_run(f"task.parameters.symbols={symbols}", "batch_size=500 symbols")

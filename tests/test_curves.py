@@ -69,7 +69,7 @@ def test_charts_fit_their_line_and_name_the_runs(measured: Path, tmp_path: Path)
     assert sum(bool(DOTS.search(line)) for line in lines) > 10
 
 
-def test_the_greatest_values_are_drawn_beside_round_numbers(tmp_path: Path) -> None:
+def test_axes_of_charts_are_labeled_with_round_numbers(tmp_path: Path) -> None:
     measured = (record(number, test=accuracy(1.0)) for number in (60, 95))
     shown = run("plot", run_of(tmp_path / "a", record(30), *measured)).stdout.decode()
     drawn = [line.split("|")[0].strip() for line in shown.splitlines() if DOTS.search(line)]

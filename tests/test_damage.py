@@ -217,7 +217,7 @@ def test_shapes_are_known_without_a_model(settings: dict[str, Any]) -> None:
 
 
 def forged(change: Callable[[dict[str, Any]], None]) -> Callable[[bytes], bytes]:
-    """What makes a file of weights one with another header."""
+    """A function that changes the header in the content of a file of weights."""
 
     def made(content: bytes) -> bytes:
         end = 8 + int.from_bytes(content[:8], "little")
@@ -285,7 +285,7 @@ def test_inconsistent_safetensors_headers_are_refused(
 
 
 @pytest.mark.parametrize("sharpness", ["abc", "nan", "inf", "0", "-3", "1e-320"])
-def test_a_sharpness_that_cannot_be_is_refused(saved: Path, sharpness: str) -> None:
+def test_an_invalid_sharpness_is_refused(saved: Path, sharpness: str) -> None:
     path = saved / "model.safetensors"
     change = forged(lambda header: header["__metadata__"].update(sharpness=sharpness))
     path.write_bytes(change(path.read_bytes()))

@@ -28,7 +28,7 @@ MAKINGS = [pytest.param(to_numpy, id="arrays"), pytest.param(TorchModel, id="tor
 JOINT, BACKWARDS = Layout.joint(3, 3), Layout.joint(3, 3, backwards=True)
 PADDED = Layout.padded(3, 3, OutputBound(1, 2))
 LIMIT = 9
-"""The most symbols of the answers of models without training, some of which end none."""
+"""The maximum length of answers, since some untrained models never end one."""
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def same(found: Sequence[Answer], expected: Sequence[Answer]) -> None:
 @pytest.mark.parametrize(
     ("name", "buffered"), [*((name, False) for name in LAYOUTS), ("padded", True)]
 )
-def test_strings_are_answered_side_by_side_as_each_alone(
+def test_a_batch_gives_the_same_answers_as_each_string_alone(
     name: str, buffered: bool, memory: str, make: Making, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     layout = LAYOUTS[name]
@@ -123,7 +123,7 @@ def test_an_answer_is_as_probable_as_its_symbols(name: str, make: Making) -> Non
             logits = model(torch.from_numpy(read[None]))[0, len(prompt) - 1 :]
         logs = torch.log_softmax(logits, dim=-1).numpy()
         total = logs[np.arange(len(written)), written].sum()
-        # An answer of as many symbols as may be is ended if its end is the most probable then.
+        # An answer of the maximum length has ended if the end is the most probable next output.
         ends = layout.end is not None and answer.ended
         if ends:
             assert logs[-1].argmax() == layout.end

@@ -35,18 +35,18 @@ MADE_BY = {
     "checkpoints/copy-queue-1": "stacktrans train --task copy --memory queue",
     "checkpoints/text-stack-rnn-1": "stacktrans train --text mytext --memory stack-rnn",
 }
-"""What examples read that other pages, or runs without --out, make."""
+"""The commands that make files which examples read, but which their own pages do not make."""
 FENCE = re.compile(r'^```(\w*)(?: title="([^"]+)")?\n(.*?)^```$', re.DOTALL | re.MULTILINE)
 
 
 class Block(NamedTuple):
-    """What stands between two fences.
+    """A fenced block of a page.
 
     Attributes:
         language: "console" for commands and what they print; "python"; "yaml" and "toml"; "sh"
-            for what needs more than stacktrans; or nothing for what does not run.
-        title: of the file that the block is; None if it is none.
-        text: the block.
+            for commands that need more than stacktrans; or empty for text that is not run.
+        title: the name of the file that the block contains; None if it is not a file.
+        text: the content of the block.
     """
 
     language: str
@@ -100,7 +100,7 @@ def run(command: str, folder: Path) -> Ended:
 
 
 def shortened(command: str) -> str:
-    """A command that trains for a moment: what is shown is that it is right, not that it works."""
+    """The command with its training cut short, which still shows whether it is valid."""
     if re.search(r"\b(train|compare) ", command):
         command += " --max-steps 2 --set measure.strings=4 --set loss_every=1"
         command += "" if "--workers" in command else " --workers 1"
@@ -110,7 +110,7 @@ def shortened(command: str) -> str:
 
 
 def run_console(text: str, folder: Path, whole: bool) -> None:
-    """Run what is in a block; unless it is `whole`, trains for a moment alone."""
+    """Run the commands of a block and check their output; unless `whole`, train only briefly."""
     for command, printed in commands(text):
         for path, maker in MADE_BY.items():
             if path in command and "--out" not in command and not (folder / path).exists():
@@ -141,13 +141,12 @@ OF_A_PROCESSOR = re.compile(
 
 
 def lasting(printed: str) -> list[list[str | float]]:
-    """What is printed of a model that was just trained, by words, without what may be another.
+    """The words of each line printed about a newly trained model, without those that may vary.
 
-    Other processors round otherwise, and so a run takes more batches or fewer; and a strength that
-    is to be 0 or 1 is only nearly so. What becomes of `<s>`, under all else, makes no difference:
-    an answer ends when the stack is empty, or when what was pushed at `<s>` is read. Of a model
-    with a memory, how much it also keeps in mind is left to chance. Rules come in the order of how
-    often they were seen.
+    Processors round differently, so that the number of batches varies, and strengths are only
+    close to 0 and 1. Whether `<s>` is pushed makes no difference: an answer ends when the stack is
+    empty, or when the vector pushed at `<s>` is read. How much a model with a memory also keeps in
+    its state is arbitrary. Rules are sorted, since they are printed by how often they were seen.
     """
     lines = [OF_A_PROCESSOR.sub("", line).split() for line in printed.splitlines()]
     lasting_lines = [
@@ -169,7 +168,7 @@ def _nearly(word: str | float) -> Any:
 
 
 def write_file(block: Block, folder: Path) -> None:
-    """Write the file that a block is; of a sweep, one of short runs."""
+    """Write the file that a block contains; the runs of a sweep are shortened."""
     assert block.title
     content = block.text
     if block.language == "yaml" and "conditions" in (settings := yaml.safe_load(content)):
@@ -180,7 +179,7 @@ def write_file(block: Block, folder: Path) -> None:
 
 
 def check_shell(text: str) -> None:
-    """What needs more than stacktrans: that a shell can read it, and targets and options exist."""
+    """Check that a shell can parse the commands, and that their make targets and options exist."""
     assert subprocess.run(["bash", "-n", "-c", text], check=False).returncode == 0
     makefile = (ROOT / "Makefile").read_text()
     for line in text.splitlines():
@@ -209,7 +208,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_races(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the strategies that a command asks for, two are raced, in this process."""
+    """Races run only the first two of their strategies, in this process."""
     begin = race.begin
 
     def begin_two(directory: Path, configs: Mapping[str, RunConfig], *others: Any) -> None:
@@ -244,10 +243,7 @@ def test_every_block_of_a_page_runs(page: Path, folder: Path) -> None:
 
 
 def labels(picture: Path) -> list[str]:
-    """What is written in a picture but for its scale, from the first to the last word.
-
-    What becomes of `<s>` is left out; see `lasting`.
-    """
+    """The labels of a picture in order, without those of its scale and of `<s>`; see `lasting`."""
     found = re.findall(r"<!-- (.*?) -->", picture.read_text(encoding="utf-8"))
     assert len(found) > 10
     return [label for label in found if not (label.isdecimal() or label.startswith("&lt;s&gt;"))]
@@ -311,7 +307,7 @@ def test_the_sweep_of_the_docs_is_valid(tmp_path: Path) -> None:
 
 
 def titled(page: Path, title: str, folder: Path) -> Path:
-    """The file that a block of a page is."""
+    """Write the file that a titled block of a page contains."""
     (text,) = (block.text for block in blocks(page) if block.title == title)
     (folder / title).write_text(text)
     return folder / title

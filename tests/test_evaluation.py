@@ -114,7 +114,7 @@ def test_scores_are_split_by_length_and_added() -> None:
     # Values of Wilson's interval as statistics packages give them.
     [(1.0, 1000, (0.99617, 1.0)), (0.5, 10, (0.23659, 0.76341)), (0.0, 20, (0.0, 0.16113))],
 )
-def test_confidence_intervals_are_as_computed_by_hand(
+def test_confidence_intervals_equal_those_of_statistics_packages(
     accuracy: float, count: int, interval: tuple[float, float]
 ) -> None:
     assert confidence_interval(accuracy, count) == pytest.approx(interval, abs=1e-5)

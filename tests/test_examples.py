@@ -67,9 +67,9 @@ def test_a_run_ends_with_its_epochs_and_tells_of_all_three_sets(tmp_path: Path) 
     assert written["development"]["symbols"] == best.symbol_accuracy
 
 
-def test_a_run_ends_when_the_development_set_is_no_better_for_some_epochs(tmp_path: Path) -> None:
-    # Nothing is learned, so that the first epoch is never beaten; of equals the most discrete is
-    # kept.
+def test_a_run_ends_after_epochs_without_progress_on_the_development_set(tmp_path: Path) -> None:
+    # Nothing is learned, so no epoch is better than the first; of equally good weights, the most
+    # discrete are kept.
     config = small_run("learning_rate=1e-30", "weight_decay=0", "development.patience=2")
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.outcome, summary.steps) == ("development", 9)
@@ -91,7 +91,7 @@ def test_an_interrupted_run_resumes_bit_for_bit(
     ("loss_per", "factor"), [("symbol", 1 / 120), ("string", 1 / 10), ("batch", 1)]
 )
 def test_loss_per_scales_gradients(tmp_path: Path, loss_per: str, factor: float) -> None:
-    """Ten strings of twelve symbols, of which each batch has all."""
+    """The only batch has ten strings of twelve symbols."""
     examples = "examples={train: 10, development: 1, test: 1, epochs: 1}"
     trainer = trainer_of(small_run(f"loss_per={loss_per}", examples), tmp_path)
     whole = trainer_of(small_run("loss_per=batch", examples), tmp_path)

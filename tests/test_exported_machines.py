@@ -338,7 +338,7 @@ def test_files_of_a_machine_are_written(xor: Path, tmp_path: Path) -> None:
     assert {*messages} == {f"stacktrans: saved in {name}" for name in names}
 
 
-def test_files_are_written_if_nobody_reads_the_rules(tmp_path: Path) -> None:
+def test_files_are_written_even_if_standard_output_is_closed(tmp_path: Path) -> None:
     path = tmp_path / "xor.py"
     shell = shlex.join([*STACKTRANS, "extract", "xor-buffered", "--python", str(path)])
     subprocess.run(["bash", "-c", f"{shell} | head -c 0"], capture_output=True, check=True)
@@ -445,7 +445,7 @@ def test_a_machine_with_a_memory_is_written_except_as_a_transducer(tmp_path: Pat
     assert {path.name for path in tmp_path.iterdir()} == {"machine", "rules.py"}
 
 
-def test_steps_that_are_left_over_distinguish_states_of_a_transducer() -> None:
+def test_a_machine_that_saves_steps_for_later_symbols_has_no_transducer() -> None:
     to = partial(Term, CONSTANT)
     states = SymbolTable(tuple(map(Family, ("first", "later", "waiting", "still"))))
     machine = replace(

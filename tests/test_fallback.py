@@ -1,4 +1,4 @@
-"""A solution with which no machine agrees: a run falls back on it if none with one follows."""
+"""Solutions without a machine: a run falls back on one if no solution with a machine follows."""
 
 import signal
 from pathlib import Path
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("brief_rounding")
 
 
 def machine_found(monkeypatch: pytest.MonkeyPatch, number: int = 0) -> list[Weights]:
-    """Have a machine be found for one solution alone, by its number; return the solutions."""
+    """Let only solution `number` have a machine, or none if 0; return all solutions."""
     solutions: list[Weights] = []
 
     def lacks_machine(solution: Checkpoint, _: object) -> bool:

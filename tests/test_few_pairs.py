@@ -147,7 +147,7 @@ class Scored(SimpleNamespace):
 def generalizes(
     path: Path, monkeypatch: pytest.MonkeyPatch, is_right: Callable[[Pair], bool], attempt: int = 1
 ) -> bool:
-    """Whether a model that is right on some pairs passes the tests of a solution."""
+    """Whether a model counts as a solution if its answers are right where `is_right` holds."""
 
     def score(_: DataSource, __: object, pairs: Sequence[Pair]) -> Scored:
         lengths = np.array([len(pair.source) for pair in pairs])
@@ -174,10 +174,10 @@ def test_right_pairs_have_to_stay_right_with_other_symbols(
     assert generalizes(path, monkeypatch, fails_with_one_symbol, attempt=3)
 
 
-def test_an_exception_need_not_be_right_with_other_symbols(
+def test_exceptions_need_not_be_right_with_permuted_symbols(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor one of several targets of a source, of which each answer gives one."""
+    """The same holds for all but one target of a source, since an answer can match only one."""
     lines = pairs_of(lambda source: source[::-1], 2900).splitlines()
     lines = [*(line + line[-1] for line in lines[::80]), *lines]
     lines[1::90] = [line + line[-1] for line in lines[1::90]]

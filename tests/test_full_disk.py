@@ -23,7 +23,7 @@ COMMAND = [*TRAIN, "--task", "copy", "--memory", "queue", *SMALL]
 
 
 def full_at(name: str, after: int = 0) -> Callable[[Path, bytes], None]:
-    """What writes files until one of a name is written for the n-th time."""
+    """A stand-in for `write_flushed` that writes `name` `after` times, and then fails at it."""
     left = after
 
     def write(path: Path, content: bytes) -> None:
@@ -56,7 +56,7 @@ def test_a_full_disk_is_an_error_that_names_the_file_and_keeps_the_old_checkpoin
 
 @contextmanager
 def files_up_to(size: int) -> Iterator[None]:
-    """Files that can't grow beyond some bytes, as on a disk that is full then."""
+    """Make writes beyond `size` bytes of a file fail, as on a full disk."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:

@@ -128,7 +128,8 @@ def test_the_most_probable_derivation_gives_the_target() -> None:
             C=["0.3: x b / third", "0.2: x c / third", "0.5: y b / third"],
         )
     )
-    # .25 * .9 * .5, .25 * .5 and .5 * .3; with c, .5 * .2; with y, .25 * .07 * .5 and .5 * .5.
+    # Probabilities of x b: .25 * .9 * .5, .25 * .5, .5 * .3; of x c, the last is .5 * .2 instead;
+    # of y b: .25 * .07 * .5, .5 * .5.
     assert grammar.translate(["x", "b"]) == ["third"]
     assert grammar.translate(["x", "c"]) == ["c", "second"]
     assert grammar.translate(["y", "b"]) == ["third"]
@@ -303,7 +304,7 @@ def test_depths_count_derivations_of_each_length() -> None:
     )
     with pytest.raises(GrammarError, match="no derivation of depth 3 has 5 source words"):
         grammar.derivations(3).sample(np.random.default_rng(1), 5)
-    # Many levels do not ask for as many calls within one another.
+    # Great depths do not exceed the recursion limit.
     assert len(grammar.derivations(3000).counts(3000)) == 2999
 
 

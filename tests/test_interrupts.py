@@ -34,7 +34,8 @@ if os.environ["AT"] == "exit":
 if os.environ["AT"] == "workers" and any("popen_loky" in word for word in sys.orig_argv):
     interrupt()
 """
-"""Python loads it at its start, in every process, and so is interrupted `AT` a known moment."""
+"""The module `sitecustomize`, which Python loads at its start in every process: it interrupts the
+process at the moment that the environment variable `AT` names."""
 
 (SCRIPT,) = entry_points(group="console_scripts", name="stacktrans")
 CALL = f"import sys; from {SCRIPT.module} import {SCRIPT.attr}; sys.exit({SCRIPT.attr}())"
@@ -45,7 +46,7 @@ TRAIN = ("train", "--task", "copy", *SMALL)
 def interrupted(
     at: str, *command: str, cwd: Path, handler: signal.Handlers = signal.SIG_DFL
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command that is interrupted at a moment, as from a terminal unless it ignores that."""
+    """Run a command that is interrupted at a moment; `handler` says what it inherits for SIGINT."""
     (cwd / "sitecustomize.py").write_text(INTERRUPT)
     path = os.pathsep.join([str(cwd), *filter(None, [os.environ.get("PYTHONPATH")])])
     return subprocess.run(

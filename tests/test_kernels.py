@@ -52,7 +52,7 @@ from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.lengths import Lengths
 
 WITH_NONE = [*NAMES, *SEVERAL, "none"]
-# No size a multiple of another or of a vector register but by accident.
+# Few sizes are multiples of one another or of the width of a vector register.
 SHAPES = [Shape(1, 1, 1, 1), Shape(3, 7, 5, 3), Shape(10, 30, 33, 17), Shape(13, 20, 40, 36)]
 
 

@@ -11,7 +11,7 @@ KILLS = Path(__file__).parent.parent / "benchmarks" / "kills.py"
 
 
 @pytest.mark.skipif(not KILLS.exists(), reason="not where it was installed")
-def test_runs_that_are_killed_come_to_the_same(tmp_path: Path) -> None:
+def test_kills_succeeds_and_updates_only_its_section_of_a_report(tmp_path: Path) -> None:
     report = tmp_path / "report.md"
     old = [f"<!-- {name} -->\nold\n<!-- end of {name} -->\n" for name in ("kills", "other")]
     report.write_text("".join(old))

@@ -95,7 +95,7 @@ def test_two_targets_are_no_labels_of_a_model_with_others(tmp_path: Path) -> Non
     assert not config["task"]["parameters"]["labels"]
 
 
-def test_a_label_is_compared_with_no_copy_of_its_source(tmp_path: Path) -> None:
+def test_no_baseline_for_labels_copies_the_source(tmp_path: Path) -> None:
     task = learned(write(tmp_path / "a.tsv", labeled(("0", "1"))))
     train, development, _ = task.data.sets
     found = baseline_scores(task, train, [*development])
@@ -119,7 +119,7 @@ def test_a_label_of_long_strings_alone_is_not_held_out_entirely(tmp_path: Path) 
     assert any("the longest, but for one with each label, are" in note for note in task.data.notes)
 
 
-def test_a_label_that_one_string_has_beside_another_is_not_held_out(tmp_path: Path) -> None:
+def test_the_only_string_with_a_label_is_not_held_out_if_it_has_another(tmp_path: Path) -> None:
     strings = [*(("a" * size, "no") for size in range(1, 21)), ("a" * 20, "yes")]
     task = learned(write(tmp_path / "a.tsv", lines_of(strings)), labels=True)
     assert [string for string, label in as_written(task, TRAIN) if label == "yes"] == ["a" * 20]

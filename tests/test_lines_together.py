@@ -51,7 +51,7 @@ def both(
 @pytest.mark.parametrize(
     "name", ["reverse-stack", "xor-buffered", "anbncn", "parenthesis-stack", "reversal-stack"]
 )
-def test_lines_together_are_answered_as_each(
+def test_lines_have_the_same_answers_in_batches_as_alone(
     name: str, kind: str, most: int | None, tmp_path: Path
 ) -> None:
     model = load(f"checkpoints/{name}")

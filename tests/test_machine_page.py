@@ -362,7 +362,7 @@ def test_machines_are_run_side_by_side_but_not_beside_a_network(
     assert chromium.complaints() == []
 
 
-def test_symbols_cannot_leave_the_data(chromium: Browser, tmp_path: Path) -> None:
+def test_symbols_are_not_interpreted_as_markup(chromium: Browser, tmp_path: Path) -> None:
     model = load(reversing(tmp_path))
     symbols = [symbol.replace(" ", "\xa0") for symbol in HOSTILE]
     task = make_task("reverse", "reverse", {"symbols": len(symbols)})

@@ -180,7 +180,7 @@ def test_screens_show_the_rule(tmp_path: Path) -> None:
 
 
 def test_a_machine_without_a_rule_is_shown_until_it_is_stuck(tmp_path: Path) -> None:
-    # An answer can only end after the first of the symbols.
+    # An answer can only end right after the symbol !.
     path = reversing(tmp_path, last=rule(when([5], [0], None), (0, 0), Term(CONSTANT, 3)))
     assert lines_of(run("inspect", path, "!#").stdout)[-1] == "answer: #! (right)"
     done = run("inspect", path, '"#!', "--contents")
@@ -206,7 +206,7 @@ def test_a_machine_is_shown_until_a_rule_has_no_output(tmp_path: Path) -> None:
 
 
 def test_a_buffered_machine_is_shown_until_a_rule_has_no_output(tmp_path: Path) -> None:
-    """All that it has written is shown, also what comes before the symbol that is missing."""
+    """All of its output is shown, including the symbols before the missing one."""
     settings: Any = {
         "model": {"memory": "stack", "buffers": {"extra_steps": 1, "output_skip": 1}},
         "task": {"parameters": {"symbols": 2}},

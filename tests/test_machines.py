@@ -67,10 +67,10 @@ def reversing(
     skipped: tuple[int, int] | None = None,
     lengths: str = "{train: [8, 64], test: [65, 128]}",
 ) -> Path:
-    """A checkpoint that reverses when hard, made by hand; it writes the symbol after a wrong one.
+    """A checkpoint, made by hand, that reverses when hard.
 
-    The linear controller sees the symbol, one-hot, and then the vector read, one-hot too. After one
-    symbol, it can skip another.
+    The linear controller sees the symbol and the vector read, both one-hot. Instead of the symbol
+    `wrong`, it writes the next one. Of the two neighbors `skipped`, it does not push the second.
     """
     folder = directory / "tasks"
     folder.mkdir()
@@ -109,9 +109,9 @@ def reversing(
 
 
 def reversing_beside(directory: Path, strength: float, symbols: int = LETTERS) -> Path:
-    """As `reversing`, with a queue beside the stack, which all symbols are pushed to as well.
+    """Like `reversing`, with a queue in addition to the stack; symbols are pushed to both.
 
-    What stands at its front shows, so strongly, in what is pushed to the stack.
+    The greater `strength`, the more the front of the queue affects what is pushed to the stack.
     """
     config = resolve(
         task="reverse",
@@ -146,7 +146,7 @@ def comparing_ends(directory: Path) -> Path:
     """A checkpoint for even-pairs, made by hand: 1 if the first symbol is not the last.
 
     The queue keeps the first symbol in front, and the stack the last one alone; bits are pushed as
-    -1 and 1. Two units are 1 if both are 0, or both are 1, at the separator.
+    -1 and 1. At the separator, one unit is 1 if both bits are 0, and another if both are 1.
     """
     config = resolve(
         task="even-pairs",
@@ -581,7 +581,7 @@ def test_damage_is_found(saved: Path, tmp_path: Path) -> None:
 
 
 def changed(content: str, old: str, new: str) -> str:
-    """What a file of a machine holds, with a change; one with buffers reads nothing as a symbol."""
+    """The content of a machine's file with a change; buffers also need "nothing" as an input."""
     content = content.replace(old, new, 1)
     if "buffers" in old:
         symbols = '["written symbol", [[0, 7]]]'
@@ -683,7 +683,7 @@ def test_actions_name_the_next_state(states: Sequence[int], after: Term, words: 
 
 
 def counting() -> Machine:
-    """Says a symbol for each that it has read, and has no rule for the second symbol."""
+    """Writes a symbol for each one that it has read, and has no rule for the second symbol."""
     symbols = Family("symbol", (0, 1))
     inputs = SymbolTable((Family("begin"), Family("separator"), symbols, symbols))
     stack_symbols = SymbolTable((Family("empty"), Family("mark 1")))
@@ -707,14 +707,14 @@ def test_a_machine_refuses_ids_that_do_not_exist() -> None:
         AutomatonModel(counting()).advance(AutomatonModel(counting()).start(1), np.array([[-1]]))
 
 
-def test_a_model_for_torch_has_the_machine_that_compiled_code_has() -> None:
+def test_torch_and_compiled_kernels_lead_to_the_same_machine() -> None:
     compiled = checkpoint.load("xor-buffered", hard=True)
     model = compiled.config.model.model_copy(update={"kernel": "torch"})
     of_torch = replace(compiled, config=compiled.config.model_copy(update={"model": model}))
     assert Learner(of_torch).learn().machine == Learner(compiled).learn().machine
 
 
-def test_a_vector_like_that_of_an_empty_memory_can_be_popped() -> None:
+def test_a_vector_equal_to_that_of_an_empty_memory_gets_its_own_number_if_reserved() -> None:
     empty = np.zeros(2)
     for reserved, number in ((True, 1), (False, 0)):
         codebook = Codebook(empty, lambda vectors: vectors, 0.0, reserved)

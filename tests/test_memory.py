@@ -170,7 +170,7 @@ PROGRAM = st.lists(
 
 @settings(max_examples=200)
 @given(PROGRAM)
-def test_whole_strengths_make_a_stack_a_list(program: list[tuple[bool, bool, bool, bool]]) -> None:
+def test_a_discrete_stack_equals_a_list(program: list[tuple[bool, bool, bool, bool]]) -> None:
     held: list[float] = []
     expected = []
     for number, (pop, push, _, _) in enumerate(program, start=1):
@@ -184,7 +184,7 @@ def test_whole_strengths_make_a_stack_a_list(program: list[tuple[bool, bool, boo
 
 @settings(max_examples=200)
 @given(PROGRAM)
-def test_whole_strengths_make_a_queue_a_deque(program: list[tuple[bool, bool, bool, bool]]) -> None:
+def test_a_discrete_queue_equals_a_deque(program: list[tuple[bool, bool, bool, bool]]) -> None:
     held: deque[float] = deque()
     expected = []
     for number, (pop, push, _, _) in enumerate(program, start=1):
@@ -198,7 +198,7 @@ def test_whole_strengths_make_a_queue_a_deque(program: list[tuple[bool, bool, bo
 
 @settings(max_examples=200)
 @given(PROGRAM)
-def test_whole_strengths_make_a_deque_a_deque(program: list[tuple[bool, bool, bool, bool]]) -> None:
+def test_a_discrete_deque_equals_pythons(program: list[tuple[bool, bool, bool, bool]]) -> None:
     held: deque[float] = deque()
     expected = []
     for number, (pop_top, push_top, pop_bottom, push_bottom) in enumerate(program, start=1):

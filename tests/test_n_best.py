@@ -16,9 +16,9 @@ from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 
 LIMIT = 3
-"""The most symbols of an answer here."""
+"""The maximum length of an answer in these tests."""
 ANSWERS = 1 + 3 + 9 + 27
-"""The number of answers that are not longer, of three symbols."""
+"""The number of answers up to this length, over three symbols."""
 
 
 def tiny(path: Path, seed: int, *changes: str) -> Path:

@@ -185,7 +185,7 @@ def test_the_least_important_columns_are_left_out_first_and_named() -> None:
     found = {width: shown(width, table).splitlines() for width in (40, 18, 12, 6)}
     assert found[40][1].split() == ["a", "bbbb", "cccc", "d"]
     assert found[18][-1] == "(no room for bbbb)"
-    assert found[12][0].split() == ["a", "cccc"], "of equals the last"
+    assert found[12][0].split() == ["a", "cccc"], "of equal columns, the last goes first"
     assert " ".join(" ".join(found[12][2:]).split()) == "(no room for bbbb, group d)"
     assert found[6][0] == "a"
     assert found[6][1] == "1"
@@ -219,7 +219,7 @@ def test_columns_of_equal_weight_go_on_below() -> None:
 
 
 def in_a_terminal(columns: int, work: Any, **environment: str) -> str:
-    """What is written by some work whose stderr is a terminal."""
+    """The output of `work` in a child process with a terminal of so many columns."""
     pid, descriptor = pty.fork()
     if pid == 0:  # pragma: no cover
         code = 1

@@ -114,7 +114,7 @@ def test_stack_lstm_learns_to_copy() -> None:
 
 @dataclass
 class Delay(Memory[MemoryState]):
-    """A memory of its user's own, from which the last vector is read: one that cannot be hashed."""
+    """A user-defined, unhashable memory from which the vector just pushed is read."""
 
     name: ClassVar[str] = "delay"
     push_names: ClassVar[tuple[str, ...]] = ("delay",)

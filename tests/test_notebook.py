@@ -24,7 +24,7 @@ CELLS = [
 
 
 def result(cell: Any) -> dict[str, str]:
-    """What a cell shows of its last line, once, by the kind of content."""
+    """The only result that a cell displays, by MIME type."""
     (output,) = (output for output in cell.outputs if output.output_type != "stream")
     assert output.output_type == "execute_result"
     return dict(output["data"])

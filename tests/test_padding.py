@@ -49,7 +49,7 @@ def test_sources_and_targets_are_padded() -> None:
 
 
 def test_scores_are_1_exactly_where_the_answer_is_the_target() -> None:
-    """Some weights: they are right by their scores exactly where their answer is the target."""
+    """Tested with random weights, whose own answers serve as targets."""
     given = {"model": {"memory": "stack", "buffers": {"steps_per_symbol": 2}}}
     run = resolve(task="reverse", settings=given, assignments=["task.parameters.symbols=2"])
     layout = run.make_task().layout

@@ -93,7 +93,7 @@ def test_the_data_are_those_of_the_trace() -> None:
         )
 
 
-def test_text_cannot_leave_the_data() -> None:
+def test_symbols_cannot_inject_markup_or_scripts() -> None:
     for symbol in HOSTILE:
         trace = replace(never_popped(1), source=symbol)
         trace = replace(trace, steps=[replace(trace.steps[0], input=symbol)])

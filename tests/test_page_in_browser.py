@@ -41,7 +41,7 @@ COUNT = 'document.getElementById("count").textContent'
 
 
 def expected_cells(step: TraceStep) -> list[list[Any]]:
-    """The cells that stand on a page, from above or from the left."""
+    """The cells that a page should show for a step, from the top or from the left."""
     (held,) = step.contents.values()
     from_top = "front" not in step.reads
     rows = held[::-1] if from_top else held
@@ -49,7 +49,7 @@ def expected_cells(step: TraceStep) -> list[list[Any]]:
 
 
 def check_step(chromium: Browser, models: list[PageModel], place: int) -> None:
-    """Compare what stands on a page with traces."""
+    """Check that a page shows the same step of each trace."""
     steps = [each.trace.steps[min(place, len(each.trace.steps) - 1)] for each in models]
     assert chromium.value(CELLS) == [[expected_cells(step)] for step in steps]
     assert chromium.value(NOW) == [[step.input, step.output or ""] for step in steps]
@@ -214,11 +214,11 @@ def test_space_plays_and_pauses(chromium: Browser, tmp_path: Path) -> None:
     assert reached != "1 / 6"
     chromium.value(moved)
     assert chromium.value(COUNT) == reached
-    # The button by its own key, once it has the focus: it is not pressed twice.
+    # While the button has the focus, the space bar must not press it twice.
     chromium.value("document.getElementById('play').focus()")
     chromium.press(" ")
     assert chromium.value(button) == "Pause"
-    # It continues from where it was, and begins anew only at the end.
+    # Playing continues from the current step, and starts over only from the last one.
     assert chromium.value(COUNT) != "1 / 6"
     chromium.press("End")
     chromium.value("document.getElementById('speed').value = '0.5'")

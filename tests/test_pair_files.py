@@ -22,7 +22,7 @@ VERBS = [(f"verb{'x' * size}", tag, f"verb{'x' * size}ed") for size in range(5) 
 
 
 def whole(path: Path, **parameters: Any) -> Pairs:
-    """The task of a file that is every set."""
+    """A task whose training, development and test sets are the same file."""
     return learned(path, dev=path, test=path, **parameters)
 
 
@@ -117,7 +117,7 @@ def test_a_model_reads_its_files_again_without_their_headers(tmp_path: Path) -> 
     assert "as the first line says" in more.stderr.decode()
 
 
-def test_a_header_is_no_pair_to_measure_either(tmp_path: Path) -> None:
+def test_eval_does_not_count_a_header_as_a_pair(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "target\tsource\nolleh\thello\n")
     done = run("eval", "reverse-stack", "--data", path, "--csv")
     assert "1.0" in done.stdout.decode().splitlines()[1]
@@ -394,7 +394,7 @@ def test_one_word_that_repeats_does_not_make_sentences_characters(tmp_path: Path
     assert "9 of 37 sources have no spaces ('jump'" in notes_of(task)
 
 
-def test_letters_that_no_form_composes_are_not_mixed(tmp_path: Path) -> None:
+def test_letters_without_a_composed_form_are_not_reported_as_mixed(tmp_path: Path) -> None:
     text = lines_of([("\u09df" * size, "é" * size) for size in range(1, 9)])
     assert "NFD" not in notes_of(whole(write(tmp_path / "a.tsv", text)))
 

@@ -33,7 +33,7 @@ def test_the_longest_tenth_and_a_random_tenth_are_held_out(tmp_path: Path) -> No
     assert all_of(learned(path, test=other).data) == [36, 4, 1]
 
 
-def test_one_source_with_most_of_the_lines_leaves_too_few(tmp_path: Path) -> None:
+def test_too_few_distinct_sources_are_refused(tmp_path: Path) -> None:
     text = lines_of([("abc", "a"), *[("abcd", f"{n:b}") for n in range(90)]])
     with pytest.raises(UsageError, match=r"a\.tsv: too few distinct sources"):
         learned(write(tmp_path / "a.tsv", text))
@@ -101,7 +101,7 @@ def test_targets_that_a_model_cannot_output_are_named(tmp_path: Path) -> None:
     ]
 
 
-def test_a_single_pair_is_held_out(tmp_path: Path) -> None:
+def test_a_note_on_a_single_held_out_pair_is_in_the_singular(tmp_path: Path) -> None:
     notes = learned(write(tmp_path / "few.tsv", "a\tb\nc\td\ne\tf\ng\th\n")).data.notes
     assert any("1 of 4 pairs, the longest, is held out as" in note for note in notes)
 

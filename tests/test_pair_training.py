@@ -155,7 +155,7 @@ def test_reading_pairs_from_a_terminal_is_announced(
 RACE = ["--strategies", "joint,wide", *OPTIONS]
 
 
-def test_pairs_that_come_once_come_to_all_processes(tmp_path: Path, train: Path) -> None:
+def test_pairs_from_a_pipe_reach_all_processes_of_a_race(tmp_path: Path, train: Path) -> None:
     words = ["train", "--max-steps", "20", *RACE]
     run(*words, "--workers", "1", "--data", train, "--out", tmp_path / "read")
     command = shlex.join([*STACKTRANS, *words, "--workers", "2", "--out", str(tmp_path / "piped")])
@@ -270,7 +270,7 @@ def test_nothing_but_the_summary_reads_the_test_set(tmp_path: Path, train: Path)
     assert (first.test.count, first.development) == (30, second.development)
 
 
-def test_the_longest_of_the_development_set_count_by_themselves(tmp_path: Path) -> None:
+def test_the_longest_development_pairs_are_measured_separately(tmp_path: Path) -> None:
     train = write(tmp_path / "train.tsv", lines_of([("a" * size, "a") for size in range(1, 101)]))
     dev = write(tmp_path / "dev.tsv", lines_of([("a" * size, "a") for size in range(20, 0, -1)]))
     trainer = trainer_of(train, tmp_path / "run", dev=str(dev))

@@ -44,7 +44,7 @@ TINY = "ab\tba\nabc\tcba\nabcd\tdcba\n"
                                      b'{"source": "c d", "target": "d c"}\n', mtime=0)),
     ],
 )  # fmt: skip
-def test_files_of_all_kinds_say_the_same(tmp_path: Path, name: str, content: bytes) -> None:
+def test_all_file_formats_give_the_same_pairs(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / name
     path.write_bytes(content)
     task = learned(path, dev=path, test=path, symbols="characters")
@@ -138,7 +138,7 @@ def test_targets_with_symbols_that_a_model_cannot_output_count_as_wrong(tmp_path
         with torch.no_grad():  # it always says this one
             model.classifier.bias.fill_(0)[symbol] = 100
         scores = score(predictor_of(model), task.layout, task.data.sets[DEV])
-        assert scores.right[1] == (symbol == len(task.target))  # but for the end
+        assert scores.right[1] == (symbol == len(task.target))  # only the end is right
         assert scores.fine[1] == 0
 
 
@@ -214,7 +214,7 @@ def test_a_file_has_a_name_that_can_be_kept(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_steps_are_the_fewest_and_rather_for_longer_sources(seed: int) -> None:
+def test_output_bounds_are_the_tightest_and_prefer_growth_with_the_source(seed: int) -> None:
     rng = np.random.default_rng(seed)
     lengths = rng.integers([1, 0], [9, 40], size=(rng.integers(1, 12), 2))
     steepest = int((-(-(lengths[:, 1] + 1) // lengths[:, 0])).max())
@@ -229,7 +229,7 @@ def test_steps_are_the_fewest_and_rather_for_longer_sources(seed: int) -> None:
 @pytest.mark.parametrize("content", [b"a\tb\n", gzip.compress(b"a\tb\n" * 99, mtime=0)[:-9], b""])
 def test_files_that_are_not_compressed_are_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "a.gz").write_bytes(content)
-    if not content:  # an empty file is packed nothing
+    if not content:  # an empty file is valid, but has no pairs
         with pytest.raises(StacktransError, match=r"a\.gz: contains no pairs"):
             learned(tmp_path / "a.gz")
         return
@@ -293,7 +293,7 @@ def test_a_configuration_needs_no_files_but_knows_them(tmp_path: Path) -> None:
         again.make_task().held_out()
 
 
-def test_a_run_is_known_by_what_files_say_and_not_by_where_they_are(tmp_path: Path) -> None:
+def test_a_run_s_identity_depends_on_file_contents_and_not_on_paths(tmp_path: Path) -> None:
     text = reversals(40, 1)
     first = config_of(write(tmp_path / "a.tsv", text))
     moved = config_of(write(tmp_path / "b.tsv", text))

@@ -1,4 +1,4 @@
-"""Proofs by induction that machines count right: none that is wrong is proved, in any row."""
+"""Proofs by induction that machines count correctly; wrong machines must not be proved."""
 
 import itertools
 import json
@@ -42,8 +42,8 @@ def pattern(written: str) -> Counting:
 def counter(written: str, rules: Sequence[tuple[Any, ...]], states: int = 1) -> Machine:
     """A machine with stacks, each of which shows its top and the cell under it.
 
-    A rule: the symbol, what is in each place that is looked at, the action of each stack, what is
-    written, and the states before and after if there are several.
+    A rule consists of the input symbol, the contents of each observed cell, the action of each
+    stack, the output, and, if there are several states, the states before and after.
     """
     task, stacks = pattern(written), len(rules[0][2])
     symbols = SymbolTable((Family("symbol", tuple(range(len(task.source)))),))
@@ -221,7 +221,7 @@ def answered(task: Counting, source: Sequence[str]) -> list[str | None] | None:
 
 
 def is_wrong(machine: Machine, row: Sequence[tuple[str, str]]) -> bool:
-    """Whether a machine continues a row otherwise than it should, where that is known."""
+    """Whether a machine predicts a known symbol of a row wrongly, or gets stuck."""
     symbols = "".join(prompt + answer for prompt, answer in row) + machine.source[0]
     configuration = Configuration(machine)
     written = [configuration.step(machine.source.index(each)) for each in symbols[:-1]]
@@ -285,7 +285,7 @@ def test_no_mutant_is_proved_that_counts_wrongly(name: str) -> None:
 
 
 def test_errors_at_a_great_count_are_found() -> None:
-    """The machine counts in its state as far as it has one, and takes more for that many."""
+    """The machine also counts in its state, and errs at the end if there are 29 or more a's."""
     rules: list[tuple[Any, ...]] = [
         ("a", [None, None], (PUSH,), None, state, min(state + 1, 29)) for state in range(30)
     ]

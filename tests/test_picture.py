@@ -94,7 +94,7 @@ def test_reads_of_a_buffer_are_split_between_symbols() -> None:
     assert [row.shades for row in rows if row.group == "input"] == [[0.7], [0.3]]
 
 
-def test_heat_maps_go_on_below_where_they_do_not_fit() -> None:
+def test_heat_maps_wrap_at_the_given_width() -> None:
     rows = [HeatRow("strengths", "pop", [0, 0.5, 1]), HeatRow("input", "a", [1, 0, 0.3])]
     lines = [line.plain for line in heat_map(rows, width=18)]
     assert lines == [

@@ -152,7 +152,7 @@ def test_reads_of_other_sizes_are_refused() -> None:
 
 @pytest.fixture
 def registry(place: Path, monkeypatch: pytest.MonkeyPatch) -> Registry:
-    """Memories, of which installed packages say that they have some."""
+    """A registry whose memories include those of entry points, most of them broken."""
     points = {
         "registers": "installed_registers:Registers",
         "hollow": "installed_hollow:Hollow",

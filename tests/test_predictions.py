@@ -93,7 +93,7 @@ def test_an_answer_is_compared_with_its_target(
     assert found.position_matches == position_matches
 
 
-def test_the_error_rate_counts_all_edits_a_symbol_of_all_targets(
+def test_the_error_rate_is_total_edits_per_target_symbol(
     untrained: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answering(monkeypatch, {"a": ("abcx", True), "b": ("", True), "cc": ("abcdef", True)})

@@ -189,7 +189,7 @@ def test_shipped_tasks_have_reference_automata(name: str) -> None:
         ("S:1 T:2", "( T:2"),
     ],
 )
-def test_grammars_that_are_none_of_brackets_are_not_taken_for_one(old: str, new: str) -> None:
+def test_grammars_not_of_brackets_have_no_reference_automaton(old: str, new: str) -> None:
     rules = {
         name: [{**each, "source": new} if each["source"] == old else each for each in listed]
         for name, listed in NESTED.items()
@@ -381,7 +381,7 @@ def test_copies_of_a_symbol_are_not_taken_for_one() -> None:
     begin, push, pop, end = machine.rules
     machine = replace(
         machine, inputs=SymbolTable((Family("begin"), Family("separator"), twice)),
-        # Of the first symbol, once it was written, another is written.
+        # After symbol 0 was written, symbol 1 is written for a 0 on top of the stack.
         rules=(begin, push, rule(when([5], [1], None), (1, 0), Term(CONSTANT, 1)), pop, end),
     )  # fmt: skip
     assert machine.run([0, 0]).target != [0, 0]

@@ -52,7 +52,7 @@ def test_as_few_stacks_as_possible_are_kept() -> None:
     needed = {1, 3}
 
     def accuracy(other: Transducer) -> float:
-        """That of a model that needs two, which are known by their weights."""
+        """The accuracy of a model that needs two stacks, which are recognized by their weights."""
         assert other.operation
         own = other.operation.signals.weight.unflatten(
             0, (other.config.memory.arguments["count"], -1)

@@ -72,7 +72,7 @@ def test_provisional_runs_get_fewer_time_slices_than_others_as_good() -> None:
         name = chosen(found, width=2)[1]
         had[name] += 1
         found[name] = found[name].model_copy(update={"step": found[name].step + 200})
-    # One in four, but for the ranks, 2 and 3.
+    # The ratio of their costs, with the ranks 2 and 3.
     assert had["b"] / had["c"] == pytest.approx(1 / PROVISIONAL_COST * 3 / 2, rel=0.1)
 
 
@@ -160,7 +160,7 @@ def test_once_all_have_begun_training_lengths_count_as_much() -> None:
         for name in chosen(found, width=2):
             had[name] += 1
             found[name] = found[name].model_copy(update={"step": found[name].step + 200})
-    # Of two first places one has half of all time slices, and as many as the other.
+    # The two candidates in first place get equally many time slices.
     assert had["a"] == pytest.approx(had["c"], abs=1)
     assert had["b"] + had["d"] < had["a"] < 100
     found["d"] = Candidate(step=2000, train=0.1, test=0.06, loss=1.0)

@@ -42,7 +42,7 @@ def test_the_first_quantity_that_differs_decides(names: tuple[str, str]) -> None
         return [*ranking_measures(replace(record, discreteness=discreteness)).values()]
 
     usual = [0.5] * 5
-    for place in range(5):  # whatever those say that count less
+    for place in range(5):  # regardless of the less important quantities
         better = [*usual[:place], 0.6, *[0.0] * (4 - place)]
         assert measures_of(*better) > measures_of(*usual), place
     assert ranking_measures(Record(1, 1, 0.0, 1.0, 2.0, 0.1, None, {})) == {}
@@ -208,7 +208,7 @@ def table_of(**candidates: Candidate) -> list[list[str]]:
     return [line.split() for line in file.getvalue().splitlines()]
 
 
-def test_the_table_of_a_race_ranks_by_what_it_shows_and_shows_nothing_for_no_number() -> None:
+def test_the_table_of_a_race_is_sorted_by_accuracy_and_has_dashes_for_missing_numbers() -> None:
     best = {"development": 0.95, "longest": 0.8, "fine": 0.97, "discreteness": 1.0}
     group, heading, *rows = table_of(
         never=Candidate(),

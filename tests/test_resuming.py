@@ -84,7 +84,7 @@ def killed_at(number: int, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str
 
     def calling(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def called(*arguments: Any, **named: Any) -> Any:
-            if len(done) >= number:  # what tidies up is not done any more, either
+            if len(done) >= number:  # after a kill, no clean-up code runs, either
                 raise Killed
             done.append(name)
             return function(*arguments, **named)
@@ -124,7 +124,7 @@ def test_a_run_stopped_during_rounding_resumes_bit_for_bit(
 ) -> None:
     mark_answers_right(monkeypatch)
 
-    # Not as good when hard, but the better, the longer it is trained, and good in a second attempt.
+    # The hard accuracy grows with training in the first attempt, and is 1 in later ones.
     def measured(self: Rounding, _: object) -> tuple[float, float]:
         moment = self.attempt.moment
         return 1.0, 1.0 if moment.attempt > 1 else moment.step / 1000
@@ -265,7 +265,7 @@ def test_optional_streams_discard_text_once_they_fail() -> None:
     assert os.write(stream.fileno(), b"x") == 1  # it goes nowhere now
 
 
-def test_progress_that_can_not_be_written_does_not_keep_a_run(tmp_path: Path) -> None:
+def test_a_race_continues_if_its_progress_cannot_be_written(tmp_path: Path) -> None:
     race = "--strategies patient,wide --workers 1"
     words = f"stacktrans train --task copy --memory queue {race} --max-steps 6 --json --out run"
     done = shell(f"{words} {shlex.join(SMALL)} 2>/dev/full", tmp_path)

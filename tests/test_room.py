@@ -1,4 +1,4 @@
-"""Runs that a machine has no room for are refused before anything is made."""
+"""Runs that do not fit in memory are refused before any weights are allocated."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def rehearse(*assignments: str) -> None:
         (("initialization.scale.reads=1e30",), "initialization.scale.reads"),
     ],
 )
-def test_sizes_that_multiply_beyond_the_machine_are_refused(
+def test_runs_that_exceed_the_available_memory_are_refused(
     assignments: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(UsageError, match=message):
@@ -70,7 +70,7 @@ def test_weights_are_counted_as_they_are_made(controller: str) -> None:
     assert counted == sum(weight.numel() for weight in held)
 
 
-def test_a_machine_that_does_not_say_what_it_has_refuses_nothing(
+def test_no_run_is_refused_if_the_size_of_memory_is_unknown(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     config = small_run("layers=64", "hidden_size=65536")

@@ -58,7 +58,10 @@ GENERALIZATION = DataSource.generalization
 def mark_answers_right(
     monkeypatch: pytest.MonkeyPatch, hard: Sequence[float] = (1.0,), soft: Accuracy = RIGHT
 ) -> None:
-    """Have accuracies be perfect, or as given; hard ones as given for each attempt."""
+    """Replace measurements: accuracies by `soft`, and hard ones in rounding by `hard`.
+
+    The latter has an accuracy for each attempt; the last one stands for all further attempts.
+    """
     monkeypatch.setattr(DataSource, "accuracies", lambda *_: (soft, soft))
     monkeypatch.setattr(DataSource, "generalization", lambda *_: 1.0)
     certain = Rounding.round
@@ -104,7 +107,7 @@ def test_a_run_without_restarts_keeps_a_model_that_is_wrong_when_discretized(
 def draw_only(
     monkeypatch: pytest.MonkeyPatch, *ranges: Lengths, error: type[Exception] = NoSuchLength
 ) -> None:
-    """Have tests of whether a model generalizes draw only strings of some lengths."""
+    """Let tests of generalization draw strings of these ranges only; others raise `error`."""
     monkeypatch.setattr(DataSource, "generalization", GENERALIZATION)
     drawn = DataSource.strings
 
@@ -132,7 +135,7 @@ def test_a_discrete_solution_is_right_on_the_shortest_and_on_much_longer_strings
     outcome: str,
     attempts: int,
 ) -> None:
-    # As if it were right on strings of all lengths of the task; it is not on these.
+    # The model counts as right on the lengths of the task, but is really tested on these.
     mark_answers_right(monkeypatch)
     draw_only(monkeypatch, lengths)
     config = counter(f"rounding={kind}", "max_steps=25", memory={"name": memory})
@@ -199,14 +202,14 @@ def test_lossless_rounding_loses_nothing_and_gives_up_no_attempt(
     trainer = trainer_of(counter("rounding=lossless"), tmp_path)
     solved: list[dict[str, torch.Tensor]] = []
     certain, left = Rounding.round, [*measured]
-    found = (0.0, 0.0)  # with a stack less it is wrong
+    found = (0.0, 0.0)
 
     def scripted(_: DataSource, model: Transducer, *__: Any) -> tuple[Accuracy, Accuracy]:
         if not solved:
             return RIGHT, RIGHT
         nonlocal found
-        if model.hard:  # which is measured first
-            found = left.pop(0) if left else (0.0, 0.0)
+        if model.hard:  # measured before the soft model
+            found = left.pop(0) if left else (0.0, 0.0)  # a model without one stack is wrong
         share = found[model.hard]
         return RIGHT, Accuracy(share, share, 10, share)
 
@@ -226,7 +229,7 @@ def test_lossless_rounding_loses_nothing_and_gives_up_no_attempt(
         for name, weight in kept_in(tmp_path).state_dict().items()
     ]
     assert all(same) is not kept
-    # It is right, or not, whatever validation found.
+    # The summary has an accuracy with hard signals, whichever weights were kept.
     assert summary.hard
     assert summary.hard.count == 10
 
@@ -297,8 +300,8 @@ def test_an_attempt_is_given_up_after_so_many_batches(
 def test_rounding_keeps_the_last_or_the_best_weights(
     monkeypatch: pytest.MonkeyPatch, kept: str, rounds: int, hard: list[float]
 ) -> None:
-    # Rounded weights are then changed by nothing but the factor, 2, and measured before, after
-    # each time if the best are kept, and after all.
+    # Without learning, each round only doubles the weights. Models are measured before the rounds,
+    # after each if the best is kept, and after all of them.
     monkeypatch.setattr(rounding, "soft_and_hard", lambda *_: (1.0, hard.pop(0)))
     ways = {"last": NEVER_CERTAIN, "best": NEVER_CERTAIN._replace(keep_best=True)}
     monkeypatch.setitem(ROUNDINGS, "quick", ways[kept])

@@ -237,7 +237,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return paths
 
 
-def test_answers_do_not_depend_on_what_is_beside_them(models: dict[str, Path]) -> None:
+def test_answers_do_not_depend_on_the_rest_of_the_batch(models: dict[str, Path]) -> None:
     for path in models.values():
         loaded = checkpoint.load(path, torch.device("cpu"))
         rng = np.random.default_rng(1)

@@ -23,7 +23,7 @@ def first_model(*changes: str, directory: Path) -> Transducer:
 
 @torch.no_grad()
 def unexplained(model: Transducer, written: list[int], read: list[int]) -> float:
-    """How far the output weights of some ids are from any one mapping of embeddings."""
+    """The relative error of the best linear map from some embeddings to output weights."""
     assert model.embedding is not None
     embeddings, weights = model.embedding.weight[read], model.classifier.weight[written]
     rest = embeddings @ torch.linalg.pinv(embeddings) @ weights - weights
@@ -31,7 +31,7 @@ def unexplained(model: Transducer, written: list[int], read: list[int]) -> float
 
 
 def test_one_mapping_takes_all_embeddings_to_the_output_weights(tmp_path: Path) -> None:
-    # With as many sizes as symbols any weights would do.
+    # Embeddings as large as the number of symbols could be mapped to any weights.
     sizes = ("embedding_size=2", SHARED)
     shared = first_model(*sizes, directory=tmp_path / "shared")
     assert unexplained(shared, [0, 1, 2], [2, 3, 4]) < 1e-5  # after "<s>" and "|||"

@@ -22,11 +22,11 @@ CASES = [
     ("0110####", "    0110"),
     ("01", "  "),  # no whole source yet
     ("01#", "  1"),
-    ("01###", "  10?"),  # from the last mark on nothing is scored
+    ("01###", "  10?"),  # no source has more marks than symbols
     ("#", "?"),
     ("01#1", "  1?"),
 ]
-"""Sources, and what is right; what is not scored is a space, and what the task does not map a ?."""
+"""Sources and their answers: a space is not scored, and a ? has no known answer."""
 
 
 @pytest.fixture(scope="module")

@@ -187,7 +187,7 @@ def test_the_buffered_xor_drops_the_first_of_what_it_writes() -> None:
 
 
 @pytest.mark.parametrize("name", ["copy-queue", "reverse-stack", *SAME_LENGTH])
-def test_the_machines_of_shipped_models_are_the_shortest(
+def test_machines_of_shipped_models_have_one_state_and_few_rules(
     name: str, machine_of: Callable[[str], Path]
 ) -> None:
     machine = read_machine(machine_of(name) / MACHINE)

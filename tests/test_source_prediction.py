@@ -1,4 +1,4 @@
-"""Sources whose symbols are predicted while they are read, so that a memory is learned by them."""
+"""Source prediction: training also predicts the symbols of sources while they are read."""
 
 import math
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_source_prediction_affects_training_until_the_run_settles(tmp_path: Path
     assert int(states[1][weights]["step"]) == 1  # a run settles after a batch at the earliest
 
 
-def test_the_model_that_is_kept_has_no_part_of_it(tmp_path: Path) -> None:
+def test_saved_models_have_no_weights_for_source_prediction(tmp_path: Path) -> None:
     trainer_of(small_run("max_steps=5"), tmp_path / "plain").run(ignore)
     trainer_of(small_run("max_steps=5", PREDICTING), tmp_path / "predicting").run(ignore)
     plain, predicting = (
@@ -68,7 +68,7 @@ def test_the_model_that_is_kept_has_no_part_of_it(tmp_path: Path) -> None:
     assert predicting.config.training.source_loss == 0.5
 
 
-def test_a_run_that_is_resumed_comes_to_the_same(tmp_path: Path) -> None:
+def test_a_resumed_run_with_source_prediction_equals_an_uninterrupted_one(tmp_path: Path) -> None:
     trainer_of(small_run("max_steps=20", PREDICTING), tmp_path / "whole").run(ignore)
     interrupted = trainer_of(small_run("max_steps=20", PREDICTING), tmp_path / "interrupted")
     interrupted.run_until(lambda: interrupted.state.step >= 7)
@@ -76,7 +76,7 @@ def test_a_run_that_is_resumed_comes_to_the_same(tmp_path: Path) -> None:
     assert_same_run(tmp_path / "whole", tmp_path / "interrupted")
 
 
-def test_a_damaged_state_is_not_taken_up(tmp_path: Path) -> None:
+def test_a_damaged_state_of_source_prediction_is_refused(tmp_path: Path) -> None:
     trainer_of(small_run("max_steps=5", PREDICTING), tmp_path).run(ignore)
     path = tmp_path / "last" / checkpoint.TRAINING
     state = torch.load(path, weights_only=True)

@@ -38,7 +38,7 @@ def train(directory: Path, *changes: str) -> Summary:
 
 @pytest.fixture
 def patience(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Has speculative attempts waited for, and tells how often it was taken over."""
+    """Make the run wait for speculative attempts; return those that it took over."""
     taken: list[int] = []
     original = SpeculativeAttempts.take
 
@@ -70,8 +70,7 @@ def test_attempts_in_other_processes_change_neither_records_nor_weights(
 def test_an_attempt_that_solved_the_task_early_ends_the_run(
     tmp_path: Path, patience: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # What is asked of the second attempt is so little that it has solved the task at once, before
-    # the first has failed.
+    # The second attempt has such easy criteria that it solves the task before the first fails.
     place = tmp_path / "run"
     original = SpeculativeAttempts._begin
 
@@ -92,7 +91,7 @@ def test_an_attempt_that_solved_the_task_early_ends_the_run(
     assert 20 < summary.best_step <= steps[-1] <= summary.steps
 
 
-def test_nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_stops_all_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = trainer_of(soon_failed("workers=3", "restart.after=1000"), tmp_path / "run")
     started: list[Future[None]] = []
     original = SpeculativeAttempts.train
@@ -114,7 +113,7 @@ def test_nothing_is_left_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Has attempts trained speculatively in this process, whole, and tells which they were."""
+    """Train speculative attempts to their end in this process; return their numbers."""
     begun: list[int] = []
 
     def here(of: int) -> ThisProcess:

@@ -113,7 +113,7 @@ def known_by(config: RunConfig) -> dict[str, Any]:
 
 
 def test_symbols_stay_known_over_several_runs(old: Path, new: Path, tmp_path: Path) -> None:
-    """Though neither file has it, and the files are read again by every command."""
+    """Even those that the run's own files lack, although every command reads these files again."""
     third = write(tmp_path / "third.tsv", reversals(60, 3).translate(str.maketrans("abcd", "ghab")))
     one, two = tmp_path / "one", tmp_path / "two"
     stacktrans.train(from_=old, data=new, settings={"max_steps": 3}, out=one)
@@ -137,7 +137,7 @@ def test_symbols_stay_known_over_several_runs(old: Path, new: Path, tmp_path: Pa
     )
 
 
-def test_pairs_of_a_task_s_file_leave_what_is_known(old: Path, new: Path, tmp_path: Path) -> None:
+def test_a_task_file_of_pairs_keeps_known_symbols(old: Path, new: Path, tmp_path: Path) -> None:
     task = {"name": "mine", "generator": "pairs", "parameters": {"train": new.name}}
     file = write(tmp_path / "mine.yaml", yaml.safe_dump(task))
     asked: list[str | Path] = ["train", "--from", old, "--task", file, "--dry-run"]
@@ -154,7 +154,7 @@ def test_pairs_of_a_task_s_file_leave_what_is_known(old: Path, new: Path, tmp_pa
     assert found["start_from"]["source_symbols"] == {"carried_over": 2, "new": 2, "dropped": 2}
 
 
-def test_words_and_features_stay_where_they_can_be_written(tmp_path: Path) -> None:
+def test_known_symbols_stay_if_the_new_files_can_contain_them(tmp_path: Path) -> None:
     rows = [(f"ab de {each} c", "V", f"de {each}") for each in "fghijklmnopqrst"]
     lines = lines_of([(source, target, feature) for source, feature, target in rows])
     first = write(tmp_path / "first.tsv", lines)
@@ -177,8 +177,8 @@ def test_words_and_features_stay_where_they_can_be_written(tmp_path: Path) -> No
     assert found["start_from"]["target_symbols"]["dropped"] == 1
 
 
-def test_training_continues_from_its_step_rather_than_the_beginning(tmp_path: Path) -> None:
-    """With two symbols more, which a model has to learn that can reverse all others."""
+def test_a_run_from_a_checkpoint_learns_faster_than_a_new_one(tmp_path: Path) -> None:
+    """The checkpoint can reverse all symbols except two, which the run has to learn."""
     rng = np.random.default_rng(1)
     strings = ["".join(rng.choice([*"abcdefαβ"], size=rng.integers(2, 13))) for _ in range(400)]
     data = write(tmp_path / "greek.tsv", lines_of([(each, each[::-1]) for each in strings]))
@@ -303,7 +303,7 @@ def test_a_recipe_does_not_change_the_model_of_a_checkpoint(old: Path, new: Path
     assert config["start_from"]["source_symbols"] == {"carried_over": 4, "new": 2, "dropped": 0}
 
 
-def test_pairs_are_read_as_they_were(tmp_path: Path) -> None:
+def test_columns_and_symbols_are_those_of_the_checkpoint_unless_given(tmp_path: Path) -> None:
     rows = [(f"{one} {two}", f"{two} {one}") for one in "abcde" for two in "fgh"]
     first = write(tmp_path / "first.tsv", lines_of([(target, source) for source, target in rows]))
     run(

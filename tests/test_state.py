@@ -51,7 +51,7 @@ def forged(run: Path, forge: Callable[[State], Any]) -> str:
 
 
 def at(path: str, value: Any) -> Callable[[State], None]:
-    """What puts a value where a path leads."""
+    """A function that sets the value at a dotted path of a state."""
 
     def forge(state: State) -> None:
         *parts, last = path.split(".")

@@ -113,7 +113,7 @@ def test_a_loss_that_is_not_finite_starts_a_new_attempt_or_ends_the_run(tmp_path
             assert trainer.run(ignore).attempts == 2
 
 
-def test_patience_begins_anew_with_each_attempt(tmp_path: Path) -> None:
+def test_patience_restarts_with_each_attempt(tmp_path: Path) -> None:
     # No attempt has as many records as would end it, all together have many times more.
     restarting = ("restart={after: null, give_up_after: 10}", "learning_rate=1e-30")
     config = small_run("stop={converged: {patience: 2}}", "max_steps=100", *restarting)

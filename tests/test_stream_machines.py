@@ -117,7 +117,7 @@ def test_a_machine_is_compared_with_the_requested_number_of_strings() -> None:
 def test_extraction_ends_soon_after_its_time_limit(
     seconds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = itertools.count()  # the time, which goes on whenever it is asked for
+    asked = itertools.count()  # a clock that advances whenever it is read
     monkeypatch.setattr(limits, "time", SimpleNamespace(monotonic=lambda: next(asked)))
     with contextlib.suppress(CannotExtract):
         Learner(checkpoint.load("parenthesis-stack", hard=True), time_limit=seconds).learn()

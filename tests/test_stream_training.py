@@ -109,7 +109,7 @@ def test_the_state_of_a_stream_is_carried_to_the_next_piece(
     torch.testing.assert_close(torch.cat(parts, dim=1), together.hidden, rtol=0, atol=1e-6)
 
 
-def test_the_rate_falls_and_the_best_weights_come_back_when_nothing_is_gained(
+def test_without_improvement_the_rate_is_halved_and_the_best_weights_are_restored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StreamConfig, "MIN_RATE", 0.1)

@@ -176,7 +176,7 @@ def test_a_custom_pattern_is_accepted() -> None:
 
 
 def shown(layout: Layout, task: Task, batch: Batch) -> list[tuple[str, str]]:
-    """Of each row what is read, and what is scored."""
+    """For each row, the symbols read, and the symbols scored, with dots for the others."""
     return [
         (
             "".join(task.source.decode(inputs[:length])),
@@ -203,7 +203,7 @@ def pairs_of(task: Task, *sources: str) -> list[Pair]:
     ]
 
 
-def test_scored_is_what_can_be_known_and_the_symbol_that_follows() -> None:
+def test_answers_and_the_first_symbol_after_them_are_scored() -> None:
     task = task_of("anbn")
     layout = task.layout
     streams = [pairs_of(task, "aab", "ab"), pairs_of(task, "ab")]
@@ -230,7 +230,7 @@ def model_of(name: str, memory: str = "stack-rnn", **settings: Any) -> Transduce
 
 
 @pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "stack", "none"])
-def test_a_stream_is_scored_sequence_by_sequence_with_what_the_one_before_left(memory: str) -> None:
+def test_scores_of_a_stream_carry_the_state_from_one_sequence_to_the_next(memory: str) -> None:
     task, model = task_of("anbn"), model_of("anbn", memory)
     layout = task.layout
     pairs = drawn("anbn", 2, 4, count=30)
@@ -257,7 +257,7 @@ def test_a_stream_is_scored_sequence_by_sequence_with_what_the_one_before_left(m
 
 
 class Oracle:
-    """A model that has learned what comes after a prompt, of one string."""
+    """A model that always outputs the same continuation of one prompt."""
 
     failure: ClassVar[str] = ""
     is_deterministic: ClassVar[bool] = False

@@ -255,14 +255,14 @@ def test_every_row_draws_sources_of_its_lengths_and_their_answers(name: str) -> 
             scored = [True] * len(answered) if pair.scored is None else pair.scored
             both = zip(answered, known, scored, strict=True)
             assert [a for a, b, counts in both if counts and b not in (None, a)] == []
-            # So long an answer is still waited for.
+            # The decoder allows answers of this length.
             assert len(answered) <= 2 * len(pair.source) + 20
 
 
 @pytest.mark.parametrize(
     ("notation", "possible"), [("infix", [5, 9, 13, 17]), ("prefix", [*range(3, 21, 2)])]
 )
-def test_lengths_are_spread_over_all_that_there_are(notation: str, possible: list[int]) -> None:
+def test_lengths_are_uniform_over_all_possible_ones(notation: str, possible: list[int]) -> None:
     task = made("evaluated", notation=notation)
     pairs = task.sample(np.random.default_rng(2), Lengths(3, 20), 1000, "uniform")
     counts = Counter(len(pair.source) for pair in pairs)
@@ -320,7 +320,7 @@ def test_structures_are_equally_likely(
         ("sum", {"symbols": 2}, 0.5),
     ],
 )
-def test_both_answers_come_as_often(name: str, parameters: dict[str, Any], share: float) -> None:
+def test_answers_are_equally_frequent(name: str, parameters: dict[str, Any], share: float) -> None:
     task = made(name, **parameters)
     pairs = task.sample(np.random.default_rng(4), Lengths(31, 50), 1000, "uniform")
     assert np.mean([pair.target[0] for pair in pairs]) == pytest.approx(share, abs=0.05)

@@ -58,7 +58,7 @@ def test_errors_in_a_sweep_file_are_named(
         read_plan(sweep_file(tmp_path, **changes))
 
 
-def test_a_key_that_is_no_setting_is_not_looked_for_among_settings(tmp_path: Path) -> None:
+def test_an_unknown_key_suggests_a_key_of_sweep_files(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"unknown key 'mesures'; did you mean 'measures'\?$"):
         read_plan(sweep_file(tmp_path, mesures={}))
 

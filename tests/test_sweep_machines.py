@@ -1,4 +1,4 @@
-"""Sweeps that say of how many runs there is a machine."""
+"""Sweeps that measure for how many runs a machine can be extracted."""
 
 import shutil
 from pathlib import Path
@@ -22,7 +22,7 @@ BRACKETS = shipped("checkpoints") / "parenthesis-stack"
 
 
 def plan_of_brackets(directory: Path, *names: str) -> Plan:
-    """Of a model that was trained, with some of two measures."""
+    """A plan with a single run, that of a shipped model, and some of two measures."""
     config = yaml.safe_load((BRACKETS / "config.yaml").read_text())
     settings = {key: config[key] for key in ("task", "model", "training", "recipe")}
     own: dict[str, Any] = {
@@ -36,7 +36,7 @@ def plan_of_brackets(directory: Path, *names: str) -> Plan:
 
 
 def done(store: SweepStore) -> RunRecord:
-    """The record of the last run of a sweep."""
+    """Do the last run of a sweep, and return its record."""
     (*_, run) = store.plan.runs
     record = work(store.job(run, "cpu"))
     assert record

@@ -370,7 +370,7 @@ def test_numbers_that_the_program_wrote_stay_numbers_in_csv() -> None:
         {"error": 3},
     ],
 )
-def test_forged_records_are_none(tmp_path: Path, change: dict[str, Any]) -> None:
+def test_malformed_records_are_rejected(tmp_path: Path, change: dict[str, Any]) -> None:
     plan = plan_of(tmp_path)
     record = next(iter(records_of(plan).values()))
     whole = {"attempts": 1, "parameters": 1, "outcome": "solved", "accuracy": {}, "seed": 1}

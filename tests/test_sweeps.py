@@ -319,7 +319,7 @@ def test_damaged_records_are_named_and_kept(tmp_path: Path, line: bytes) -> None
     assert (out / "results.jsonl").read_bytes() == line + b"\n"
 
 
-def test_a_damaged_line_of_the_records_costs_no_run(swept: Path, tmp_path: Path) -> None:
+def test_a_damaged_record_is_restored_without_a_new_run(swept: Path, tmp_path: Path) -> None:
     path, out = sweep_file(tmp_path), tmp_path / "out"
     shutil.copytree(swept, out)
     before = (out / "results.jsonl").read_bytes()
@@ -339,7 +339,7 @@ def test_a_damaged_line_of_the_records_costs_no_run(swept: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("accuracy", [{}, {"development": None}, {"test": None}])
 @pytest.mark.parametrize("name", ["results.jsonl", "record.json"])
-def test_records_without_what_a_winner_is_chosen_by_are_named(
+def test_records_without_the_accuracy_that_chooses_a_winner_are_named(
     swept: Path, tmp_path: Path, name: str, accuracy: dict[str, Any]
 ) -> None:
     path = sweep_file(tmp_path, choose={"by": "test accuracy", "among": ["seed"]})
@@ -383,7 +383,7 @@ def test_files_that_are_no_sweeps_are_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "results.csv").read_text() == "mine"
 
 
-def test_a_run_that_was_trained_further_is_not_taken_for_itself(tmp_path: Path) -> None:
+def test_a_run_that_was_trained_further_is_an_error(tmp_path: Path) -> None:
     path = sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK)
     out = tmp_path / "out"
     assert run("sweep", path, "--workers", "1", "--out", out).returncode == 0
@@ -408,7 +408,7 @@ def test_a_damaged_run_is_named(tmp_path: Path) -> None:
     assert re.search(rb"summary\.json: damaged \(.*\); remove ", done.stderr)
 
 
-def test_pictures_are_of_any_names_and_inside_the_sweep(swept: Path, tmp_path: Path) -> None:
+def test_names_of_measures_become_safe_file_names_of_plots(swept: Path, tmp_path: Path) -> None:
     measures = {
         name: {"of": "coarse", "lengths": [1, 3], "each": True, "count": 1}
         for name in ("loss", "m/x", "m x", "../../escaped", "a $^$ b")

@@ -49,7 +49,7 @@ def test_samples_have_lengths_in_range_and_the_oracle_s_answer(name: str, law: s
 
 
 @pytest.mark.parametrize("name", SHIPPED)
-def test_samples_follow_from_the_generator(name: str) -> None:
+def test_samples_are_determined_by_the_random_generator(name: str) -> None:
     task = task_of(name)
     lines = [
         [

@@ -93,7 +93,7 @@ def test_a_run_learns_and_tells_both_perplexities(trained: Path) -> None:
     best = min(record["validation"] for record in records)
     assert texts["valid"]["nats"] == pytest.approx(best)
     assert math.log(texts["test"]["perplexity"]) == pytest.approx(texts["test"]["nats"])
-    # Of what is not certain there are some ten ends, three verbs and four subjects a sentence.
+    # Only the four subjects, three verbs and four ends of sentences are uncertain.
     assert texts["test"]["perplexity"] < 4
 
 
@@ -347,7 +347,7 @@ def test_each_symbol_of_a_text_is_predicted_once(count: int) -> None:
 
 @pytest.mark.parametrize("memory", ["stack-rnn", "none"])
 @torch.no_grad()
-def test_pieces_carry_on_what_one_sequence_does(folder: Path, tmp_path: Path, memory: str) -> None:
+def test_segments_give_a_text_s_perplexity(folder: Path, tmp_path: Path, memory: str) -> None:
     trainer = trainer_of(small_run(folder, memory=memory), tmp_path)
     source, model = texts_of(trainer), trainer.state.attempt.model
     text, total, state = source.texts["valid"], 0.0, None
@@ -395,7 +395,7 @@ def test_a_configuration_repeats_its_run(folder: Path, tmp_path: Path) -> None:
     assert_same_run(tmp_path / "first", tmp_path / "again")
 
 
-def test_a_model_begins_with_the_frequencies_of_symbols(folder: Path, tmp_path: Path) -> None:
+def test_output_biases_start_from_symbol_frequencies(folder: Path, tmp_path: Path) -> None:
     trainer = trainer_of(small_run(folder), tmp_path)
     text = texts_of(trainer).texts["train"][1:]
     shares = torch.softmax(trainer.state.attempt.model.classifier.bias, dim=0)

@@ -202,7 +202,7 @@ def test_evaluated_weights_are_a_running_mean(tmp_path: Path) -> None:
     assert not torch.allclose(kept, raw[-1])
 
 
-def test_gradients_that_are_no_numbers_leave_the_weights_as_they_are(tmp_path: Path) -> None:
+def test_nan_gradients_do_not_change_the_weights(tmp_path: Path) -> None:
     trainer = trainer_of(small_run("max_steps=1"), tmp_path)
     model = trainer.state.attempt.model
     before = {name: weight.clone() for name, weight in model.state_dict().items()}
@@ -212,7 +212,7 @@ def test_gradients_that_are_no_numbers_leave_the_weights_as_they_are(tmp_path: P
     assert all(torch.equal(after[name], weight) for name, weight in before.items())
 
 
-def test_a_run_that_fails_with_its_last_batch_keeps_what_it_trained(tmp_path: Path) -> None:
+def test_an_attempt_that_fails_with_the_last_batch_starts_no_other(tmp_path: Path) -> None:
     config = small_run("max_steps=20", "restart.after=10", "restart.loss=0.0001")
     summary = trainer_of(config, tmp_path).run(ignore)
     assert (summary.attempts, summary.steps) == (2, 20)

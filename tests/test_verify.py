@@ -183,7 +183,7 @@ def test_the_command_shows_what_is_wrong_and_how_to_look_at_it(soft: str) -> Non
     assert right.stdout.decode().splitlines()[-1].startswith("right on all ")
 
 
-def test_what_another_task_requires_is_shown_without_a_command_for_the_models_own() -> None:
+def test_errors_on_another_task_are_shown_without_an_inspect_command() -> None:
     done = run("verify", "copy-queue", "reverse", "--count", "10", "--longest", "100")
     assert done.returncode == 1
     assert done.out.splitlines()[1:] == [
@@ -266,7 +266,7 @@ def test_a_model_is_not_right_because_nothing_was_tested() -> None:
     assert "nothing to test: no string of at most 5 symbols" in done.err
 
 
-def test_an_unset_variable_is_no_second_model() -> None:
+def test_an_empty_name_of_a_second_model_is_refused() -> None:
     done = run("verify", "checkpoints/xor-buffered", "")
     assert (done.returncode, done.out) == (2, "")
     assert "the name of a checkpoint is empty" in done.err

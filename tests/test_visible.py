@@ -1,4 +1,4 @@
-"""Nothing of a file or an argument reaches a terminal, a table or a picture as a control."""
+"""Control characters in files and arguments are escaped in terminals, tables and pictures."""
 
 import io
 import json

@@ -66,12 +66,12 @@ def test_a_whole_configuration_that_lacks_a_setting_is_refused_with_its_name(
             section = section[key]
         del section[place[-1]]
         path.write_text(yaml.safe_dump(settings))
-        # Of a task, a model or training there is more to say than that it is missing.
+        # Messages about the task, or about a whole section, need name only the last key.
         name = ".".join(place) if len(place) > 1 and place[0] != "task" else place[-1]
         with pytest.raises(UsageError) as caught:
             resolve(config=str(path))
         assert "config.yaml:" in str(caught.value)
-        # Of a block that is nothing without a setting there is more to say, too.
+        # If a section is invalid without the setting, the message may name only the section.
         assert name in str(caught.value) or ".".join(place[:-1]) in str(caught.value)
 
 

@@ -34,7 +34,7 @@ def test_written_symbols_are_told_from_those_of_the_source() -> None:
     assert entry_names(machine, inputs, [0, 5]) == f"{a} or written {b}"
 
 
-def test_nothing_follows_what_is_excepted() -> None:
+def test_the_phrase_with_an_exception_comes_last() -> None:
     machine = rearranging(Copy(symbols=4), STACK)
     table = SymbolTable((Family("symbol", tuple(range(4))), Family("mark 1"), Family("mark 2")))
     last = machine.symbols[3]

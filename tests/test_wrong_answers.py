@@ -17,8 +17,8 @@ from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.pairs import Pairs
 from stacktrans.tasks.written_pairs import pairs_of_strings
 
-# The model reverses: the targets are wrong, and the second and the fourth in the same way, and
-# the last source has a space, which the model does not know, so that it has no answer.
+# The model reverses. All targets except the first are wrong, the second and the fourth in the
+# same way. The last source has a space, which the model does not know, so it gives no answer.
 PAIRS = "abc\tcba\nabd\tdbx\nabcdef\tfedcb\nacb\tbcx\nabe\txeba\na b\tb-a\n"
 
 

@@ -186,9 +186,9 @@ class Model:
         Args:
             data: pairs with the columns of the model's files, perhaps in a DataFrame of pandas,
                 whose columns are found by their names if these are known; or a file of pairs as
-                `stacktrans generate` writes it. By default, strings are drawn, or are the test set
-                of a model of pairs in files. Pairs with symbols that the model does not know count
-                as wrong.
+                `stacktrans generate` writes it. By default, strings of the task are drawn; a model
+                that was trained on pairs in files is evaluated on its test set. Pairs with symbols
+                that the model does not know count as wrong.
             lengths: shortest and longest source; by default, the test lengths of the task, or all
                 of the file.
             count: number of strings; by default 1000, or all of the file; with `each`, 100 of each
@@ -201,9 +201,8 @@ class Model:
                 for; found with a beam as wide unless `beam` is given.
 
         Raises:
-            StacktransError: there are no such strings, or the file is not of pairs.
-            UsageError: the model is a language model, which has a `perplexity`; or an argument is
-                wrong.
+            StacktransError: there are no such strings, or the file has lines that are not pairs.
+            UsageError: the model is a language model (use `perplexity`), or an argument is wrong.
         """
         request = EvalRequest(
             data=data,
@@ -229,15 +228,15 @@ class Model:
         longest: Count = 10_000,
         seed: Seed = 1,
     ) -> Verification:
-        """Look for a string that the model answers wrongly, or otherwise than another model.
+        """Look for a string that the model answers wrongly, or differently from another model.
 
-        If both are machines, `verify` also tries to prove that their answers are equal, however
-        long the string; of a machine alone, that its answers are right.
+        For a machine, `verify` also tries to prove that all its answers are right, however long
+        the string; for two machines, that they give the same answers.
 
         Args:
             other: another model with the same alphabets; None for the answers of the task.
-            exhaustive: all strings up to a length are tested: the greatest for which these are at
-                most this many.
+            exhaustive: test all strings up to the greatest length for which there are at most this
+                many in all.
             count: number of random strings of training and test lengths.
             longest: length of the longest strings.
             seed: random seed of the strings.

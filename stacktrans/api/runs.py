@@ -127,9 +127,11 @@ def train(
         memory: its name (`stacktrans list memories`); by default auto, the memory that wins the
             race of strategies.
         controller: its name; by default, that of the recipe.
-        accept: "soft" if a solution counts even if it needs signals between 0 and 1; "discrete" if
-            it does not; "machine", the default in a race of strategies, if training also continues
-            for a while after a solution from which no machine can be extracted.
+        accept: the solutions that end training. "soft": any, even one that needs signals between 0
+            and 1. "discrete": only one that works with signals rounded to 0 or 1. "machine": a
+            discrete one from which a machine can be extracted; after one without a machine,
+            training continues for a while. By default, that of the recipe: "machine" in most
+            strategies.
         recipe: auto (the default), a race of strategies; or a strategy (`stacktrans list
             strategies`), or another recipe (`stacktrans list recipes`). With `from_`, how to train,
             if not as the checkpoint was trained.

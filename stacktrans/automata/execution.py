@@ -24,7 +24,7 @@ class Transition(NamedTuple):
 
     Attributes:
         signals: those of the rule that applies.
-        output: `NO_OUTPUT` where it has learned none.
+        output: the output; `NO_OUTPUT` if the rule has none.
         pops: the ends from which a cell is popped, in this order.
         pushes: after that, the ends to which a cell is pushed, each with its stack symbol.
         moves: after that, the ends from which a cell is taken, each with the end it is put on.
@@ -161,8 +161,8 @@ class Configurations:
     Attributes:
         items: the configuration of each string.
         signals: [B, signals] of the last step; NaN where no rule applied.
-        origins: the contents of each memory of the first string, as the steps that pushed them, if
-            the steps were recorded; see `MachineModel`.
+        origins: for each memory of the first string, the step, from 0, that pushed each of its
+            cells; empty unless steps are recorded, as by `MachineModel`.
         steps: the number of recorded steps.
     """
 

@@ -96,7 +96,7 @@ def _answer(machine: Machine, source: Symbols) -> Symbols | None:
 
 
 def _written(machine: Machine, before: Symbols | None, source: Symbols) -> Symbols:
-    """What is written at the last symbol of a source, after the answer to those before it."""
+    """The symbols that the last symbol of a source adds to the answer to those before it."""
     if machine.layout.feeds_back:
         return ()
     after = _answer(machine, source)

@@ -92,8 +92,7 @@ class Machine:
     def check_tables(self) -> None:
         """Raise `ValueError` if alphabets, memories and layout do not fit one another.
 
-        What the signals of its memories do is compared with the configuration where a checkpoint is
-        loaded.
+        The effects of its signals are compared with the configuration when a checkpoint is loaded.
         """
         memories, layout = self.memories, self.layout
         check(len(memories.names) == len(self.stack_symbols))
@@ -116,7 +115,7 @@ class Machine:
                 check(number is None or self.symbols[number] == symbol)
 
     def checked(self, rule: Rule) -> Rule:
-        """A rule; raises `ValueError` if it is about anything that does not exist."""
+        """The rule itself; raises `ValueError` if it does not fit the machine."""
         components, memories = len(self.components), self.memories
         check(len(rule.signals) == len(memories.signal_names))
         for (signal, _), term in zip(memories.pushes, rule.pushed, strict=True):

@@ -83,7 +83,7 @@ def _rule(machine: Machine, rule: Rule) -> dict[str, Any]:
     for name, table, entries in zip(names, machine.components, rule.when, strict=True):
         if entries is not None and len(entries) < table.size:
             every, rows = _table(machine, table), _rows(machine, table, sorted(entries))
-            # A rule that never applies may do so for a component that the interpreter lacks.
+            # The interpreter may lack the component; a condition that never holds fits any.
             when[name if rows else names[0]] = {
                 row: None if own == every[row] else own for row, own in rows.items()
             }

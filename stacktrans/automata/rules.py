@@ -34,8 +34,8 @@ class Family(NamedTuple):
     """A family of inputs, outputs, stack symbols or states that differ only in their symbol.
 
     Attributes:
-        name: what they are called.
-        symbols: the symbol of each, by its index; None for a single entry without a symbol.
+        name: the common name of its entries.
+        symbols: the index of each entry's symbol; None for a single entry without a symbol.
     """
 
     name: str
@@ -114,8 +114,9 @@ class Term(NamedTuple):
     """A term of a rule: an entry of a symbol table as a function of an observation.
 
     Attributes:
-        component: of the observation, whose symbol the entry has; `CONSTANT` for a given entry.
-        entry: the family of the entry; if it is constant, its number.
+        component: the component of the observation whose symbol the entry has; `CONSTANT` if the
+            entry does not depend on the observation.
+        entry: the number of the entry's family; if it is constant, the number of the entry.
     """
 
     component: int
@@ -127,10 +128,10 @@ class Rule(NamedTuple):
 
     Attributes:
         when: for each component, the entries that it may be; None for any.
-        equal: pairs of components, and whether they have the same symbol.
+        equal: pairs of components, each with whether their symbols have to be the same.
         signals: of the memories and buffers, 0 or 1.
-        output: what is written; None where no output is scored.
-        pushed: what each push pushes; None where nothing is pushed.
+        output: the output; None where no output is scored.
+        pushed: the stack symbol of each push; None where nothing is pushed.
         next_state: the state after it.
     """
 
@@ -142,7 +143,7 @@ class Rule(NamedTuple):
     next_state: Term
 
     def applies(self, observation: tuple[int, ...], symbols: list[int | None]) -> bool:
-        """Whether it applies to an observation, whose components have some symbols."""
+        """Whether it applies to an observation, given the symbols of its components."""
         for entries, entry in zip(self.when, observation, strict=True):
             if entries is not None and entry not in entries:
                 return False

@@ -168,7 +168,7 @@ def _symbols_of(string: str, loaded: "Checkpoint") -> list[str]:
 def _write_files(
     models: "Sequence[PageModel]", plot: Path | None, animate: Path | None, page: Path | None
 ) -> None:
-    """Write the files that are given: the first two of the first model, the page of all."""
+    """Write the files that are given: plot and animation of the first model, the page of all."""
     from stacktrans.showing.page import page_of
     from stacktrans.showing.pictures import animate_trace, plot_trace
 

@@ -267,7 +267,7 @@ def _show(training: "Trainer | Race", as_json: bool) -> None:
 
 
 def _arguments_of_candidate(ctx: typer.Context) -> list[str]:
-    """The arguments of the command that trains any run of a race alone, but for its recipe."""
+    """The arguments of the command that trains any run of a race alone, except its recipe."""
     words = ["stacktrans", "train"]
     for option in ctx.command.params:
         value = ctx.params.get(str(option.name))

@@ -82,7 +82,7 @@ def open_file(path: str | os.PathLike[str]) -> BinaryIO:
 
 
 def check_uncompressed(path: str | os.PathLike[str]) -> None:
-    """Raise `UsageError` if a path is no file that can be read, or one that gzip has compressed."""
+    """Raise `UsageError` unless a path is a readable file that is not compressed by gzip."""
     check_readable(path)
     if os.path.isfile(path):  # reading would take from a pipe what others expect
         with open_file(path) as stream:

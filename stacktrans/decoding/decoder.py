@@ -26,8 +26,8 @@ FEW_OUTPUTS = 512
 """Models with at most this many outputs take `STEPS_AT_ONCE` steps together; others take
 proportionally fewer, so that logits need no more memory."""
 EXPECTED_SYMBOLS = 64
-"""Room is made for answers of twice the length of their prompts and so many symbols, or for their
-limits if those are less."""
+"""Room is made for answers of twice the length of their prompts plus this many symbols, or for
+their limits if those are less."""
 PAST_THE_END = -1
 """The id in an input buffer after the last input, of which nothing is read."""
 
@@ -395,7 +395,7 @@ def _decode_batch(model: Model, batch: _Batch, feedback: _Feedback | None) -> No
 
 
 def _to_select(active: Mask, observe: Observer | None) -> bool:
-    """Whether strings that have ended are left out; otherwise the model reads on, for nothing.
+    """Whether to drop the strings that have ended; until then, the model runs over them in vain.
 
     Selecting strings copies their states, so it waits until no more than half of them are active;
     but an observer is shown active strings alone.
@@ -431,7 +431,7 @@ def _decode_buffered(model: Model, batch: _Batch) -> None:
         active = step + 1 < steps
         if observe:
             observe(DecodingStep(batch.indices[rows], first, logits, positions, state))
-        else:  # which may see the steps after an answer
+        else:  # only an observer sees the steps after an answer
             active &= ~buffers.full
         if not active.any():
             break

@@ -34,12 +34,12 @@ class OutputBuffers:
 
     @property
     def full(self) -> Mask:
-        """Whether all symbols are written, of each of the strings still selected."""
+        """[n] whether all symbols of each selected string are written."""
         full: Mask = self._written >= self._lengths
         return full
 
     def select(self, items: Ids) -> None:
-        """Write to some of the strings selected alone, by their indices."""
+        """From now on, write only to some of the selected strings, by their indices."""
         self._mark_overflow()
         self._starts, self._lengths = self._starts[items], self._lengths[items]
         self._totals, self._written = self._totals[items], self._written[items]

@@ -19,12 +19,13 @@ class Classes:
     """A partition of vectors or inputs into classes.
 
     Attributes:
-        label_of: [N] the class of each.
+        label_of: [N] the class of each vector or input.
         vectors: the vectors; None for inputs.
-        known: [N] whether there is evidence for it.
-        observed: [N] whether there ever was evidence for it.
-        count: the number of classes, those that were merged included.
-        images: [N] what each becomes if symbols are shifted; `NOTHING` where that is unknown.
+        known: [N] whether there is evidence for the class of each.
+        observed: [N] whether there ever was evidence for the class of each.
+        count: the number of classes, including those that were merged into others.
+        images: [N] the number of the vector or input that each becomes if symbols are shifted;
+            `NOTHING` where that is unknown.
     """
 
     def __init__(self, label_of: Ids, vectors: Codebook | None) -> None:
@@ -46,7 +47,11 @@ class Classes:
         return usual_partners(self.label_of, self.image_labels(), self.count)
 
     def adopt_images(self) -> bool:
-        """Move images of unknown classes to those that their originals suggest; return whether."""
+        """Move images of unknown class to the classes that their originals suggest.
+
+        Returns:
+            whether any was moved.
+        """
         originals = np.flatnonzero(self.known & (self.images != NOTHING))
         images = self.images[originals]
         labels = self.class_images()[self.label_of[originals]]
@@ -55,7 +60,7 @@ class Classes:
         return bool(adopted.any())
 
     def split_asymmetric(self) -> bool:
-        """Split a class if images of its members are of different classes; return whether."""
+        """Split a class with images in different classes; return whether there was one."""
         images = self.image_labels()
         asymmetric = inconsistent(self.label_of, images)
         if asymmetric:
@@ -74,7 +79,7 @@ class Classes:
         return labels
 
     def of_known(self, numbers: Ids) -> Ids:
-        """The classes of those for which there is evidence; `NOTHING` for others."""
+        """The classes of vectors or inputs, by their numbers; `NOTHING` without evidence."""
         return np.where((numbers >= 0) & self.known[numbers], self.label_of[numbers], NOTHING)
 
     def split(self, numbers: Ids, values: Ids, others: Ids, guesses: Ids, permanent: bool) -> None:
@@ -114,7 +119,7 @@ class Classes:
             self._permanent_splits.append({part: part for part in parts.tolist()})
 
     def move(self, numbers: Ids, labels: Ids) -> None:
-        """Move some, of unknown classes, to other classes [n], which are taken for known."""
+        """Move vectors or inputs of unknown class to classes [n], which then count as known."""
         self.label_of[numbers] = labels
         self.known[numbers] = True
 
@@ -167,13 +172,13 @@ def inconsistent(groups: Ids, values: Ids) -> list[int]:
 
 
 def lookup(values: Ids, wanted: Ids) -> tuple[Ids, Mask]:
-    """[n] the indices of wanted values among some in order, and whether they are among them."""
+    """[n] the index of each wanted value among sorted values, and whether it is one of them."""
     indices = np.minimum(np.searchsorted(values, wanted), len(values) - 1)
     return indices, values[indices] == wanted
 
 
 def nearest(ones: Array, others: Array) -> Ids:
-    """[n] the nearest of the vectors [m, D] to each of some [n, D]."""
+    """[n] the index of the nearest of the vectors `others` [m, D] to each of `ones` [n, D]."""
     chunks = (ones[first : first + MAX_BATCH] for first in range(0, len(ones), MAX_BATCH))
     squares = (others * others).sum(axis=1)
     indices = (

@@ -306,7 +306,7 @@ class _Generalization:
             yield _CoveringRule(when, chosen, matching)
 
     def _without_redundant(self, rules: list[_CoveringRule]) -> list[_CoveringRule]:
-        """The rules but for those whose steps a later rule gets right, too."""
+        """The rules, except those whose steps later rules also get right."""
         nothing = np.ones((1, len(self._groups)), np.bool_)  # applies where no rule does
         matching = np.concatenate([*(rule.matching[None] for rule in rules), nothing])
         right = np.zeros_like(matching)

@@ -54,7 +54,8 @@ machine."""
 SYMMETRY_SHARE = 1 / 2
 """The share of the time limit that learning from representative symbols may take."""
 MAX_ASYMMETRY = 0.01
-"""The share of counterexamples below which these may show that symbols are not interchangeable."""
+"""The share of strings up to which counterexamples may only show that the network does not treat
+interchangeable symbols quite equally."""
 PATIENCE = 8
 """The rounds without an improvement after which learning ends."""
 SIMPLIFICATION_ROUNDS = 2
@@ -179,12 +180,12 @@ class Learner:
         log: is called with a line about each round.
         brief: whether to find out only if there is a machine. Then a right one is not simplified,
             and one that was learned from a few interchangeable symbols and is wrong on few strings
-            is not learned again from all symbols. Neither strings that are much shorter than the
-            training strings are compared nor those of a test set, which must not decide anything.
-        is_cancelled: whether no other round is to begin.
+            is not learned again from all symbols. Strings that are much shorter than the training
+            strings are not compared, nor those of a test set, which must not decide anything.
+        is_cancelled: returns whether learning has to end before the next round.
 
     Raises:
-        CannotExtract: the model is not one of which a machine could be learned.
+        CannotExtract: no machine can be learned from a model of this kind.
     """
 
     def __init__(
@@ -292,8 +293,8 @@ class Learner:
         """Test a hypothesis, unless a simpler one is right, and keep it if it is the best so far.
 
         Returns:
-            its counterexamples, and whether there is progress: it is the best, or would be if
-            these put it right.
+            its counterexamples, and whether there is progress: it is the best so far, or has fewer
+            rules than the best, which is right.
         """
         rules = len(hypothesis.rules)
         if self._best and not self._differing and rules >= len(self._best.rules):

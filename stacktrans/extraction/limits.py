@@ -34,7 +34,7 @@ class Deadline:
         return time.monotonic() - self._begun
 
     def over(self, grace: float = 0) -> bool:
-        """Whether it was reached, and some seconds after it have passed."""
+        """Whether the time limit and `grace` further seconds have passed."""
         return self.taken > self.seconds + grace
 
     def part(self, share: float) -> Deadline:
@@ -42,6 +42,6 @@ class Deadline:
         return Deadline(min(share * self.seconds, self.seconds - self.taken))
 
     def check(self, grace: float = 0) -> None:
-        """Raise `OutOfTime` if it was reached, and some seconds after it have passed."""
+        """Raise `OutOfTime` if the time limit and `grace` further seconds have passed."""
         if self.over(grace):
             raise OutOfTime(f"no machine found within {self.seconds:g} s")

@@ -77,13 +77,13 @@ class _Evidence(NamedTuple):
 
 
 class _Names(NamedTuple):
-    """What entries of a table are called.
+    """The names of the entries of a table.
 
     Attributes:
-        first: the first entry.
-        named: the first family of entries with a symbol.
-        further: further ones, before their number.
-        other: entries without a symbol, before their number.
+        first: the name of the first entry.
+        named: the name of the first family of entries with a symbol.
+        further: the prefix, before a number, of the names of further such families.
+        other: the prefix, before a number, of the names of entries without a symbol.
         least: the least number of symbols with an entry; if there are fewer, no entry has any.
     """
 

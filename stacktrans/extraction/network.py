@@ -100,7 +100,7 @@ class Network:
 
     @functools.cached_property
     def _kept(self) -> Array:
-        """[L, states, H] the numbers of all states that the next step depends on."""
+        """[L, states, H] mask of the numbers in the states that the next step depends on."""
         weights = self.model.weights
         kept = np.ones(weights.initial[:, :, 0].shape, np.bool_)
         units = weights.architecture.units

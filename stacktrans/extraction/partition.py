@@ -268,7 +268,7 @@ def _led_to(groups: Ids, classes: Classes, numbers: Ids) -> tuple[Mask, Ids]:
 
 
 def row_ids(columns: Iterable[Ids]) -> Ids:
-    """[N] the number of each row of columns [N] of values from -1, in order; equal ones are one."""
+    """[N] the rank of each row of columns [N] of values from -1; equal rows have one rank."""
     keys, size = np.zeros(1, np.int64), 1
     for column in columns:
         count = int(column.max(initial=0)) + 2

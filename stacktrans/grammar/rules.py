@@ -114,7 +114,7 @@ def read_rules(rules: object) -> dict[str, list[Alternative]]:
 
 
 def _share_of_rest(listed: Sequence[object]) -> float:
-    """What others leave, by the number of alternatives without a probability; 1 if all have one."""
+    """The share of the rest for each alternative without a probability; 1 if all have one."""
     given = [each.get("probability") for each in listed if isinstance(each, Mapping)]
     if None not in given:
         return 1.0

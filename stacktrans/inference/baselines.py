@@ -42,7 +42,7 @@ def baseline_scores(task: Task, training: PairSet, pairs: Sequence[Pair]) -> dic
 
 
 def _copy(task: Task, pair: Pair) -> list[int]:
-    """A source as a target; what is no symbol of targets is wrong, as in answers of a model."""
+    """A source as an answer; symbols that targets do not have count as wrong, as in any answer."""
     symbols = [each for each in task.source.decode(pair.source) if not isinstance(each, Feature)]
     return [NO_OUTPUT if at < 0 else at for at in task.target.encode_leniently(symbols).tolist()]
 

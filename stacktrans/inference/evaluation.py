@@ -166,7 +166,7 @@ def _by_range(pairs: Sequence[Pair], request: EvalRequest) -> list[tuple[Lengths
         chosen = random_subset(pairs, request.count, request.seed)
         lengths = [pair.length for pair in chosen]
         return [(Lengths(min(lengths), max(lengths)), chosen)]
-    parts, pairs = [], [*pairs]  # a set makes a pair anew each time
+    parts, pairs = [], [*pairs]  # iterating over a set creates new pairs each time
     for range_ in request.bounds:
         within = [pair for pair in pairs if range_.includes(pair.length)]
         parts.append((range_, random_subset(within, request.count, request.seed)))

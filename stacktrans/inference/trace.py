@@ -152,7 +152,7 @@ class Trace:
         ended: whether the model ended its answer by itself.
         expected: the exact answer, or that in the user's files, with a mark for each symbol that is
             not determined; None if there is none.
-        no_target: why there is none.
+        no_target: why there is no expected answer; None if there is one.
         correct: whether the answer is the exact one; None without an exact answer.
         failure: why a machine has no answer; None if it has one.
         steps: the steps of the run.
@@ -246,7 +246,7 @@ def _expected(
 
 
 def _written(checkpoint: Checkpoint, answer: Answer) -> Ids:
-    """The symbols of an answer; of a machine that has none, those until then."""
+    """The symbols of an answer; if a machine fails, those written before that."""
     target, layout = np.array(answer.target, np.int64), checkpoint.layout
     missing = {FAILED, NO_OUTPUT} if layout.feeds_back else {FAILED}
     read = itertools.takewhile(lambda each: each not in missing, layout.in_reading_order(target))

@@ -280,9 +280,9 @@ def transduce_lines(
 ) -> Iterator[AnsweredLine | AnsweredLines]:
     """Transduce every line of an open file or pipe, in order.
 
-    Lines that need no attention come in batches, unless `options.full`. A synchronous model answers
-    a line that arrives in parts part by part, as several `AnsweredLine`s of which all but the last
-    are not `complete`.
+    Where both alphabets are characters and all lines of a group have an answer, greedy answers come
+    in batches, unless `options.full`. A synchronous model answers a line that arrives in parts part
+    by part, as several `AnsweredLine`s of which all but the last are not `complete`.
     """
     transducer = _LineTransducer(checkpoint, options)
     for group in line_groups(descriptor, parts=transducer.stream is not None):

@@ -190,7 +190,7 @@ def _prove(models: Sequence[Checkpoint], result: Verification) -> None:
     """Try to prove that machines are right; a shorter counterexample replaces the known one.
 
     Args:
-        models: which may be no machines.
+        models: the models; nothing is proved unless all are machines.
         result: of the tests, to which the verdict is added.
     """
     task, known = models[0].task, result.counterexample

@@ -117,7 +117,7 @@ class _Sequence(torch.autograd.Function):
         inputs = sizes.inputs(plan.input_starts, plan.ids, projected)
         first, contents, total = torch.from_numpy(sizes.nothing_read()), None, int(starts[-1])
         if before is not None:
-            # The state of the units is the initial one, whose sizes are checked.
+            # `fused_sequence` has made the carried state of the units the initial one.
             check_shape("read", before.read.shape, (sizes.batch, sizes.read))
             first, contents = before.read, before.contents
         store = sizes.store(int(np.diff(starts).max(initial=0)), total, contents)
@@ -256,7 +256,7 @@ def _projected_gradient(rows: Tensor, inputs: Inputs, starts: Array, positions: 
     lengths, items = np.diff(inputs.starts), np.arange(len(starts) - 1)
     of = np.repeat(items, np.diff(starts))
     read = positions.numpy()
-    # A NaN is no position; as in compiled code.
+    # A NaN counts as the end of the inputs, as in compiled code.
     whole = np.where(read < lengths[of], read, lengths[of]).astype(int)
     first = (inputs.starts[:-1] + 2 * items)[of] + whole
     share = torch.from_numpy(read - np.floor(read)).unsqueeze(1)
@@ -287,8 +287,8 @@ def fused_sequence(
 
     Args:
         weights: of the model.
-        lengths: the number of inputs of each item, M together; the longest first.
-        steps: the number of steps of each item, N together; without buffers, as many.
+        lengths: the number of inputs of each item, M in all; the longest item first.
+        steps: the number of steps of each item, N in all; without buffers, that of its inputs.
         ids: [M] the inputs, item by item.
         before: the state carried over from earlier steps; None at the start of the strings.
         noise: [N, signals] added to the pre-activations of signals; None for none.
@@ -296,6 +296,10 @@ def fused_sequence(
     Returns:
         The output of the highest layer, [N, H]; the signals, [N, signals], in the order of the
         memory's `signal_names`, then those of buffers; and the state to carry over.
+
+    Raises:
+        IndexError: an id is out of range.
+        ValueError: the shapes of weights, carried state or noise do not agree.
     """
     starts, input_starts = np.cumsum([0, *steps]), np.cumsum([0, *lengths])
     inputs, initial = as_array(ids), weights.initial

@@ -51,7 +51,7 @@ class Architecture(NamedTuple):
         units: type of the controller's units.
         memory: a memory with compiled steps; see `Memory.is_compiled`.
         buffered: whether inputs are read from a buffer; the last two signals are then the
-            strengths of reading on and of writing.
+            strengths of reading the input and of writing the output.
         tanh_values: whether pushed values are a tanh rather than a sigmoid.
         state_gradient: share of the gradient that passes back through the state at each step.
         hard: whether signals are rounded to 0 or 1, and one action is taken with certainty;
@@ -184,7 +184,7 @@ class Sizes(NamedTuple):
         return np.full((self.batch, self.read), self.architecture.memory.empty, dtype=self.dtype)
 
     def new_trace(self, total_steps: int, saved: int) -> StepTrace:
-        """A trace with room for N steps, and for `saved` of them for what is saved of the units."""
+        """A trace of `total_steps` steps, with room for what units save at `saved` of them."""
         return StepTrace(
             np.empty((saved, self.layers, self.architecture.units.saved, self.size), self.dtype),
             np.empty((total_steps, self.layers, self.size), self.dtype),

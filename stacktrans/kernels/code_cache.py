@@ -85,8 +85,8 @@ class CodeDirectory:
 
     @contextlib.contextmanager
     def as_cache(self) -> Iterator[bool]:
-        """Let numba cache functions declared meanwhile in this directory; yields whether it can."""
-        import numba  # waits until something is compiled
+        """Let numba cache functions declared within a `with` block here; yields whether it can."""
+        import numba  # slow: imported only when something is compiled
 
         config: Any = numba.config
         before = config.CACHE_DIR

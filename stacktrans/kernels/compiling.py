@@ -18,8 +18,8 @@ from stacktrans.kernels.code_cache import CodeDirectory, announced
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# No fast-math flag lets the compiler assume that there is no NaN: a run that diverged would then
-# show finite numbers.
+# These fast-math flags do not let the compiler assume that there are no NaNs: otherwise, a run
+# that diverged could show finite numbers.
 _EXACT = {"contract"}
 _REORDERED = {"contract", "reassoc", "nsz"}
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": _EXACT}
@@ -119,7 +119,7 @@ class CompiledFunction:
         if code is not None:
             try:
                 return code(*arguments)
-            except OSError:  # its code for other types of arrays could not be written
+            except OSError:  # code for new array types is compiled, but could not be cached
                 return code(*arguments)
         if self._is_short(arguments):
             # Compiled code gives no warnings either.

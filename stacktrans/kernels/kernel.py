@@ -25,7 +25,7 @@ def room_for(used: int, needed: int) -> int:
 def select_items(array: Array, items: Array) -> Array:
     """Items of an array [B, ...], by their indices, which may repeat.
 
-    If they are B, the array is changed in place, so that only those that change are copied.
+    If there are B indices, the array is changed in place, and only items that change are copied.
     """
     if len(items) != len(array):
         return array[items]
@@ -44,12 +44,12 @@ class Store(Protocol):
         """The arrays of the backward pass for a part of the batch; the memory is not changed."""
 
     def with_room(self, steps: int, taken: int) -> Self:
-        """The memory with room for more steps; `taken` is the number since the last call."""
+        """The memory with room for more steps; `taken` steps were taken since the last call."""
 
     def select(self, items: Array) -> Self:
         """The memory of some items of the batch, by their indices, which may repeat.
 
-        This one is not used any more: its arrays may be changed.
+        The original must not be used afterwards, since its arrays may be changed.
         """
 
     @property

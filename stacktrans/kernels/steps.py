@@ -49,10 +49,11 @@ class StepTrace(NamedTuple):
     Attributes:
         saved: [N, L, saved, H] what the backward pass needs of the units; without a backward
             pass, [1, L, saved, H] of the last step.
-        hidden: [N, L, H].
-        signals: [N, signals].
-        reads: [N, 1, reads * m].
-        positions: [N] the number of an item's inputs read before; empty without buffers.
+        hidden: [N, L, H] the outputs of all layers.
+        signals: [N, signals] the signals.
+        reads: [N, 1, reads * m] the vectors read.
+        positions: [N] the total strength of the reads of an item's inputs before each step; empty
+            without buffers.
     """
 
     saved: Array
@@ -222,7 +223,7 @@ def rounded(first: int, last: int, indices: Array, signals: Array) -> None:
 def values_step(
     tanh_values: int, first: int, count: int, sums: Array, bias: Array, values: Array
 ) -> None:
-    """Set the values that items push, [B, pushes, m], from pre-activations from `first` on."""
+    """Set the values to push, [B, pushes, m], from the pre-activations in columns `first` on."""
     size = values.shape[2]
     for push in range(values.shape[1]):
         start = first + push * size
@@ -241,7 +242,7 @@ def values_step(
 def values_backward(
     tanh_values: int, first: int, count: int, values: Array, grad_values: Array, grad: Array
 ) -> None:
-    """Set the gradients of the values' pre-activations, [B, ...] from `first` on, from theirs."""
+    """Set the gradients of the values' pre-activations, [B, ...], columns `first` on of `grad`."""
     size, one = values.shape[2], values.dtype.type(1)
     for push in range(values.shape[1]):
         for item in range(count):
@@ -330,7 +331,7 @@ def add_upstream_signals(
     count = given.shape[1]
     for item in range(indices.shape[0]):
         if own < count:
-            # Of the last two, the next step depends only on the strength of reading on.
+            # Of the two signals of the buffers, only the read strength affects the next step.
             grad[item, own] = grad_position[item]
             grad[item, own + 1] = 0
         index = indices[item]
@@ -348,7 +349,7 @@ def add_rows(out: Array, count: int, rows: Array) -> None:
 
 @compiled
 def positions_step(positions: Array, signals: Array, starts: Array, indices: Array) -> None:
-    """Advance the position in each input buffer by the strength of reading on at a step."""
+    """Advance the position in each input buffer by the read strength of a step."""
     read_on = signals.shape[1] - 2
     for item in range(indices.shape[0]):
         index = indices[item]

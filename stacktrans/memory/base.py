@@ -37,8 +37,8 @@ class RowContents(NamedTuple):
 
     Attributes:
         origins: [n] the step, from 0, that pushed each.
-        strengths: [n] of each.
-        stack_symbols: [n] of each, by their names, if they are those of a machine.
+        strengths: [n] the strength of each.
+        stack_symbols: [n] the name of each row's stack symbol; empty for a network's memory.
     """
 
     origins: Tensor | Array
@@ -52,7 +52,7 @@ class CellContents(NamedTuple):
     Attributes:
         values: [n, m].
         head: the index of the cell at the head of a list; None for a stack.
-        stack_symbols: [n] of each, by their names, if they are those of a machine.
+        stack_symbols: [n] the name of each cell's stack symbol; empty for a network's memory.
     """
 
     values: Tensor | Array
@@ -120,11 +120,11 @@ class Memory(ABC, Generic[State]):
     @property
     @abstractmethod
     def push_names(self) -> tuple[str, ...]:
-        """The name of where each vector is pushed to."""
+        """The name of the place that each vector is pushed to."""
 
     @property
     def read_names(self) -> tuple[str, ...]:
-        """The name of where each vector is read; by default, `push_names`."""
+        """The name of the place that each vector is read from; by default, `push_names`."""
         return self.push_names
 
     @property

@@ -4,7 +4,7 @@ The buffers are queues from which a controller reads and writes (hao2018, sectio
 buffer contains the whole input, each symbol with strength 1. Each step pops it with the
 strength i_{t-1} that the controller gave at the step before (i_0 is 0), then reads it with strength
 1, and writes its output to the output buffer with strength o_t. The n-th symbol of the answer is
-read from the output buffer with strength 1 after n - 1 has been popped.
+read from the output buffer with strength 1, after pops with a total strength of n - 1.
 
 A buffer is represented by P[i], the cumulative strength from the front through row i: a pop is
 max(0, P - u), and the weight of row i in a read of strength 1 is min(1, P[i]) - min(1, P[i-1]).

@@ -238,7 +238,7 @@ class Checkpoint:
 
     @property
     def predictor(self) -> Discretizable:
-        """What runs the model, or those of an ensemble, with current weights."""
+        """A predictor of the model, or of an ensemble's models, with the current weights."""
         if self.members:
             return Ensemble([member.predictor for member in self.members])
         return self.tracing_predictor

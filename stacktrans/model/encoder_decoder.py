@@ -139,7 +139,7 @@ class EncoderDecoder(Controller):
         if not encoded.shape[1]:  # all are still read
             outputs = encoded.new_zeros(*ids.shape, self.hidden_size)
             return outputs, state._replace(ids=read)
-        # What is not yet encoded has one output of zeros, so that there is something to attend to.
+        # A source not yet encoded has one output of zeros, so that attention has an input.
         positions = torch.arange(encoded.shape[1], device=ids.device)
         padding = positions >= lengths.clamp(min=1).unsqueeze(1)
         outputs, attention, kept = self.decode(embed(ids), begins, encoded, padding, state.decoder)
@@ -181,7 +181,7 @@ class Attention(EncoderDecoder):
         hidden, cell, fed = state
         attentional = []
         for symbol, begin in zip(embedded.unbind(1), begins.unbind(1), strict=True):
-            again = begin[:, None, None]  # what was read before is the source
+            again = begin[:, None, None]  # the decoder restarts at the separator
             hidden, cell = (  # in one block each, as cuDNN requires
                 part.masked_fill(again, 0).transpose(0, 1).contiguous() for part in (hidden, cell)
             )

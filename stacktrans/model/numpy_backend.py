@@ -295,7 +295,7 @@ def from_weights(
 
     def project(weight: Array) -> Array:
         products = weight.T if embeddings is None else embeddings @ weight.T
-        # After the last input of buffers nothing is read. Compiled code requires this order.
+        # The zeros are read after a buffer's last input. Compiled code requires C order.
         return np.pad(np.ascontiguousarray(products), ((0, int(architecture.buffered)), (0, 0)))
 
     read_size = memory.reads * config.memory_size

@@ -20,7 +20,7 @@ from stacktrans.common.ends import BOTTOM, TOP
 FRONT, BACK = 0, 1
 """The ends of a tape."""
 UNKNOWN = -2
-"""A stack symbol that is any that was ever pushed, or none."""
+"""Stands for any stack symbol that was ever pushed, or for none."""
 MAX_CELLS = 3
 """Maximum number of cells of a memory that a situation contains completely."""
 MAX_BLOCKS = 8
@@ -334,7 +334,7 @@ class AlignedQueues(AlignedMemories):
     """Queues that are used in parallel: their ends, and the blocks that may follow one another.
 
     This describes more contents than are reachable. If a part has no cell in any block that was
-    ever behind a block, one after another, the part is assumed to be empty from there on.
+    ever behind a given block, directly or not, the part is assumed to be empty behind it.
 
     Args:
         tops: see `AlignedMemories`.

@@ -1,8 +1,8 @@
 """Proofs that two machines give the same answers: by renaming, by their task, or by their product.
 
-Theorem. If `prove_equivalent` returns an `Equivalence`, then for every source of the task but the
-empty one, whatever its length, both machines give the same answer, that is the same outputs at all
-scored positions and the same end; or neither has one.
+Theorem. If `prove_equivalent` returns an `Equivalence`, then for every source of the task except
+the empty one, of any length, both machines give the same answer, that is, the same outputs at all
+scored positions and the same end; or neither gives an answer.
 
 The proof is about the machines, run as `automata.execution` runs them. It is one of
 
@@ -138,7 +138,7 @@ def _by_product(
 
 
 def _used_memories(machine: Machine) -> Iterator[str]:
-    """What each memory is used as: a stack if cells are pushed at the ends that are read."""
+    """The use of each memory: a stack if cells are pushed at all ends that are read, or a queue."""
     pushes, rules = machine.memories.pushes, machine.rules
     pushed = {end for signal, end in pushes if any(rule.signals[signal] for rule in rules)}
     for row in range(len(machine.stack_symbols)):

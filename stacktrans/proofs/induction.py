@@ -43,7 +43,7 @@ MAX_STEPS = 10_000
 MAX_STARTS = 50
 """Maximum number of different contents of memories that sequences begin with."""
 WIDEN_FROM = 5
-"""The least length of a run that a sequence leaves behind which is widened to an unknown one."""
+"""Runs of at least this length that a sequence leaves behind are widened to any such length."""
 MAX_TRIED = 2_000
 """Maximum number of sequences that are tried in order to shorten a counterexample."""
 Step = tuple[int, int | None]
@@ -96,7 +96,7 @@ class SymbolicConfiguration(NamedTuple):
     Attributes:
         counts: of the sequence.
         segment: the number of the segment that is read.
-        left: number of symbols that are left of it.
+        left: number of its symbols that are not yet read.
         state: of the machine.
         stacks: the contents of each stack.
     """

@@ -71,7 +71,7 @@ class Product:
             yield ProductStep(symbol, step, step.output, (step.next_state,))
 
     def after(self, step: ProductStep, transition: Transition | None) -> Any:
-        """The state after the machine's transition, None if it has none; can be final."""
+        """The state, perhaps final, after the machine's transition (None if no rule applies)."""
         if transition is None or step.expected not in (None, transition.output):
             return WRONG
         return step.next_state
@@ -192,7 +192,7 @@ class BufferedProduct(Product):
     def _matched(self, state: BufferedState) -> BufferedState | str:
         """A state without outputs that are both due and written; can be final.
 
-        What is never written counts as the first symbol.
+        Outputs that are never written count as the first symbol.
         """
         due, early = state.due, state.early
         while due and early:

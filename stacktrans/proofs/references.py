@@ -74,9 +74,9 @@ class Reference(ABC):
 
     @abstractmethod
     def steps(self, state: Hashable, top: Cell | None) -> Iterator[ReferenceStep]:
-        """What can come next of a source, given the cell that is read; None for an empty memory.
+        """The possible next steps, given the cell that is read; None if the memory is empty.
 
-        This may be more than the task has, if nothing is scored from there on.
+        There may be more than sources of the task take, if nothing is scored from there on.
         """
 
     def accepts(self, state: Hashable, top: Cell | None) -> bool:
@@ -88,7 +88,7 @@ class Reference(ABC):
         raise NotImplementedError
 
     def completed(self, prefix: Sequence[int]) -> list[int]:
-        """A source of the task that begins with what may be the prefix of one, or nothing."""
+        """A source of the task that begins with a prefix, which may be empty."""
         return [*prefix] or [0]
 
     def cell_name(self, cell: Cell, symbols: Sequence[str]) -> str:

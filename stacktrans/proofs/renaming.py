@@ -47,7 +47,7 @@ def is_answered(layout: Layout, symbol: int) -> bool:
 
 
 def _correspondences(rows: Sequence[int], others: Sequence[int]) -> Iterator[dict[int, int]]:
-    """All ways in which the ends of rows can be those of others, whose tops may be bottoms."""
+    """All mappings of the ends of rows to those of other rows; a top may become a bottom."""
     for images in itertools.permutations(others):
         for flips in itertools.product((0, 1), repeat=len(rows)):
             ends = [*zip(rows, images, flips, strict=True)]
@@ -134,7 +134,7 @@ def _bisimilar(
 
 
 def distinct_symbols(one: Machine, other: Machine) -> list[str]:
-    """Source symbols that represent all: if answers differ, so do some to strings of these."""
+    """Source symbols that represent all: any difference also shows on strings of these alone."""
     return [one.source[number] for number in sorted(representatives(common_classes(one, other)))]
 
 

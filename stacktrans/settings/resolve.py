@@ -60,7 +60,7 @@ class Strategy(Section):
     kinds: Annotated[list[LayoutKind], Field(min_length=1)]
     """the kinds of tasks that it is for."""
     memory: Annotated[str, AfterValidator(MEMORIES.canonical)]
-    """its memory, unless another is requested; one without a memory is for no other."""
+    """its memory, unless another is requested; a strategy without a memory fits no other."""
     first_with: Trait | None = None
     """the trait of tasks for which it begins before all others."""
     only_with: Trait | None = None

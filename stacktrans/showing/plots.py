@@ -113,7 +113,7 @@ def save(figure: "Figure", path: Path) -> None:
 def plot_accuracy(
     measured: Mapping[str, Results], trained: Lengths | None, title: str, path: Path
 ) -> None:
-    """Plot coarse accuracy by length, with 95% intervals; of a single model, others beside it.
+    """Plot coarse accuracy by length, with 95% intervals; for one model, all three accuracies.
 
     Args:
         measured: the scores of each model, by its name.

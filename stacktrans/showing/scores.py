@@ -276,7 +276,10 @@ def prediction_json(prediction: Prediction) -> dict[str, Any]:
 
 
 def predicted_lines(results: Results, task: Task, form: PairFormat) -> Iterator[str]:
-    """Each pair in the format of `format_pair`, its answer, if that is right, log-probability."""
+    """A line for each pair, with its answer, whether that is right, and its log-probability.
+
+    Pairs are in the format of `format_pair`.
+    """
     for prediction in predictions_of(results):
         if form == "tsv":
             line, log_prob = format_pair(task, prediction.pair, form), prediction.log_probability

@@ -80,7 +80,7 @@ def applied_rules_table(trace: Trace) -> list[Table]:
 
 
 def remarks(trace: Trace) -> list[RenderableType]:
-    """What is below a table: on the mark of outputs that are not scored, rules, and the answer."""
+    """The lines below a table: a note on unscored outputs, the rules applied, and the answer."""
     marked = any(step.output is not None and not step.scored for step in trace.steps)
     note = [remark(f"{UNSCORED_MARK} marks an output that is not scored")] if marked else []
     return [*note, *applied_rules_table(trace), remark(verdict(trace))]

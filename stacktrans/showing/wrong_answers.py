@@ -100,7 +100,7 @@ def _visible(symbols: Mapping[str, Any]) -> Iterator[str]:
 
 
 def errors_json(results: Results, count: int) -> list[dict[str, Any]]:
-    """Wrong answers with their different edits, and the number of those with the same ones.
+    """Wrong answers, each with its distinct edits and the number of answers with the same ones.
 
     Those with the most frequent edits come first. Of more than `count` wrong answers, the first of
     each group are chosen, then the second of each, and so on.

@@ -49,8 +49,8 @@ class Cell:
         solved: how many of the judged runs are solved; None without a criterion.
         also: how many of the solved runs also meet the criterion's bound by this measure.
         solved_interval: Wilson's interval of the share of solved runs.
-        runs: number of counted runs: of each group of runs that a winner is chosen among, one.
-        judged: number of counted and failed runs; where a winner is chosen, of counted runs.
+        runs: number of counted runs; of each group that a winner is chosen among, only the winner.
+        judged: number of counted and failed runs; where winners are chosen, of counted runs alone.
         failed: number of failed runs.
         planned: number of runs in the plan.
         values: the values of the counted runs.

@@ -96,7 +96,7 @@ class Plan:
 
 
 def distinct(runs: Iterable[PlannedRun]) -> list[PlannedRun]:
-    """Runs of distinct identities: conditions with the same configuration share theirs."""
+    """One run of each identity: conditions with the same configuration share their runs."""
     return [*{run.identity: run for run in runs}.values()]
 
 
@@ -106,7 +106,7 @@ def read_plan(path: Path, profile: str | None = None) -> Plan:
 
 
 def make_plan(path: Path, layer: SettingsLayer, profile: str | None = None) -> Plan:
-    """Resolve the runs of a sweep's settings, from a file or for one; raises `UsageError`."""
+    """Resolve the runs of the settings that `path` has or will have; raises `UsageError`."""
     layers = [layer]
     if profile is not None:
         profiles = validated(SweepFile, layer.settings, layers).profiles

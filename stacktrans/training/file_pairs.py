@@ -135,7 +135,10 @@ class FilePairs(DataSource):
         return _accuracy(scores, ~longer) or whole, _accuracy(scores, longer) or whole
 
     def _longer(self, sizes: Ids, share: float) -> Mask:
-        """[n] which sources [n] are longer than those trained on, or the longest of all."""
+        """[n] which sources, of lengths `sizes` [n], count as longer.
+
+        They are those longer than all trained on or, once all lengths are, the longest tenth.
+        """
         if share < 1:
             longer: Mask = sizes > self._shortest(share).longest
         else:

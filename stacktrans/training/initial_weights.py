@@ -62,7 +62,13 @@ class SharedIds(NamedTuple):
         return first == second == len(self.other) and torch.equal(self.trained, self.other)
 
     def along(self, size: int) -> tuple[Tensor, Tensor]:
-        """Indices of the ids, and of all after them, on an axis of a given trained size."""
+        """The indices of shared entries on an axis, in the trained model and in the other.
+
+        They are those of the shared ids, and of all entries after the ids.
+
+        Args:
+            size: the size of the axis in the trained model.
+        """
         further = torch.arange(size - self.counts[0])
         parts = zip((self.trained, self.other), self.counts, strict=True)
         trained, other = (torch.cat([ids, count + further]) for ids, count in parts)

@@ -37,7 +37,10 @@ def indecision(strengths: Tensor) -> Tensor:
 def objective(
     model: Transducer, config: RunConfig, batch: Batch, unrolled: Unrolled, settled: bool
 ) -> Objective:
-    """Cross-entropy, plus penalties on undecided signals, of memories only once `settled`."""
+    """The loss of a batch: cross-entropy, plus penalties on undecided signals.
+
+    The signals of buffers are always penalized; once `settled`, all signals are, if configured.
+    """
     training, device = config.training, unrolled.signals.device
     targets, mask = (torch.from_numpy(array).to(device) for array in (batch.targets, batch.mask))
     logits = model.logits(unrolled, mask)

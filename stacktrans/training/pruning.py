@@ -17,8 +17,8 @@ def prunable(model: Transducer) -> bool:
 def smallest(model: Transducer, is_as_good: Callable[[Transducer], bool]) -> Transducer:
     """The model with as few memories as a depth-first search finds to be as good.
 
-    Each in turn is left out, if what remains is as good as the whole, and from there on those
-    after it, until nothing more can be left out.
+    Each memory in turn is left out if the rest is as good as the whole; the search goes on from
+    there with the memories after it, until no more can be left out.
     """
 
     def search(kept: tuple[int, ...], first: int) -> tuple[int, ...]:

@@ -60,7 +60,7 @@ def begin(
     Args:
         directory: directory of the race.
         configs: configurations by the names of strategies, in their order.
-        command: arguments of the command that trains any of them alone, but for --recipe and its
+        command: arguments of the command that trains any of them alone, without --recipe and its
             name.
         budget: seconds; by default, the time limit of the runs, or else `BUDGET`.
 
@@ -94,10 +94,10 @@ def begin(
 
 
 def _provisional(task: Task, configs: Mapping[str, RunConfig]) -> set[str]:
-    """The candidates whose solutions wait for one of another candidate: LSTMs for labels in files.
+    """The candidates whose solutions count only if no other has one: LSTMs, for labels in files.
 
-    No longer strings are known to test them on, and an LSTM whose cells count may be right on the
-    whole development set, but not on strings of ten times its length.
+    There are no strings of greater length to test them on, and an LSTM that counts in its cells
+    may be right on the whole development set, but not on strings ten times as long.
     """
     if not isinstance(task, Pairs) or task.positive is None:
         return set()

@@ -115,7 +115,7 @@ class RaceState(BaseModel):
     """The state of a race between two rounds.
 
     Attributes:
-        command: arguments of the command that trains any candidate alone, but for --recipe and its
+        command: arguments of the command that trains any candidate alone, without --recipe and its
             name.
         budget: seconds that the race may take.
         seconds: seconds that it has taken.

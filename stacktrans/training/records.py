@@ -154,8 +154,8 @@ class Summary:
             `settings.config.StartFromConfig`. None for new weights.
         contradictions: pairs in files whose targets are not the model's answers, if it has solved
             the task; each is a line, as `file:number`, and its source, target and answer. Of a
-            source with several targets it is at most one pair, unless the answer is one of them and
-            others are much rarer: then all pairs with those.
+            source with several targets, at most one pair is listed; but if the answer is one of
+            these targets, so are all pairs with much rarer ones.
         notes: remarks made before the run, on `start_from` and on the files of pairs.
         parameters: number of parameters in training; a memory may be pruned at the end.
         model: the saved model, in one line.

@@ -51,7 +51,7 @@ class TrainRequest:
         out: directory; by default, one in checkpoints/.
         device: where to compute.
         command: the command that trained the run, for its summary.
-        candidate_command: arguments of the command that trains any run of a race alone, but for
+        candidate_command: arguments of the command that trains any run of a race alone, without
             --recipe and its name; by default, made from the settings.
         prefix: prefix of the names of options in messages.
     """

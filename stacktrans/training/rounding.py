@@ -31,7 +31,7 @@ MAX_CORRECTIONS = 5
 """How often it is trained further."""
 
 RELEARNED = "5%"
-"""Loss below which a model without one of its memories must fall to be trained any longer."""
+"""Loss under which that of a model without one of its memories must fall, or it is given up."""
 RELEARNING, LONGEST_RELEARNING = 100, 200
 """Batches within which the loss must fall under `RELEARNED`, and the largest number of batches."""
 
@@ -50,7 +50,7 @@ class RoundingKind(NamedTuple):
         rate: factor on the learning rate in each round.
         keep_best: whether to keep the most accurate weights of all rounds (the last of these),
             instead of those of the last round.
-        lossless: whether the result is kept only if it is no worse with soft signals.
+        lossless: whether the result is kept only if no accuracy, soft or hard, is lower.
     """
 
     factor: float
@@ -111,7 +111,7 @@ class Rounding(StatefulPart):
         assert self.weights is not None
         assert self._training.rounding  # otherwise, there are never weights to be rounded
         self._kind = ROUNDINGS[self._training.rounding]
-        # All models are measured on the same strings; otherwise, chance would compare them.
+        # All models are measured on the same strings; otherwise, differences could be chance.
         self._moment = attempt.moment
         model, loss = attempt.new_model(), attempt.losses.running
         model.load_state_dict(self.weights)
@@ -244,7 +244,7 @@ class Rounding(StatefulPart):
             self._averaged()
 
     def _settle_rate(self) -> None:
-        """Lower the learning rate to that after settling; otherwise the curriculum will."""
+        """Lower the learning rate if the attempt has settled; otherwise the curriculum will."""
         if self._training.settle and self.attempt.curriculum.settled:
             self.attempt.multiply_rate(self._training.settle.rate)
 

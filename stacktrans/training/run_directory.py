@@ -68,8 +68,8 @@ def _is_free(directory: Path) -> bool:
 def create_run_directory(out: Path | None, name: str) -> Path:
     """Make the directory of a run: `out`, or else one in checkpoints/.
 
-    That is called `name`, with a number if it is taken, even by a run that starts at the same
-    moment; `out` may then be taken twice.
+    The latter is called `name`, with a number if that is taken, even by a run that starts at the
+    same moment. Two runs that start at the same moment may both get the same `out`.
     """
     if out is not None:
         check_free(out)

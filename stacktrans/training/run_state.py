@@ -37,7 +37,7 @@ from stacktrans.training.stateful import RankingKey, SavedCount, SavedNumber, St
 from stacktrans.training.wording import decided_by, reported_on, rule_of
 
 PATIENCE = 3
-"""A run falls back on its first solution after this many times as many batches as that took."""
+"""A run falls back on its first solution after this multiple of the batches that it took."""
 FALLBACK = "fallback"
 """The folder of a solution with which no machine agrees, until the run ends."""
 _WRONG_STATE = (AttributeError, LookupError, RuntimeError, TypeError, ValueError)
@@ -142,7 +142,7 @@ class RunState:
 
     @contextmanager
     def _writing_metrics(self) -> Iterator[None]:
-        """Have an error of the system, which names no file, name the metrics."""
+        """Turn an `OSError`, which names no file, into a `StacktransError` that names it."""
         try:
             yield
         except OSError as error:
@@ -191,7 +191,7 @@ class RunState:
             self._keep(record, key)
         ended_by = rule.judge(record, self.attempt)
         if ended_by in SOLUTIONS and progress.best_step <= self.attempts.first_step:
-            self._keep(record, key)  # the best weights so far can't be made discrete
+            self._keep(record, key)  # the best so far, of earlier attempts, can't be made discrete
         self.attempts.failed = bool(ended_by) and self.attempts.more_wanted
         return None if self.attempts.failed else ended_by
 
@@ -209,7 +209,7 @@ class RunState:
             self.rounding.weights = self.load_best().model.state_dict()
 
     def keep_fallback(self) -> None:
-        """Keep the best weights, unless there is a fallback already, and begin without any."""
+        """Keep the best weights as fallback unless there is one, and begin without best weights."""
         progress = self.progress
         if not progress.fallback:
             self.save_best(self.load_best().model, FALLBACK)
@@ -217,7 +217,7 @@ class RunState:
         progress.best = []
 
     def forget_fallback(self) -> None:
-        """Do without a fallback."""
+        """Forget the fallback; `remove_fallback` removes its files."""
         self.progress.fallback, self.progress.fallback_step = [], 0
 
     def fall_back(self) -> None:

@@ -144,14 +144,14 @@ class DataSource(StatefulPart):
         return batch, model.unroll(inputs, batch.lengths, noise)
 
     def due(self, step: int) -> tuple[bool, bool]:
-        """After `step` batches, whether weights are measured and saved, and whether recorded."""
+        """Whether, after `step` batches, weights are measured and saved, and whether recorded."""
         measures = self.config.training.measure
         measured = step % measures.accuracy_every == 0
         return measured, measured or step % measures.loss_every == 0
 
     @property
     def resumable(self) -> bool:
-        """Whether the next batch follows from the present state."""
+        """Whether the present state, if it is saved, determines the next batch."""
         return True
 
     def first_share(self, attempt: int) -> float:

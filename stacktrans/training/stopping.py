@@ -66,8 +66,8 @@ class EarlyStopping(StoppingRule):
         self._epochs = examples.epochs if examples else math.inf
         self._loss = bool(stop and stop.converged)
         self._files = config.has_pair_files and not self._loss
-        # A soft model may learn exceptions one by one; what a recognizer gets wrong is a kind of
-        # string that it cannot tell apart yet.
+        # Not for soft models, which may learn exceptions one by one, nor for recognizers, whose
+        # errors are kinds of strings that they cannot tell apart yet.
         labels = config.task.parameters.get("labels")
         self._exceptions = self._files and config.training.discrete and not labels
         if self._files and stop:  # either rule includes the other

@@ -89,7 +89,7 @@ class SegmentSource(DataSource, ABC):
     def unroll(self, model: Transducer, moment: Moment, noise: Noise) -> UnrolledBatch:
         self._left = self._left or self.segments(moment.attempt, self.epoch)[::-1]
         segment = self._left.pop()
-        # A model with fewer memories begins anew.
+        # A model that replaces another, such as one with fewer memories, starts without a state.
         carried = None if segment.begins or model is not self._carrier else self._carried
         self._carrier = model
         inputs = torch.from_numpy(segment.batch.inputs).to(model.classifier.weight.device)

@@ -114,7 +114,7 @@ class Trainer:
         """
         state = self.state
         with state.opened(self.directory):
-            # Last, so that a directory is a run's as soon as there is more in it.
+            # After the first checkpoint, so that a directory with more in it can be resumed.
             state.write(checkpoint.CONFIG, self.config.to_yaml())
             outcome = self._train_until(lambda: bool(self.stop_requested), report)
             if not outcome:
@@ -173,7 +173,7 @@ class Trainer:
         return "time_limit" if limit is not None and self.state.progress.seconds >= limit else None
 
     def _advance(self) -> None:
-        """Train on a batch and do what is due after it; or begin anew, if the attempt failed."""
+        """Train on a batch and do what is due then; or, if the attempt failed, begin another."""
         attempt, attempts = self.state.attempt, self.state.attempts
         if attempts.failed:
             self._restart()

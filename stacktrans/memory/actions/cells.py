@@ -1,8 +1,8 @@
 """Arrays of cells of stacks and lists, which the compiled `steps` change (joulin2015).
 
-The cells of a stack, and those on each side of a list's head, are a row. For the backward pass of a
-step, its rows are saved as they were before it, but only as deep as any read of a later step
-reaches: a cell comes nearer by one at each step.
+The cells of a stack, and those on each side of a list's head, are a row. For the backward pass, the
+rows are saved as they were before each step, but only to the depth that later steps can read: a
+cell comes nearer by at most one at each step.
 """
 
 from collections.abc import Iterator
@@ -130,7 +130,7 @@ class Cells(NamedTuple):
         )
 
     def with_room(self, steps: int, taken: int) -> "Cells":
-        """See `Store`; steps change the arrays in place, however many were taken."""
+        """See `Store`; `taken` is not needed, since steps change the arrays in place."""
         needed = min(self.max_used + steps, self.spec.capacity)
         if needed <= self.room:
             return self

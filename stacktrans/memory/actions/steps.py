@@ -401,7 +401,7 @@ def _is_empty(cells: Array, item: int, row: int, cell: int, size: int, empty: fl
 def set_signals(
     memory: Cells, count: int, indices: Array, sums: Array, bias: Array, signals: Array
 ) -> None:
-    """Set signals to a softmax over the actions of each stack or list, and a sigmoid to write."""
+    """Set the actions of each stack or list to a softmax, and a write strength to a sigmoid."""
     actions, writes = memory.spec.actions, memory.spec.writes
     for item in range(indices.shape[0]):
         index = indices[item]
@@ -445,7 +445,7 @@ def signals_backward(
 
 @kernel.make_hard.register(Cells)
 def make_hard(memory: Cells, count: int, indices: Array, signals: Array) -> None:
-    """Set the most probable action of each stack or list to 1, the others to 0; round to write."""
+    """Set the likeliest action of each stack or list to 1, others to 0; round a write strength."""
     actions, writes = memory.spec.actions, memory.spec.writes
     for start in range(0, count, actions):
         rounded(start, start + writes, indices, signals)

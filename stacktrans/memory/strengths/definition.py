@@ -119,7 +119,7 @@ class StrengthMemory(Memory[StrengthState]):
 
 
 def _from_end(end: int, rows: Tensor) -> Tensor:
-    """Rows [B, n] in their order from an end inwards, or back from it in their own order."""
+    """Rows [B, n] ordered from an end inwards; a second call restores their own order."""
     return rows.flip(1) if end == TOP else rows
 
 

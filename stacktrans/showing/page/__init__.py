@@ -108,7 +108,7 @@ def _json(models: Sequence[PageModel]) -> str:
 
 
 def _model(model: PageModel) -> dict[str, Any]:
-    """The data of a model but for its steps."""
+    """The data of a model except its steps."""
     checkpoint, first = model.checkpoint, model.trace.steps[0]
     rules = checkpoint.machine.rule_descriptions if checkpoint.machine else []
     return {
