@@ -161,7 +161,7 @@ def _section(piece: Piece) -> str:
     shown = f"The memory, strengths, reads, inputs and outputs of {piece.name}, step by step"
     parts = [
         f"## {piece.title}",
-        f"`{piece.name}`. {loaded.description}.",
+        f"The model `{piece.name}`: {loaded.description}.",
         f"```console\n$ stacktrans {shlex.join(command(piece))}\n```",
         f"![{shown}](images/{piece.name}.svg)",
         piece.text,

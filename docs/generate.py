@@ -37,8 +37,8 @@ command or a file of settings or of a task was wrong, 130 after Ctrl-C and 143 a
 that ends without having solved its task is a success: its `summary.json` says how it ended
 (`outcome`).
 
-A FILE that is written replaces one of that name; but `eval` and `generate` do not replace the pairs
-or the task that they read. The DIR of a new run
+An output FILE replaces an existing file of that name; but `eval`, `extract` and `generate` refuse
+to replace a file that they read. The DIR of a new run
 must be new or empty, and that of a machine must not exist yet; `compare` and `sweep` continue
 theirs."""
 

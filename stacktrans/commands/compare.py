@@ -86,7 +86,7 @@ def compare(
         max_steps: Stop each run after this many batches.
         time_limit: Stop each run after this much training: 90s, 5m, 1h30m.
         lengths: Lengths of sources to measure on; may be repeated. Default: the task's training
-            lengths (of pairs, those trained on) and its test lengths.
+            and test lengths; with --data, its training and test pairs.
         count: Number of strings of test lengths, or of each range of --lengths.
         workers: Number of parallel runs. Default: one per core.
         out: Directory of the comparison. Default: sweeps/compare-TASK.
@@ -97,6 +97,7 @@ def compare(
     from stacktrans.settings.command import option_layers
     from stacktrans.settings.layers import SettingsLayer
     from stacktrans.settings.resolve import DEFAULT_RECIPE
+    from stacktrans.settings.values import MAX_STRINGS
     from stacktrans.showing.tables import csv_of, latex_text, remark
     from stacktrans.sweeps import comparison
     from stacktrans.sweeps.plan import make_plan, swept_task
@@ -105,6 +106,8 @@ def compare(
 
     options.check_exclusive({"--json": as_json, "--csv": as_csv, "--latex": as_latex})
     check_positive(**{"--seeds": seeds, "--count": count, "--workers": workers})
+    if count > MAX_STRINGS:
+        raise UsageError(f"--count {count}: expected at most {MAX_STRINGS}")
     check_device(device)
     seconds = None if time_limit is None else options.parse_seconds(time_limit, "--time-limit")
     bounds = [options.parse_lengths(each) for each in lengths or []]
@@ -123,18 +126,18 @@ def compare(
     settings = comparison.comparison_settings(
         name, models, shared, set_ or [], seeds, bounds, count
     )
-    path = out or Path("sweeps") / f"compare-{name}"
-    path = path / f"{real_path(path).name}.yaml"
+    directory = out or Path("sweeps") / f"compare-{name}"
+    path = directory / f"{real_path(directory).name}.yaml"
     if path.exists() and not read_bytes(path).startswith(HEADER.split("\n")[0].encode()):
         raise UsageError(f"{path}: not written by compare; choose another directory")
     plan = make_plan(path, SettingsLayer(str(path), settings))
     if equal_size:
         settings = comparison.with_equal_sizes(plan, settings)
         plan = make_plan(path, SettingsLayer(str(path), settings))
-    store = SweepStore(path.parent, plan)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    store = SweepStore(directory, plan)
+    directory.mkdir(parents=True, exist_ok=True)
     command = shell_text(
-        ["stacktrans", "sweep", "COPY", "--out", str(path.parent), *plugin_options()]
+        ["stacktrans", "sweep", "COPY", "--out", str(directory), *plugin_options()]
     )
     write_atomically(path, HEADER.format(command=command) + yaml_text(settings))
     carry_out_runs(store, plan.runs, workers, None, device, plot)
@@ -147,6 +150,6 @@ def compare(
         print_text(latex_text(comparison.comparison_table(plan, entries)))
     else:
         print_out(
-            comparison.comparison_table(plan, entries), remark(f"more in {path.parent / TABLE}")
+            comparison.comparison_table(plan, entries), remark(f"more in {directory / TABLE}")
         )
     check_finished(store, plan.runs)

@@ -96,8 +96,9 @@ class CurriculumConfig(Section):
     """factor on the share whenever the running mean of losses falls under `loss`, until all
     lengths are trained on."""
     loss: Loss
-    """see growth. Losses are in nats per symbol, or relative to that of guessing by symbol
-    frequencies, such as 15%, which is as strict for few symbols as for many."""
+    """the running mean of losses under which strings become longer: in nats per symbol or, such as
+    15%, relative to the loss of guessing by symbol frequencies, which is as strict for few symbols
+    as for many."""
 
 
 class SettleConfig(Section):

@@ -20,7 +20,7 @@ _MEASURES = {
     "coarse": "coarse accuracy",
     "fine": "fine accuracy",
     "symbols": "symbol accuracy",
-    "positions": "share of symbols right in place, averaged over lengths,",
+    "positions": "share of symbols that are right at their positions, averaged over lengths,",
     "lengths": "share of the lengths at which every string is right",
     "perplexity": "perplexity",
     "machine": "whether an extracted machine agrees with the hard model",
