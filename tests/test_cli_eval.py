@@ -270,6 +270,19 @@ def test_a_count_of_sorted_pairs_is_a_sample(tmp_path: Path) -> None:
     assert found[0]["lengths"][1] > 50
 
 
+def test_a_sample_has_all_targets_of_its_sources(tmp_path: Path) -> None:
+    data = tmp_path / "targets.tsv"
+    sources = [f"{first}{second}" for first in "abcdef" for second in "abcdef"]
+    lines = [f"{source}\t{target}" for target in "xy" for source in sources]
+    data.write_text(
+        "".join(f"{line}\n" for line in [*lines, *(f"{s}\t{s[::-1]}" for s in sources)])
+    )
+    options = ("eval", "reverse-stack", "--data", data, "--count", "9", "--json")
+    (found,) = json.loads(run(*options).stdout)["results"]
+    assert found["coarse"] == 1.0
+    assert found["count"] <= 9
+
+
 def test_a_table_is_printed_as_latex(data: Path) -> None:
     done = run("eval", "reverse-stack", "--data", data, "--latex", "--hard")
     assert done.stdout.decode().splitlines() == [

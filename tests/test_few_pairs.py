@@ -18,7 +18,7 @@ from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.pair_files import TRAIN as TRAINING
 from stacktrans.tasks.pairs import Pairs
-from stacktrans.tasks.permutation import SymbolClass, interchangeable
+from stacktrans.tasks.permutation import SymbolClass, interchangeable_classes
 from stacktrans.training.file_pairs import MAX_PERMUTED, MIN_PAIRS, FilePairs
 from stacktrans.training.sources import DataSource, Moment
 
@@ -60,7 +60,7 @@ def pairs_of(answer: Function, count: int = 300, alphabet: str = LETTERS, mark: 
 
 
 def classes_of(task: Pairs) -> list[SymbolClass]:
-    return [*interchangeable(task.data.sets[TRAINING], task.source.unknown)]
+    return [*interchangeable_classes(task.data.sets[TRAINING], task.source.unknown)]
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from stacktrans.common.ragged import Ragged, concatenate
 from stacktrans.common.reading import LinePiece
 from stacktrans.inference.line_stream import LineStream
 from stacktrans.inference.transduction import (
+    AnsweredBatch,
     AnsweredLine,
-    AnsweredLines,
     AnswerOptions,
     transduce_lines,
 )
@@ -36,8 +36,8 @@ def as_source(line: bytes, model: Checkpoint) -> bytes:
 
 def both(
     model: Checkpoint, path: Path, most: int | None
-) -> tuple[list[AnsweredLine], list[AnsweredLine | AnsweredLines]]:
-    found: list[list[AnsweredLine | AnsweredLines]] = []
+) -> tuple[list[AnsweredLine], list[AnsweredLine | AnsweredBatch]]:
+    found: list[list[AnsweredLine | AnsweredBatch]] = []
     for full in (True, False):
         with path.open("rb") as stream:
             options = AnswerOptions(most, marked=True, full=full)
@@ -60,7 +60,7 @@ def test_lines_have_the_same_answers_in_batches_as_alone(
     each, together = both(model, path, most)
     text, unended, errors = "", [], []
     for answer in together:
-        if isinstance(answer, AnsweredLines):
+        if isinstance(answer, AnsweredBatch):
             text += answer.output
             unended += answer.unended
         else:
@@ -78,7 +78,7 @@ def test_many_plain_lines_come_together(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_text("\n".join(lines))
     each, together = both(load("checkpoints/xor-buffered"), path, None)
-    assert all(isinstance(answer, AnsweredLines) for answer in together)
+    assert all(isinstance(answer, AnsweredBatch) for answer in together)
     assert len(together) < 20
     printed = "".join(answer.output or "" for answer in together)
     assert printed.splitlines() == [line.output for line in each]

@@ -39,6 +39,7 @@ def notes_of(task: Pairs) -> str:
         (" form \tlemma\ttags\r", ("target", "source", "features")),
         ("Singular\tPlural", ("source", "target")),
         ("IPA\tSpelling", ("target", "source")),
+        ("string\tlabel", ("source", "target")),
     ],
 )
 def test_a_header_names_the_columns_and_is_no_pair(
@@ -103,6 +104,12 @@ def test_columns_that_are_given_make_a_pair_of_every_line(tmp_path: Path) -> Non
     assert whole(path, columns="lemma,form").columns == ("source", "target")
     skipping = whole(path, columns="target,source", header=True)
     assert as_written(skipping, TRAIN) == [("ab", "ba")]
+
+
+def test_eval_reads_a_header_as_a_pair_if_the_model_was_given_its_columns(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.tsv", "target\tsource\nab\tba\n")
+    assert len(read_pairs(path, whole(path, columns="source,target"))) == 2
+    assert len(read_pairs(path, whole(path))) == 1
 
 
 def test_a_model_reads_its_files_again_without_their_headers(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_only_ordinary_spaces_separate_words(tmp_path: Path) -> None:
         (b'{"source": "a"}\n', ":1: expected a JSON object with texts called source and target, f"),
         (
             b'{"source": "a", "target": "b"}\n{"source": "a", "target": "b", "features": "F"}\n',
-            ":1: expected a JSON object with texts called source and target and features, found",
+            ":1: expected a JSON object with texts called source, target and features, found",
         ),
         (b'{"source": "a", "target": "b"}\n{"source": 1, "target": "b"}', ":2: expected a JSON"),
         (

@@ -237,6 +237,46 @@ def test_an_error_in_a_generator_s_constructor_is_reported_with_its_line() -> No
         make_task("mine", "mine", {})
 
 
+CONSTANT = """
+from stacktrans.tasks.alphabets import Alphabet
+from stacktrans.tasks.computed import Computed
+class Constant(Computed):
+    name = "constant"
+    def __init__(self):
+        self.source = self.target = Alphabet("ab", words=False)
+    def draw(self, rng, length):
+        return ["a"] * length
+    def solve(self, source):
+        return ["b"]
+"""
+"""A plugin with a generator whose answer is always the same."""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("self.target = ", "", "generator constant does not set target to an Alphabet"),
+        (
+            '["b"]',
+            '["x"]',
+            "generator Constant drew a wrong pair: symbol 1 is 'x', which is not in",
+        ),
+        (
+            '"constant"',
+            '"constant"\n    same_length = True',
+            "a source of 3 symbols has a target of 1",
+        ),
+    ],
+)
+def test_faults_of_a_generator_are_errors_that_name_them(old: str, new: str, message: str) -> None:
+    Path("mine.py").write_text(CONSTANT.replace(old, new))
+    task = "task={name: mine, generator: constant, lengths: {train: [3, 3], test: [4, 4]}}"
+    options = ("--plugin", "mine.py", "--memory", "stack", "--max-steps", "1", "--out", "run")
+    done = invoke(*TRAIN, *options, "--set", task)
+    assert done.returncode in (1, 2)
+    assert message in done.err
+
+
 def test_parameters_that_all_memories_have_are_refused() -> None:
     Path("mine.py").write_text(REGISTERS.read_text().replace("registers: int", "size: int"))
     done = invoke(*TRAIN, "--plugin", "mine.py", "--task", "copy", "--memory", "registers")

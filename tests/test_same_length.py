@@ -23,6 +23,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import NotASource
+from stacktrans.tasks.grammatical import MAX_FOLLOWED
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import DepthLimit, Lengths, NormalLengths, NoSuchLaw, NoSuchLength
 
@@ -137,6 +138,14 @@ def test_published_lengths_are_normal_and_cut() -> None:
     assert (lengths == 12).mean() == pytest.approx(0.159, abs=0.02)
 
 
+def test_next_symbols_of_very_long_prefixes_are_not_computed() -> None:
+    task = task_of("parenthesis")
+    opening = task.source.symbols[0]
+    assert len(task.answer([opening] * MAX_FOLLOWED)) == MAX_FOLLOWED
+    with pytest.raises(NotASource, match=f"at most {MAX_FOLLOWED} symbols"):
+        task.answer([opening] * (MAX_FOLLOWED + 1))
+
+
 def test_laws_that_a_task_does_not_have_are_refused() -> None:
     with pytest.raises(NoSuchLaw, match="depth: only for tasks with a grammar"):
         task_of("xor").sample(np.random.default_rng(1), Lengths(1, 9), 1, DepthLimit(3))
@@ -156,7 +165,12 @@ def test_laws_that_a_task_does_not_have_are_refused() -> None:
         (
             "next-symbol",
             {"predict": ["c"], "root": "S", "rules": {"S": [{"probability": 1, "source": "a"}]}},
-            "predict: 'c' is not one of the grammar's words a",
+            "predict: unknown word 'c'",
+        ),
+        (
+            "next-symbol",
+            {"predict": [1], "root": "S", "rules": {"S": [{"source": "a"}]}},
+            "expected a list of words, in quotes where YAML reads a number",
         ),
         (
             "same-length-grammar",

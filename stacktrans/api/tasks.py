@@ -80,7 +80,7 @@ class TaskStrings:
 
         Raises:
             UnknownSymbol: a symbol is not in the task's alphabet.
-            NotASource: the string is not a source of the task.
+            NotASource: the string is not a source of the task, or too long to be answered.
         """
         answer = self._task.answer(self._task.source.split(source))
         return self._task.target.join(

@@ -10,13 +10,13 @@ import typer
 
 from stacktrans.commands import options
 from stacktrans.commands.terminal import print_data, print_json, print_text
-from stacktrans.common.errors import UsageError, check_positive
+from stacktrans.common.errors import UsageError, check_positive, shown
 from stacktrans.common.messages import print_message
 from stacktrans.common.reading import Unreadable
 from stacktrans.common.visible import counted
 
 if TYPE_CHECKING:
-    from stacktrans.inference.transduction import AnsweredLine, AnsweredLines
+    from stacktrans.inference.transduction import AnsweredBatch, AnsweredLine
 
 NOT_ENDED = "the answer did not end, and is cut off (see --max-length)"
 ONE_ANSWER = "outputs are not fed back, so each line has a single answer"
@@ -118,7 +118,7 @@ def transduce(
 
 
 def _show_answers(
-    lines: "Iterator[AnsweredLine | AnsweredLines]",
+    lines: "Iterator[AnsweredLine | AnsweredBatch]",
     name: str,
     show: "Callable[[AnsweredLine], None]",
     strict: bool,
@@ -127,12 +127,12 @@ def _show_answers(
 
     If `strict`, an answer that is cut off counts as missing.
     """
-    from stacktrans.inference.transduction import AnsweredLines
+    from stacktrans.inference.transduction import AnsweredBatch
 
     failed, unknown = False, list[str]()
     try:
         for line in lines:
-            if isinstance(line, AnsweredLines):
+            if isinstance(line, AnsweredBatch):
                 print_text(line.output)
                 sys.stdout.flush()
                 problems = [(number, NOT_ENDED) for number in line.unended]
@@ -140,7 +140,7 @@ def _show_answers(
                 show(line)
                 if line.last:
                     sys.stdout.flush()
-                unknown += (f"{symbol!r} in line {line.number}" for symbol in line.unknown)
+                unknown += (f"{shown(symbol)} in line {line.number}" for symbol in line.unknown)
                 problem = line.error or (NOT_ENDED if line.ended is False else "")
                 problems = [(line.number, problem)] if problem else []
             failed |= any(strict or problem != NOT_ENDED for _, problem in problems)

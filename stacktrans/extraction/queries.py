@@ -122,7 +122,7 @@ def random_queries(
     if task.file_parameters:
         most = count if with_test_set else 0
         with contextlib.suppress(NoSuchLength):
-            pairs += random_subset(held_out_pairs(task, lengths), most, seed)
+            pairs += random_subset(task, held_out_pairs(task, lengths), most, seed)
         distinct = {pair.source.tobytes(): pair for pair in pairs}
         return [query_of(checkpoint, [pair]) for pair in distinct.values()]
     remaining = iter(pairs)

@@ -21,7 +21,7 @@ from stacktrans.extraction.queries import Query, answers_of, query_of, random_qu
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import LARGE_ALPHABET, Ids
 from stacktrans.tasks.layout import Pair
-from stacktrans.tasks.permutation import SymbolClass, interchangeable
+from stacktrans.tasks.permutation import SymbolClass, interchangeable_classes
 
 REPRESENTATIVES = 4
 """The symbols of a class that stand for all of them."""
@@ -78,7 +78,10 @@ class Symmetry:
         return images
 
     def reduced(self, queries: Sequence[Query]) -> list[Query]:
-        """The different queries of representatives; all that are given if there are no classes."""
+        """The queries with representatives in place of all symbols of a class, without repetition.
+
+        They are the given ones if there are no classes.
+        """
         images = np.arange(len(self.checkpoint.task.source))
         for ids in self.classes:
             images[ids] = ids[np.arange(len(ids)) % REPRESENTATIVES]
@@ -137,7 +140,7 @@ def symmetry_of(checkpoint: Checkpoint, hard: Model) -> Symmetry:
         if answer
     ]
     known = len(alphabet) if alphabet.unknown is None else alphabet.unknown
-    classes = interchangeable(pairs, known)
+    classes = interchangeable_classes(pairs, known)
     large = (each for each in classes if len(each.sources) > LARGE_ALPHABET)
     return Symmetry(checkpoint, [each.sources for each in large if _are_written(checkpoint, each)])
 

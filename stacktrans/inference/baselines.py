@@ -11,13 +11,13 @@ from stacktrans.decoding.decoder import Answer
 from stacktrans.inference.predictions import compared
 from stacktrans.inference.scores import Scores, counted_pairs
 from stacktrans.tasks.alphabets import NO_OUTPUT, Ids
-from stacktrans.tasks.base import Task
+from stacktrans.tasks.base import Task, random_subset
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.pair_alphabets import Feature
 from stacktrans.tasks.sets import PairSet
 
 MAX_SYMBOLS = 200_000_000
-"""Symbols of training sources that are compared with others, which takes about a second at most."""
+"""The most scored sources times symbols of training sources, compared in about a second."""
 ROWS = 64
 """Sources that are compared with all training sources at a time, which bounds the memory needed."""
 
@@ -25,12 +25,12 @@ ROWS = 64
 def baseline_scores(task: Task, training: PairSet, pairs: Sequence[Pair]) -> dict[str, Scores]:
     """The scores of answers that need no model, by how they are found.
 
-    They are a copy of the source without its features, unless targets are labels, the target of the
-    nearest training source by edit distance, features included, and the most frequent training
-    target; the first of several. Of many pairs, only some at regular distances are answered.
+    They are: a copy of the source without its features (not for labels); the target of the training
+    source with the smallest edit distance, features included; and the most frequent training
+    target. Ties go to the first. Of many pairs, only a random choice is scored.
     """
-    step = -(-len(pairs) * len(training.sources.values) // MAX_SYMBOLS)
-    chosen = [pairs[index] for index in range(0, len(pairs), max(step, 1))]
+    most = max(1, MAX_SYMBOLS // max(1, len(training.sources.values)))
+    chosen = random_subset(task, pairs, most, seed=0)
     targets = [*map(bytes, training.targets)]
     ((frequent, _),) = Counter(targets).most_common(1)
     rows = [*_nearest(training.sources, [pair.source for pair in chosen]), targets.index(frequent)]

@@ -14,7 +14,7 @@ from stacktrans.common.reading import name_of
 from stacktrans.inference.baselines import baseline_scores
 from stacktrans.inference.scores import Scores, checkpoint_scores
 from stacktrans.model.checkpoint import Checkpoint
-from stacktrans.tasks.base import held_out_pairs, random_subset
+from stacktrans.tasks.base import Task, held_out_pairs, random_subset
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength
 from stacktrans.tasks.pairs import Pairs
@@ -104,7 +104,11 @@ def scores_of_range(
     """
     if checkpoint.task.file_parameters:
         held_out = held_out_pairs(checkpoint.task, lengths)
-        return _scores_of(checkpoint, random_subset(held_out, request.count, request.seed), request)
+        return _scores_of(
+            checkpoint,
+            random_subset(checkpoint.task, held_out, request.count, request.seed),
+            request,
+        )
     each, count = request.each, request.count or (100 if request.each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
     blocks = []
@@ -137,7 +141,11 @@ def scores_of_pairs(
     """
     if not all(sets.values()):
         raise UsageError(f"{where}: no pairs")
-    parts = [(name, *part) for name, pairs in sets.items() for part in _by_range(pairs, request)]
+    parts = [
+        (name, *part)
+        for name, pairs in sets.items()
+        for part in _by_range(checkpoint.task, pairs, request)
+    ]
     for range_ in request.bounds:
         if not any(chosen for _, bounds, chosen in parts if bounds == range_):
             raise UsageError(f"{where}: no source has a length of {range_}")
@@ -160,14 +168,16 @@ def _scores_of(
     return replace(scores, baselines=baseline_scores(task, training, pairs)) if training else scores
 
 
-def _by_range(pairs: Sequence[Pair], request: EvalRequest) -> list[tuple[Lengths, list[Pair]]]:
+def _by_range(
+    task: Task, pairs: Sequence[Pair], request: EvalRequest
+) -> list[tuple[Lengths, list[Pair]]]:
     """Ranges of lengths, each with pairs in it, or some of them; one of all without bounds."""
     if not request.bounds:
-        chosen = random_subset(pairs, request.count, request.seed)
+        chosen = random_subset(task, pairs, request.count, request.seed)
         lengths = [pair.length for pair in chosen]
         return [(Lengths(min(lengths), max(lengths)), chosen)]
     parts, pairs = [], [*pairs]  # iterating over a set creates new pairs each time
     for range_ in request.bounds:
         within = [pair for pair in pairs if range_.includes(pair.length)]
-        parts.append((range_, random_subset(within, request.count, request.seed)))
+        parts.append((range_, random_subset(task, within, request.count, request.seed)))
     return parts

@@ -18,7 +18,7 @@ from stacktrans.decoding.model import Discretizable
 from stacktrans.inference.predictions import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY, Mask
-from stacktrans.tasks.base import Task
+from stacktrans.tasks.base import Task, known_source
 from stacktrans.tasks.layout import Layout, Pair, measured_sequences
 
 Floats = npt.NDArray[np.float64]
@@ -311,9 +311,8 @@ def counted_pairs(task: Task, pairs: Sequence[Pair], fine: Floats) -> Mask:
         return counted
     by_source: dict[bytes, list[int]] = {}
     for index, pair in enumerate(pairs):
-        # Sources that differ in unknown symbols have the same ids.
-        if pair.in_vocabulary and task.source.unknown_ids.isdisjoint(pair.source.tolist()):
-            by_source.setdefault(pair.source.tobytes(), []).append(index)
+        if (source := known_source(task, pair)) is not None:
+            by_source.setdefault(source, []).append(index)
     for indices in by_source.values():
         if len({pairs[index].target.tobytes() for index in indices}) > 1:
             counted[indices] = False

@@ -115,7 +115,7 @@ class AnswerOptions(NamedTuple):
 _DEFAULTS = AnswerOptions()
 
 
-class AnsweredLines(NamedTuple):
+class AnsweredBatch(NamedTuple):
     """The answers to a batch of consecutive valid lines.
 
     Attributes:
@@ -230,15 +230,15 @@ class _LineTransducer:
 
     @cached_property
     def _codecs(self) -> tuple[Characters, Characters] | None:
-        """Encoder and decoder of many lines at once; None if each needs attention."""
+        """The encoder and decoder of many lines at once; None if lines are answered one by one."""
         task, options = self._task, self._options
         single = options.beam or options.full or (task.same_length and not task.scores_all)
         if single or not (task.source.is_character_level and task.target.is_character_level):
             return None
         return Characters(task.source), Characters(task.target)
 
-    def answer_batch(self, group: list[LinePiece]) -> AnsweredLines | None:
-        """The answers to whole lines at once; None if a line needs attention, or has no answer."""
+    def answer_batch(self, group: list[LinePiece]) -> AnsweredBatch | None:
+        """The answers to whole lines at once; None if they have to be answered one by one."""
         if not self._codecs or not all(piece.begins and piece.ends for piece in group):
             return None
         sources, targets = self._codecs
@@ -260,7 +260,7 @@ class _LineTransducer:
         lengths[filled] = symbols.lengths
         text = targets.decode(Ragged(symbols.values, row_starts(lengths)))
         unended = (self._number + filled[~answers.ended]).tolist()
-        lines = AnsweredLines(text, unended)
+        lines = AnsweredBatch(text, unended)
         self._number += len(group)
         return lines
 
@@ -277,7 +277,7 @@ def _encoded(sources: Characters, lines: Sequence[bytes]) -> Ragged | None:
 
 def transduce_lines(
     checkpoint: Checkpoint, descriptor: int, options: AnswerOptions = _DEFAULTS
-) -> Iterator[AnsweredLine | AnsweredLines]:
+) -> Iterator[AnsweredLine | AnsweredBatch]:
     """Transduce every line of an open file or pipe, in order.
 
     Where both alphabets are characters and all lines of a group have an answer, greedy answers come

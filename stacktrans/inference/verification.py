@@ -168,9 +168,9 @@ def verify(
     return result
 
 
-def _check_comparable(task: Task, answered: Task, name: str) -> None:
-    """Raise `UsageError` if a task scores only some symbols, and answers are not synchronous."""
-    if not (task.scores_all or answered.same_length):
+def _check_comparable(task: Task, model_task: Task, name: str) -> None:
+    """Raise `UsageError` if a task scores only some symbols, and a model is not synchronous."""
+    if not (task.scores_all or model_task.same_length):
         why = "as the task scores only some symbols"
         raise UsageError(f"{name}: expected a model with an output for each input, {why}")
 

@@ -85,7 +85,10 @@ class TaskConfig(Section):
         return task
 
     def deciding_settings(self) -> Settings:
-        """All settings that influence results: of pairs in files, what is known of the contents."""
+        """All settings that influence results.
+
+        For pairs in files these are the known symbols and checksums, but not the paths.
+        """
         deciding = self.model_dump(mode="json", exclude={"description", "paper"})
         for path in path_parameters(self.generator):
             deciding["parameters"].pop(path, None)
@@ -139,7 +142,8 @@ class TaskConfig(Section):
         if depth is None:
             return lengths or default, self.law_of(lengths or default)
         law = DepthLimit(depth)
-        return lengths or task.lengths_within(law), law
+        within = task.lengths_within(law)
+        return lengths or within, law
 
 
 PUBLISHED = "paper"

@@ -8,6 +8,7 @@ from typing import Any
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import GENERATORS, plugin_error
+from stacktrans.tasks.alphabets import Alphabet
 from stacktrans.tasks.base import Task
 
 
@@ -59,9 +60,13 @@ def make_task(name: str, generator: str, parameters: dict[str, Any]) -> Task:
             raise TaskError(f"task {name}: {message}", "parameters")
     try:
         task: Task = task_class(**parameters)
-        return task
     except (TypeError, ValueError) as error:
         location = getattr(error, "location", ())
         # A `ValueError` is the generator's message about a wrong value.
         problem = (plugin_error(error) if isinstance(error, TypeError) else None) or error
         raise TaskError(f"task {name}: parameters: {problem}", "parameters", *location) from error
+    for side in ("source", "target"):
+        if not isinstance(getattr(task, side, None), Alphabet):
+            problem = f"generator {generator} does not set {side} to an Alphabet"
+            raise TaskError(f"task {name}: {problem}", "generator")
+    return task

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from stacktrans.common.errors import StacktransError, check_parameter
+from stacktrans.common.errors import StacktransError, check_parameter, shown
 from stacktrans.common.ragged import Ragged
 from stacktrans.common.reading import split_words
 
@@ -18,7 +18,7 @@ PRINTABLE = ASCII + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x100))))
 DIGITS = string.digits + string.ascii_letters
 """Digits and then letters."""
 LETTERS = string.ascii_letters + "".join(filter(str.isalpha, map(chr, range(0xC0, 0x180))))
-"""Letters alone, so that digits and signs remain free for marks, for generators of one's own."""
+"""Letters alone, for generators of plugins that need digits and signs for marks."""
 MAX_SYMBOLS = 65_536
 LARGE_ALPHABET = 6
 """The maximum number of symbols of an alphabet that is not large."""
@@ -45,7 +45,7 @@ class UnknownSymbol(StacktransError):
     def __init__(self, symbol: str, position: int) -> None:
         self.symbol = symbol
         self.position = position
-        super().__init__(f"symbol {position} is {symbol!r}, which is not in the alphabet")
+        super().__init__(f"symbol {position} is {shown(symbol)}, which is not in the alphabet")
 
 
 Role = tuple[str, ...]

@@ -22,7 +22,7 @@ from stacktrans.tasks.lengths import (
     NoSuchLength,
 )
 
-SAMPLED, SAMPLE = Lengths(1, 64), 200
+SAMPLE_LENGTHS, SAMPLE_SIZE = Lengths(1, 64), 200
 """Lengths and number of the sources from which the length of answers is estimated."""
 
 
@@ -91,7 +91,7 @@ class Task(ABC):
     def _sampled_lengths(self) -> Ids | None:
         """[n, 2] source and target lengths of a sample of pairs; None if none can be drawn."""
         try:
-            pairs = self.sample(np.random.default_rng(0), SAMPLED, SAMPLE, "uniform")
+            pairs = self.sample(np.random.default_rng(0), SAMPLE_LENGTHS, SAMPLE_SIZE, "uniform")
         except (NoSuchLength, NoSuchLaw):
             return None
         return np.array([(len(pair.source), len(pair.target)) for pair in pairs])
@@ -203,19 +203,42 @@ def held_out_pairs(task: Task, lengths: Lengths) -> list[Pair]:
     return pairs
 
 
-def random_subset(pairs: Sequence[Pair], most: int | None, seed: int, key: int = 0) -> list[Pair]:
+def known_source(task: Task, pair: Pair) -> bytes | None:
+    """A key that all pairs of one source share; None if other sources may have the same ids.
+
+    Sources that differ in unknown symbols have the same ids.
+    """
+    known = pair.in_vocabulary and task.source.unknown_ids.isdisjoint(pair.source.tolist())
+    return pair.source.tobytes() if known else None
+
+
+def random_subset(
+    task: Task, pairs: Sequence[Pair], most: int | None, seed: int, key: int = 0
+) -> list[Pair]:
     """All pairs, or some of them: a random choice that is always the same, in their order.
 
     Args:
+        task: their task.
         pairs: the pairs.
-        most: how many are chosen, if there are more; None for all.
+        most: how many are drawn, if there are more; other targets of their sources, which are right
+            as well, are added. None for all.
         seed: the random seed.
         key: distinguishes several choices.
     """
     if most is None or len(pairs) <= most:
         return [*pairs]
-    chosen = generator(seed, Purpose.EXAMPLES, key).permutation(len(pairs))[:most]
-    return [pairs[index] for index in np.sort(chosen).tolist()]
+    drawn = {*generator(seed, Purpose.EXAMPLES, key).permutation(len(pairs))[:most].tolist()}
+    targets: dict[bytes | None, set[bytes]] = {}
+    for pair in map(pairs.__getitem__, drawn):
+        targets.setdefault(known_source(task, pair), set()).add(pair.target.tobytes())
+    targets.pop(None, None)
+    chosen = []
+    for index, pair in enumerate(pairs):
+        known = targets.get(known_source(task, pair), set())
+        if index in drawn or (known and pair.target.tobytes() not in known):
+            known.add(pair.target.tobytes())
+            chosen.append(pair)
+    return chosen
 
 
 PAIRS_PER_DRAW = 100

@@ -17,6 +17,8 @@ HEADINGS = {
     **dict.fromkeys(("features", "feats", "feature", "tags", "tag", "msd"), "features"),
 }
 """Column headings in files of pairs, and the column that each denotes."""
+LABELED = {"string": "source", "text": "source", "label": "target"}
+"""Further headings, in files of two columns."""
 SEPARATORS = (";", "|")
 """Separators of features that are detected; the first is the default."""
 MIN_VALUE_RATIO = 4
@@ -25,8 +27,9 @@ UNITS = ("characters", "words")
 NORMALIZATION_FORMS = ("nfc", "nfd", "nfkc", "none")
 """The Unicode normalization forms of strings; "none" leaves them unchanged."""
 WORDS_SHARE, UNCERTAIN_SHARE = 0.9, 0.75
-"""Strings consist of words if this share of those with several characters, or of the distinct ones,
-contains a space or is a word of another string; with the lower share that is uncertain."""
+"""Strings are words if at least the first share of those with several characters, or of the
+distinct ones, contain a space or are a word of another string. Otherwise they are characters, and
+strings with spaces are reported if they are more than the second share, or have short words."""
 MAX_INSPECTED = 100_000
 """The maximum number of lines of which columns and symbols are detected."""
 POSITIVE = frozenset(["1", "+", "yes", "true", "accept", "in", "positive", "valid", "correct"])
@@ -50,7 +53,8 @@ def columns_of_headings(names: Sequence[str]) -> tuple[str, ...] | None:
 
     None unless source and target are among them, and none occurs twice.
     """
-    columns = [HEADINGS.get(name.strip().lower(), "") for name in names]
+    known = HEADINGS | (LABELED if len(names) == 2 else {})
+    columns = [known.get(name.strip().lower(), "") for name in names]
     missing = {*COLUMNS} - {*columns}
     if len(columns) == len(COLUMNS) and len(missing) == 1 and "" in columns:
         columns[columns.index("")] = missing.pop()

@@ -7,8 +7,15 @@ from typing import ClassVar
 import numpy as np
 from numpy.random import Generator
 
-from stacktrans.common.errors import check_parameter
-from stacktrans.tasks.alphabets import DIGITS, PRINTABLE, Alphabet, Ids, meaningless_symbols
+from stacktrans.common.errors import StacktransError, check_parameter
+from stacktrans.tasks.alphabets import (
+    DIGITS,
+    PRINTABLE,
+    Alphabet,
+    Ids,
+    UnknownSymbol,
+    meaningless_symbols,
+)
 from stacktrans.tasks.base import NotASource, Task
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import (
@@ -51,11 +58,16 @@ class Computed(Task):
         if not possible:
             raise NoSuchLength(f"no source has a length of {lengths}")
         drawn = rng.choice(possible, size=count).tolist()
-        sources = (self.draw(rng, length) for length in drawn)
-        return [
-            Pair(self.source.encode(source), self.target.encode(self.solve(source)))
-            for source in sources
-        ]
+        try:
+            sources = (self.draw(rng, length) for length in drawn)
+            return [
+                Pair(self.source.encode(source), self.target.encode(self.solve(source)))
+                for source in sources
+            ]
+        except UnknownSymbol as error:  # in a generator of a plugin
+            raise StacktransError(
+                f"generator {type(self).__name__} drew a wrong pair: {error}"
+            ) from error
 
     def answer(self, source: Symbols) -> list[str | None]:
         self.source.encode(source)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from stacktrans.common.errors import check_parameter
+from stacktrans.common.errors import check_parameter, unknown_name
 from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.grammar.inside import Floats
 from stacktrans.tasks.alphabets import Alphabet, Ids
@@ -28,6 +28,8 @@ from stacktrans.tasks.lengths import (
 
 MAX_FOLLOWED = 1000
 """The maximum length of sentences whose possible next symbols are computed, in quadratic time."""
+IN_QUOTES = "in quotes where YAML reads a number or a truth value"
+"""The end of messages about lists of words."""
 
 
 def _alphabet(words: Sequence[str], characters: bool) -> Alphabet:
@@ -129,12 +131,12 @@ class NextSymbolTask(GrammarTask):
     def __init__(self, *, predict: Sequence[str], **parameters: Any) -> None:
         super().__init__(**parameters)
         self.target = self.source
-        are_words = isinstance(predict, list | tuple) and predict
-        check_parameter(bool(are_words), "predict", predict, "a list of words")
+        given = isinstance(predict, list | tuple) and predict
+        are_words = given and all(isinstance(word, str) for word in predict)
+        check_parameter(bool(are_words), "predict", predict, f"a list of words, {IN_QUOTES}")
         for word in predict:
             if word not in self.source.symbols:
-                known = ", ".join(self.source.symbols)
-                raise GrammarError(f"predict: '{word}' is not one of the grammar's words {known}")
+                raise GrammarError(f"predict: {unknown_name('word', word, self.source.symbols)}")
         self.predict = frozenset(predict)
         self._scored = self.source.encode(sorted(self.predict))
 
@@ -167,6 +169,8 @@ class NextSymbolTask(GrammarTask):
     def answer(self, source: Sequence[str]) -> list[str | None]:
         """At each position the only scored symbol that can come next; None if several can."""
         self.source.encode(source)
+        if len(source) > MAX_FOLLOWED:
+            raise NotASource(f"what can follow is computed for at most {MAX_FOLLOWED} symbols")
         possible = list(self.grammar.next_words(source))
         for length, (before, word) in enumerate(zip(possible, source, strict=False), start=1):
             if word not in before:

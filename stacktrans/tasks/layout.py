@@ -8,7 +8,9 @@ from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
+from stacktrans.common.errors import StacktransError
 from stacktrans.common.ragged import Ragged, concatenate_pairwise, row_starts
+from stacktrans.common.visible import counted
 from stacktrans.tasks.alphabets import Alphabet, Ids, Mask, Role
 
 CONSECUTIVE = 200
@@ -425,7 +427,12 @@ def _synchronous(layout: Layout, pairs: Sequence[Pair]) -> Examples:
     """The examples of pairs with synchronous outputs."""
     inputs, targets = _prompts_and_targets(layout, pairs)
     ends = targets.lengths
-    if layout.blank is not None:
+    if layout.blank is None:
+        for own, target in zip(inputs.lengths.tolist(), ends.tolist(), strict=True):
+            if own != target:
+                problem = f"a source of {counted(own, 'symbol')} has a target of {target}"
+                raise StacktransError(f"{problem}; expected one output for each input")
+    else:
         lengths = np.maximum(inputs.lengths, ends + 1)
         inputs = inputs.padded_to(lengths, 0, layout.blank)
         targets = targets.padded_to(lengths, 0, layout.end)

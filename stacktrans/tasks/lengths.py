@@ -70,7 +70,11 @@ class NoSuchLength(StacktransError):
 
 
 class NoSuchLaw(UsageError):
-    """A distribution of lengths that the task does not support."""
+    """Strings that can't be drawn as requested.
+
+    The task does not support the distribution of lengths, or its grammar takes too long at these
+    lengths.
+    """
 
 
 def draw_lengths(

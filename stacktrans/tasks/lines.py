@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple, TypeVar
 from stacktrans.common.errors import StacktransError, UsageError, check_parameter, shown
 from stacktrans.common.files import write_atomically
 from stacktrans.common.reading import GZIP_SUFFIX, decode_line, name_of, parse_json, read_content
-from stacktrans.common.visible import counted, json_text
+from stacktrans.common.visible import counted, json_text, listed
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.columns import columns_of_headings
 from stacktrans.tasks.layout import Pair
@@ -48,7 +48,7 @@ def pair_format_of(path: Path) -> PairFormat:
 
 
 def labeled_file(path: Path) -> Path:
-    """The file of strings in a directory, beside which their labels are; otherwise the path.
+    """The path, or that of `main.tok` in a directory, whose labels are in `labels.txt`.
 
     Raises:
         UsageError: the directory has no such file.
@@ -112,7 +112,7 @@ class RawLines(NamedTuple):
 
     Attributes:
         name: the file, in messages.
-        lines: the lines without their ends.
+        lines: the lines without LF; a CR at the end is kept.
         as_json: whether they are JSON lines.
         header: the columns in the first line that is not blank; None if that is a pair.
     """
@@ -209,7 +209,7 @@ def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
     values = [value.get(column) for column in columns] if isinstance(value, dict) else []
     texts = [field for field in values if isinstance(field, str)]
     if len(texts) < len(columns):
-        form = f"a JSON object with texts called {' and '.join(columns)},"
+        form = f"a JSON object with texts called {listed(columns)},"
         raise StacktransError(f"expected {form} found {shown(line)}")
     if bad := next(filter(None, map(_NO_FIELD.search, texts)), None):
         raise StacktransError(

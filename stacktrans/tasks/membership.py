@@ -11,7 +11,7 @@ from stacktrans.common.reading import split_words
 from stacktrans.grammar import GrammarError
 from stacktrans.tasks.alphabets import Alphabet, Ids
 from stacktrans.tasks.base import NotASource
-from stacktrans.tasks.grammatical import GrammarTask
+from stacktrans.tasks.grammatical import IN_QUOTES, GrammarTask
 from stacktrans.tasks.layout import OutputBound, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
 
@@ -45,7 +45,7 @@ class Membership(GrammarTask):
         given = isinstance(labels, list | tuple) and all(isinstance(each, str) for each in labels)
         words = given and len({*labels}) == len(labels) == 2
         valid = words and all(split_words(label) == [label] for label in labels)
-        check_parameter(bool(valid), "labels", labels, "two words")
+        check_parameter(bool(valid), "labels", labels, f"two words, {IN_QUOTES}")
         self.target = Alphabet(labels, words=True)
 
     def answer(self, source: Sequence[str]) -> list[str | None]:

@@ -34,6 +34,8 @@ SET_NAMES = ("training", "development", "test")
 """The name of each set in messages."""
 MAX_LISTED = 3
 """The maximum number of lines that a message lists."""
+READ_AS_PAIR = "but is read as a pair, since columns are given"
+"""What a note on a header adds."""
 READING = ("columns", "symbols", "separator", "normalize", "header")
 """The fields of `PairFiles` that say how files are read."""
 
@@ -143,7 +145,7 @@ def read_files(request: PairFiles) -> PairLines:
         if raw.header and request.header and part == TRAIN and raw.header == own:
             lines.found = ", as the first line says"
         elif raw.header:
-            as_pair = "" if request.header else ", but is read as a pair, since columns are given"
+            as_pair = "" if request.header else f", {READ_AS_PAIR}"
             lines.notes.append(raw.header_note + as_pair)
         if not request.header:
             raw = raw._replace(header=None)
@@ -174,7 +176,10 @@ def columns_of(raw: RawLines, request: PairFiles, default: tuple[str, ...]) -> t
 
 
 def _rows_of_three(raw: RawLines) -> list[list[str]]:
-    """The fields of the first lines; none if there are two. Raises `StacktransError` for others."""
+    """The fields of the first lines if they have three columns; none if they have two.
+
+    Raises `StacktransError` for any other number.
+    """
     rows: list[list[str]] = []
     for number, text in islice(raw.decoded(), MAX_INSPECTED):
         fields = text.split("\t")

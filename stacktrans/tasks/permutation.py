@@ -60,7 +60,7 @@ class SymbolClass(NamedTuple):
         return pair._replace(source=strings[0], target=strings[1])
 
 
-def interchangeable(pairs: Sequence[Pair], known: int) -> Sequence[SymbolClass]:
+def interchangeable_classes(pairs: Sequence[Pair], known: int) -> Sequence[SymbolClass]:
     """The classes of symbols that seem interchangeable; none if there are too many symbols.
 
     A symbol of targets stands for a symbol of sources if it only occurs where the other does. Sets

@@ -328,11 +328,13 @@ def _detect_tokenizer(lines: PairLines, request: PairFiles) -> tuple[Tokenizer, 
 
 def _detect_labels(lines: PairLines, request: PairFiles) -> tuple[bool, list[str]]:
     """Whether targets are labels, as requested or detected, and a note on labels."""
+    if request.labels is False:
+        return False, []
     rows = np.flatnonzero(lines.parts == TRAIN).tolist()
     sources, targets = ([lines.strings[name][row] for row in rows] for name in UNIT_COLUMNS)
     counts = sorted(Counter(" ".join(split_words(each)) for each in targets).items())
     two_words = len(counts) == 2 and all(len(split_words(each)) == 1 for each, _ in counts)
-    labels = request.labels
+    labels: bool | None = request.labels
     if labels is None:
         kept = {symbol for name, symbol in request.extra_symbols if name == "target"}
         labels = (
@@ -340,11 +342,13 @@ def _detect_labels(lines: PairLines, request: PairFiles) -> tuple[bool, list[str
             and kept <= {*dict(counts)}
             and len({*sources}) >= MIN_VALUE_RATIO * len(counts)
         )
-    if labels and not two_words:
+    if not labels:
+        return False, []
+    if not two_words:
         many = f"{len(counts)} different targets"
         raise StacktransError(f"{lines.names[TRAIN]}: labels: {many}; expected two words")
     listed = ", ".join(f"{shown(label)} ({count:,})" for label, count in counts)
-    return labels, [f"{lines.names[TRAIN]}: two labels: {listed}"] if labels else []
+    return True, [f"{lines.names[TRAIN]}: two labels: {listed}"]
 
 
 def _training_symbols(column: SymbolColumn, request: PairFiles) -> list[str]:

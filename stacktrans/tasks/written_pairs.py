@@ -12,15 +12,15 @@ from stacktrans.tasks.alphabets import UnknownSymbol
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lines import RawLines, labeled_file, read_numbered, read_pair_content
-from stacktrans.tasks.pair_files import PairFiles, columns_of
+from stacktrans.tasks.pair_files import READ_AS_PAIR, PairFiles, columns_of
 from stacktrans.tasks.pairs import Pairs
 
 
 def read_pairs(path: Path, task: Task) -> list[Pair]:
     """Read pairs in the formats of `format_pair`, from a file or standard input; see `RawLines`.
 
-    A header line that names the columns is not a pair, and is reported on stderr, as are columns
-    that seem to be in another order than those of the task.
+    A header line that names the columns is not a pair unless the task was given its columns. It is
+    reported on stderr, as are columns that seem to be in another order than those of the task.
 
     Raises:
         UsageError: the file can't be read.
@@ -29,6 +29,9 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
     path = labeled_file(path)
     lines = RawLines.of(path, read_pair_content(path))
     request = task.request if isinstance(task, Pairs) else PairFiles(str(path))
+    if lines.header and not request.header:
+        print_message(f"{lines.header_note}, {READ_AS_PAIR}")
+        lines = lines._replace(header=None)
     there = lines.header or columns_of(lines, request, task.columns)
     if lines.header:
         print_message(lines.header_note)

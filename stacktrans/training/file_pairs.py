@@ -22,7 +22,7 @@ from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.tasks.pair_files import DEV, TEST, TRAIN
 from stacktrans.tasks.pairs import Pairs
-from stacktrans.tasks.permutation import SymbolClass, interchangeable
+from stacktrans.tasks.permutation import SymbolClass, interchangeable_classes
 from stacktrans.tasks.sets import PairSet, unknown_probabilities
 from stacktrans.training.records import MAX_EXCEPTION_SHARE, Accuracy, Record, Summary
 from stacktrans.training.sources import SHORTEST_SHARE, DataSource, Moment
@@ -67,7 +67,7 @@ class FilePairs(DataSource):
         permutes = task.interchangeable and len(self._train) <= MAX_PERMUTED
         self._classes = _classes_of(self._train, task.source.unknown) if permutes else ()
         self.notes = [*data.notes, *map(self._permutation_note, self._classes)]
-        self.development = self._measured(development, 0)
+        self.development = self._sample_of(development, 0)
 
     def _permutation_note(self, each: SymbolClass) -> str:
         """A note on symbols that are permuted."""
@@ -80,9 +80,10 @@ class FilePairs(DataSource):
             "--set parameters.interchangeable=false prevents it"
         )
 
-    def _measured(self, pairs: PairSet, key: int) -> list[Pair]:
-        """The pairs that are measured: all, or some that are always the same."""
-        return random_subset(pairs, self.config.training.measure.strings, self.config.seed, key)
+    def _sample_of(self, pairs: PairSet, key: int) -> list[Pair]:
+        """All pairs, or `measure.strings` of them, which are always the same."""
+        strings, seed = self.config.training.measure.strings, self.config.seed
+        return random_subset(self.task, pairs, strings, seed, key)
 
     def check(self) -> None:
         self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
@@ -154,13 +155,18 @@ class FilePairs(DataSource):
         """Accuracy with symbols permuted; 0 if too many short or long training pairs are wrong."""
         return self._permuted_accuracy(model, moment) if self._errs_on_few(model) else 0.0
 
+    @functools.cached_property
+    def _checked(self) -> list[Pair]:
+        """Training pairs on which `_errs_on_few` tests a model."""
+        return random_subset(self.task, self._train, MAX_SCORED, self.config.seed)
+
     def _errs_on_few(self, model: Transducer) -> bool:
         """Whether few of the shortest training pairs and few of the longest are wrong.
 
         A development set has few of these, and their errors may pass for exceptions. Two standard
         deviations above the expected number may be wrong by chance.
         """
-        scores = self.score(model, random_subset(self._train, MAX_SCORED, self.config.seed))
+        scores = self.score(model, self._checked)
         wrong = (scores.fine < 1)[np.argsort(scores.lengths, kind="stable")]
         count = math.ceil(SHORTEST_SHARE * len(wrong))
         most = max(wrong[:count].sum(), wrong[-count:].sum())
@@ -180,9 +186,9 @@ class FilePairs(DataSource):
         return self.score(model, permuted).coarse_accuracy
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
-        summary.train = self._accuracy_on(model, self._measured(self._train, 1))
+        summary.train = self._accuracy_on(model, self._sample_of(self._train, 1))
         summary.development = self._accuracy_on(model, self.development)
-        summary.test = self.tested(model, moment)
+        summary.test = self.test_accuracy(model, moment)
         baselines = baseline_scores(self.task, self._train, self._test).items()
         summary.baselines = {name: Accuracy.of(scores) for name, scores in baselines}
 
@@ -204,14 +210,16 @@ class FilePairs(DataSource):
             for index, each in zip(wrong, answers, strict=True)
         ]
 
-    def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
-        return self._accuracy_on(model, random_subset(self._test, most, self.config.seed, 2))
+    def test_accuracy(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
+        return self._accuracy_on(
+            model, random_subset(self.task, self._test, most, self.config.seed, 2)
+        )
 
 
 @functools.lru_cache(maxsize=1)
 def _classes_of(pairs: PairSet, known: int) -> Sequence[SymbolClass]:
     """The classes of interchangeable symbols of a set, which the candidates of a new race share."""
-    return interchangeable(pairs, known)
+    return interchangeable_classes(pairs, known)
 
 
 def _accuracy(scores: Scores, chosen: Mask) -> Accuracy | None:

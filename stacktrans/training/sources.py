@@ -211,7 +211,7 @@ class DataSource(StatefulPart):
         """The pairs in files that contradict a model, as in `Summary.contradictions`."""
         return []
 
-    def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
+    def test_accuracy(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
         """Accuracy on as many test strings as in the summary, or on fewer."""
         count = self.config.training.measure.strings
         count = min(count, most or count)
@@ -321,7 +321,7 @@ class Examples(DataSource):
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
         summary.train = self._accuracy_on(model, self.train)
         summary.development = self._accuracy_on(model, self.development)
-        summary.test = self.tested(model, moment)
+        summary.test = self.test_accuracy(model, moment)
 
-    def tested(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
+    def test_accuracy(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
         return self._accuracy_on(model, self.test[:most])
