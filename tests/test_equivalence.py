@@ -375,5 +375,5 @@ def test_tables_whose_entries_have_other_symbols_are_refused() -> None:
     machine = rearranging(COPY, QUEUE)
     swapped = SymbolTable((Family("symbol", (0, 2, 1)), Family("end")))
     machine.check_symbols()
-    with pytest.raises(ValueError, match="not a machine"):
+    with pytest.raises(ValueError, match=r"outputs: the entry of .* has another symbol"):
         replace(machine, outputs=swapped).check_symbols()

@@ -630,7 +630,26 @@ def test_damaged_machines_are_refused(saved: Path, tmp_path: Path, old: str, new
     reseal(tmp_path)
     done = run("transduce", tmp_path, stdin=b"!\n")
     assert done.returncode == 1
-    assert b"damaged: not a machine" in done.stderr
+    assert f"{tmp_path / MACHINE}: not a machine: " in done.err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('"signals": [0', '"signals": [2', "rule 1: signals: 2; expected 0 or 1"),
+        ('"signals": [0', '"signals": [0, 0', "rule 1: signals: 3 items; expected 2"),
+        ('"when": [', '"when": [[[0, 9999]], ', "rule 1: when: 4 items; expected 3"),
+        ('"states": [', '"states": [["q", []]], "other": [', "states: no entries; expected"),
+        ('"outputs": 9', '"outputs": 10', "outputs: 9 entries; expected 10"),
+        ('"next_state"', '"next"', "rule 1: 'next_state' is missing"),
+    ],
+)
+def test_errors_name_what_is_wrong_with_a_machine(
+    saved: Path, tmp_path: Path, old: str, new: str, problem: str
+) -> None:
+    (tmp_path / MACHINE).write_text(changed((saved / MACHINE).read_text(), old, new))
+    reseal(tmp_path)
+    assert problem in run("transduce", tmp_path, stdin=b"!\n").err
 
 
 def test_pictures_name_all_states_and_rules(extracted: Extraction) -> None:
@@ -663,7 +682,7 @@ LETTER_STATES = replace(
     ],
 )
 def test_states_are_listed_in_few_words(states: Sequence[int] | None, words: str) -> None:
-    assert state_names(LETTER_STATES, rule(when(None, None, states), (0, 0))) == words
+    assert state_names(LETTER_STATES, None if states is None else frozenset(states)) == words
 
 
 @pytest.mark.parametrize(
@@ -732,6 +751,11 @@ def test_a_missing_rule_of_a_machine_is_reported() -> None:
 def test_an_answer_without_end_is_cut_off() -> None:
     answer = counting().run([0] * 10, limit=4)
     assert (answer.target, answer.ended) == ([0] * 4, False)
+
+
+def test_a_machine_is_printed_as_json(saved: Path) -> None:
+    (printed,) = json.loads(run("extract", saved, "--json").stdout).values()
+    assert printed == json.loads((saved / MACHINE).read_text())
 
 
 def test_a_machine_cannot_be_trained(saved: Path) -> None:

@@ -15,7 +15,6 @@ from pydantic import TypeAdapter
 from stacktrans.automata.execution import AutomatonModel, Transition
 from stacktrans.automata.rules import (
     CONSTANT,
-    START,
     Buffers,
     Rule,
     SymbolTable,
@@ -23,13 +22,14 @@ from stacktrans.automata.rules import (
     check,
     in_ranges,
     ranges,
+    reading,
 )
 from stacktrans.automata.wording import RuleDescription, actions, condition, entry_name
 from stacktrans.common.ends import Ends
-from stacktrans.common.errors import CheckpointError
+from stacktrans.common.errors import CheckpointError, shown
 from stacktrans.common.files import verify_checksum
 from stacktrans.common.reading import MAX_LENGTH
-from stacktrans.common.visible import visible
+from stacktrans.common.visible import counted, visible
 from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.tasks.alphabets import NO_OUTPUT
 from stacktrans.tasks.layout import Layout
@@ -55,14 +55,14 @@ class Machine:
         source: the symbols of sources.
         target: the symbols of targets.
         words: whether strings of sources, and of targets, are words separated by spaces.
-        inputs: what can be read; after the last symbol of an input buffer, the last of them.
-        outputs: what can be written.
-        stack_symbols: of each memory; the first is read when it is empty.
+        inputs: the inputs; with buffers, the last is read after the end of the source.
+        outputs: the outputs.
+        stack_symbols: a table for each memory, whose first entry is read when the memory is empty.
         states: the states; the first is the one before the first step.
         memories: the ends of its memories; each row of cells counts as a memory.
-        buffers: None without.
+        buffers: its buffers; None if it has none.
         layout: how sources are read, and answers written.
-        rules: the first that applies is carried out.
+        rules: in each step, the first that applies is carried out.
     """
 
     task: str
@@ -94,37 +94,57 @@ class Machine:
 
         The effects of its signals are compared with the configuration when a checkpoint is loaded.
         """
-        memories, layout = self.memories, self.layout
-        check(len(memories.names) == len(self.stack_symbols))
+        memories, tables, layout = self.memories, self.stack_symbols, self.layout
+        tables_given = counted(len(tables), "table")
+        expected = len(memories.names)
+        check(len(tables) == expected, f"stack_symbols: {tables_given}; expected {expected}")
         for _, taken, put in memories.moves:
-            check(self.stack_symbols[taken // 2] == self.stack_symbols[put // 2])
-        check(self.inputs.size == layout.inputs + (self.buffers is not None))
-        check(self.outputs.size == layout.outputs)
-        if self.buffers:
-            check(min(self.buffers) >= 0 and max(self.buffers) <= MAX_LENGTH)
+            same = tables[taken // 2] == tables[put // 2]
+            check(same, "stack_symbols: the two sides of a list have different tables")
+        sizes = (
+            ("inputs", self.inputs, layout.inputs + (self.buffers is not None)),
+            ("outputs", self.outputs, layout.outputs),
+        )
+        for name, table, size in sizes:
+            entries = counted(table.size, "entry", "entries")
+            check(table.size == size, f"{name}: {entries}; expected {size}")
+        for name, number in self.buffers._asdict().items() if self.buffers else ():
+            problem = f"buffers.{name}: {number}; expected a number from 0 to {MAX_LENGTH}"
+            check(0 <= number <= MAX_LENGTH, problem)
 
     def check_symbols(self) -> None:
         """Raise `ValueError` if an input or output has another symbol than the alphabets say."""
-        for table, first, symbols in (
-            (self.inputs, self.layout.first_source, self.source),
-            (self.inputs, self.layout.first_target, self.target),
-            (self.outputs, 0, self.target),
+        for name, table, first, symbols in (
+            ("inputs", self.inputs, self.layout.first_source, self.source),
+            ("inputs", self.inputs, self.layout.first_target, self.target),
+            ("outputs", self.outputs, 0, self.target),
         ):
             entries = () if first is None else table.entries[first : first + len(symbols)]
             for (_, number), symbol in zip(entries, symbols, strict=False):
-                check(number is None or self.symbols[number] == symbol)
+                same = number is None or self.symbols[number] == symbol
+                check(same, f"{name}: the entry of {shown(symbol)} has another symbol")
 
     def checked(self, rule: Rule) -> Rule:
         """The rule itself; raises `ValueError` if it does not fit the machine."""
         components, memories = len(self.components), self.memories
-        check(len(rule.signals) == len(memories.signal_names))
+        names = memories.signal_names
+        for name, given, expected in (
+            ("signals", rule.signals, len(names)),
+            ("pushed", rule.pushed, len(memories.pushes)),
+        ):
+            items = counted(len(given), "item")
+            check(len(given) == expected, f"{name}: {items}; expected {expected}")
         for (signal, _), term in zip(memories.pushes, rule.pushed, strict=True):
-            check(term is not None or not rule.signals[signal])
+            lacking = term is None and rule.signals[signal]
+            check(not lacking, f"pushed: null; expected a term, since {names[signal]} is 1")
         for one, other, _ in rule.equal:
-            check(0 <= one < components and 0 <= other < components)
+            exist = 0 <= one < components and 0 <= other < components
+            numbers = f"numbers from 0 to {components - 1}"
+            check(exist, f"equal: {one} and {other}; expected {numbers}")
         for term, table in self.terms(rule):
             size = table.size if term.component == CONSTANT else len(table.families)
-            check(CONSTANT <= term.component < components and 0 <= term.entry < size)
+            exists = CONSTANT <= term.component < components and 0 <= term.entry < size
+            check(exists, f"term {[*term]}: there is no such component or entry")
         return rule
 
     def terms(self, rule: Rule) -> list[tuple[Term, SymbolTable]]:
@@ -207,7 +227,7 @@ class Machine:
     def rule_descriptions(self) -> list[RuleDescription]:
         """The rules in words, in their order."""
         return [
-            RuleDescription(number, condition(self, rule), actions(self, rule))
+            RuleDescription(number, condition(self, rule.when, rule.equal), actions(self, rule))
             for number, rule in enumerate(self.rules, start=1)
         ]
 
@@ -225,7 +245,7 @@ class Machine:
             frozenset([entry]) if component in self.relevant else None
             for component, entry in enumerate(observation)
         )
-        return condition(self, Rule(when, (), (), None, (), Term(CONSTANT, START)))
+        return condition(self, when)
 
     def run(self, source: Sequence[int], limit: int | None = None) -> Answer:
         """The answer to a source or, of a stream, to a prompt.
@@ -272,7 +292,7 @@ class Machine:
         return python_code(self)
 
     def to_json(self) -> str:
-        """A machine as JSON, all things by their numbers, with a line and a sentence for a rule."""
+        """The text of machine.json (see docs/machines.md): one rule a line, with its wording."""
         layout = self.layout
         parts = {
             "format": FORMAT,
@@ -307,30 +327,38 @@ class Machine:
         """
         symbols = len({*parts["source"], *parts["target"]})
         features = len({*parts["source"]}) < len(parts["source"])
-        tables = {
-            name: SymbolTable.from_json(parts[name], symbols, features and name == "inputs")
-            for name in ("inputs", "outputs", "states")
-        }
-        memories = tuple(SymbolTable.from_json(each, symbols) for each in parts["stack_symbols"])
-        parts |= tables | {"stack_symbols": memories}
-        rules, parts["rules"] = parts["rules"], ()
-        machine: Machine = TypeAdapter(cls).validate_python(parts)
+        tables = dict[str, Any]()
+        for name in ("inputs", "outputs", "states"):
+            with reading(name):
+                repeated = features and name == "inputs"
+                tables[name] = SymbolTable.from_json(parts[name], symbols, repeated)
+        with reading("stack_symbols"):
+            memories = (SymbolTable.from_json(each, symbols) for each in parts["stack_symbols"])
+            tables["stack_symbols"] = tuple(memories)
+        adapter: TypeAdapter[Machine] = TypeAdapter(cls)
+        machine = adapter.validate_python(parts | tables | {"rules": ()})
         machine.check_tables()
-        sizes = [table.size for table in machine.components]
-        read = [_rule_parts(rule, sizes) for rule in rules]
-        rules = TypeAdapter(tuple[Rule, ...]).validate_python(read)
-        return replace(machine, rules=tuple(map(machine.checked, rules)))
+        rules, rule_adapter = list[Rule](), TypeAdapter(Rule)
+        for number, rule in enumerate(parts["rules"], start=1):
+            with reading(f"rule {number}"):
+                read = rule_adapter.validate_python(machine._rule_parts(rule))
+                rules.append(machine.checked(read))
+        return replace(machine, rules=tuple(rules))
 
-
-def _rule_parts(parts: dict[str, Any], sizes: list[int]) -> dict[str, Any]:
-    """The fields of a rule over components of some sizes."""
-    signals = parts["signals"]  # which are neither true nor 1.0
-    check(all(type(signal) is int and signal in (0, 1) for signal in signals))
-    when = [
-        None if own is None else frozenset(in_ranges(own, size))
-        for own, size in zip(parts["when"], sizes, strict=True)
-    ]
-    return {name: parts[name] for name in Rule._fields} | {"when": when}
+    def _rule_parts(self, parts: dict[str, Any]) -> dict[str, Any]:
+        """The fields of a rule in a file."""
+        signals, when = parts["signals"], parts["when"]
+        for signal in signals:  # which is neither true nor 1.0
+            valid = type(signal) is int and signal in (0, 1)
+            check(valid, f"signals: {shown(signal)}; expected 0 or 1")
+        items, expected = counted(len(when), "item"), len(self.components)
+        check(len(when) == expected, f"when: {items}; expected {expected}")
+        with reading("when"):
+            entries = [
+                None if own is None else frozenset(in_ranges(own, table.size))
+                for own, table in zip(when, self.components, strict=True)
+            ]
+        return {name: parts[name] for name in Rule._fields} | {"when": entries}
 
 
 def _escaped(text: str) -> str:
@@ -345,12 +373,13 @@ def read_machine(path: Path) -> Machine:
     """The machine in a file; raises `CheckpointError` if it is damaged or of another format."""
     verify_checksum(path)
     try:
-        parts = json.loads(path.read_bytes())
-        number = parts["format"]
-        if type(number) is int and number == FORMAT:
-            return Machine.from_json(parts)
+        with reading(f"{path}: not a machine"):
+            parts = json.loads(path.read_bytes())
+            number = parts["format"]
+            if type(number) is int and number == FORMAT:
+                return Machine.from_json(parts)
     except OSError as error:
         raise CheckpointError(f"{path}: {error.strerror}") from error
-    except (ArithmeticError, ValueError, TypeError, LookupError, RecursionError) as error:
-        raise CheckpointError(f"{path}: damaged: not a machine that extract writes") from error
+    except ValueError as error:
+        raise CheckpointError(str(error)) from error
     raise CheckpointError(f"{path}: format {number}; this stacktrans reads format {FORMAT}")

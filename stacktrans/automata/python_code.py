@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib.resources import files
 from string import Template
@@ -77,15 +78,16 @@ def _rule(machine: Machine, rule: Rule) -> dict[str, Any]:
     def as_data(term: Term, table: SymbolTable) -> tuple[str | None, Any]:
         if term.component == CONSTANT:
             return None, _value(machine, table, term.entry)
-        return names[term.component], _row_names(table)[term.entry]
+        return names[term.component], _family_names(table)[term.entry]
 
     when = {}
     for name, table, entries in zip(names, machine.components, rule.when, strict=True):
         if entries is not None and len(entries) < table.size:
-            every, rows = _table(machine, table), _rows(machine, table, sorted(entries))
+            every, own = _table(machine, table), _by_family(machine, table, sorted(entries))
             # The interpreter may lack the component; a condition that never holds fits any.
-            when[name if rows else names[0]] = {
-                row: None if own == every[row] else own for row, own in rows.items()
+            when[name if own else names[0]] = {
+                family: None if symbols == every[family] else symbols
+                for family, symbols in own.items()
             }
     pops, pushes, moves = memories.active(signals, rule.pushed)
     data = {
@@ -115,28 +117,29 @@ def _index(end: int, depth: int) -> int:
     return depth if end % 2 else -1 - depth
 
 
-def _row_names(table: SymbolTable) -> list[str]:
+def _family_names(table: SymbolTable) -> list[str]:
     """The names of the families of a table, numbered if a name occurs several times."""
     names = [name for name, _ in table.families]
-    return [name if names.count(name) == 1 else f"{name} ({n})" for n, name in enumerate(names)]
+    counts = Counter(names)
+    return [name if counts[name] == 1 else f"{name} ({n})" for n, name in enumerate(names)]
 
 
 def _value(machine: Machine, table: SymbolTable, number: int) -> tuple[str, str | None]:
-    row, symbol = table.entries[number]
-    return _row_names(table)[row], None if symbol is None else machine.symbols[symbol]
+    family, symbol = table.entries[number]
+    return _family_names(table)[family], None if symbol is None else machine.symbols[symbol]
 
 
-def _rows(machine: Machine, table: SymbolTable, numbers: Iterable[int]) -> dict[str, Any]:
+def _by_family(machine: Machine, table: SymbolTable, numbers: Iterable[int]) -> dict[str, Any]:
     """The symbols of some entries by their families; None for a family without symbols."""
-    names, rows = _row_names(table), dict[str, list[Any]]()
-    for row, symbol in map(table.entries.__getitem__, numbers):
+    names, found = _family_names(table), dict[str, list[Any]]()
+    for family, symbol in map(table.entries.__getitem__, numbers):
         name = None if symbol is None else machine.symbols[symbol]
-        rows.setdefault(names[row], []).append(name)
-    return {row: None if None in own else _text(machine, own) for row, own in rows.items()}
+        found.setdefault(names[family], []).append(name)
+    return {name: None if None in own else _text(machine, own) for name, own in found.items()}
 
 
 def _table(machine: Machine, table: SymbolTable) -> dict[str, Any]:
-    return _rows(machine, table, range(table.size))
+    return _by_family(machine, table, range(table.size))
 
 
 def _text(machine: Machine, symbols: Sequence[str]) -> str | list[str]:

@@ -9,6 +9,7 @@ symbol that is read.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 from collections.abc import Iterable, Iterator
@@ -16,7 +17,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from pydantic import ValidationError
 
+from stacktrans.common.errors import first_problem, shown
 from stacktrans.tasks.alphabets import Ids
 
 EMPTY = 0
@@ -100,13 +103,15 @@ class SymbolTable:
         """
         read = []
         spans = [span for _, members in families for span in members or ()]
-        check(sum(1 + last - first for first, last in spans) <= MAX_ENTRIES)
+        entries = sum(1 + last - first for first, last in spans)
+        check(entries <= MAX_ENTRIES, f"{entries} entries; expected at most {MAX_ENTRIES}")
         for name, members in families:
             numbers = None if members is None else tuple(in_ranges(members, symbols))
-            check(repeated or numbers is None or len({*numbers}) == len(numbers))
+            distinct = repeated or numbers is None or len({*numbers}) == len(numbers)
+            check(distinct, f"{shown(name)} has a symbol twice")
             read.append(Family(str(name), numbers))
         table = cls(tuple(read))
-        check(table.size > 0)
+        check(table.size > 0, "no entries; expected at least one")
         return table
 
 
@@ -181,11 +186,27 @@ def ranges(numbers: Iterable[int]) -> list[list[int]]:
 def in_ranges(ranges: list[Any], limit: int) -> Iterator[int]:
     """The numbers in ranges; raises `ValueError` if one is not below a limit."""
     for first, last in ranges:
-        check(0 <= first <= last < limit)
+        expected = f"expected two numbers from 0 to {limit - 1}, the smaller first"
+        check(0 <= first <= last < limit, f"[{shown(first)}, {shown(last)}]; {expected}")
         yield from range(first, last + 1)
 
 
-def check(valid: bool) -> None:
-    """Raise `ValueError` if a part of a machine is not valid."""
+def check(valid: bool, problem: str) -> None:
+    """Raise `ValueError` with a problem unless a part of a machine is valid."""
     if not valid:
-        raise ValueError("not a machine")
+        raise ValueError(problem)
+
+
+@contextlib.contextmanager
+def reading(part: str) -> Iterator[None]:
+    """Name a part of a machine in the `ValueError` that is raised if it is malformed."""
+    try:
+        yield
+    except ValidationError as error:
+        raise ValueError(f"{part}: {first_problem(error)}") from error
+    except KeyError as error:
+        raise ValueError(f"{part}: {error} is missing") from error
+    except ValueError as error:
+        raise ValueError(f"{part}: {error}") from error
+    except (ArithmeticError, LookupError, RecursionError, TypeError) as error:
+        raise ValueError(f"{part}: malformed ({error})") from error

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from stacktrans.automata.rules import CONSTANT, EMPTY, START, Rule, SymbolTable, Term
+from stacktrans.automata.rules import CONSTANT, EMPTY, Rule, SymbolTable, Term
 from stacktrans.common.visible import listed
 from stacktrans.tasks.alphabets import UNKNOWN_SYMBOL
 
@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from stacktrans.automata.machine import Machine
 
 SYMBOL_STATE = "q_x"
-"""The name of a family of states that remember a symbol, such as q_a; of several, the first."""
+"""The name of the first family of states that remember a symbol; its state for a is called q_a. A
+second family is q_x'2."""
+When = Sequence[frozenset[int] | None]
+Equalities = Sequence[tuple[int, int, bool]]
+"""The conditions of a rule, as in `Rule.when` and `Rule.equal`."""
 MAX_NAMED = 6
 """The most entries that are named one by one."""
 _MARKS = {"begin": "<s>", "separator": "|||", "end": "</s>", "blank": "</s>", "nothing": "no input"}
@@ -41,7 +45,7 @@ class RuleDescription:
         return f"{self.when}: {'do nothing' if self.action == 'nothing' else self.action}"
 
     def __str__(self) -> str:
-        return f"rule {self.number}: {self.when}: {self.action}"
+        return f"rule {self.number}: {self.sentence}"
 
 
 def entry_name(machine: Machine, table: SymbolTable, number: int) -> str:
@@ -191,10 +195,10 @@ def _stays(machine: Machine, rule: Rule) -> bool:
     return same and before is not None and before.issubset(machine.states.members[state])
 
 
-def state_names(machine: Machine, rule: Rule) -> str:
-    """The states that a rule applies in; of many, the few in which it does not."""
-    states, table = rule.when[-1], machine.states
-    if states is None:
+def state_names(machine: Machine, states: frozenset[int] | None) -> str:
+    """States of a rule in words, where None stands for all; of many, the few that are excepted."""
+    table = machine.states
+    if states is None or len(states) == table.size:
         return "any"
 
     def names(numbers: Iterable[int]) -> list[str]:
@@ -215,32 +219,32 @@ def state_names(machine: Machine, rule: Rule) -> str:
     return listed([*parts, *excepting], "or")
 
 
-def stateless_condition(machine: Machine, rule: Rule) -> str:
-    """When a rule applies, but for the state; "always" if it always does."""
+def stateless_condition(machine: Machine, when: When, equal: Equalities = ()) -> str:
+    """The conditions of a rule in words, except those on the state; "always" if there are none."""
     names, parts = component_names(machine), []
-    tables = zip(machine.components[:-1], rule.when[:-1], strict=True)
+    tables = zip(machine.components[:-1], when[:-1], strict=True)
     for component, (table, entries) in enumerate(tables):
         if entries is not None and component:
             parts.append(f"{names[component]} {_contents(machine, table, entries)}")
         elif entries is not None:
             parts.append(f"reading {entry_names(machine, table, entries)}")
-    for one, other, same in rule.equal:
+    for one, other, same in equal:
         parts.append(f"{names[one]} and {names[other]} {'agree' if same else 'differ'}")
     return ", ".join(parts) or "always"
 
 
 def describe_component(machine: Machine, component: int, entry: int) -> str:
     """A component of an observation in words, such as "reading a" or "stack is empty"."""
-    when = [
-        None if each != component else frozenset([entry]) for each in range(len(machine.components))
-    ]
-    return condition(machine, Rule(tuple(when), (), (), None, (), Term(CONSTANT, START)))
+    components = range(len(machine.components))
+    return condition(
+        machine, [None if each != component else frozenset([entry]) for each in components]
+    )
 
 
-def condition(machine: Machine, rule: Rule) -> str:
-    """When a rule applies, with the states if there are several."""
-    others = stateless_condition(machine, rule)
-    if machine.states.size == 1 or rule.when[-1] is None:
+def condition(machine: Machine, when: When, equal: Equalities = ()) -> str:
+    """The conditions of a rule in words, with its states if the machine has several."""
+    others = stateless_condition(machine, when, equal)
+    if machine.states.size == 1 or when[-1] is None:
         return others
-    state = f"in {state_names(machine, rule)}"
+    state = f"in {state_names(machine, when[-1])}"
     return state if others == "always" else f"{state}, {others}"

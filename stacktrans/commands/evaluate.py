@@ -1,7 +1,6 @@
 """The command `eval`: measure accuracy, or perplexity, of models and their ablations."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ import typer
 
 from stacktrans.commands import completion, options
 from stacktrans.commands.terminal import print_data, print_json, print_out, print_text
-from stacktrans.common.errors import StacktransError, UsageError, check_positive
+from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.files import check_outputs
 from stacktrans.common.messages import print_message
 from stacktrans.common.visible import listed
@@ -169,7 +168,7 @@ def eval(
         _print_perplexities(loaded, text, hard, form)
         return
     if outputs := [each for each in (plot, predictions) if each and each != STDOUT]:
-        check_outputs(outputs, _files_read(data, loaded))
+        check_outputs(outputs, options.files_read(data, [model for _, model in loaded]))
     request = EvalRequest(
         data=data,
         bounds=bounds,
@@ -196,20 +195,6 @@ def eval(
     finally:
         stderr = predictions == STDOUT
         _print_accuracies(measured, facts, errors, confusions, form, stderr)
-
-
-def _files_read(data: Path | None, loaded: "Sequence[tuple[str, Checkpoint]]") -> Iterator[Path]:
-    """The files of the given pairs, of models, and of the pairs that they were trained on."""
-    from stacktrans.tasks.lines import files_of, labeled_file
-    from stacktrans.tasks.pairs import Pairs
-
-    if data:
-        yield from files_of(labeled_file(data))
-    for model in (part for _, each in loaded for part in each.members or [each]):
-        yield from model.path.iterdir()
-        if isinstance(model.task, Pairs):
-            with suppress(OSError, StacktransError):  # they are not needed
-                yield from model.task.request.files()
 
 
 def _with_ablations(

@@ -1,5 +1,6 @@
 """The command `extract`: learn a machine from a rounded model, and compare the two."""
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -7,7 +8,7 @@ import typer
 
 from stacktrans.commands import options
 from stacktrans.commands.terminal import print_json, print_out
-from stacktrans.common.errors import check_positive
+from stacktrans.common.errors import UsageError, check_positive
 from stacktrans.common.files import (
     check_directory_path,
     check_file_path,
@@ -54,9 +55,9 @@ def extract(
     (for pairs in files, on a sample of all pairs). How often they agree is printed, and
     the shortest string found on which they differ.
 
-    A machine that is saved is a checkpoint: transduce, eval and inspect take it. Of such
-    a checkpoint, the rules are printed, or only the files of --dot, --svg, --python and
-    --fst written. The exit code is 1 if no machine is found, or no transducer for --fst; a
+    A machine that is saved is a checkpoint: transduce, eval, inspect and verify take it,
+    and extract prints its rules, or only writes the files of --dot, --svg, --python and
+    --fst. The exit code is 1 if no machine is found, or no transducer for --fst; a
     message says why.
 
         stacktrans extract parenthesis-stack
@@ -77,7 +78,6 @@ def extract(
         lengths: The lengths of these strings. Default: 1:1000.
         time_limit: Stop learning rules after this time, such as 30s or 5m.
     """
-    from stacktrans.common.errors import UsageError
     from stacktrans.extraction.learner import Learner, check_lengths, compare
     from stacktrans.model.checkpoint import save_machine
     from stacktrans.showing import machines
@@ -96,12 +96,15 @@ def extract(
     seconds = options.parse_seconds(time_limit, "--time-limit")
     loaded = options.load_model(checkpoint, "auto", hard=True, workers=workers)
     outputs = [*filter(None, files[:3]), *(_fst_files(fst) if fst else ())]
-    check_outputs(outputs, loaded.path.iterdir())
-    if loaded.machine and not (out or strings or as_json):
-        if any(files):
+    check_outputs(outputs, options.files_read(None, [loaded]))
+    if loaded.machine and not (out or strings):
+        try:
             _export(loaded.machine, *files)
-        else:
-            print_out(*_rules(loaded.machine))
+        finally:
+            if as_json:
+                print_json({"machine": json.loads(loaded.machine.to_json())})
+            elif not any(files):
+                print_out(*_rules(loaded.machine))
         return
     if strings:
         check_lengths(loaded, range_)
@@ -122,8 +125,6 @@ def extract(
             )
     finally:  # what was learned is printed even if it can't be written
         if as_json:
-            import json
-
             print_json({**_facts(extraction), "machine": json.loads(extraction.machine.to_json())})
         else:
             _print(extraction, loaded.task)

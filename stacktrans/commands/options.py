@@ -5,13 +5,15 @@ import gc
 import inspect
 import math
 import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 
 from stacktrans.commands import completion
-from stacktrans.common.errors import UsageError, check_positive, clipped
+from stacktrans.common.errors import StacktransError, UsageError, check_positive, clipped
 from stacktrans.common.visible import one_line
 
 if TYPE_CHECKING:
@@ -166,6 +168,22 @@ def load_model(name: str, device: str, hard: bool, workers: int = 1) -> "Checkpo
         if not isinstance(loaded.predictor, NumpyModel):
             import torch
 
-            torch.set_num_threads(workers)
+            from stacktrans.common.processes import cores  # slow to import
+
+            torch.set_num_threads(min(workers, cores()))
     gc.freeze()  # all modules and weights stay to the end, so garbage collection can skip them
     return loaded
+
+
+def files_read(data: Path | None, models: "Sequence[Checkpoint]") -> Iterator[Path]:
+    """The files of the given pairs, of models, and of the pairs that they were trained on."""
+    from stacktrans.tasks.lines import files_of, labeled_file
+    from stacktrans.tasks.pairs import Pairs
+
+    if data:
+        yield from files_of(labeled_file(data))
+    for model in (part for each in models for part in each.members or [each]):
+        yield from model.path.iterdir()
+        if isinstance(model.task, Pairs):
+            with suppress(OSError, StacktransError):  # they are not needed
+                yield from model.task.request.files()

@@ -90,7 +90,8 @@ def side_by_side(
 
     Args:
         parts: the ends of each memory.
-        names: the name of each memory, which replaces that of its first row.
+        names: the name of each memory, which replaces the name of its first row, also where the
+            names of its other rows begin with that.
         signal_names: names of all signals.
     """
     rows: list[str] = []

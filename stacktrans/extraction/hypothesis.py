@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stacktrans.automata.machine import Machine
-from stacktrans.automata.rules import CONSTANT, EMPTY, Rule, SymbolTable, Term
+from stacktrans.automata.rules import CONSTANT, EMPTY, START, Rule, SymbolTable, Term
 from stacktrans.extraction.limits import GRACE
 from stacktrans.extraction.naming import name_classes
 from stacktrans.extraction.network import NOTHING
@@ -340,7 +340,8 @@ class _Generalization:
 
         Args:
             when: the blocks of the group, which become those of the rule.
-            index: of the group; groups that are covered already do not restrict the rule.
+            index: of the group. Groups that earlier rules cover restrict the rule, too, but are no
+                evidence for a wider condition.
 
         Returns:
             the groups that the rule covers, and its terms.
@@ -427,7 +428,9 @@ class _Generalization:
             term if signals[signal] else None
             for signal, term in zip(learner.push_signals, pushed, strict=True)
         )
-        return Rule(tuple(entries), equal, signals, output, terms, next_state or Term(CONSTANT, 0))
+        return Rule(
+            tuple(entries), equal, signals, output, terms, next_state or Term(CONSTANT, START)
+        )
 
 
 def _preferred(terms: frozenset[Term]) -> Term:

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from stacktrans.automata.machine import Machine
 from stacktrans.common.ends import Ends
+from stacktrans.common.randomness import Purpose, generator
 from stacktrans.common.visible import counted
 from stacktrans.decoding.model import Model
 from stacktrans.extraction.hypothesis import build_hypothesis
@@ -39,7 +40,8 @@ from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
 OBSERVED_STRINGS, TEST_STRINGS = 200, 600
 """Random strings of the training lengths that are observed, and that a hypothesis is tested on;
-half as many of the test lengths."""
+half as many of the test lengths. The agreement is measured on as many as are observed, but others.
+"""
 COVERING_SYMBOLS, MAX_COVERING_SYMBOLS = 40, 200_000
 """A hypothesis without a counterexample is tested on further strings, with this many symbols for
 each combination of the components that its rules depend on, so that rare ones occur. The second
@@ -95,7 +97,7 @@ class Extraction:
         agreement: with the network, on strings that were not observed, and on all short ones.
         counterexample: the shortest string with different answers; None if none is known.
         observed: the number of strings that it was learned from.
-        rounds: the number of hypotheses.
+        rounds: the number of rounds, those without a hypothesis included.
         undecided: the share of the network's signals that are far from 0 and from 1.
         seconds: the time that it took.
     """
@@ -118,14 +120,15 @@ def compare(
         NoSuchLength: the task has no string of such a length.
     """
     check_lengths(checkpoint, lengths)
-    network, wrong = in_compiled_code(checkpoint).predictor.discretized(), list[Query]()
-    files, tested, seen = checkpoint.task.file_parameters, 0, set[bytes]()
+    network, wrong, tested = in_compiled_code(checkpoint).predictor.discretized(), list[Query](), 0
+    files = checkpoint.task.file_parameters
+    in_files = random_queries(checkpoint, lengths, count, SEED, "uniform") if files else []
+    generator(SEED, Purpose.SAMPLE).shuffle(in_files)  # of training and test pairs
     for first in range(0, count, COMPARISON_BATCH):
         size = min(COMPARISON_BATCH, count - first)
-        queries = random_queries(checkpoint, lengths, size, SEED + first, "uniform")
-        if files:  # of which strings are drawn repeatedly
-            queries = [query for query in queries if query.ids.tobytes() not in seen]
-            seen.update(query.ids.tobytes() for query in queries)
+        queries = in_files[first : first + size]
+        if not files:
+            queries = random_queries(checkpoint, lengths, size, SEED + first, "uniform")
         tested += len(queries)
         wrong += counterexamples(network, extraction.machine, queries)
     what = f"random of length {lengths}, uniformly"
@@ -166,9 +169,9 @@ def without_needless_memories(
 def _shortest(checkpoint: Checkpoint, queries: Sequence[Query], known: str | None) -> str | None:
     """The shortest of a known string and some queries, as text; None if there are none."""
     alphabet = checkpoint.task.source
-    texts = [] if known is None else [known]
-    texts += (alphabet.join(alphabet.decode(query.ids)) for query in queries)
-    return min(texts, key=lambda text: len(alphabet.split(text)), default=None)
+    strings = [] if known is None else [alphabet.split(known)]
+    strings += (alphabet.decode(query.ids) for query in queries)
+    return alphabet.join(min(strings, key=len)) if strings else None
 
 
 class Learner:
@@ -178,7 +181,7 @@ class Learner:
         checkpoint: of the model.
         time_limit: the seconds that learning may take.
         log: is called with a line about each round.
-        brief: whether to find out only if there is a machine. Then a right one is not simplified,
+        brief: whether only to find out if there is a machine. Then a right one is not simplified,
             and one that was learned from a few interchangeable symbols and is wrong on few strings
             is not learned again from all symbols. Strings that are much shorter than the training
             strings are not compared, nor those of a test set, which must not decide anything.
@@ -205,6 +208,7 @@ class Learner:
         ranges = checkpoint.config.task.ranges
         self._ranges = (ranges.train, ranges.test)
         self._best: Machine | None = None
+        self._observed, self._undecided = 0, 0.0  # from which it was learned
         self._wrong, self._differing = list[Query](), math.inf  # its counterexamples, their share
         self._problem, self._rounds = CannotExtract("no machine found"), 0
 
@@ -303,7 +307,10 @@ class Learner:
         self._log(f"round {self._rounds}: {rules} rules, {len(wrong)} of {tested} strings differ")
         improves = not self._differing
         if len(wrong) < self._differing * tested or not wrong:
-            self._best, self._learned_from, improves = hypothesis, self._quantized, True
+            self._best, improves = hypothesis, True
+            signals = max(self._quantized.signals, 1)
+            self._observed = self._quantized.strings
+            self._undecided = self._quantized.undecided / signals
             self._wrong, self._differing = wrong, len(wrong) / max(tested, 1)
         return wrong, improves
 
@@ -388,8 +395,6 @@ class Learner:
             some = "some of " if tested < len(queries) else ""
             if queries:  # files may have none of some lengths
                 agreement.append(Agreement(f"{some}{what}", tested, tested - len(differing)))
-        observed = self._learned_from.strings
-        undecided = self._learned_from.undecided / max(self._learned_from.signals, 1)
         tested = sum(each.strings for each in agreement)
         overall = sum(each.agreeing for each in agreement) / max(tested, 1)
         if overall < MIN_AGREEMENT:
@@ -399,10 +404,8 @@ class Learner:
                 f"no machine found: after {counted(self._rounds, 'round')}{late}, the best gives "
                 f"the hard model's answer to only {overall:.0%} of strings",
                 f"it has {states} and {counted(rules, 'rule')}; "
-                f"{undecided:.1%} of the model's signals are near neither 0 nor 1",
+                f"{self._undecided:.1%} of the model's signals are near neither 0 nor 1",
             )
         shortest = _shortest(self._checkpoint, wrong, known=None)
-        taken = self._deadline.taken
-        return Extraction(
-            machine, tuple(agreement), shortest, observed, self._rounds, undecided, taken
-        )
+        statistics = self._observed, self._rounds, self._undecided, self._deadline.taken
+        return Extraction(machine, tuple(agreement), shortest, *statistics)

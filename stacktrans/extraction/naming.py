@@ -75,6 +75,15 @@ class _Evidence(NamedTuple):
     numbers: Sequence[Ids]
     symbols: Ids
 
+    def by_class(self, classes: Classes) -> list[Ids]:
+        """The symbols that occur with each class, by its number."""
+        known = [classes.of_known(numbers) for numbers in self.numbers]
+        labels = np.concatenate([np.empty(0, np.int64), *known])
+        order = np.argsort(labels, kind="stable")
+        bounds = np.searchsorted(labels[order], np.arange(1 + classes.count))
+        symbols = np.tile(self.symbols, len(known))[order]
+        return [symbols[first:last] for first, last in itertools.pairwise(bounds.tolist())]
+
 
 class _Names(NamedTuple):
     """The names of the entries of a table.
@@ -128,10 +137,10 @@ class _Naming:
             classes.renumber([EMPTY])
             return SymbolTable((Family(STACK_SYMBOLS.first),))
         pushes = zip(partition.push_memories, steps.pushed.T, strict=True)
-        pushed = [numbers for end, numbers in pushes if alphabets[end] == memory]
+        pushed = [numbers for row, numbers in pushes if alphabets[row] == memory]
         reads = zip(partition.read_memories, steps.observations.T[1:-1], strict=True)
         relevant = itertools.compress(reads, partition.relevant[1:])
-        read = [numbers for end, numbers in relevant if alphabets[end] == memory]
+        read = [numbers for row, numbers in relevant if alphabets[row] == memory]
         evidence = _Evidence(pushed, self._read), self._when_written(read)
         return self._table(classes, STACK_SYMBOLS, evidence)
 
@@ -182,10 +191,10 @@ class _Naming:
         """
         sizes = np.bincount(classes.label_of)
         labels = {*classes.labels} - {int(classes.label_of[0])}
-        images = classes.class_images()
+        images, occurring = classes.class_images(), [each.by_class(classes) for each in evidence]
         by_symbol: dict[int, list[int]] = {NOTHING: []}
         for label in sorted(labels, key=lambda label: (-sizes[label], label)):
-            symbols = (self._usual_symbol(classes, images, each, label) for each in evidence)
+            symbols = (self._usual_symbol(each, images, label) for each in occurring)
             symbol = next((symbol for symbol in symbols if symbol != NOTHING), NOTHING)
             by_symbol.setdefault(symbol, []).append(label)
         if len({*by_symbol} - {NOTHING}) < names.least:
@@ -197,7 +206,7 @@ class _Naming:
                     by_symbol[other] = ordered
         return by_symbol
 
-    def _usual_symbol(self, classes: Classes, images: Ids, evidence: _Evidence, label: int) -> int:
+    def _usual_symbol(self, occurring: Sequence[Ids], images: Ids, label: int) -> int:
         """The symbol that occurs with a class much more often than any other, and than none.
 
         `NOTHING` if there is none. Where symbols stand for others, what occurs with the image of a
@@ -205,19 +214,17 @@ class _Naming:
         no symbol that is its own image.
 
         Args:
-            classes: the classes.
-            images: [classes] their images.
-            evidence: of their symbols.
+            occurring: the symbols that occur with each class.
+            images: [classes] the images of the classes.
             label: the class.
         """
-        fixed, original = self._shift == np.arange(len(self._shift)), np.argsort(self._shift)
-        counts, image = np.zeros(len(fixed), np.int64), label
-        symbols = np.where(evidence.symbols == NOTHING, len(counts) - 1, evidence.symbols)
+        size, image = len(self._shift), label
+        counts, shifted = np.zeros(size, np.int64), np.arange(size)
+        fixed = self._shift == shifted
         for _ in range(REPRESENTATIVES if self._symmetry.classes else 1):
-            for numbers in evidence.numbers:
-                occurring = symbols[classes.of_known(numbers) == image]
-                counts += np.bincount(occurring, minlength=len(counts))
-            symbols, image = original[symbols], images[image]
+            # No symbol is -1, which is counted at the last index.
+            counts += np.bincount(occurring[image] % size, minlength=size)[shifted]
+            shifted, image = self._shift[shifted], images[image]
             if image == NOTHING:
                 break
         if images[label] not in (label, NOTHING):

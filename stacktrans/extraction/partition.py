@@ -210,8 +210,8 @@ class Partition:
         """Merge pairs of classes unless conflicts arise; return whether any was merged.
 
         Args:
-            classes: of which they are.
-            pairs: classes.
+            classes: the classes.
+            pairs: the numbers of two classes each; the second is merged into the first.
             fewer: the column of an action whose conflicts have to become fewer; None for none.
         """
         distinct = self._distinct_steps()

@@ -234,7 +234,12 @@ class Checkpoint:
         if "model" not in vars(self):
             return self.weights
         state = self.model.state_dict()
-        return {name: weight.detach().cpu().numpy() for name, weight in state.items()}
+        state = {name: weight.detach().cpu() for name, weight in state.items()}
+        # There are no compiled functions of shorter numbers.
+        return {
+            name: (weight.float() if weight.itemsize < 4 else weight).numpy()
+            for name, weight in state.items()
+        }
 
     @property
     def predictor(self) -> Discretizable:
@@ -379,7 +384,7 @@ def _load_machine(path: Path) -> Checkpoint:
     try:
         machine.check_symbols()
     except ValueError as error:
-        raise CheckpointError(f"{path / MACHINE}: inputs or outputs have wrong symbols") from error
+        raise CheckpointError(f"{path / MACHINE}: not a machine: {error}") from error
     return replace(checkpoint, machine=replace(machine, layout=task.layout))
 
 

@@ -15,8 +15,9 @@ def rules_table(machine: Machine) -> Table:
     state = Column("state", left=True, fold=" or ")
     rows = []
     for number, rule in enumerate(machine.rules, start=1):
-        states = [state_names(machine, rule)] if several else []
-        rows.append([number, *states, stateless_condition(machine, rule), actions(machine, rule)])
+        states = [state_names(machine, rule.when[-1])] if several else []
+        condition = stateless_condition(machine, rule.when, rule.equal)
+        rows.append([number, *states, condition, actions(machine, rule)])
     return Table("rule", *([state] if several else []), *RULE, rows=rows)
 
 
