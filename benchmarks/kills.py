@@ -39,7 +39,7 @@ from stacktrans.model.checkpoint import WEIGHTS
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.records import METRICS, SUMMARY
 from stacktrans.training.rounding import ROUNDINGS, Rounding, RoundingKind
-from stacktrans.training.run_directory import last_saved
+from stacktrans.training.run_directory import check_resumable
 
 SIZES = "hidden_size=8 memory.size=4 embedding_size=4 output_size=8 measure.strings=20"
 LENGTHS = "task.lengths.train=[1,5] task.lengths.test=[6,8]"
@@ -276,7 +276,7 @@ def end_and_resume(kind: Kind, folder: Path, most: int, rng: np.random.Generator
     out, log, history = folder / "run", folder / "log", []
     for number in range(1000):
         try:
-            last_saved(out)
+            check_resumable(out)
             arguments = ["train", "--resume", str(out)]
         except StacktransError:
             arguments = [*kind.arguments, "--out", str(out)]

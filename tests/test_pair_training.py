@@ -371,6 +371,17 @@ def test_a_few_development_pairs_may_contradict_a_discrete_solution(train: Path)
     assert judged(EarlyStopping(config), *[(0.97, 0.98)] * 20) == [None] * 20
 
 
+@pytest.mark.parametrize("stop", [None, {"solved": {"times": 30}}])
+def test_a_development_set_without_errors_has_no_exceptions(
+    train: Path, stop: dict[str, Any] | None
+) -> None:
+    changes = {"rounding": "discrete", "stop": stop and StopConfig.model_validate(stop)}
+    config = config_of(train)
+    training = config.training.model_copy(update=changes)
+    rule = EarlyStopping(config.model_copy(update={"training": training}))
+    assert judged(rule, *[(1.0, 1.0)] * 29) == [None] * 29
+
+
 def test_wrong_pairs_are_listed_with_their_lines(tmp_path: Path) -> None:
     lines, wrong = [*dict.fromkeys(reversals(900, 1, 2, 7).splitlines())][:600], range(30, 600, 50)
     for index in wrong:

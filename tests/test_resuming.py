@@ -18,11 +18,12 @@ from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.messages import OptionalStream
 from stacktrans.model.checkpoint import CheckpointError
 from stacktrans.settings.config import RunConfig
+from stacktrans.settings.layers import SettingsLayer
 from stacktrans.settings.resolve import resolve
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.interrupts import Interrupted
 from stacktrans.training.rounding import Rounding
-from stacktrans.training.run_directory import check_free, create_run_directory, last_saved
+from stacktrans.training.run_directory import check_free, check_resumable, create_run_directory
 from stacktrans.training.trainer import Trainer
 
 ROUNDING = "rounding=quick"
@@ -66,7 +67,7 @@ def trainer_in(directory: Path, config: RunConfig) -> Trainer:
 def resumed_run(directory: Path, config: RunConfig) -> Trainer:
     """A run's trainer: resumed, or if nothing was saved, begun again."""
     try:
-        last_saved(directory)
+        check_resumable(directory)
     except CheckpointError:
         check_free(directory)
         return trainer_in(directory, config)
@@ -211,7 +212,7 @@ def test_a_directory_in_which_nothing_was_saved_can_be_used_again(tmp_path: Path
     (out / "metrics.jsonl").touch()
     (out / ".last.new").mkdir()
     with pytest.raises(CheckpointError, match="start it again, in this directory"):
-        last_saved(out)
+        check_resumable(out)
     check_free(out)
     (out / "metrics.jsonl").write_text("{}\n")
     with pytest.raises(UsageError, match="already exists; choose another"):
@@ -240,6 +241,19 @@ def test_a_run_whose_directory_is_moved_ends_and_names_the_new_path(
     Trainer.resume(tmp_path / "moved", [], CPU).run(ignore)
     trainer_in(tmp_path / "whole", small_run("max_steps=30")).run(ignore)
     assert records_of(tmp_path / "moved") == records_of(tmp_path / "whole")
+
+
+def test_the_limit_of_a_resumed_run_survives_a_kill(tmp_path: Path) -> None:
+    trainer_in(tmp_path / "run", small_run("max_steps=10")).run(ignore)
+    limits = [SettingsLayer("--max-steps", {"training": {"max_steps": 30}})]
+    resumed = Trainer.resume(tmp_path / "run", limits, CPU)
+
+    def kill(_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        resumed.run(kill)
+    assert Trainer.resume(tmp_path / "run", [], CPU).run(ignore).steps == 30
 
 
 class Full:

@@ -371,7 +371,7 @@ def test_further_training_on_a_text_keeps_its_vocabulary(tmp_path: Path) -> None
         (["--memory", "auto"], "memory auto: a run that starts from a checkpoint is not raced"),
         (["--memory", "queue"], 'model.memory.name: "queue", but "stack" in OLD'),
         (["--hidden", "9"], "model.controller.hidden_size: 9, but 8 in OLD"),
-        (["--buffered", "--set", "noise.gates=0"], 'model.buffers: "buffers", but null in OLD'),
+        (["--buffered", "--set", "noise.gates=0"], "model.buffers: {}, but null in OLD"),
         (["--set", "biases=false"], "model.controller.biases: false, but true in OLD"),
         (["--set", "restart.after=9"], "training.restart: expected null: a run that starts from"),
         (["--set", "recipe=paper"], "is a whole configuration, which takes nothing from"),

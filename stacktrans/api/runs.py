@@ -11,6 +11,7 @@ import torch
 
 from stacktrans.api.arguments import Count, NameOrPath, Seconds, Seed, Text, assignments_of, checked
 from stacktrans.api.models import Model, load
+from stacktrans.common.errors import UsageError
 from stacktrans.common.reading import json_lines
 from stacktrans.common.visible import counted
 from stacktrans.model.devices import computing_with
@@ -53,15 +54,28 @@ class Run:
         return load(self.directory)
 
     def metrics(self) -> list[dict[str, Any]]:
-        """The records of the run, with the fields of `metrics.jsonl`."""
-        return [*json_lines(self.directory / METRICS)]
+        """The records of the run, with the fields of `metrics.jsonl`.
+
+        Raises:
+            UsageError: the file can't be read, or is damaged.
+        """
+        path = self.directory / METRICS
+        try:
+            return [*json_lines(path)]
+        except ValueError as error:
+            raise UsageError(f"{path}: {error}") from error
 
     @checked
     def plot(self, path: NameOrPath, by: Unit = "batches") -> Path:
         """Plot its loss and accuracy over time in a .png, .svg or .pdf file.
 
+        Args:
+            path: of the file.
+            by: the unit of time, "batches" or "seconds".
+
         Raises:
-            UsageError: the path has another suffix, or matplotlib is not installed.
+            UsageError: the path has another suffix, matplotlib is not installed, or the run has no
+                records.
         """
         path = Path(path)
         check_plot(path)

@@ -137,9 +137,9 @@ def train(
             while. Default: that of the recipe: machine in most strategies, raced or alone; soft in
             the recipe default.
         recipe: auto (used if none is given): a race of strategies, won by the first with a solution
-            that --accept admits; or a strategy by its name. default: what they all begin from.
-            paper: the settings of the paper that the task comes from, or else of grefenstette2015.
-            lstm: a large LSTM as a baseline.
+            that --accept admits; or the name of a strategy, which is trained alone. default: the
+            small model that every strategy modifies. paper: the settings of the paper that the task
+            comes from, or else of grefenstette2015. lstm: a large LSTM as a baseline.
         strategies: Race these strategies alone (see stacktrans list strategies).
         budget: Time for a race: 90s, 5m, 1h30m. Default: the --time-limit, or 5m. When it is over,
             the model that has come furthest is kept. Time before --resume is included.
@@ -222,11 +222,11 @@ def _loading(
     return LoadingDisplay(progress_console(), configs)
 
 
-def _names(listed: str | None) -> list[str]:
+def _names(text: str | None) -> list[str]:
     """Split a list of strategies; raises `UsageError` if it is empty."""
-    names = [*filter(None, (listed or "").split(","))]
-    if listed is not None and not names:
-        raise UsageError(f"--strategies {listed}: expected names such as joint,buffered")
+    names = [*filter(None, (text or "").split(","))]
+    if text is not None and not names:
+        raise UsageError(f"--strategies {text}: expected names such as joint,buffered")
     return names
 
 
@@ -245,6 +245,7 @@ def _train(training: "Trainer | Race", log_to: str | None, dry_run: bool, as_jso
 
 def _show(training: "Trainer | Race", as_json: bool) -> None:
     """Print the configuration of a run or the candidates of a race, and remarks on the data."""
+    from stacktrans.model.checkpoint import CONFIG
     from stacktrans.showing.race import candidates_table
     from stacktrans.showing.tables import remark
     from stacktrans.training.race import Race
@@ -260,8 +261,11 @@ def _show(training: "Trainer | Race", as_json: bool) -> None:
         print_json(dumped)
     elif isinstance(training, Race):
         print_out(candidates_table(configs))
-        one = f"the settings of one of them: --recipe {next(iter(configs))} --dry-run"
-        print_out(remark(one), stderr=True)
+        name = next(iter(configs))
+        file = training.directory_of(name) / CONFIG
+        resumed = training.directory != Path() and file.exists()
+        one = shell_text(["--config", str(file)] if resumed else ["--recipe", name])
+        print_out(remark(f"the settings of one of them: {one} --dry-run"), stderr=True)
     else:
         print_text(training.config.to_yaml())
 

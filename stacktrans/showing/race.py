@@ -175,12 +175,13 @@ def _race_table(candidates: Mapping[str, Candidate], at_work: Sequence[str] | No
 
 def candidates_table(configs: Mapping[str, RunConfig]) -> Table:
     """A table of the candidates of a race: the memory and the idea of each."""
+    known = strategies()
     return Table(
         Column("strategy", left=True),
         Column("memory", left=True),
         Column("idea", left=True, fold=" "),
         rows=[
-            (name, config.model.memory.name, strategies()[name].idea)
+            (name, config.model.memory.name, known[name].idea if name in known else "")
             for name, config in configs.items()
         ],
     )
@@ -214,20 +215,22 @@ def advice(
         tips.append("  but the race had no time to make sure of it")
     elif all_right:
         tips.append(f"  but not yet in {solved.times} measurements in a row")
-    tips.append("worth a try:")
+    suggestions = []
     if hard_right and summary.test and summary.test.coarse < solved.accuracy:
         command = shell_text(["stacktrans", "eval", str(directory), "--hard", *plugin_options()])
-        tips.append(f"  the discrete model, which solves the task on test strings: {command}")
+        what = "the discrete model, which solves the task on test strings"
+        suggestions.append(f"  {what}: {command}")
     if state.can_continue:
         budget = short_time(max(1, round(LONGER * state.budget)))
-        tips.append(f"  longer: {shell_text([*resume_command(directory), '--budget', budget])}")
+        command = shell_text([*resume_command(directory), "--budget", budget])
+        suggestions.append(f"  longer: {command}")
     elif summary.outcome in ("max_steps", "time_limit"):
-        tips.append(f"  a larger --{summary.outcome.replace('_', '-')}")
-    if all_right and not soft:
-        return tips
-    if others:
-        tips += ["  other strategies:", f"    --strategies {','.join(others)}"]
-    return [*tips, *_remedies(measured, config), "  other memories: stacktrans list memories"]
+        suggestions.append(f"  a larger --{summary.outcome.replace('_', '-')}")
+    if soft or not all_right:
+        if others:
+            suggestions += ["  other strategies:", f"    --strategies {','.join(others)}"]
+        suggestions += [*_remedies(measured, config), "  other memories: stacktrans list memories"]
+    return [*tips, "worth a try:", *suggestions] if suggestions else tips
 
 
 def _share(accuracy: Accuracy) -> str:

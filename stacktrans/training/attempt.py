@@ -134,7 +134,9 @@ class Attempts(StatefulPart):
     @property
     def another_allowed(self) -> bool:
         """Whether another attempt may follow if the present one fails."""
-        return self._restart is not None if self._most is None else self.more_wanted
+        if self._most is None:
+            return self._restart is not None
+        return self.more_wanted
 
     def failure(self, attempt: "Attempt") -> str | None:
         """The reason to give up an attempt after a batch, if there is one."""
@@ -208,10 +210,10 @@ class Attempt:
 
     def __init__(self, source: DataSource, device: torch.device, attempts: Attempts) -> None:
         self._config, self._training = source.config, source.config.training
-        self.attempts, self._number, self.source = attempts, attempts.number, source
+        self.attempts, self.source = attempts, source
         self._device = device
         self.losses = Losses()
-        self.curriculum = Curriculum(source, self._number)
+        self.curriculum = Curriculum(source, self.attempts.number)
         self.draw_weights()
         if source.initialize:
             for model in (self.model, self.average):
@@ -223,7 +225,7 @@ class Attempt:
 
     def draw_weights(self) -> None:
         """Draw weights by the seed and the attempt's number, and go to the first batch."""
-        rng = generator(self._config.seed, Purpose.WEIGHTS, self._number)
+        rng = generator(self._config.seed, Purpose.WEIGHTS, self.attempts.number)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**62)))
             model = self.new_model()
@@ -246,7 +248,7 @@ class Attempt:
     def new_model(self) -> Transducer:
         """A model of the same shape with newly drawn weights."""
         layout, task = self.source.layout, self.source.task
-        config = self._config.model_of(self._number)
+        config = self._config.model_of(self.attempts.number)
         model = Transducer(config, layout.inputs, layout.outputs)
         if config.initialization.same_symbols:
             tie_initial_weights(model, *layout.roles(task.source, task.target))
@@ -272,7 +274,7 @@ class Attempt:
     @property
     def moment(self) -> Moment:
         """The present point of the run."""
-        return Moment(self._number, self.step, self.curriculum.share, self.losses.running)
+        return Moment(self.attempts.number, self.step, self.curriculum.share, self.losses.running)
 
     def train_on_batch(self) -> None:
         """Update the weights once, and adapt lengths and learning rate to the loss."""
@@ -341,7 +343,7 @@ class Attempt:
         loss, means = self.losses.pop_mean(), self.signals.mean(dim=0).tolist()
         return Record(
             step=step,
-            attempt=self._number,
+            attempt=self.attempts.number,
             seconds=seconds,
             loss=loss,
             perplexity=perplexity_of(loss),

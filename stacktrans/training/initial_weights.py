@@ -98,7 +98,7 @@ def _deciding(settings: Settings, section: str = "model") -> Iterator[tuple[str,
     for key, value in settings.items():
         path = f"{section}.{key}"
         if path == BUFFERS:
-            yield path, value and "buffers"
+            yield path, None if value is None else {}
         elif isinstance(value, dict) and path not in FREE:
             yield from _deciding(value, path)
         elif path not in FREE:

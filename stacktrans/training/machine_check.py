@@ -1,4 +1,4 @@
-"""Whether no machine agrees with a run's solution, so that a race prefers another solution."""
+"""Whether no machine agrees with a run's solution, after which the run looks for another."""
 
 from collections.abc import Callable
 from contextlib import suppress

@@ -68,11 +68,12 @@ def _use(checkpoint: Checkpoint, directory: str, source: str | None) -> Iterator
     if not 0 < len(symbols) <= LONGEST_EXAMPLE:
         return
     (answer,) = decode(checkpoint.predictor, checkpoint.layout, [alphabet.encode(symbols)])
-    source = shell_text([alphabet.join(symbols)])
+    written = alphabet.join(symbols)
+    source, dashes = shell_text([written]), "-- " if written.startswith("-") else ""
     command = "echo" if _PLAIN.fullmatch(source) else "printf '%s\\n'"
     yield f"$ {command} {source} | stacktrans transduce {directory}"
     yield checkpoint.task.target.join(checkpoint.task.target.decode(answer.target))
-    yield f"$ stacktrans inspect {directory} {'-- ' if source[0] == '-' else ''}{source}"
+    yield f"$ stacktrans inspect {directory} {dashes}{source}"
 
 
 def _sample(checkpoint: Checkpoint) -> list[str]:

@@ -110,13 +110,10 @@ class Race:
 
     Attributes:
         directory: directory of the race, to which its best run is moved.
-        configs: configurations by name; those in the directory, if the race is resumed.
         notes: remarks on the data, to be shown before the race begins.
         state: the state of the race, once it is opened.
         at_work: the candidates that are being trained.
         stop_requested: set to a signal's number, it ends `run` after the batch.
-
-    Raises what `read_race` and `resolve` do.
     """
 
     state: RaceState
@@ -145,6 +142,7 @@ class Race:
 
     @cached_property
     def configs(self) -> Mapping[str, RunConfig]:
+        """Configurations by name; raises as `read_race` and `resolve` do."""
         if self._given:
             return self._given
         names = read_race(self.directory).candidates

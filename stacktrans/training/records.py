@@ -73,7 +73,7 @@ class Record:
         learning_rate: the learning rate.
         lengths: shortest and longest source that is trained on next, or that was last in a
             stream; None on a text.
-        signals: mean strength of each signal over the last batch.
+        signals: mean of each signal over all steps of the last batch.
         train: accuracy on training lengths, where it was measured. For pairs in files, on the
             development strings as long as those that are trained on.
         test: accuracy on lengths of the test range. For pairs in files, on the longer development
@@ -111,10 +111,11 @@ def ranking_measures(record: Record) -> dict[str, float]:
     """The quantities that weights, and runs, are compared by; empty if none was measured.
 
     The greater the better, and the first that differs decides: coarse accuracy on the development
-    set, or on test lengths where strings are drawn; on its longest tenth, or on training lengths;
-    fine accuracy; discreteness; and the log-likelihood of a symbol, in nats.
+    set and then on its longest tenth or, where strings are drawn, on test lengths and then on
+    training lengths; fine accuracy on the first of these; discreteness; and the log-likelihood of a
+    symbol, in nats.
     """
-    names = STRING_SETS[:2] if record.development else STRING_SETS[2:]
+    names = ("development", "longest") if record.development else ("test", "train")
     measured = {name: each for name in names if (each := getattr(record, name))}
     if not measured:
         return {}
@@ -159,6 +160,8 @@ class Summary:
         notes: remarks made before the run, on `start_from` and on the files of pairs.
         parameters: number of parameters in training; a memory may be pruned at the end.
         model: the saved model, in one line.
+        command: the command that trains the run.
+        seed: the random seed of the run.
         version: version of stacktrans; `torch` is that of torch.
     """
 

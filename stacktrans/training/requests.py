@@ -121,10 +121,12 @@ class TrainRequest:
             config, base, start_from = self._starting_point(self.from_)
             options = [start_from]
             reading = reading if self.data is None else inherited_reading(config.task, reading)
-        pairs = task_from_files(self.task or self.text, self.data, reading, self.prefix)
+        task = self.text if self.task is None else self.task
+        pairs = task_from_files(task, self.data, reading, self.prefix)
         given = {**self.options, "text": self.text and find_texts(self.text), "data": pairs}
         options += option_layers({name: given.get(name) for name in names}, self.prefix)
-        task = self.task or ("text" if self.text and not self.config else None)
+        if self.task is None:
+            task = "text" if self.text and not self.config else None
         return requested_layers(
             recipe,
             prefix=self.prefix,
@@ -223,11 +225,11 @@ def resume(
         workers: number of processes of a race; one on each core unless given.
 
     Raises:
-        CheckpointError: there is none, or it is damaged.
+        CheckpointError: there is no run, or it is damaged.
         UsageError: it has gone beyond one of the limits already, or is not what they are for.
     """
     from stacktrans.training.race import Race
-    from stacktrans.training.run_directory import last_saved
+    from stacktrans.training.run_directory import check_resumable
     from stacktrans.training.trainer import Trainer
 
     if is_race(directory):
@@ -235,7 +237,7 @@ def resume(
             instead = "which has a budget instead"
             raise UsageError(f"{limits[0].origin}: does not apply to a race, {instead}")
         return Race(directory, device, workers or cores(), budget=budget)
-    last_saved(directory)
+    check_resumable(directory)
     if budget is not None or workers is not None:
         raise UsageError(
             f"budget and workers apply only to a race; {directory} is a single run, or a race "

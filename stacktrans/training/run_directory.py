@@ -34,10 +34,10 @@ def check_free(directory: Path) -> None:
     raise UsageError(f"{directory}: already exists; choose another directory{hint}")
 
 
-def last_saved(directory: Path) -> Path:
-    """The last checkpoint of a run to resume; raises `CheckpointError` if it has none."""
+def check_resumable(directory: Path) -> None:
+    """Raise `CheckpointError` if a run has no last checkpoint from which it can be resumed."""
     try:
-        return last_checkpoint(directory)
+        last_checkpoint(directory)
     except CheckpointError as error:
         if _is_free(directory):
             hint = "nothing has been saved yet; start it again, in this directory"

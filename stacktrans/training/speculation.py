@@ -95,7 +95,8 @@ class SpeculativeAttempts:
 def take_over(run: RunState, directory: Path) -> None:
     """Continue a run with an attempt that another process has trained and saved in a directory.
 
-    The attempt begins here if that can't be read, or has more batches than the run may have.
+    If it can't be read, or has more batches than the run may have, nothing changes, and the run
+    trains the attempt itself.
     """
     try:
         other, records, best = _read_attempt(run, directory)

@@ -69,7 +69,7 @@ class EarlyStopping(StoppingRule):
         # Not for soft models, which may learn exceptions one by one, nor for recognizers, whose
         # errors are kinds of strings that they cannot tell apart yet.
         labels = config.task.parameters.get("labels")
-        self._exceptions = self._files and config.training.discrete and not labels
+        self._exceptions = bool(stop) and self._files and config.training.discrete and not labels
         if self._files and stop:  # either rule includes the other
             self._solved = stop.solved or SolvedConfig()
             self._patience = patient.patience if patient else DevelopmentConfig.PATIENCE
@@ -99,7 +99,8 @@ class EarlyStopping(StoppingRule):
             if self.in_a_row >= self._solved.times:
                 return "solved"
         stays = self.unchanged >= UNCHANGED or self.since >= NO_BETTER
-        if self._exceptions and stays and self.best[0] >= 1 - MAX_EXCEPTION_SHARE:
+        few_wrong = self._exceptions and value[0] < 1 and self.best[0] >= 1 - MAX_EXCEPTION_SHARE
+        if few_wrong and stays:
             return "exceptions"
         if self.since >= self._patience:
             return "converged" if self._loss else "development"

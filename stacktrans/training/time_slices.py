@@ -49,8 +49,8 @@ def train_time_slice(
     records: list[Record] = []
 
     def is_complete() -> bool:
-        is_rounded = trainer.state.progress.ended is not None
-        return trainer.state.step >= before.step + size and not is_rounded
+        has_ended = trainer.state.progress.ended is not None  # it is rounded, however long it takes
+        return trainer.state.step >= before.step + size and not has_ended
 
     def is_over() -> bool:
         return is_complete() or (trainer.state.step > before.step and is_cancelled())

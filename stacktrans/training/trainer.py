@@ -114,6 +114,8 @@ class Trainer:
         """
         state = self.state
         with state.opened(self.directory):
+            if state.step:
+                state.save_last()  # so that new limits survive a kill
             # After the first checkpoint, so that a directory with more in it can be resumed.
             state.write(checkpoint.CONFIG, self.config.to_yaml())
             outcome = self._train_until(lambda: bool(self.stop_requested), report)
@@ -294,11 +296,11 @@ class Trainer:
                 self._check_stop()
             if self.config.is_rounded:
                 with best.model.hard_signals():
-                    summary.hard = self.source.tested(best.model, moment)
+                    summary.hard = self.source.test_accuracy(best.model, moment)
             for part in ablatable_parts(best) if self.config.task.lengths else ():
                 self._check_stop()
                 ablated = ablate(best, part).model
-                summary.without[part] = self.source.tested(ablated, moment, ABLATION_STRINGS)
+                summary.without[part] = self.source.test_accuracy(ablated, moment, ABLATION_STRINGS)
         summary.model = best.description
         card = model_card(best, asdict(summary), self.directory)
         state.save_best(best.model, accuracy=measurements(summary), card=card)
