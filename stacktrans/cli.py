@@ -231,11 +231,18 @@ def main() -> None:
     # The exit code is right even if an error message can't be written.
     with contextlib.redirect_stderr(cast(TextIO, OptionalStream(sys.stderr))):
         try:
-            app(prog_name=completion.PROGRAM)
+            try:
+                app(prog_name=completion.PROGRAM)
+            finally:  # at exit, an error of what is still in the buffer would get no message
+                sys.stdout.flush()
         except SystemExit as end:
             if isinstance(end.__context__, BrokenPipeError):
                 raise SystemExit(0) from None  # the reader of the help has closed the pipe
             raise
+        except BrokenPipeError as error:
+            discard_output(sys.stdout)
+            before = error.__context__
+            raise SystemExit(before.code if isinstance(before, SystemExit) else 0) from None
         except (OSError, UnicodeError) as error:
             if completion.INSTALL in sys.argv:  # the start-up file of the shell can't be written
                 print_message(f"completion can't be installed: {error}")

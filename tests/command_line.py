@@ -20,7 +20,8 @@ from stacktrans.cli import app
 
 STACKTRANS = (sys.executable, "-m", "stacktrans")
 ENVIRONMENT = {**os.environ, "COLUMNS": "200", "OMP_NUM_THREADS": "1"}
-ENVIRONMENT.pop("NO_COLOR", None)
+for name in ("NO_COLOR", "PYTHONUNBUFFERED"):
+    ENVIRONMENT.pop(name, None)
 TRAIN = ("train", "--recipe", "default")
 """The command for a single run, with no race of strategies."""
 SMALL = [word for setting in (*SETTINGS, "accuracy_every=5") for word in ("--set", setting)]

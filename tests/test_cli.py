@@ -96,6 +96,22 @@ def test_help_and_version_on_a_full_disk_are_an_error(option: str, tmp_path: Pat
     assert (done.returncode, done.stderr) == (1, complaint)
 
 
+def test_a_closed_pipe_keeps_the_exit_code_of_a_failed_verification(
+    model: Path, tmp_path: Path
+) -> None:
+    done = shell(f"stacktrans verify {model} --json | true; exit ${{PIPESTATUS[0]}}", tmp_path)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_standard_output_that_is_a_file_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "all.tsv").write_text("ab\tab\n")
+    command = "stacktrans generate --task copy --count 1 --out /dev/stdout >> all.tsv"
+    done = shell(command, tmp_path)
+    assert done.returncode == 2
+    assert b"/dev/stdout: open already; expected the name of a file" in done.stderr
+    assert (tmp_path / "all.tsv").read_text() == "ab\tab\n"
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
 @pytest.mark.parametrize("wrong", ["nothing", "train --nothing", "list nothing"])
 def test_a_wrong_command_exits_with_2_when_stderr_is_full(wrong: str, tmp_path: Path) -> None:

@@ -71,6 +71,14 @@ def test_train_does_not_write_over_a_run(trained: Path) -> None:
     ("arguments", "code", "message"),
     [
         (["--task", "copy", "--recipe", "default"], 2, "no memory given"),
+        (
+            ["--task", "copy", "--set", "memory=5"],
+            2,
+            "expected a name such as queue+stack (given: 5)",
+        ),
+        (["--task", "copy", "--recipe", ""], 2, "unknown recipe ''"),
+        (["--task", "copy", "--config", ""], 2, "--config: expected the name of a file"),
+        (["--task", ""], 2, "unknown task ''"),
         (["--task", "copy", "--recipe", "nope"], 2, "stacktrans: --recipe: unknown recipe 'nope'"),
         (["--memory", "queue"], 2, "no task given; expected a task (a name such as copy"),
         (

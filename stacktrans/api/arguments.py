@@ -27,7 +27,7 @@ def parser(parse: Callable[[Any], Any], expected: str) -> BeforeValidator:
     def validate(value: Any) -> Any:
         try:
             return parse(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ValueError(f"expected {expected}") from None
 
     return BeforeValidator(validate)

@@ -193,6 +193,7 @@ def _all_shown(split: Callable[[str], list[str]], show: Callable[[list[str]], No
     for number, raw in enumerate(_lines_of_standard_input(), start=1):
         try:
             show(split(decode_line(raw)))
+            sys.stdout.flush()
         except UsageError:  # of an option, for any line
             raise
         except StacktransError as error:

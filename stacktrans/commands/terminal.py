@@ -2,9 +2,9 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any
 
-from stacktrans.common.messages import OptionalStream, open_closed_streams
+from stacktrans.common.messages import open_closed_streams
 from stacktrans.common.visible import json_text, visible
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ def progress_console() -> "Console":
     """A console on stderr; the work continues if stderr can't be written to."""
     from stacktrans.showing.progress import VisibleConsole
 
-    return VisibleConsole(file=cast(TextIO, OptionalStream(sys.stderr)))
+    return VisibleConsole(file=sys.stderr)
 
 
 def print_out(*renderables: Any, stderr: bool = False) -> None:
@@ -27,7 +27,7 @@ def print_out(*renderables: Any, stderr: bool = False) -> None:
 
     from stacktrans.showing.progress import VisibleConsole
 
-    stream = cast(TextIO, OptionalStream(sys.stderr)) if stderr else sys.stdout
+    stream = sys.stderr if stderr else sys.stdout
     console = VisibleConsole(file=stream, width=None if stream.isatty() else 1_000_000)
     # Alone, a text would lose its own rule of wrapping.
     console.print(Group(*renderables), soft_wrap=not stream.isatty(), crop=False)

@@ -108,6 +108,8 @@ _LineDumper.add_representer(
         f"{_PREFIX}str", text, style='"' if re.search("[\n\x85\u2028\u2029]", text) else None
     ),
 )
+# The default of a plugin's parameter may be of any type.
+_LineDumper.add_multi_representer(object, lambda dumper, value: dumper.represent_str(str(value)))
 
 
 def yaml_line(value: Any) -> str:

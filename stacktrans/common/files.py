@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from stacktrans.common.errors import CheckpointError, UsageError
-from stacktrans.common.reading import STDIN
+from stacktrans.common.reading import STDIN, is_stream
 from stacktrans.common.visible import listed
 
 CONFIG = "config.yaml"
@@ -92,15 +92,23 @@ def _replace(path: Path, content: bytes) -> None:
         if path.exists():
             shutil.copymode(path, temporary)
         os.replace(temporary, path)
-        flush(path.parent)
+        _flush_names(path.parent)
     except BaseException:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
         raise
 
 
+def _flush_names(directory: Path) -> None:
+    """Flush the names of files in a directory to disk, if it can be opened for reading."""
+    with contextlib.suppress(OSError):
+        flush(directory)
+
+
 def check_file_path(path: Path, *suffixes: str) -> None:
     """Raise `UsageError` if a path can't become a file, or lacks one of the suffixes, if given."""
+    if "\0" in str(path):
+        raise UsageError(f"{str(path)!r}: not a file name")
     if suffixes and path.suffix.lower() not in suffixes:
         raise UsageError(f"{path}: expected a file that ends in {listed(suffixes, 'or')}")
     if path.is_dir():
@@ -118,6 +126,9 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path] = ()) -> None:
         if os.path.exists(path):
             if not path.is_file():  # a device or a pipe
                 continue
+            if is_stream(path) or str(path) in ("/dev/stdout", "/dev/stderr"):
+                problem = "open already; expected the name of a file, which is replaced"
+                raise UsageError(f"{path}: {problem}")
             if any(path.samefile(each) for each in existing):
                 raise UsageError(f"{path}: would replace a file that is read")
         if real_path(path) in seen:
@@ -249,7 +260,7 @@ def _swap(new: Path, directory: Path) -> None:
         with contextlib.suppress(OSError):
             os.rename(old, directory)
         raise
-    flush(directory.parent)
+    _flush_names(directory.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 

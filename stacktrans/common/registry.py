@@ -324,7 +324,7 @@ def use_plugins(*files: str | os.PathLike[str]) -> None:
     """
     given = [*map(str, files)]
     named = os.environ.get(PLUGINS, "").split(os.pathsep)
-    for file in filter(None, [*named, *given]):
+    for file in [*filter(None, named), *given]:
         if file in _plugins and file not in given:  # resolving a path is slow
             continue
         try:

@@ -5,7 +5,14 @@ import inspect
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_type_hints
 
-from pydantic import BeforeValidator, Field, SerializeAsAny, create_model, model_validator
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PydanticUserError,
+    SerializeAsAny,
+    create_model,
+    model_validator,
+)
 
 from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
@@ -39,7 +46,10 @@ class MemoryConfig(PartConfig):
     @functools.cache
     def config_class_of(cls, part: type) -> "type[MemoryConfig]":
         """Settings of a memory of vectors, and a setting for each parameter of its constructor."""
-        types = get_type_hints(part.__init__)  # type: ignore[misc]
+        try:
+            types = get_type_hints(part.__init__)  # type: ignore[misc]
+        except NameError as error:
+            raise UsageError(f"memory {part.__name__}: {error}") from error
         fields: dict[str, Any] = {}
         for name, parameter in inspect.signature(part).parameters.items():
             if name not in types or parameter.default is parameter.empty:
@@ -50,7 +60,11 @@ class MemoryConfig(PartConfig):
             fields[name] = (types[name], parameter.default)
         if not fields:
             return VectorMemoryConfig
-        return create_model(part.__name__, __base__=VectorMemoryConfig, **fields)
+        try:
+            return create_model(part.__name__, __base__=VectorMemoryConfig, **fields)
+        except PydanticUserError as error:  # a type that no setting can have
+            problem = str(error).splitlines()[0]
+            raise UsageError(f"memory {part.__name__}: {problem}") from error
 
 
 class VectorMemoryConfig(MemoryConfig):
@@ -342,10 +356,8 @@ class ModelConfig(Section):
     @property
     def has_state(self) -> bool:
         """Whether the controller can remember something without a memory."""
-        units, recurrent = (
-            CONTROLLERS.load(self.controller.name),
-            getattr(self.controller, "recurrent", True),
-        )
+        units = CONTROLLERS.load(self.controller.name)
+        recurrent = getattr(self.controller, "recurrent", True)
         return bool(units.keep_gate or (units.has_units and recurrent))
 
     @property

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from stacktrans.common.errors import UsageError, unknown_name
+from stacktrans.common.errors import UsageError, shown, unknown_name
 from stacktrans.common.registry import GENERATORS, MEMORIES
 from stacktrans.settings import locations
 from stacktrans.settings.config import RunConfig, Seed, TaskFile
@@ -132,11 +132,17 @@ def requested_layers(
     Raises:
         UsageError: a file can't be read, or an assignment is wrong.
     """
+    if config == "":
+        raise UsageError(f"{prefix}config: expected the name of a file")
     named = {"task": task, "recipe": recipe}
     return [
         *([base] if base else []),
-        *([read_layer(config)] if config else []),
-        *(SettingsLayer(prefix + name, {name: value}) for name, value in named.items() if value),
+        *([read_layer(config)] if config is not None else []),
+        *(
+            SettingsLayer(prefix + name, {name: value})
+            for name, value in named.items()
+            if value is not None
+        ),
         *([SettingsLayer(f"{prefix}settings", settings)] if settings else []),
         *options,
         *(option_layer(text, RunConfig) for text in assignments),
@@ -148,7 +154,7 @@ def resolved(layers: Sequence[SettingsLayer]) -> RunConfig:
     complete = next((layer for layer in reversed(layers) if layer.settings.get("format")), None)
     requested = merge_layers(layers)
     if complete:
-        _check_complete(complete)
+        _check_none_missing(complete)
         if requested["recipe"] != complete.settings["recipe"]:
             raise UsageError(
                 f"recipe {requested['recipe']}: {complete.origin} is a whole configuration, "
@@ -216,7 +222,7 @@ def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[SettingsLayer
             raise UsageError(f"{location}: task {run.task.name} {reason}")
 
 
-def _check_complete(file: SettingsLayer) -> None:
+def _check_none_missing(file: SettingsLayer) -> None:
     """Raise `UsageError` if a complete configuration lacks a setting, even one with a default."""
     expected = validated(RunConfig, file.settings, [file]).model_dump()
     if expected["task"]["generator"] in GENERATORS:
@@ -281,6 +287,11 @@ def _recipes_below(
     own = SettingsLayer("", {"model": requested.get("model", {})})
     chosen = merge_layers([*recipe, own])
     memory = requested_part(chosen, "memory")
+    given = chosen.get("model", {}).get("memory")
+    if memory is None and given is not None and not isinstance(given, dict):
+        where = nearest_location(layers, ("model", "memory"))
+        expected = f"expected a name such as queue+stack (given: {shown(given)})"
+        raise UsageError(f"{where}: model.memory: {expected}")
     if memory is None:
         raise UsageError(f"no memory given; expected one of {', '.join(MEMORIES.installed())}")
     parts = {
