@@ -6,6 +6,7 @@ buffered models. Strings of similar length are decoded in one batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -81,7 +82,7 @@ class Answer(NamedTuple):
     @property
     def failed(self) -> bool:
         """Whether the model has no answer; `Model.failure` says why."""
-        return self.log_probability != self.log_probability
+        return math.isnan(self.log_probability)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +224,7 @@ def steps_over(buffers: Buffers, lengths: Ids) -> Ids:
 
 
 def steps_at_once(model: Model, most: int) -> int:
-    """A number of steps, or as many fewer as a model has more than `FEW_OUTPUTS`."""
+    """`most` steps, or proportionally fewer if a model has more than `FEW_OUTPUTS` outputs."""
     return max(1, most * FEW_OUTPUTS // max(FEW_OUTPUTS, model.outputs))
 
 
@@ -344,7 +345,7 @@ def _answer_log_probs(layout: Layout, outputs: Outputs, targets: Ragged) -> Numb
     missing = counted.values == FAILED
     if layout.feeds_back or layout.ends_answers:  # otherwise some outputs may be undefined
         missing |= counted.values == NO_OUTPUT
-    scores = outputs.log_probs.truncate(lengths).values if outputs.log_probs else 0.0
+    scores = outputs.log_probs.truncate(lengths).values if outputs.log_probs is not None else 0.0
     weights = np.where(missing, np.nan, scores)
     return np.bincount(counted.row_indices, weights, minlength=len(targets))
 

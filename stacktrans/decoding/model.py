@@ -85,8 +85,8 @@ class Model(Protocol):
 
         Args:
             state: changed in place.
-            ids: [B, T] symbols; for a model with buffers, what one step reads, where the id after
-                the last stands for no input.
+            ids: [B, T] symbols; for a model with buffers, what one step reads, where -1 or the id
+                after the last stands for no input.
             requested: [B, T] which of the logits are returned, string by string; None for all.
 
         Raises:

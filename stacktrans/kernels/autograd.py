@@ -40,7 +40,7 @@ _LEAST_ITEMS = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Carried:
+class CarriedCompiled:
     """The state that B strings carry over to the next segment, as constants.
 
     Attributes:
@@ -99,7 +99,7 @@ class _Plan(NamedTuple):
     starts: Array
     input_starts: Array
     ids: Array
-    before: Carried | None = None
+    before: CarriedCompiled | None = None
     noise: Array | None = None
 
 
@@ -107,7 +107,7 @@ class _Sequence(torch.autograd.Function):
     """The autograd function behind `fused_sequence`."""
 
     @staticmethod
-    def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> tuple[Tensor, Tensor, Carried]:
+    def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> tuple[Tensor, Tensor, CarriedCompiled]:
         """Run the steps, given the tensors of `ModelWeights` in their order."""
         CompiledFunction.always_compile()
         starts, before = plan.starts, plan.before
@@ -135,7 +135,7 @@ class _Sequence(torch.autograd.Function):
         ctx.save_for_backward(*tensors[1:], *kept)
         ctx.plan, ctx.sizes, ctx.inputs, ctx.store, ctx.first = plan, sizes, inputs, store, first
         units, last = np.concatenate(states, axis=2), np.concatenate(reads_last)
-        carried = Carried(torch.from_numpy(units), torch.from_numpy(last), store.contents)
+        carried = CarriedCompiled(torch.from_numpy(units), torch.from_numpy(last), store.contents)
         return kept[1][:, -1], kept[2], carried
 
     @staticmethod
@@ -278,9 +278,9 @@ def fused_sequence(
     lengths: Sequence[int],
     steps: Sequence[int],
     ids: Tensor,
-    before: Carried | None = None,
+    before: CarriedCompiled | None = None,
     noise: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Carried]:
+) -> tuple[Tensor, Tensor, CarriedCompiled]:
     """Run a controller and the memory that it operates, for a batch of B.
 
     Gradients reach back to the first of these steps, and no further.

@@ -119,7 +119,6 @@ class Sizes(NamedTuple):
         layers: L.
         batch: B.
         size: H.
-        signals: their number at each step, with those of buffers.
         columns: size m of a pushed vector.
         dtype: of all numbers.
     """
@@ -128,7 +127,6 @@ class Sizes(NamedTuple):
     layers: int
     batch: int
     size: int
-    signals: int
     columns: int
     dtype: np.dtype[Any]
 
@@ -139,7 +137,7 @@ class Sizes(NamedTuple):
         units, memory, signals = architecture.units, architecture.memory, architecture.signals
         layers, _, batch, size = weights.initial.shape
         columns = (len(heads) - signals) // max(memory.pushes, 1)
-        sizes = cls(architecture, layers, batch, size, signals, columns, heads.dtype)
+        sizes = cls(architecture, layers, batch, size, columns, heads.dtype)
         states = (layers, units.states, batch, size)
         check_shape("weights of signals and values", heads.shape, (sizes.heads, size))
         check_shape("biases of signals and values", weights.bias.shape, (sizes.heads,))
@@ -154,9 +152,14 @@ class Sizes(NamedTuple):
         return sizes
 
     @property
+    def signals(self) -> int:
+        """The number of signals at each step, with those of buffers."""
+        return self.architecture.signals
+
+    @property
     def memory_signals(self) -> int:
         """The number of signals of the memory, which come first."""
-        return self.signals - 2 * self.architecture.buffered
+        return len(self.architecture.memory.signal_names)
 
     @property
     def heads(self) -> int:

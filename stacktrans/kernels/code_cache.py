@@ -200,7 +200,9 @@ def announce() -> None:
 def count() -> int:
     """The number of functions whose code is compiled or being compiled, by any process."""
     directory = cache_directory()
-    return len([*directory.iterdir()]) if directory else 0
+    with contextlib.suppress(OSError):  # it may have been removed
+        return len(os.listdir(directory)) if directory else 0
+    return 0
 
 
 @contextlib.contextmanager
@@ -209,7 +211,7 @@ def announced() -> Iterator[None]:
 
     Workers leave the terminal to the process that started them.
     """
-    from stacktrans.common.processes import is_worker  # loads slowly, as the other
+    from stacktrans.common.processes import is_worker  # slow to import, as is rich below
 
     if is_worker():
         yield

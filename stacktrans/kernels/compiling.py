@@ -47,14 +47,14 @@ def _njit(function: Callable[..., Any], **options: Any) -> Any:
 
 def compiled(function: Function) -> Function:
     """Declare a function that is compiled when compiled code calls it."""
-    before_compiling(lambda numba: numba.register_jitable(**_OPTIONS)(function))
+    before_compiling(lambda extending: extending.register_jitable(**_OPTIONS)(function))
     return function
 
 
 def reordered(function: Function) -> Function:
     """Declare a `compiled` function whose sums may be added in any order."""
     options = {**_OPTIONS, "fastmath": _REORDERED}
-    before_compiling(lambda numba: numba.register_jitable(**options)(function))
+    before_compiling(lambda extending: extending.register_jitable(**options)(function))
     return function
 
 
@@ -81,7 +81,7 @@ def memory_function(function: Callable[..., Any]) -> MemoryFunction:
         return own
 
     before_compiling(
-        lambda numba: numba.overload(generic, jit_options=_OPTIONS, strict=False)(choose)
+        lambda extending: extending.overload(generic, jit_options=_OPTIONS, strict=False)(choose)
     )
     return cast(MemoryFunction, generic)
 

@@ -103,7 +103,7 @@ def _compute_by(function: Function, single: Function, double: Function) -> None:
         return single if str(x) == "float32" else double
 
     # Not strict, which would require the annotations in the lambdas.
-    before_compiling(lambda numba: numba.overload(function, strict=False)(choose))
+    before_compiling(lambda extending: extending.overload(function, strict=False)(choose))
 
 
 _compute_by(exp, lambda x: _exp_single(x), lambda x: math.exp(x))

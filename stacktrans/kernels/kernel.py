@@ -12,7 +12,12 @@ import numpy as np
 
 from stacktrans.kernels import Array
 from stacktrans.kernels.compiling import memory_function
-from stacktrans.kernels.steps import BatchStep, rounded, sigmoid_signals, sigmoid_signals_backward
+from stacktrans.kernels.steps import (
+    BatchStep,
+    round_signals,
+    sigmoid_signals,
+    sigmoid_signals_backward,
+)
 
 _LEAST_ROOM = 64
 
@@ -64,7 +69,7 @@ class StoreSizes(NamedTuple):
         batch: number of strings B.
         columns: size m of a pushed vector.
         dtype: of all numbers.
-        steps: T of each string.
+        steps: T, the most that any string takes.
         total_steps: N, of all strings together, to keep what the backward pass needs; None to
             keep nothing.
         contents: what the memory begins with, which stays as it is; None for nothing.
@@ -102,9 +107,9 @@ def signals_backward(memory: Any, count: int, indices: Array, signals: Array, gr
 
 
 @memory_function
-def make_hard(memory: Any, count: int, indices: Array, signals: Array) -> None:
+def discretize(memory: Any, count: int, indices: Array, signals: Array) -> None:
     """Make the memory's signals 0 or 1; by default, each is rounded."""
-    rounded(0, count, indices, signals)
+    round_signals(0, count, indices, signals)
 
 
 @memory_function

@@ -68,7 +68,7 @@ class BatchStep(NamedTuple):
 
     Attributes:
         number: its number within each string, from 0.
-        indices: [B] its index among all N steps, of the items that take so many steps.
+        indices: [B or fewer] its index among all N steps, for each item that takes it.
         starts: [B + 1] the index at which the steps of each item start, and N.
     """
 
@@ -208,7 +208,7 @@ def sigmoid_signals_backward(
 
 
 @compiled
-def rounded(first: int, last: int, indices: Array, signals: Array) -> None:
+def round_signals(first: int, last: int, indices: Array, signals: Array) -> None:
     """Round signals to 0 or 1; one half becomes 0, as in torch, and a NaN stays."""
     for item in range(indices.shape[0]):
         index = indices[item]

@@ -95,11 +95,11 @@ def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
             steps.add_noise(indices, noise, heads)
         kernel.set_signals(memory, own, indices, heads, bias, signals)
         if run.hard:
-            kernel.make_hard(memory, own, indices, signals)
+            kernel.discretize(memory, own, indices, signals)
         if own < count:
             steps.sigmoid_signals(own, count, indices, heads, bias, signals)
             if run.hard:
-                steps.rounded(own, count, indices, signals)
+                steps.round_signals(own, count, indices, signals)
             steps.positions_step(positions, signals, starts, indices)
         steps.values_step(run.tanh_values, count, active, heads, bias, values)
         kernel.step_forward(memory, step, signals, values, read)

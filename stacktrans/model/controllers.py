@@ -1,4 +1,4 @@
-"""Controllers in torch: layers of recurrent units, linear; maps to signals and pushed vectors.
+"""Controllers in torch: recurrent and linear layers, and the maps to signals and pushed vectors.
 
 The input of a controller at each step is [x_t ; r_{t-1}]: the embedding of a symbol, and the
 vectors read from the memory at the step before (grefenstette2015, section 3.3). `project` computes

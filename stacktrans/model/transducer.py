@@ -20,8 +20,7 @@ from torch.overrides import TorchFunctionMode
 
 from stacktrans.common.errors import UsageError
 from stacktrans.common.registry import CONTROLLERS, plugin_error
-from stacktrans.kernels.autograd import Carried as CarriedCompiled
-from stacktrans.kernels.autograd import as_array, can_run, fused_sequence
+from stacktrans.kernels.autograd import CarriedCompiled, as_array, can_run, fused_sequence
 from stacktrans.kernels.batches import Architecture, ModelWeights
 from stacktrans.memory import Memory, make_memory
 from stacktrans.memory.buffers import writing_steps, written_weights
@@ -53,7 +52,8 @@ class Transducer(nn.Module):
     Attributes:
         embedding: learned vectors of ids; None where x_t are one-hot vectors.
         operation: None for a model with neither signals nor buffers.
-        hard: whether signals are rounded by `Memory.discretize`, which stops gradients.
+        hard: whether signals are rounded by `Memory.discretize`. They have no gradients then, and
+            the backward pass of compiled code raises `ValueError`.
         sharpness: the factor by which `sharpen` has multiplied the signals' weights.
     """
 
@@ -346,10 +346,12 @@ def compiled_architecture(
         return None
     architecture = architecture_of(config, memory, hard) if can_run(weight) else None
     if architecture is None and config.kernel == "fused":
+        buffers = " and buffers" if config.buffers else ""
         raise UsageError(
             f"model.kernel fused: there is no compiled code for memory {config.memory.name} with "
-            f"controller {config.controller.name} in {str(weight.dtype).removeprefix('torch.')} on "
-            f"{weight.device.type}; expected auto or torch"
+            f"controller {config.controller.name}{buffers} in "
+            f"{str(weight.dtype).removeprefix('torch.')} on {weight.device.type}; expected auto or "
+            "torch"
         )
     return architecture
 

@@ -35,9 +35,9 @@ Shapes = dict[str, tuple[int, ...]]
 _DTYPES = {"F64", "F32", "F16", "BF16"}
 _METADATA = "__metadata__"
 ORIGINS = "origins"
-"""The key in the metadata of weights of the plugins that define the model."""
+"""The metadata key of the plugins that define the model."""
 SHARPNESS = "sharpness"
-"""The key in the metadata of weights of `Transducer.sharpness`."""
+"""The metadata key of `Transducer.sharpness`."""
 
 
 def signal_names(memory: Memory[Any], config: ModelConfig) -> tuple[str, ...]:

@@ -41,10 +41,10 @@ class ActionMemory(Memory[State]):
 
     Attributes:
         structure: "stack", "list" or "tape".
-        base_actions: the names of the actions but for doing nothing.
+        base_actions: the names of the signals of each stack, list or tape but for doing nothing.
         idle: the name of doing nothing.
         writes: 1 for tapes, whose first signal is no action, but the strength of writing; else 0.
-        actions: the names of all actions, in the order of the signals of each stack or list.
+        actions: the names of all these signals, in order.
     """
 
     takes_actions = True
@@ -108,7 +108,10 @@ class ActionMemory(Memory[State]):
         return parts
 
     def _probabilities(self, signals: Tensor) -> list[Tensor]:
-        """The probability of each action, [B, count, 1, 1]; 0 for doing nothing without `no_op`."""
+        """The signals, each [B, count, 1, 1], the last of which is 0 without `no_op`.
+
+        They are probabilities of actions; for tapes, the first is the strength of writing.
+        """
         parts = list(self._by_copy(signals).unsqueeze(3).split(1, dim=2))
         return parts if self.no_op else [*parts, torch.zeros_like(parts[0])]
 

@@ -15,7 +15,12 @@ from stacktrans.kernels.batches import check_shape
 from stacktrans.kernels.compiling import compiled
 from stacktrans.kernels.elementwise import add, add_scaled, copy, dot, exp
 from stacktrans.kernels.kernel import StoreSizes
-from stacktrans.kernels.steps import BatchStep, rounded, sigmoid_signals, sigmoid_signals_backward
+from stacktrans.kernels.steps import (
+    BatchStep,
+    round_signals,
+    sigmoid_signals,
+    sigmoid_signals_backward,
+)
 from stacktrans.memory.actions.cells import PADDING, UNLIMITED, ActionSpec, Cells, CellsBackward
 
 if TYPE_CHECKING:
@@ -443,12 +448,12 @@ def signals_backward(
                 grad[item, i] = signals[index, i] * (grad[item, i] - total)
 
 
-@kernel.make_hard.register(Cells)
-def make_hard(memory: Cells, count: int, indices: Array, signals: Array) -> None:
+@kernel.discretize.register(Cells)
+def discretize(memory: Cells, count: int, indices: Array, signals: Array) -> None:
     """Set the likeliest action of each stack or list to 1, others to 0; round a write strength."""
     actions, writes = memory.spec.actions, memory.spec.writes
     for start in range(0, count, actions):
-        rounded(start, start + writes, indices, signals)
+        round_signals(start, start + writes, indices, signals)
     for item in range(indices.shape[0]):
         index = indices[item]
         for start in range(writes, count, actions):

@@ -58,7 +58,7 @@ class StrengthState(MemoryState):
 
 
 class StrengthMemory(Memory[StrengthState]):
-    """Rows with strengths, which signals in [0, 1] push and pop; one vector is read at each end."""
+    """Rows with strengths, which signals in [0, 1] push and pop; `ends.reads` are read."""
 
     push_names: ClassVar[tuple[str, ...]]
     ends: ClassVar[Ends]
