@@ -89,7 +89,7 @@ SWEEPS = {
     "hao2018-default-parenthesis": "hao2018-default-parenthesis.yaml",
     "joulin2015-small": "joulin2015.yaml --profile small",
 }
-"""The sweep of each directory in experiments/results."""
+"""The guarded sweeps: the arguments of `sweep` by directory in experiments/results."""
 ANSWER = "output ended scored"
 PROBABILITIES = "output probability likely"
 TRACE = "input signals pushed reads held tops"

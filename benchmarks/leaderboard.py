@@ -112,7 +112,7 @@ def rows(runs: list[Run]) -> Iterator[str]:
             processor_times = [run.processor if run.solved else math.inf for run in own]
             clock_times = [run.clock if run.solved else math.inf for run in own]
             now = middle(processor_times)
-            change = "" if math.isnan(before) else f"{100 * (now / before - 1):+.0f}%"
+            change = f"{100 * (now / before - 1):+.0f}%" if max(before, now) < math.inf else ""
             solved = f"{sum(run.solved for run in own)} of {len(own)}"
             cells = (
                 task,

@@ -59,8 +59,8 @@ def report(result: Result, command: str, path: Path | None) -> None:
 def write_markdown(path: Path, results: Sequence[Result], origin: str) -> None:
     """Write tables to a file, where they replace those with the same title."""
     before = path.read_text(encoding="utf-8") if path.exists() else ""
-    sections = {
-        text.partition("\n")[0]: f"## {text.rstrip()}\n" for text in before.split("\n## ")[1:]
-    }
+    head, *texts = before.split("\n## ")
+    sections = {text.partition("\n")[0]: f"## {text.rstrip()}\n" for text in texts}
     sections |= {result.title: section(result, origin) for result in results}
-    path.write_text("\n".join(["# Speed\n", *sections.values()]), encoding="utf-8")
+    head = f"{head.rstrip() or '# Benchmarks'}\n"
+    path.write_text("\n".join([head, *sections.values()]), encoding="utf-8")

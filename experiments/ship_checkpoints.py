@@ -1,4 +1,4 @@
-"""Train the models that stacktrans ships, and lay them down in `checkpoints/`.
+"""Train the shipped models, and write them to `checkpoints/`.
 
     python experiments/ship_checkpoints.py [--only reversal]
     python experiments/ship_checkpoints.py --rewrite
@@ -6,8 +6,8 @@
 Besides its weights and configuration, the directory of each model contains `summary.json`, with
 the command that trained it, `evaluation.json`, with its accuracy, and `README.md`, with both.
 
-With --rewrite none is trained: those there are are measured again and written as they are written
-today, with the same weights.
+With --rewrite nothing is trained: the present models are measured again and saved in the current
+format, with the same weights.
 """
 
 import argparse
@@ -108,7 +108,7 @@ def stacktrans(*arguments: str) -> str:
 
 
 def evaluation_of(name: str, model: Model) -> dict[str, Any]:
-    """What `eval` says of a model, but for single lengths."""
+    """The output of `eval --json` for a model, without the scores by length."""
     found: dict[str, Any] = json.loads(
         stacktrans("eval", name, "--lengths", model.lengths, "--json")
     )
@@ -118,7 +118,7 @@ def evaluation_of(name: str, model: Model) -> dict[str, Any]:
 
 
 def check(run: str, model: Model) -> None:
-    """Leave off unless a model is right on all strings that `verify` and others try."""
+    """Exit with a message unless a model answers all strings of `eval` and `verify` correctly."""
     (near,) = evaluation_of(run, model)["results"]
     (far,) = json.loads(stacktrans("eval", run, *FAR, "--json"))["results"]
     for lengths, result in ((model.lengths, near), (FAR[1], far)):
@@ -128,7 +128,7 @@ def check(run: str, model: Model) -> None:
 
 
 def rewrite(model: Model) -> None:
-    """Measure a model and write it anew in its place, with the same weights."""
+    """Measure a model and save it again, with the same weights."""
     name = f"checkpoints/{model.name}"
     place, evaluation = ROOT / name, evaluation_of(name, model)
     loaded = checkpoint.load(place, torch.device("cpu"))
@@ -170,9 +170,12 @@ def main() -> None:
     parser.add_argument("--only", default="", help="models whose name holds this")
     parser.add_argument("--rewrite", action="store_true", help="train none, write them anew")
     arguments = parser.parse_args()
-    for model in SHIPPED:
-        if arguments.only in model.name:
-            (rewrite if arguments.rewrite else ship)(model)
+    chosen = [model for model in SHIPPED if arguments.only in model.name]
+    if not chosen:
+        known = ", ".join(model.name for model in SHIPPED)
+        parser.error(f"--only {arguments.only}: expected part of one of {known}")
+    for model in chosen:
+        (rewrite if arguments.rewrite else ship)(model)
 
 
 if __name__ == "__main__":

@@ -126,7 +126,7 @@ class RunsShortened(Runs):
 
 
 class Unary(Computed):
-    """Two unary numbers, one of which may be 0, with a sign between them."""
+    """Two unary numbers, each of which may be 0, with a sign between them."""
 
     sign: str
 

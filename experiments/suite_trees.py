@@ -18,10 +18,10 @@ BINARY = Alphabet(NO + YES, words=False)
 def drawn_word(generator: np.random.Generator, ups: int) -> Steps:
     """Steps of a path that first goes below 0 with its last step, all paths equally likely.
 
-    There are `ups` steps of 1 and one more of -1. Of the rotations of any such sequence, one is
-    such a path (the cycle lemma): that which begins after the sequence's first minimum. Without
-    its last step the path is a word of Dyck's; as it is, it tells operators, 1, from operands in
-    a formula that is written with the operators first.
+    There are `ups` steps of 1 and one more of -1. Of the rotations of such a sequence exactly one
+    is such a path: the one that begins after the first minimum (the cycle lemma). Without its last
+    step it is a Dyck word; with it, it is a formula in prefix notation, 1 for an operator and -1
+    for an operand.
     """
     steps = np.repeat([1, -1], [ups, ups + 1])
     generator.shuffle(steps)
@@ -31,8 +31,9 @@ def drawn_word(generator: np.random.Generator, ups: int) -> Steps:
 def drawn_prefix(generator: np.random.Generator, length: int) -> Steps:
     """Steps of 1 and -1 of a path that never goes below 0, all paths equally likely.
 
-    From a path that ends at 0 or 1, one comes of turning around each step that goes lower than
-    any before. These are the last steps up from their heights, so that each path comes once.
+    Take a random path that ends at 0 or 1, and turn each step to a new minimum into a step of 1.
+    The turned steps can be recognized as the last ones that leave their heights upwards, so this is
+    a bijection.
     """
     steps = np.repeat([1, -1], [(length + 1) // 2, length // 2])
     generator.shuffle(steps)

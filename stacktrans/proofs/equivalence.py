@@ -76,7 +76,6 @@ def prove_equivalent(one: Machine, other: Machine, task: Task) -> Equivalence | 
     Raises:
         Unproved: there is neither a proof nor a difference.
     """
-    classes = [*common_classes(one, other)]
     if bisimilar(one, other):
         return Equivalence("renaming")
     is_different = partial(_is_different, one, other, task)
@@ -88,7 +87,7 @@ def prove_equivalent(one: Machine, other: Machine, task: Task) -> Equivalence | 
         for verdict in wrong:
             if is_different(verdict.source):
                 return verdict
-    return _by_product(_Pair.of(one, other), classes, is_different)
+    return _by_product(_Pair.of(one, other), [*common_classes(one, other)], is_different)
 
 
 def _is_different(one: Machine, other: Machine, task: Task, source: Sequence[int]) -> bool:

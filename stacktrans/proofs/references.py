@@ -295,8 +295,8 @@ def reference_of(task: Task) -> Reference | None:
 
 def _grammar_automaton(task: GrammarTask) -> GrammarAutomaton | None:
     for memory in (None,) if task.same_length else (QUEUE, STACK):
-        order, synchronous = memory == STACK, task.same_length
-        transducer = determinize(task.grammar, reverse=order, synchronous=synchronous)
+        reverse = memory == STACK
+        transducer = determinize(task.grammar, reverse=reverse, synchronous=task.same_length)
         if transducer:
             return GrammarAutomaton(task, transducer, memory)
     return None

@@ -62,8 +62,8 @@ def parts_of(step: TraceStep) -> dict[str, list[Block]]:
 
 
 def read_name(step: TraceStep, name: str, end: str) -> str:
-    """The name in `step.reads` of an end of a part, which has that of the part if it has others."""
-    return end if len(step.contents) == 1 else f"{name} {end}"
+    """The key in `step.reads` of an end of a part: with the part's name if there are several."""
+    return end if end in step.reads else f"{name} {end}"
 
 
 def order_of(step: TraceStep, name: str) -> str:

@@ -27,8 +27,8 @@ PANELS: Mapping[str, Mapping[str, str]] = {
     "coarse accuracy": {"development": "-", "longest": "--", "test": "--", "train": ":"},
 }
 """The fields of a record in each panel of a figure, the most important first, and their lines."""
-OF_DRAWN = ("test", "train")
-"""Fields that are not drawn for runs with a development set, where they are measured on parts of
+ON_SAMPLED_STRINGS = ("test", "train")
+"""Fields that are not plotted for runs with a development set, where they are measured on parts of
 it."""
 CHART_LINES = 10
 """The height of the curves of a chart in text, without the line of their maximum."""
@@ -91,7 +91,7 @@ def curves_of(metrics: Metrics, panel: str, unit: Unit) -> Iterator[Curve]:
             float(now(record)): value.coarse if isinstance(value, Accuracy) else float(value)
             for record in records
             if (value := getattr(record, field)) is not None
-            and not (field in OF_DRAWN and record.development)
+            and not (field in ON_SAMPLED_STRINGS and record.development)
         }
         measured = {time: value for time, value in measured.items() if math.isfinite(value)}
         if measured:

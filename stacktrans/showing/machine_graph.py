@@ -11,7 +11,8 @@ from stacktrans.common.visible import visible
 from stacktrans.model.description import machine_line
 
 RADIUS, ACROSS, DOWN, MARGIN = 30, 190, 150, 40
-"""Of a state; from layer to layer of states, and in a layer from state to state; around all."""
+"""In pixels: the radius of a state, the distance between layers of states, that between the states
+of a layer, and the margin."""
 LINE, SMALL, LARGE = 24, 13, 17
 """The height of a line of rules, and font sizes."""
 WIDE = 0.58

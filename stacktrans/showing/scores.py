@@ -52,16 +52,13 @@ def bootstrap_interval(values: Sequence[float]) -> tuple[float, float] | None:
     return float(low), float(high)
 
 
-LABEL_SCORES = (
-    Column("precision", form="{precision:.3f}"),
-    Column("recall", form="{recall:.3f}"),
-    Column("AUC", form="{auc:.4f}"),
-)
 ACCURACIES = (
     Column("coarse", form="{coarse:.3f}"),
     Column("fine", drop=2, form="{fine:.3f}"),
     Column("symbols", drop=3, form="{symbols:.4f}"),
-    *LABEL_SCORES,
+    Column("precision", form="{precision:.3f}"),
+    Column("recall", form="{recall:.3f}"),
+    Column("AUC", form="{auc:.4f}"),
 )
 
 
@@ -100,8 +97,7 @@ def scores_table(entries: Sequence[Mapping[str, Any]]) -> Table:
         Column("count", drop=1),
         _with_interval("coarse"),
         _with_interval("fine", drop=2),
-        Column("symbols", drop=3, form="{symbols:.4f}"),
-        *LABEL_SCORES,
+        *ACCURACIES[2:],
         Column("oracle", form="{oracle:.3f}"),
         Column("error rate", drop=4, form="{symbol_error_rate:.4f}"),
         Column("hard ≠ soft", form="{differing:.4f}"),

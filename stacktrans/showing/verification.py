@@ -113,7 +113,7 @@ def _counterexample(
         if wrong.pair.scored is not None:
             target = mask_unscored(target, wrong.pair.scored)
         title = f"answered wrongly, at symbol {wrong.first_wrong}: a string of {size}"
-        rows += [("target", task.target.join(target)), ("answer", wrong.answer)]
+        rows += [("target", task.target.join(target)), ("answer", _shown_answer(wrong))]
     width = max(len(label) for label, _ in rows)
     lines = [title, *(f"{label:{width}}  {clipped(text, LONGEST_SHOWN)}" for label, text in rows)]
     remarks = [*map(remark, lines)]

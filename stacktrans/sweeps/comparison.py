@@ -60,7 +60,7 @@ def comparison_settings(
         "figure": "mean",
         "grid": {"seed": [*range(1, seeds + 1)]},
         "measures": {
-            name: {"of": "coarse", **measure} for name, measure in _strings(ranges, count).items()
+            label: {"of": "coarse", **measure} for label, measure in _strings(ranges, count).items()
         },
     }
 

@@ -282,14 +282,14 @@ def _is_change(value: Any) -> bool:
 def check_runs(file: SweepFile, runs: Sequence[PlannedRun], layers: Layers) -> None:
     """Raise `UsageError` if two tasks have one name, or a run can't be measured as requested."""
     values: dict[str, Any] = {}
-    distinct: dict[str, PlannedRun] = {}
+    by_task: dict[str, PlannedRun] = {}
     for run in runs:
         task, value = run.config.task, run.axes.get("task")
         if values.setdefault(task.name, value) != value:
             problem = f"task: {values[task.name]} and {value} are both called {task.name}"
             raise _error_at(layers, ("grid", "task"), problem)
-        distinct.setdefault(f"{task!r} {bool(run.config.training.examples)}", run)
-    for run in distinct.values():
+        by_task.setdefault(f"{task!r} {bool(run.config.training.examples)}", run)
+    for run in by_task.values():
         for path, problem in _problems(file, run.config):
             raise _error_at(layers, path, f"{problem} ({run.name})")
 

@@ -123,6 +123,8 @@ def _model(model: PageModel) -> dict[str, Any]:
         "actions": [*map(_names, actions_of(first).values())]
         if checkpoint.memory.takes_actions
         else [],
+        "strengths": bool(first.contents),
+        "cells": bool(first.lines),
         "rules": [[visible(rule.when), visible(rule.action)] for rule in rules],
     }
 

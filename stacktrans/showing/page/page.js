@@ -474,9 +474,8 @@ byId("source").textContent = DATA.source;
 byId("source").hidden = LIVE;
 byId("typed").hidden = !LIVE;
 byId("string").value = DATA.text;
-// The cells of stacks and lists with actions have no strengths.
-byId("strengths").hidden = DATA.models.every((model) => model.actions.length);
-byId("cells").hidden = !DATA.models.some((model) => model.actions.length);
+byId("strengths").hidden = !DATA.models.some((model) => model.strengths);
+byId("cells").hidden = !DATA.models.some((model) => model.cells);
 if (DATA.models.length > 1) document.body.classList.add("several");
 addEventListener("resize", () => go(state.place));
 if (LIVE) type(DATA.text);
