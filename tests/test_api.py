@@ -118,7 +118,7 @@ def test_an_extracted_machine_equals_that_of_the_command(
     saved = stacktrans.load(machine_of("parenthesis-stack"))
     assert machine.machine
     assert saved.machine
-    assert machine.machine.to_json() == saved.machine.to_json()
+    assert machine.machine == saved.machine
     assert repr(machine) == repr(saved)
     verified = machine.verify(count=10, longest=20)
     assert verified.proved

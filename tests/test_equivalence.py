@@ -18,6 +18,7 @@ from shipped_tasks import task_of
 
 import stacktrans
 from stacktrans.automata.machine import Machine
+from stacktrans.automata.machine_file import check_symbols
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.common.ends import Ends
 from stacktrans.inference.verification import VerifyRequest, verify, with_task
@@ -374,6 +375,6 @@ def test_machines_that_differ_once_something_is_written_are_not_bisimilar() -> N
 def test_tables_whose_entries_have_other_symbols_are_refused() -> None:
     machine = rearranging(COPY, QUEUE)
     swapped = SymbolTable((Family("symbol", (0, 2, 1)), Family("end")))
-    machine.check_symbols()
+    check_symbols(machine)
     with pytest.raises(ValueError, match=r"outputs: the entry of .* has another symbol"):
-        replace(machine, outputs=swapped).check_symbols()
+        check_symbols(replace(machine, outputs=swapped))

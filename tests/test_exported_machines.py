@@ -26,6 +26,7 @@ from test_stream_machines import moving
 import stacktrans
 from stacktrans.automata.fst import EPSILON, NotFinite, to_fst
 from stacktrans.automata.machine import Machine
+from stacktrans.automata.machine_file import machine_json
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.common.errors import StacktransError
 from stacktrans.common.files import CONFIG, MACHINE
@@ -320,7 +321,7 @@ def test_the_documented_format_names_all_keys(xor: Path) -> None:
     assert [key for key in keys if f"`{key}`" not in section] == []
     machine = checkpoint.load(xor).machine
     assert machine is not None
-    written = json.loads(machine.to_json())
+    written = json.loads(machine_json(machine))
     for rule_in_words in written["rules"]:
         rule_in_words.pop("rule")
     assert written == parts

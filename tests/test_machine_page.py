@@ -21,6 +21,7 @@ from test_stream_machines import moving as moving_anyhow
 
 from stacktrans.automata.execution import AutomatonModel
 from stacktrans.automata.machine import Machine
+from stacktrans.automata.machine_file import machine_json
 from stacktrans.automata.rules import CONSTANT, Buffers, Family, SymbolTable, Term
 from stacktrans.common.ends import Ends
 from stacktrans.decoding.decoder import DecodingStep, decode
@@ -134,7 +135,7 @@ def test_machines_run_as_in_python(chromium: Browser, tmp_path: Path) -> None:
         symbols = range(machine.layout.blank or len(machine.source))
         short = [[*each] for length in (1, 2) for each in itertools.product(symbols, repeat=length)]
         sources = [*short, *(drawn.choices(symbols, k=length) for length in range(3, 12))]
-        sent = json.loads(machine.to_json())
+        sent = json.loads(machine_json(machine))
         for source, found in zip(sources, called(chromium, RUNS, sent, sources), strict=True):
             answer, ended, steps = in_python(machine, source)
             assert found[0] == answer

@@ -20,7 +20,8 @@ from own_machines import STACK, rearranging, rule, when
 
 import stacktrans
 from stacktrans.automata.execution import AutomatonModel
-from stacktrans.automata.machine import Machine, read_machine
+from stacktrans.automata.machine import Machine
+from stacktrans.automata.machine_file import machine_from_json, machine_json, read_machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.automata.wording import actions, state_names
 from stacktrans.common.ends import Ends
@@ -356,7 +357,7 @@ def test_states_that_remember_a_symbol_share_rules(tmp_path: Path) -> None:
     assert machine.run([3, 9, 5]).target == [5]
     assert svg(machine).count("<circle") == 2  # q0 and q_x
     assert '"q_x"' in machine.to_dot()
-    assert Machine.from_json(json.loads(machine.to_json())).rules == machine.rules
+    assert machine_from_json(json.loads(machine_json(machine))).rules == machine.rules
 
 
 def test_a_symbol_that_goes_wrong_is_found(tmp_path: Path) -> None:
@@ -568,7 +569,7 @@ def test_unknown_symbols_are_named(saved: Path) -> None:
 def test_a_machine_is_read_as_it_was_written(saved: Path, extracted: Extraction) -> None:
     machine = read_machine(saved / MACHINE)
     assert machine == extracted.machine
-    assert machine.to_json() == (saved / MACHINE).read_text()
+    assert machine_json(machine) == (saved / MACHINE).read_text()
 
 
 def test_damage_is_found(saved: Path, tmp_path: Path) -> None:
@@ -637,8 +638,8 @@ def test_damaged_machines_are_refused(saved: Path, tmp_path: Path, old: str, new
     ("old", "new", "problem"),
     [
         ('"signals": [0', '"signals": [2', "rule 1: signals: 2; expected 0 or 1"),
-        ('"signals": [0', '"signals": [0, 0', "rule 1: signals: 3 items; expected 2"),
-        ('"when": [', '"when": [[[0, 9999]], ', "rule 1: when: 4 items; expected 3"),
+        ('"signals": [0', '"signals": [0, 0', "rule 1: signals: 3 entries; expected 2"),
+        ('"when": [', '"when": [[[0, 9999]], ', "rule 1: when: 4 entries; expected 3"),
         ('"states": [', '"states": [["q", []]], "other": [', "states: no entries; expected"),
         ('"outputs": 9', '"outputs": 10', "outputs: 9 entries; expected 10"),
         ('"next_state"', '"next"', "rule 1: 'next_state' is missing"),

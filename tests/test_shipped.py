@@ -15,7 +15,7 @@ from small_runs import CPU
 
 import stacktrans
 from stacktrans import __version__
-from stacktrans.automata.machine import read_machine
+from stacktrans.automata.machine_file import read_machine
 from stacktrans.common.errors import CheckpointError
 from stacktrans.common.files import MACHINE
 from stacktrans.common.randomness import Purpose, generator

@@ -15,7 +15,8 @@ from command_line import run
 from test_machines import counting
 
 from stacktrans.automata.execution import AutomatonModel, Configuration
-from stacktrans.automata.machine import Machine, read_machine
+from stacktrans.automata.machine import Machine
+from stacktrans.automata.machine_file import read_machine
 from stacktrans.automata.rules import CONSTANT, Family, Rule, SymbolTable, Term
 from stacktrans.automata.wording import component_names
 from stacktrans.commands.terminal import print_out

@@ -1,35 +1,18 @@
-"""Machines, deterministic automata with memories: alphabets, rules, transitions, JSON and DOT."""
+"""Machines, deterministic automata with memories: alphabets, rules, transitions, and DOT."""
 
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
-from pydantic import TypeAdapter
 
 from stacktrans.automata.execution import AutomatonModel, Transition
-from stacktrans.automata.rules import (
-    CONSTANT,
-    Buffers,
-    Rule,
-    SymbolTable,
-    Term,
-    check,
-    in_ranges,
-    ranges,
-    reading,
-)
+from stacktrans.automata.rules import CONSTANT, Buffers, Rule, SymbolTable, Term
 from stacktrans.automata.wording import RuleDescription, actions, condition, entry_name
 from stacktrans.common.ends import Ends
-from stacktrans.common.errors import CheckpointError, shown
-from stacktrans.common.files import verify_checksum
-from stacktrans.common.reading import MAX_LENGTH
-from stacktrans.common.visible import counted, visible
+from stacktrans.common.visible import visible
 from stacktrans.decoding.decoder import Answer, decode
 from stacktrans.tasks.alphabets import NO_OUTPUT
 from stacktrans.tasks.layout import Layout
@@ -40,8 +23,6 @@ DOT_HEADER = """digraph machine {
   edge [fontname="sans-serif", fontsize=10];
   start [shape=point];
   start -> 0;"""
-FORMAT = 1
-"""The version of the format of machines in files."""
 
 
 @dataclass(frozen=True)
@@ -88,64 +69,6 @@ class Machine:
         """The tables of the components of observations."""
         read = [self.stack_symbols[end // 2] for end in self.memories.reads]
         return [self.inputs, *read, self.states]
-
-    def check_tables(self) -> None:
-        """Raise `ValueError` if alphabets, memories and layout do not fit one another.
-
-        The effects of its signals are compared with the configuration when a checkpoint is loaded.
-        """
-        memories, tables, layout = self.memories, self.stack_symbols, self.layout
-        tables_given = counted(len(tables), "table")
-        expected = len(memories.names)
-        check(len(tables) == expected, f"stack_symbols: {tables_given}; expected {expected}")
-        for _, taken, put in memories.moves:
-            same = tables[taken // 2] == tables[put // 2]
-            check(same, "stack_symbols: the two sides of a list have different tables")
-        sizes = (
-            ("inputs", self.inputs, layout.inputs + (self.buffers is not None)),
-            ("outputs", self.outputs, layout.outputs),
-        )
-        for name, table, size in sizes:
-            entries = counted(table.size, "entry", "entries")
-            check(table.size == size, f"{name}: {entries}; expected {size}")
-        for name, number in self.buffers._asdict().items() if self.buffers else ():
-            problem = f"buffers.{name}: {number}; expected a number from 0 to {MAX_LENGTH}"
-            check(0 <= number <= MAX_LENGTH, problem)
-
-    def check_symbols(self) -> None:
-        """Raise `ValueError` if an input or output has another symbol than the alphabets say."""
-        for name, table, first, symbols in (
-            ("inputs", self.inputs, self.layout.first_source, self.source),
-            ("inputs", self.inputs, self.layout.first_target, self.target),
-            ("outputs", self.outputs, 0, self.target),
-        ):
-            entries = () if first is None else table.entries[first : first + len(symbols)]
-            for (_, number), symbol in zip(entries, symbols, strict=False):
-                same = number is None or self.symbols[number] == symbol
-                check(same, f"{name}: the entry of {shown(symbol)} has another symbol")
-
-    def checked(self, rule: Rule) -> Rule:
-        """The rule itself; raises `ValueError` if it does not fit the machine."""
-        components, memories = len(self.components), self.memories
-        names = memories.signal_names
-        for name, given, expected in (
-            ("signals", rule.signals, len(names)),
-            ("pushed", rule.pushed, len(memories.pushes)),
-        ):
-            items = counted(len(given), "item")
-            check(len(given) == expected, f"{name}: {items}; expected {expected}")
-        for (signal, _), term in zip(memories.pushes, rule.pushed, strict=True):
-            lacking = term is None and rule.signals[signal]
-            check(not lacking, f"pushed: null; expected a term, since {names[signal]} is 1")
-        for one, other, _ in rule.equal:
-            exist = 0 <= one < components and 0 <= other < components
-            numbers = f"numbers from 0 to {components - 1}"
-            check(exist, f"equal: {one} and {other}; expected {numbers}")
-        for term, table in self.terms(rule):
-            size = table.size if term.component == CONSTANT else len(table.families)
-            exists = CONSTANT <= term.component < components and 0 <= term.entry < size
-            check(exists, f"term {[*term]}: there is no such component or entry")
-        return rule
 
     def terms(self, rule: Rule) -> list[tuple[Term, SymbolTable]]:
         """The terms of a rule, each with the table of its entries."""
@@ -291,95 +214,6 @@ class Machine:
 
         return python_code(self)
 
-    def to_json(self) -> str:
-        """The text of machine.json (see docs/machines.md): one rule a line, with its wording."""
-        layout = self.layout
-        parts = {
-            "format": FORMAT,
-            "task": self.task,
-            "source": self.source,
-            "target": self.target,
-            "words": self.words,
-            "layout": {
-                field.name: getattr(layout, field.name) for field in fields(layout) if field.compare
-            },
-            "buffers": self.buffers and self.buffers._asdict(),
-            "memories": self.memories._asdict(),
-            "inputs": self.inputs.as_json(),
-            "outputs": self.outputs.as_json(),
-            "stack_symbols": [table.as_json() for table in self.stack_symbols],
-            "states": self.states.as_json(),
-        }
-        lines = [f" {_json(name)}: {_json(part)}" for name, part in parts.items()]
-        rules = []
-        for rule, words in zip(self.rules, self.rule_descriptions, strict=True):
-            when = [None if own is None else ranges(sorted(own)) for own in rule.when]
-            rules.append(_json({"rule": words.sentence, **rule._asdict(), "when": when}))
-        of_rules = ",\n  ".join(rules)
-        return "{\n" + ",\n".join([*lines, f' "rules": [\n  {of_rules}\n ]']) + "\n}\n"
-
-    @classmethod
-    def from_json(cls, parts: dict[str, Any]) -> Machine:
-        """The machine that `to_json` gives.
-
-        Raises ArithmeticError, LookupError, RecursionError, TypeError or ValueError if it is
-        malformed.
-        """
-        symbols = len({*parts["source"], *parts["target"]})
-        features = len({*parts["source"]}) < len(parts["source"])
-        tables = dict[str, Any]()
-        for name in ("inputs", "outputs", "states"):
-            with reading(name):
-                repeated = features and name == "inputs"
-                tables[name] = SymbolTable.from_json(parts[name], symbols, repeated)
-        with reading("stack_symbols"):
-            memories = (SymbolTable.from_json(each, symbols) for each in parts["stack_symbols"])
-            tables["stack_symbols"] = tuple(memories)
-        adapter: TypeAdapter[Machine] = TypeAdapter(cls)
-        machine = adapter.validate_python(parts | tables | {"rules": ()})
-        machine.check_tables()
-        rules, rule_adapter = list[Rule](), TypeAdapter(Rule)
-        for number, rule in enumerate(parts["rules"], start=1):
-            with reading(f"rule {number}"):
-                read = rule_adapter.validate_python(machine._rule_parts(rule))
-                rules.append(machine.checked(read))
-        return replace(machine, rules=tuple(rules))
-
-    def _rule_parts(self, parts: dict[str, Any]) -> dict[str, Any]:
-        """The fields of a rule in a file."""
-        signals, when = parts["signals"], parts["when"]
-        for signal in signals:  # which is neither true nor 1.0
-            valid = type(signal) is int and signal in (0, 1)
-            check(valid, f"signals: {shown(signal)}; expected 0 or 1")
-        items, expected = counted(len(when), "item"), len(self.components)
-        check(len(when) == expected, f"when: {items}; expected {expected}")
-        with reading("when"):
-            entries = [
-                None if own is None else frozenset(in_ranges(own, table.size))
-                for own, table in zip(when, self.components, strict=True)
-            ]
-        return {name: parts[name] for name in Rule._fields} | {"when": entries}
-
 
 def _escaped(text: str) -> str:
     return visible(text).replace("\\", "\\\\").replace('"', '\\"')
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def read_machine(path: Path) -> Machine:
-    """The machine in a file; raises `CheckpointError` if it is damaged or of another format."""
-    verify_checksum(path)
-    try:
-        with reading(f"{path}: not a machine"):
-            parts = json.loads(path.read_bytes())
-            number = parts["format"]
-            if type(number) is int and number == FORMAT:
-                return Machine.from_json(parts)
-    except OSError as error:
-        raise CheckpointError(f"{path}: {error.strerror}") from error
-    except ValueError as error:
-        raise CheckpointError(str(error)) from error
-    raise CheckpointError(f"{path}: format {number}; this stacktrans reads format {FORMAT}")

@@ -9,24 +9,19 @@ symbol that is read.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from pydantic import ValidationError
 
-from stacktrans.common.errors import first_problem, shown
 from stacktrans.tasks.alphabets import Ids
 
 EMPTY = 0
 """The stack symbol that is read from an empty memory; in an extraction, also the number and the
 class of the vector that is read from one."""
-MAX_ENTRIES = 1_000_000
-"""The most entries of a table in a file."""
 START = 0
 """The state before the first step."""
 CONSTANT = -1
@@ -88,31 +83,6 @@ class SymbolTable:
     def numbers(self) -> dict[tuple[int, int | None], int]:
         """The number of each entry, by its family and its symbol."""
         return {entry: number for number, entry in enumerate(self.entries)}
-
-    def as_json(self) -> list[Any]:
-        """The name of each family, with ranges of symbols."""
-        return [
-            [name, None if symbols is None else ranges(symbols)] for name, symbols in self.families
-        ]
-
-    @classmethod
-    def from_json(cls, families: list[Any], symbols: int, repeated: bool = False) -> SymbolTable:
-        """The table that `as_json` gives; raises LookupError, TypeError or ValueError if malformed.
-
-        Symbols of a family may be `repeated` where a feature has the name of a symbol.
-        """
-        read = []
-        spans = [span for _, members in families for span in members or ()]
-        entries = sum(1 + last - first for first, last in spans)
-        check(entries <= MAX_ENTRIES, f"{entries} entries; expected at most {MAX_ENTRIES}")
-        for name, members in families:
-            numbers = None if members is None else tuple(in_ranges(members, symbols))
-            distinct = repeated or numbers is None or len({*numbers}) == len(numbers)
-            check(distinct, f"{shown(name)} has a symbol twice")
-            read.append(Family(str(name), numbers))
-        table = cls(tuple(read))
-        check(table.size > 0, "no entries; expected at least one")
-        return table
 
 
 class Term(NamedTuple):
@@ -181,32 +151,3 @@ def ranges(numbers: Iterable[int]) -> list[list[int]]:
         else:
             result.append([number, number])
     return result
-
-
-def in_ranges(ranges: list[Any], limit: int) -> Iterator[int]:
-    """The numbers in ranges; raises `ValueError` if one is not below a limit."""
-    for first, last in ranges:
-        expected = f"expected two numbers from 0 to {limit - 1}, the smaller first"
-        check(0 <= first <= last < limit, f"[{shown(first)}, {shown(last)}]; {expected}")
-        yield from range(first, last + 1)
-
-
-def check(valid: bool, problem: str) -> None:
-    """Raise `ValueError` with a problem unless a part of a machine is valid."""
-    if not valid:
-        raise ValueError(problem)
-
-
-@contextlib.contextmanager
-def reading(part: str) -> Iterator[None]:
-    """Name a part of a machine in the `ValueError` that is raised if it is malformed."""
-    try:
-        yield
-    except ValidationError as error:
-        raise ValueError(f"{part}: {first_problem(error)}") from error
-    except KeyError as error:
-        raise ValueError(f"{part}: {error} is missing") from error
-    except ValueError as error:
-        raise ValueError(f"{part}: {error}") from error
-    except (ArithmeticError, LookupError, RecursionError, TypeError) as error:
-        raise ValueError(f"{part}: malformed ({error})") from error

@@ -78,6 +78,7 @@ def extract(
         lengths: The lengths of these strings. Default: 1:1000.
         time_limit: Stop learning rules after this time, such as 30s or 5m.
     """
+    from stacktrans.automata.machine_file import machine_json
     from stacktrans.extraction.learner import Learner, check_lengths, compare
     from stacktrans.model.checkpoint import save_machine
     from stacktrans.showing import machines
@@ -102,7 +103,7 @@ def extract(
             _export(loaded.machine, *files)
         finally:
             if as_json:
-                print_json({"machine": json.loads(loaded.machine.to_json())})
+                print_json({"machine": json.loads(machine_json(loaded.machine))})
             elif not any(files):
                 print_out(*_rules(loaded.machine))
         return
@@ -125,7 +126,8 @@ def extract(
             )
     finally:  # what was learned is printed even if it can't be written
         if as_json:
-            print_json({**_facts(extraction), "machine": json.loads(extraction.machine.to_json())})
+            machine = json.loads(machine_json(extraction.machine))
+            print_json({**_facts(extraction), "machine": machine})
         else:
             _print(extraction, loaded.task)
 

@@ -127,7 +127,9 @@ def save(
 
 def save_machine(directory: Path, config: RunConfig, machine: Machine, card: str) -> None:
     """Write the checkpoint of a machine; raises `CheckpointError` if it can't be written."""
-    contents = {CONFIG: config.to_yaml().encode(), MACHINE: machine.to_json().encode()}
+    from stacktrans.automata.machine_file import machine_json  # rarely needed
+
+    contents = {CONFIG: config.to_yaml().encode(), MACHINE: machine_json(machine).encode()}
     _write(directory, contents, card)
 
 
@@ -368,7 +370,7 @@ def ensemble_of(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
 
 def _load_machine(path: Path) -> Checkpoint:
     """Read the checkpoint of a machine; raises `CheckpointError`."""
-    from stacktrans.automata.machine import read_machine  # rarely needed
+    from stacktrans.automata.machine_file import check_symbols, read_machine  # rarely needed
 
     machine = read_machine(path / MACHINE)
     _check_complete(path)
@@ -382,7 +384,7 @@ def _load_machine(path: Path) -> Checkpoint:
             difference = f"{shown(given)}, but {CONFIG} requires {shown(required)}"
             raise CheckpointError(f"{path / MACHINE}: {key} is {difference}")
     try:
-        machine.check_symbols()
+        check_symbols(machine)
     except ValueError as error:
         raise CheckpointError(f"{path / MACHINE}: not a machine: {error}") from error
     return replace(checkpoint, machine=replace(machine, layout=task.layout))

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stacktrans.automata.machine_file import machine_json
 from stacktrans.automata.wording import describe_component, entry_name
 from stacktrans.common.visible import visible
 from stacktrans.inference.trace import END, NOTHING, ReadShare, Trace, TraceStep, input_symbols
@@ -141,7 +142,7 @@ def _machine(checkpoint: Checkpoint) -> dict[str, Any]:
     no_states = {len(machine.components) - 1} if machine.states.size == 1 else set()
     states = [entry_name(machine, machine.states, state) for state in range(machine.states.size)]
     return {
-        "machine": json.loads(machine.to_json()),
+        "machine": json.loads(machine_json(machine)),
         "bound": layout.bound(),
         "unknown": task.source.unknown,
         "observations": [
