@@ -74,7 +74,7 @@ class _MemoryAlone(torch.autograd.Function):
             _forward(arrays, own, np.ascontiguousarray(given[:, part]), read, starts)
             reads[:, part] = torch.from_numpy(read)
 
-        in_parts(run, batch, torch.get_num_threads())
+        in_parts(run, batch)
         ctx.save_for_backward(signals)
         ctx.store, ctx.shape = store, by_step
         return reads.flatten(2).transpose(0, 1)
@@ -103,7 +103,7 @@ class _MemoryAlone(torch.autograd.Function):
             grad_signals[:, part] = torch.from_numpy(own)
             grad_values[:, part] = torch.from_numpy(values)
 
-        in_parts(run, batch, torch.get_num_threads())
+        in_parts(run, batch)
         return None, grad_signals.transpose(0, 1), grad_values.flatten(2).transpose(0, 1)
 
 

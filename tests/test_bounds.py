@@ -16,7 +16,7 @@ from command_line import invoke
 from shipped_tasks import task_of
 
 from stacktrans.common.errors import StacktransError, UsageError
-from stacktrans.common.reading import BYTES_AT_ONCE, LONGEST_LINE, Unreadable, line_groups
+from stacktrans.common.reading import BYTES_AT_ONCE, LONGEST_LINE, line_groups
 from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.settings.resolve import resolve
 from stacktrans.settings.task_files import load_task
@@ -232,7 +232,7 @@ def test_many_and_very_long_lines_are_split_correctly(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes(b"\n" * 300_000 + b"a" * 10**7 + b"\nb\n" + b"c" * (LONGEST_LINE + 10**6))
     with path.open("rb") as stream:
-        pieces = [piece.raw for group in line_groups(stream.fileno()) for piece in group]
+        pieces = [piece.raw for group in line_groups(stream.fileno(), "lines") for piece in group]
     assert len(pieces) == 300_003
     assert (len(pieces[-3]), pieces[-2]) == (10**7, b"b")
     assert LONGEST_LINE < len(pieces[-1]) <= LONGEST_LINE + (1 << 17)
@@ -242,7 +242,8 @@ def test_groups_of_long_lines_are_limited_in_size(tmp_path: Path) -> None:
     path = tmp_path / "lines"
     path.write_bytes((b"a" * 10_000 + b"\n") * 200)
     with path.open("rb") as stream:
-        sizes = [sum(len(piece.raw) for piece in group) for group in line_groups(stream.fileno())]
+        groups = [*line_groups(stream.fileno(), "lines")]
+    sizes = [sum(len(piece.raw) for piece in group) for group in groups]
     assert sum(sizes) == 2_000_000
     assert max(sizes) < 2 * BYTES_AT_ONCE
 
@@ -275,7 +276,7 @@ def test_lines_are_read_from_a_slow_nonblocking_pipe() -> None:
 
     with ThreadPoolExecutor(1) as threads:
         done = threads.submit(write)
-        pieces = [piece.raw for group in line_groups(reading) for piece in group]
+        pieces = [piece.raw for group in line_groups(reading, "pipe") for piece in group]
         done.result()
     assert pieces == [b"abc", b"d"]
     os.close(reading)
@@ -283,8 +284,8 @@ def test_lines_are_read_from_a_slow_nonblocking_pipe() -> None:
 
 def test_a_directory_cannot_be_read_as_lines(tmp_path: Path) -> None:
     descriptor = os.open(tmp_path, os.O_RDONLY)
-    with pytest.raises(Unreadable, match=r"^Is a directory"):
-        [*line_groups(descriptor)]
+    with pytest.raises(StacktransError, match=r"^lines: Is a directory"):
+        [*line_groups(descriptor, "lines")]
     os.close(descriptor)
 
 

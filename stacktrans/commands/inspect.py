@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import os
 import re
 import shutil
@@ -185,14 +186,15 @@ def _write_files(
 
 def _all_shown(split: Callable[[str], list[str]], show: Callable[[list[str]], None]) -> bool:
     """Show the steps over each line of standard input; return whether that could be done."""
-    from stacktrans.common.reading import decode_line
+    from stacktrans.common.reading import decode_line, line_groups
 
     if sys.stdin.isatty():
         print_message("shows the steps over each line that you type; end with Ctrl-D")
     complete, number = True, 0
-    for number, raw in enumerate(_lines_of_standard_input(), start=1):
+    groups = line_groups(sys.stdin.fileno(), "standard input")
+    for number, piece in enumerate(itertools.chain.from_iterable(groups), start=1):
         try:
-            show(split(decode_line(raw)))
+            show(split(decode_line(piece.raw)))
             sys.stdout.flush()
         except UsageError:  # of an option, for any line
             raise
@@ -202,16 +204,6 @@ def _all_shown(split: Callable[[str], list[str]], show: Callable[[list[str]], No
     if not number:
         print_message("standard input has no lines to show the steps over")
     return complete
-
-
-def _lines_of_standard_input() -> Iterator[bytes]:
-    from stacktrans.common.reading import Unreadable, line_groups
-
-    try:
-        for group in line_groups(sys.stdin.fileno()):
-            yield from (piece.raw for piece in group)
-    except Unreadable as error:
-        raise Unreadable(f"standard input: {error}") from error
 
 
 def _other_trace(name: str, checkpoint: "Checkpoint", first: "Trace") -> "Trace":

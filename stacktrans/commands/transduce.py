@@ -12,7 +12,6 @@ from stacktrans.commands import options
 from stacktrans.commands.terminal import print_data, print_json, print_text
 from stacktrans.common.errors import UsageError, check_positive, shown
 from stacktrans.common.messages import print_message
-from stacktrans.common.reading import Unreadable
 from stacktrans.common.visible import counted
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ def transduce(
     # The continuation of a text has no right length.
     strict = max_length is None and loaded.config.task.lengths is not None
     failed = [
-        _show_answers(transduce_lines(loaded, descriptor, answer_options), name, show, strict)
+        _show_answers(transduce_lines(loaded, descriptor, answer_options, name), name, show, strict)
         for descriptor, name in _opened(inputs)
     ]
     if any(failed):
@@ -130,24 +129,21 @@ def _show_answers(
     from stacktrans.inference.transduction import AnsweredBatch
 
     failed, unknown = False, list[str]()
-    try:
-        for line in lines:
-            if isinstance(line, AnsweredBatch):
-                print_text(line.output)
+    for line in lines:
+        if isinstance(line, AnsweredBatch):
+            print_text(line.output)
+            sys.stdout.flush()
+            problems = [(number, NOT_ENDED) for number in line.unended]
+        else:
+            show(line)
+            if line.last:
                 sys.stdout.flush()
-                problems = [(number, NOT_ENDED) for number in line.unended]
-            else:
-                show(line)
-                if line.last:
-                    sys.stdout.flush()
-                unknown += (f"{shown(symbol)} in line {line.number}" for symbol in line.unknown)
-                problem = line.error or (NOT_ENDED if line.ended is False else "")
-                problems = [(line.number, problem)] if problem else []
-            failed |= any(strict or problem != NOT_ENDED for _, problem in problems)
-            for number, problem in problems:
-                print_message(f"{name}:{number}: {problem}")
-    except Unreadable as error:
-        raise Unreadable(f"{name}: {error}") from error
+            unknown += (f"{shown(symbol)} in line {line.number}" for symbol in line.unknown)
+            problem = line.error or (NOT_ENDED if line.ended is False else "")
+            problems = [(line.number, problem)] if problem else []
+        failed |= any(strict or problem != NOT_ENDED for _, problem in problems)
+        for number, problem in problems:
+            print_message(f"{name}:{number}: {problem}")
     if unknown:
         count = counted(len(unknown), "symbol")
         print_message(f"{name}: read {count} as unknown, the first {unknown[0]}")

@@ -94,27 +94,19 @@ def side_by_side(
             names of its other rows begin with that.
         signal_names: names of all signals.
     """
-    rows: list[str] = []
-    pops: list[tuple[int, int]] = []
-    pushes: list[tuple[int, int]] = []
-    reads: list[int] = []
-    moves: list[tuple[int, int, int]] = []
+    rows: tuple[str, ...] = ()
+    pops: tuple[tuple[int, int], ...] = ()
+    pushes: tuple[tuple[int, int], ...] = ()
+    reads: tuple[int, ...] = ()
+    moves: tuple[tuple[int, int, int], ...] = ()
     signals = 0
     for part, name in zip(parts, names, strict=True):
         ends = 2 * len(rows)
-        pops += ((signal + signals, end + ends) for signal, end in part.pops)
-        pushes += ((signal + signals, end + ends) for signal, end in part.pushes)
-        moves += ((signal + signals, one + ends, to + ends) for signal, one, to in part.moves)
-        reads += (end + ends for end in part.reads)
-        rows += (f"{name}{row.removeprefix(part.names[0])}" for row in part.names)
+        pops += tuple((signal + signals, end + ends) for signal, end in part.pops)
+        pushes += tuple((signal + signals, end + ends) for signal, end in part.pushes)
+        moves += tuple((signal + signals, one + ends, to + ends) for signal, one, to in part.moves)
+        reads += tuple(end + ends for end in part.reads)
+        rows += tuple(f"{name}{row.removeprefix(part.names[0])}" for row in part.names)
         signals += len(part.signal_names)
     depths = tuple(depth for part in parts for _, depth in part.read_positions)
-    return Ends(
-        tuple(rows),
-        tuple(pops),
-        tuple(pushes),
-        tuple(reads),
-        signal_names,
-        depths if any(depths) else (),
-        tuple(moves),
-    )
+    return Ends(rows, pops, pushes, reads, signal_names, depths if any(depths) else (), moves)

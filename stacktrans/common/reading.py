@@ -248,10 +248,6 @@ def split_words(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-class Unreadable(StacktransError):
-    """An input can't be read."""
-
-
 class LinePiece(NamedTuple):
     """A line, or a part of one.
 
@@ -267,20 +263,21 @@ class LinePiece(NamedTuple):
     ends: bool = True
 
 
-def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[LinePiece]]:
+def line_groups(descriptor: int, name: str, parts: bool = False) -> Iterator[list[LinePiece]]:
     """Read lines in groups, each with all lines that can be read without waiting.
 
     Args:
         descriptor: an open file or pipe.
+        name: its name in messages.
         parts: whether a group may end with an incomplete line.
 
     Raises:
-        Unreadable: the file can't be read; the message says why.
+        StacktransError: the file can't be read; the message says why.
     """
     is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
     group: list[LinePiece] = []
     rest, begins = bytearray(), True
-    chunks = _chunks(descriptor)
+    chunks = _chunks(descriptor, name)
     while True:
         waiting = not (is_file or select.select([descriptor], [], [], 0)[0])
         if parts and waiting and rest:
@@ -308,9 +305,9 @@ def line_groups(descriptor: int, parts: bool = False) -> Iterator[list[LinePiece
         yield group[start : start + LINES_AT_ONCE]
 
 
-def _chunks(descriptor: int) -> Iterator[bytes]:
-    """The bytes of a file as they arrive, without a byte order mark; raises `Unreadable`."""
-    chunks = iter(partial(_next_bytes, descriptor), b"")
+def _chunks(descriptor: int, name: str) -> Iterator[bytes]:
+    """The bytes of a file as they arrive, without a byte order mark; raises `StacktransError`."""
+    chunks = iter(partial(_next_bytes, descriptor, name), b"")
     start = b""
     for chunk in chunks:
         start += chunk  # the mark may arrive in parts, too
@@ -320,15 +317,15 @@ def _chunks(descriptor: int) -> Iterator[bytes]:
     yield from chunks
 
 
-def _next_bytes(descriptor: int) -> bytes:
-    """Read the next bytes, waiting for them; raises `Unreadable`."""
+def _next_bytes(descriptor: int, name: str) -> bytes:
+    """Read the next bytes, waiting for them; raises `StacktransError`."""
     while True:
         try:
             return os.read(descriptor, CHUNK)
         except BlockingIOError:  # the descriptor is non-blocking
             select.select([descriptor], [], [])
         except OSError as error:
-            raise Unreadable(str(error.strerror)) from error
+            raise StacktransError(f"{name}: {error.strerror}") from error
 
 
 def check_length(length: int) -> None:

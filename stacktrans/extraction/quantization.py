@@ -76,9 +76,7 @@ class Codebook:
         if not self._radius:
             return self._number_of(vector)
         projected = self._project(vector)
-        if key not in self._near:
-            self._near[key] = [], _Rows(projected)
-        numbers, near = self._near[key]
+        numbers, near = self._near.setdefault(key, ([], _Rows(projected)))
         if numbers:
             distances = np.linalg.norm(near.rows - projected, axis=1)
             nearest = int(distances.argmin())
@@ -282,11 +280,8 @@ def coarsest_quantization(network: Network, passes: Callable[[Model], bool]) -> 
 
     def first_passing(candidates: Iterable[Sequence[float]]) -> QuantizedNetwork | None:
         """The first with some radii that passes, after the test."""
-        for radii in candidates:
-            quantized = QuantizedNetwork(network, radii)
-            if passes(AutomatonModel(quantized)):
-                return quantized
-        return None
+        quantized = (QuantizedNetwork(network, radii) for radii in candidates)
+        return next((each for each in quantized if passes(AutomatonModel(each))), None)
 
     of_vectors = ((*[radius] * alphabets, 0.0) for radius in RADII)
     best = first_passing(of_vectors) or QuantizedNetwork(network, (0.0,) * (alphabets + 1))

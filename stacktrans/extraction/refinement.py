@@ -96,15 +96,12 @@ class Refinement:
             while not self._deadline.over():
                 if conflict := self._conflict():
                     self._resolve(conflict)
-                    resolved += 1
-                    self._check_counts(resolved)
                 elif self._partition.adopt() or self._partition.confirm():
                     continue
-                elif self._partition.split_asymmetric():
-                    resolved += 1
-                    self._check_counts(resolved)
-                else:
+                elif not self._partition.split_asymmetric():
                     break
+                resolved += 1
+                self._check_counts(resolved)
         return self._partition
 
     def _conflict(self) -> Conflict | None:
@@ -229,8 +226,8 @@ class Refinement:
         """Raise `CannotExtract` if there are too many conflicts or classes."""
         strings = f"{self._quantized.strings} strings"
         states = len(self._partition.states.labels)
-        different = dict.fromkeys(self._partition.stack_symbols)
-        stack_symbols = [len(classes.labels) - 1 for classes in different]  # but for the empty one
+        # But for the empty ones; memories may share classes.
+        stack_symbols = [len(classes.labels) - 1 for classes in {*self._partition.stack_symbols}]
         problem = ""
         if resolved > MAX_CONFLICTS:
             counts = f"{states} states and {sum(stack_symbols)} stack symbols"

@@ -77,8 +77,7 @@ def evaluate(checkpoint: Checkpoint, request: EvalRequest) -> list[tuple[Lengths
         ]
     for name in ("each", "depth"):
         if getattr(request, name):
-            why = "for strings that are drawn, not for pairs"
-            raise UsageError(f"{request.prefix}{name}: {why}")
+            raise UsageError(f"{request.prefix}{name}: for strings that are drawn, not for pairs")
     if request.data is None:
         sets = task.held_out()
         chosen = {"test": sets["test"]} if request.test_only else sets
@@ -102,13 +101,10 @@ def scores_of_range(
     Raises:
         NoSuchLength: the task has no string of such a length.
     """
-    if checkpoint.task.file_parameters:
-        held_out = held_out_pairs(checkpoint.task, lengths)
-        return _scores_of(
-            checkpoint,
-            random_subset(checkpoint.task, held_out, request.count, request.seed),
-            request,
-        )
+    task = checkpoint.task
+    if task.file_parameters:
+        pairs = random_subset(task, held_out_pairs(task, lengths), request.count, request.seed)
+        return _scores_of(checkpoint, pairs, request)
     each, count = request.each, request.count or (100 if request.each else 1000)
     every = range(lengths.shortest, lengths.longest + 1)
     blocks = []
@@ -118,7 +114,7 @@ def scores_of_range(
                 # By length, or longer strings would begin like shorter ones.
                 key = [start, *([part.shortest] if each else [])]
                 rng = generator(request.seed, Purpose.EVALUATION, *key)
-                pairs = checkpoint.task.sample(rng, part, min(BLOCK, count - start), law)
+                pairs = task.sample(rng, part, min(BLOCK, count - start), law)
                 blocks.append(_scores_of(checkpoint, pairs, request))
     if not blocks:
         raise NoSuchLength(f"the task has no string of length {lengths}")

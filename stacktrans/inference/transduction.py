@@ -245,14 +245,9 @@ class _LineTransducer:
         ids = _encoded(sources, [piece.raw for piece in group])
         if ids is None:
             return None
-        filled = np.flatnonzero(ids.lengths)
-        answers = decode(
-            self._model,
-            self._layout,
-            Ragged(ids.values, np.append(0, ids.starts[1:][filled])),
-            self._options.max_length,
-            log_probs=False,
-        )
+        filled, limit = np.flatnonzero(ids.lengths), self._options.max_length
+        given = Ragged(ids.values, np.append(0, ids.starts[1:][filled]))  # without empty lines
+        answers = decode(self._model, self._layout, given, limit, log_probs=False)
         symbols = answers.targets
         if np.isnan(answers.log_probs).any() or symbols.values.min(initial=0) < 0:
             return None
@@ -260,9 +255,8 @@ class _LineTransducer:
         lengths[filled] = symbols.lengths
         text = targets.decode(Ragged(symbols.values, row_starts(lengths)))
         unended = (self._number + filled[~answers.ended]).tolist()
-        lines = AnsweredBatch(text, unended)
         self._number += len(group)
-        return lines
+        return AnsweredBatch(text, unended)
 
 
 def _encoded(sources: Characters, lines: Sequence[bytes]) -> Ragged | None:
@@ -276,16 +270,19 @@ def _encoded(sources: Characters, lines: Sequence[bytes]) -> Ragged | None:
 
 
 def transduce_lines(
-    checkpoint: Checkpoint, descriptor: int, options: AnswerOptions = _DEFAULTS
+    checkpoint: Checkpoint, descriptor: int, options: AnswerOptions = _DEFAULTS, name: str = "input"
 ) -> Iterator[AnsweredLine | AnsweredBatch]:
     """Transduce every line of an open file or pipe, in order.
 
     Where both alphabets are characters and all lines of a group have an answer, greedy answers come
     in batches, unless `options.full`. A synchronous model answers a line that arrives in parts part
     by part, as several `AnsweredLine`s of which all but the last are not `complete`.
+
+    Raises:
+        StacktransError: the file, called `name` in the message, can't be read.
     """
     transducer = _LineTransducer(checkpoint, options)
-    for group in line_groups(descriptor, parts=transducer.stream is not None):
+    for group in line_groups(descriptor, name, parts=transducer.stream is not None):
         if batch := transducer.answer_batch(group):
             yield batch
         else:

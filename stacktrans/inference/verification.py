@@ -254,32 +254,26 @@ def _random_pairs(checkpoint: Checkpoint, request: VerifyRequest) -> Iterator[Pa
     """Strings of training and test lengths, and of those between, as far as the task has some."""
     ranges = checkpoint.config.task.ranges
     shortest = ranges.train.shortest
-    longest = min(max(shortest, ranges.test.longest), request.longest)
-    if longest < shortest:
+    lengths = Lengths(shortest, min(max(shortest, ranges.test.longest), request.longest))
+    if lengths.longest < shortest:
         return
-    for first in range(0, request.count, BLOCK):
-        rng, count = generator(request.seed, Purpose.VERIFICATION, first), request.count - first
-        try:
-            yield from checkpoint.task.sample(
-                rng, Lengths(shortest, longest), min(BLOCK, count), "uniform"
-            )
-        except NoSuchLength:
-            return
+    with contextlib.suppress(NoSuchLength):
+        for first in range(0, request.count, BLOCK):
+            rng = generator(request.seed, Purpose.VERIFICATION, first)
+            count = min(BLOCK, request.count - first)
+            yield from checkpoint.task.sample(rng, lengths, count, "uniform")
 
 
 def _long_pairs(checkpoint: Checkpoint, request: VerifyRequest) -> Iterator[Pair]:
     """Strings beyond test lengths, in ranges of growing lengths, as far as the task has some."""
     length = float(checkpoint.config.task.ranges.test.longest)
-    while length < request.longest:
-        shortest, length = int(length) + 1, min(request.longest, length * GROWTH)
-        rng = generator(request.seed, Purpose.VERIFICATION, request.count, shortest)
-        lengths = Lengths(shortest, max(shortest, int(length)))
-        try:
-            yield from checkpoint.task.sample(rng, lengths, STRINGS_PER_RANGE, "uniform")
-        except NoSuchLength:
-            continue
-        except NoSuchLaw:  # its sentences are too long to be drawn
-            return
+    with contextlib.suppress(NoSuchLaw):  # sentences that are too long to be drawn
+        while length < request.longest:
+            shortest, length = int(length) + 1, min(request.longest, length * GROWTH)
+            rng = generator(request.seed, Purpose.VERIFICATION, request.count, shortest)
+            lengths = Lengths(shortest, max(shortest, int(length)))
+            with contextlib.suppress(NoSuchLength):
+                yield from checkpoint.task.sample(rng, lengths, STRINGS_PER_RANGE, "uniform")
 
 
 def _tested(

@@ -71,12 +71,12 @@ def _pool(_process: int, threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="stacktrans")
 
 
-def in_parts(run: Callable[[slice], Result], batch: int, threads: int) -> list[Result]:
-    """Run parts of a batch in threads, and return their results in order.
+def in_parts(run: Callable[[slice], Result], batch: int) -> list[Result]:
+    """Run parts of a batch in as many threads as torch, and return their results in order.
 
     The items of a batch are independent of one another.
     """
-    threads = max(1, min(threads, batch // _LEAST_ITEMS))
+    threads = max(1, min(torch.get_num_threads(), batch // _LEAST_ITEMS))
     ends = [batch * part // threads for part in range(threads + 1)]
     first, *rest = (slice(start, end) for start, end in itertools.pairwise(ends))
     others = [_pool(os.getpid(), threads - 1).submit(run, part) for part in rest]
@@ -130,7 +130,7 @@ class _Sequence(torch.autograd.Function):
             forward_part(sizes, part, given, bias, state, read, noise=plan.noise)
             return state, read
 
-        states, reads_last = zip(*in_parts(run, sizes.batch, torch.get_num_threads()), strict=True)
+        states, reads_last = zip(*in_parts(run, sizes.batch), strict=True)
         kept = [*map(torch.from_numpy, trace)]
         ctx.save_for_backward(*tensors[1:], *kept)
         ctx.plan, ctx.sizes, ctx.inputs, ctx.store, ctx.first = plan, sizes, inputs, store, first
@@ -153,13 +153,8 @@ class _Sequence(torch.autograd.Function):
         of_steps = StepTrace._make(map(as_array, trace))
         whole = BatchArguments(ready, plan.starts, inputs, ctx.store, of_steps)
         grads = _grads(sizes, *map(as_array, given[:2]))
-
-        def run(part: slice) -> Array:
-            return backward_part(sizes, part, whole, grads)
-
-        grad_initial = torch.from_numpy(
-            np.concatenate(in_parts(run, sizes.batch, torch.get_num_threads()), axis=2)
-        )
+        run = functools.partial(backward_part, sizes, given=whole, grads=grads)
+        grad_initial = torch.from_numpy(np.concatenate(in_parts(run, sizes.batch), axis=2))
         _, hidden, _, reads, positions = trace
         grad_projected, grad_inner, grad_heads = map(torch.from_numpy, grads[2:])
         units = plan.architecture.units
@@ -192,13 +187,12 @@ class _Sequence(torch.autograd.Function):
 def _grads(sizes: Sizes, hidden: Array, signals: Array) -> Grads:
     """Gradients from outside, and arrays for those that the backward pass sets."""
     shape = (len(hidden), sizes.layers, sizes.architecture.units.gates * sizes.size)
-    dtype = sizes.dtype
     return Grads(
         hidden,
         signals,
-        np.empty(shape, dtype),
-        np.empty(shape if sizes.architecture.units.split else (0, 0, 0), dtype),
-        np.empty((shape[0], 1, sizes.heads), dtype),
+        np.empty(shape, sizes.dtype),
+        np.empty(shape if sizes.architecture.units.split else (0, 0, 0), sizes.dtype),
+        np.empty((shape[0], 1, sizes.heads), sizes.dtype),
     )
 
 

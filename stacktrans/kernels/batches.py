@@ -8,7 +8,7 @@ once a sequence, in panels of `PANEL_BYTES`. The compiled product is in `stacktr
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from llvmlite import binding
@@ -97,8 +97,26 @@ class ModelWeights(Generic[Numbers]):
 
     @functools.cached_property
     def sizes(self: "ModelWeights[Array]") -> "Sizes":
-        """The sizes of all arrays of a run; raises `ValueError` if the weights' shapes differ."""
-        return Sizes.of(self)
+        """The sizes of all arrays of a run; raises `ValueError` if the weights' shapes differ.
+
+        Weights are checked once a call, before the steps, because compiled code would read and
+        write out of bounds if their sizes did not agree.
+        """
+        units, memory = self.architecture.units, self.architecture.memory
+        layers, _, batch, size = self.initial.shape
+        columns = (len(self.heads) - self.architecture.signals) // max(memory.pushes, 1)
+        sizes = Sizes(self.architecture, layers, batch, size, columns, self.heads.dtype)
+        check_shape("weights of signals and values", self.heads.shape, (sizes.heads, size))
+        check_shape("biases of signals and values", self.bias.shape, (sizes.heads,))
+        check_shape("initial state", self.initial.shape, (layers, units.states, batch, size))
+        for index, weight in enumerate(self.layers):
+            layer, hidden = divmod(index, 2)
+            expected: tuple[int, ...] = units.gates * size, size if layer or hidden else sizes.read
+            if hidden:
+                expected = (len(self.projected) if units.second_order else 1, *expected)
+            what = "hidden" if hidden else "below"
+            check_shape(f"{what} of layer {layer}", weight.shape, expected)
+        return sizes
 
     @functools.cached_property
     def forward_panels(self: "ModelWeights[Array]") -> Weights:
@@ -110,9 +128,6 @@ class ModelWeights(Generic[Numbers]):
 
 class Sizes(NamedTuple):
     """The sizes of all arrays of a run.
-
-    Weights are checked once a call, before the steps, because compiled code would read and write
-    out of bounds if their sizes did not agree.
 
     Attributes:
         architecture: the architecture that is run.
@@ -129,27 +144,6 @@ class Sizes(NamedTuple):
     size: int
     columns: int
     dtype: np.dtype[Any]
-
-    @classmethod
-    def of(cls, weights: ModelWeights[Array]) -> Self:
-        """The sizes that weights imply; raises `ValueError` if their shapes do not agree."""
-        architecture, heads = weights.architecture, weights.heads
-        units, memory, signals = architecture.units, architecture.memory, architecture.signals
-        layers, _, batch, size = weights.initial.shape
-        columns = (len(heads) - signals) // max(memory.pushes, 1)
-        sizes = cls(architecture, layers, batch, size, columns, heads.dtype)
-        states = (layers, units.states, batch, size)
-        check_shape("weights of signals and values", heads.shape, (sizes.heads, size))
-        check_shape("biases of signals and values", weights.bias.shape, (sizes.heads,))
-        check_shape("initial state", weights.initial.shape, states)
-        for index, weight in enumerate(weights.layers):
-            layer, hidden = divmod(index, 2)
-            expected: tuple[int, ...] = units.gates * size, size if layer or hidden else sizes.read
-            if hidden:
-                expected = (len(weights.projected) if units.second_order else 1, *expected)
-            what = "hidden" if hidden else "below"
-            check_shape(f"{what} of layer {layer}", weight.shape, expected)
-        return sizes
 
     @property
     def signals(self) -> int:

@@ -205,23 +205,17 @@ def count() -> int:
     return 0
 
 
-@contextlib.contextmanager
-def announced() -> Iterator[None]:
-    """Print a message that code is compiled; on a terminal, with a spinner meanwhile.
+def announced() -> contextlib.AbstractContextManager[object]:
+    """Print a message that code is compiled; the context shows a spinner on a terminal.
 
     Workers leave the terminal to the process that started them.
     """
     from stacktrans.common.processes import is_worker  # slow to import, as is rich below
 
-    if is_worker():
-        yield
-        return
+    if is_worker() or not sys.stderr:
+        return contextlib.nullcontext()
     from rich.console import Console
 
     announce()
-    if not sys.stderr:
-        yield
-        return
     stream = cast(TextIO, OptionalStream(sys.stderr))
-    with Console(file=stream, force_jupyter=False).status(""):
-        yield
+    return Console(file=stream, force_jupyter=False).status("")

@@ -235,13 +235,9 @@ class Checkpoint:
         """The weights of the module, which may have changed; without one, those that were read."""
         if "model" not in vars(self):
             return self.weights
-        state = self.model.state_dict()
-        state = {name: weight.detach().cpu() for name, weight in state.items()}
-        # There are no compiled functions of shorter numbers.
-        return {
-            name: (weight.float() if weight.itemsize < 4 else weight).numpy()
-            for name, weight in state.items()
-        }
+        from stacktrans.model.torch_backend import as_numbers  # imports torch
+
+        return {name: as_numbers(weight) for name, weight in self.model.state_dict().items()}
 
     @property
     def predictor(self) -> Discretizable:

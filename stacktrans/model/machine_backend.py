@@ -70,16 +70,11 @@ class MachineModel(AutomatonModel):
                 weights[origins[0 if end % 2 else -1]] = 1
             read_weights[name] = weights
             read_symbols[name] = names[end // 2][configuration.peek(end, 0)]
-        rows = {
-            name: RowContents(
-                np.array(origins, np.int64),
-                np.ones(len(origins)),
-                [*map(own_names.__getitem__, stack_symbols)],
-            )
-            for name, origins, own_names, stack_symbols in zip(
-                memories.names, state.origins, names, configuration.contents, strict=True
-            )
-        }
+        rows = {}
+        columns = zip(memories.names, state.origins, names, configuration.contents, strict=True)
+        for name, origins, own_names, stack_symbols in columns:
+            symbols = [*map(own_names.__getitem__, stack_symbols)]
+            rows[name] = RowContents(np.array(origins, np.int64), np.ones(len(origins)), symbols)
         strength = float(sum(map(len, state.origins)))
         return MemorySnapshot(strength, read_weights, stack_symbols=read_symbols, rows=rows)
 

@@ -96,7 +96,7 @@ class TorchModel:
         weight, signals = self.model.classifier.weight, len(self.model.signal_names)
         with self._running():
             zeros = weight.new_zeros(batch, signals)
-            return TorchState(definition.initial(self.model, batch), _array(zeros), zeros)
+            return TorchState(definition.initial(self.model, batch), as_numbers(zeros), zeros)
 
     def advance(
         self, state: TorchState, ids: Ids | SoftInput, requested: Mask | None = None
@@ -107,11 +107,11 @@ class TorchModel:
                 hidden = self._advance_soft(state, ids)
             else:
                 steps, state.inner = definition.unroll(self.model, self._tensor(ids), state.inner)
-                state.signals, state.hidden = _array(steps.signals[:, -1]), steps.hidden[:, -1]
+                state.signals, state.hidden = as_numbers(steps.signals[:, -1]), steps.hidden[:, -1]
                 hidden = steps.hidden.flatten(0, 1)
                 if requested is not None:
                     hidden = hidden[self._tensor(requested.ravel())]
-            return _array(self.model.read_out(hidden))
+            return as_numbers(self.model.read_out(hidden))
 
     def _advance_soft(self, state: TorchState, inputs: SoftInput) -> Tensor:
         model, share = self.model, self._tensor(inputs.next_share).unsqueeze(1)
@@ -121,7 +121,7 @@ class TorchModel:
         hidden, signals, state.inner = definition.step(
             model.controller, model.operation, projected, state.inner, model.hard
         )
-        state.signals, state.hidden = _array(signals), hidden
+        state.signals, state.hidden = as_numbers(signals), hidden
         return hidden
 
     def _read_vectors(self, ids: Ids) -> Tensor:
@@ -140,7 +140,7 @@ class TorchModel:
         operation, hidden = self.model.operation, state.hidden[0]
         with self._running():
             pushed = operation.pushed(hidden) if operation else hidden[:0]
-        return _array(pushed).reshape(self.memory.pushes, self.config.memory_size)
+        return as_numbers(pushed).reshape(self.memory.pushes, self.config.memory_size)
 
     def snapshot(self, state: TorchState) -> MemorySnapshot:
         """See `Predictor.snapshot`."""
@@ -149,7 +149,8 @@ class TorchModel:
         return self.memory.snapshot(state.inner.memory)
 
 
-def _array(tensor: Tensor) -> Numbers:
+def as_numbers(tensor: Tensor) -> Numbers:
+    """The numbers of a tensor as an array, in single or double precision."""
     if tensor.dtype not in ARRAY_DTYPES:  # such as bfloat16, which numpy lacks
         tensor = tensor.float()
     array: Numbers = tensor.detach().cpu().numpy()

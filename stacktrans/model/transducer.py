@@ -257,14 +257,8 @@ def _unroll_compiled(
     weights, added = _weights(model, architecture, projected, len(lengths)), None
     if noise.signals:
         added = noise.on_signals(weights.bias.new_zeros(sum(steps), architecture.signals))
-    hidden, signals, carried = fused_sequence(
-        weights,
-        [lengths[row] for row in longest_first],
-        [steps[row] for row in longest_first],
-        ids,
-        before,
-        added,
-    )
+    descending = sorted(lengths, reverse=True), sorted(steps, reverse=True)
+    hidden, signals, carried = fused_sequence(weights, *descending, ids, before, added)
     longest = model.config.steps_over(inputs.shape[1])
     indices = _step_indices(longest_first, steps, longest)
 

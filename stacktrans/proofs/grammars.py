@@ -149,8 +149,7 @@ def bracketing(grammar: Grammar) -> tuple[dict[str, str], bool] | None:
     """
     rules, whole = grammar.rules, Nonterminal(grammar.root)
     row = {each.source for each in rules[grammar.root]}
-    alone = [side[0] for side in row if len(side) == 1]
-    pair = alone[0] if len(alone) == 1 else whole
+    pair = next((side[0] for side in row if len(side) == 1), whole)
     if not isinstance(pair, Nonterminal) or pair == whole:
         return None
     longer = row - {(pair,)}
@@ -164,12 +163,9 @@ def _pairs(
 ) -> tuple[dict[str, str], bool] | None:
     """The brackets of the alternatives T -> ( X ) | ( ); None if they have another form."""
     closing = {side[0]: side[1] for side in sides if len(side) == 2}
-    inside = {side[1] for side in sides if len(side) == 3}
-    for inner in (whole, pair):
-        nested = {(first, inner, last) for first, last in closing.items()}
-        if inside == {inner} and sides == {*closing.items()} | nested:
-            break
-    else:
+    inner = next((side[1] for side in sides if len(side) == 3), None)
+    nested = {(first, inner, last) for first, last in closing.items()}
+    if inner not in (whole, pair) or sides != {*closing.items()} | nested:
         return None
     opening, closed = {*closing}, {*closing.values()}
     if opening & closed or any(isinstance(each, Nonterminal) for each in opening | closed):

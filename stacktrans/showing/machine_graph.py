@@ -48,15 +48,12 @@ def svg(machine: Machine) -> str:
         "</marker></defs>",
         _text(MARGIN, MARGIN + 4, machine_line(machine), size=LARGE, weight="bold"),
     ]
-    parts += [part for edge in edges.items() for part in _edge(*edge, centers)]
-    parts += [
-        part
-        for node, (family, center) in enumerate(zip(machine.states.families, centers, strict=True))
-        for part in _state(family.name, center, first=not node)
-    ]
+    for edge in edges.items():
+        parts += _edge(*edge, centers)
+    for node, (family, center) in enumerate(zip(machine.states.families, centers, strict=True)):
+        parts += _state(family.name, center, first=not node)
     parts += _rules(shown, (left, middle, top))
-    for line in more:
-        parts.append(_text(left + 44, top + LINE * (len(shown) + 1), line, color=SOFT))
+    parts += [_text(left + 44, top + LINE * (len(shown) + 1), line, color=SOFT) for line in more]
     return "\n".join([*parts, "</svg>"]) + "\n"
 
 
@@ -109,9 +106,7 @@ def _edge(
     begin = _towards(x, y, middle_x, middle_y)
     end = _towards(to_x, to_y, middle_x, middle_y)
     yield _path(f"M{begin} Q{middle_x:.0f} {middle_y:.0f} {end}")
-    label_x = (x + to_x) / 4 + middle_x / 2
-    label_y = (y + to_y) / 4 + middle_y / 2
-    yield _label(label_x, label_y, label)
+    yield _label((x + to_x) / 4 + middle_x / 2, (y + to_y) / 4 + middle_y / 2, label)
 
 
 def _towards(x: float, y: float, to_x: float, to_y: float) -> str:

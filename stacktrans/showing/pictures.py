@@ -127,13 +127,9 @@ def draw_blocks(
 
     corners = np.array([(-width / 2, 0), (-width / 2, 1), (width / 2, 1), (width / 2, 0)])
     shapes = [corners * (1, each.block.height) + (each.middle, each.bottom) for each in placed]
-    collection = PolyCollection(
-        shapes,
-        facecolors=[colors.get(each.block.symbol, PLAIN) for each in placed],
-        edgecolors=EDGE,
-        linewidths=0.5,
-        rasterized=len(placed) > MAX_SHAPES,
-    )
+    filled = [colors.get(each.block.symbol, PLAIN) for each in placed]
+    collection = PolyCollection(shapes, facecolors=filled, edgecolors=EDGE, linewidths=0.5)
+    collection.set_rasterized(len(placed) > MAX_SHAPES)
     axis.add_collection(collection)
     for block, middle, bottom in placed if len(placed) <= MAX_LABELS else ():
         label = symbol_text(block.symbol)
@@ -159,14 +155,8 @@ def animate_trace(trace: Trace, path: Path) -> None:
         for index in range(len(trace.steps))
     )
     content = io.BytesIO()
-    first.save(
-        content,
-        "GIF",
-        save_all=True,
-        append_images=others,
-        duration=[*[STEP_MS] * len(others), LAST_STEP_MS],
-        loop=0,
-    )
+    durations = [*[STEP_MS] * len(others), LAST_STEP_MS]
+    first.save(content, "GIF", save_all=True, append_images=others, duration=durations, loop=0)
     write_atomically(path, content.getvalue())
 
 
@@ -200,14 +190,10 @@ class _Picture:
         for axis in [*self._figure.axes]:
             axis.remove()
         parts = parts_of(step)
+        widths = [1.6, *[1] * max(len(parts), 1)]
+        spaces = {"hspace": 0.25, "wspace": 0.4, "top": 0.86}
         grid = self._figure.add_gridspec(
-            2,
-            1 + max(len(parts), 1),
-            height_ratios=[1, 2.4],
-            width_ratios=[1.6, *[1] * max(len(parts), 1)],
-            hspace=0.25,
-            wspace=0.4,
-            top=0.86,
+            2, len(widths), height_ratios=[1, 2.4], width_ratios=widths, **spaces
         )
         self._draw_lines(self._figure.add_subplot(grid[0, :]), index)
         _draw_signals(self._figure.add_subplot(grid[1, 0]), step)

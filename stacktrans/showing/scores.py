@@ -213,17 +213,11 @@ def _baselines(rows: Sequence[tuple[str, Mapping[str, Any]]]) -> list[tuple[str,
             group.setdefault(checkpoint, []).append(strings | measures)
     named = []
     for (name, _), group in groups.items():
-        equal = list[tuple[list[str], list[dict[str, Any]]]]()
         for checkpoint, entries in group.items():
-            for checkpoints, others in equal:
-                if entries == others:
-                    checkpoints.append(checkpoint)
-                    break
-            else:
-                equal.append(([checkpoint], entries))
-        for checkpoints, entries in equal:
-            of = f" ({', '.join(checkpoints)})" if len(equal) > 1 else ""
-            named += [(f"{name}{of}", each) for each in entries]
+            equal = [other for other in group if group[other] == entries]
+            if checkpoint == equal[0]:  # the others are named with it
+                of = f" ({', '.join(equal)})" if len(equal) < len(group) else ""
+                named += [(f"{name}{of}", each) for each in entries]
     return named
 
 

@@ -220,14 +220,9 @@ class Layout:
         This generalizes w #^|w| of hao2018 to targets of any length. The model is scored on
         b1 .. bl and the first `</s>`.
         """
+        sizes = sources + 1, targets + 1
         return cls(
-            "pairs",
-            sources + 1,
-            targets + 1,
-            end=targets,
-            blank=sources,
-            padding=padding,
-            backwards=backwards,
+            "pairs", *sizes, end=targets, blank=sources, padding=padding, backwards=backwards
         )
 
     @classmethod
@@ -246,14 +241,9 @@ class Layout:
             follow: the first symbol of every sequence; None if it varies.
             last: the last symbol of every target; None if it varies.
         """
+        ends = () if last is None else (last,)
         return cls(
-            "stream",
-            symbols,
-            symbols,
-            first_target=0,
-            end=follow,
-            last=() if last is None else (last,),
-            consecutive=True,
+            "stream", symbols, symbols, first_target=0, end=follow, last=ends, consecutive=True
         )
 
     @classmethod

@@ -23,11 +23,11 @@ const byId = (id) => document.getElementById(id);
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const state = { place: 0, last: 0, timer: null, views: [] };
 
-/** An element with classes and a text, which is never markup. */
-function element(tag, classes = "", text = null) {
+/** An element with classes and contents: elements, and texts, which are never markup. */
+function element(tag, classes = "", ...contents) {
   const made = document.createElement(tag);
   if (classes) made.className = classes;
-  if (text !== null) made.textContent = text;
+  made.append(...contents);
   return made;
 }
 
@@ -49,25 +49,21 @@ function colored(made, symbol) {
 
 /** A shown model, which draws itself at a step, or at its last where it has fewer. */
 function viewOf(model) {
-  const view = element("article", "model");
   const title = element("h2", "", model.name);
-  view.append(title, element("p", "about", model.about));
+  const about = element("p", "about", model.about);
   const lines = linesOf(model);
-  const memory = element("div", "memory");
+  const parts = model.parts.map((part, which) => partOf(model, part, which));
+  const memory = element("div", "memory", ...parts.map((part) => part.figure));
   const across = model.parts.some((part) => part.order !== "bottom first");
   memory.classList.toggle("wide", across || model.parts.length > MANY);
   memory.classList.toggle("single", model.parts.length === 1);
-  const parts = model.parts.map((part, which) => partOf(model, part, which));
-  memory.append(...parts.map((part) => part.figure));
   const signals = signalsOf(model);
   const reads = readsOf(model);
-  const side = element("div", "side");
-  side.append(signals.box, reads.box);
-  const body = element("div", "body");
-  body.append(memory, side);
+  const side = element("div", "side", signals.box, reads.box);
+  const body = element("div", "body", memory, side);
   const verdict = element("p", "verdict");
   const rules = rulesOf(model);
-  view.append(lines.box, body, rules.list, verdict);
+  const view = element("article", "model", title, about, lines.box, body, rules.list, verdict);
   byId("models").append(view);
 
   function draw(place, moving) {
@@ -89,29 +85,24 @@ function viewOf(model) {
 
 /** Inputs and answers, a column a step, with the current one marked. */
 function linesOf(model) {
-  const box = element("div", "lines");
-  box.tabIndex = 0;
-  box.setAttribute("role", "region");
-  box.setAttribute("aria-label", `Input and answer of ${model.name}`);
-  const table = element("table");
   const rows = ["input", "answer"].map((name) => {
-    const row = element("tr");
     const head = element("th", "", name);
     head.scope = "row";
-    row.append(head);
-    table.append(row);
-    return row;
+    return element("tr", "", head);
   });
   const columns = model.steps.map((step, at) => {
     const input = colored(element("td", "symbol", step.input), step.input);
-    const output = colored(element("td", "symbol", ""), step.output);
+    const output = colored(element("td", "symbol"), step.output);
     output.classList.toggle("aside", step.output !== null && !step.scored);
     for (const cell of [input, output]) cell.addEventListener("click", () => go(at));
     rows[0].append(input);
     rows[1].append(output);
     return [input, output];
   });
-  box.append(table);
+  const box = element("div", "lines", element("table", "", ...rows));
+  box.tabIndex = 0;
+  box.setAttribute("role", "region");
+  box.setAttribute("aria-label", `Input and answer of ${model.name}`);
 
   function draw(place, moving) {
     columns.forEach(([input, output], at) => {
@@ -133,16 +124,13 @@ function linesOf(model) {
 
 /** The rules of a machine, of which the one that applies is marked. */
 function rulesOf(model) {
-  const list = element("ol", "rules");
+  const items = model.rules.map(([when, action]) =>
+    element("li", "", element("span", "when", when), element("span", "action", action)),
+  );
+  const list = element("ol", "rules", ...items);
   list.tabIndex = 0;
   list.setAttribute("aria-label", `Rules of ${model.name}`);
   list.hidden = !model.rules.length;
-  const items = model.rules.map(([when, action]) => {
-    const item = element("li");
-    item.append(element("span", "when", when), element("span", "action", action));
-    list.append(item);
-    return item;
-  });
   function draw(step) {
     items.forEach((item, at) => {
       item.classList.toggle("applied", at + 1 === step.rule);
@@ -216,11 +204,11 @@ function mostOf(model) {
 /** A queue, stack, deque or list: its cells, each as thick as its strength. */
 function partOf(model, part, which) {
   const upright = part.order === "bottom first";
-  const figure = element("figure", `part ${upright ? "upright" : "across"}`);
   const cells = element("div", "cells");
-  const caption = element("figcaption");
-  caption.append(element("span", "name", part.name), element("span", "order", ASIDES[part.order]));
-  figure.append(cells, caption);
+  const name = element("span", "name", part.name);
+  const aside = element("span", "order", ASIDES[part.order]);
+  const caption = element("figcaption", "", name, aside);
+  const figure = element("figure", `part ${upright ? "upright" : "across"}`, cells, caption);
   const most = mostOf(model);
   const tallest = model.parts.length > MANY ? MAX_HEIGHT / 2 : MAX_HEIGHT;
   const thickest = model.parts.length > MANY ? THICKEST / 2 : THICKEST;
@@ -264,10 +252,8 @@ function partOf(model, part, which) {
   }
 
   function newCell(moving) {
-    const cell = element("div", "cell");
-    for (const name of ["stripe from-first", "stripe from-last", "text", "number"]) {
-      cell.append(element("span", name));
-    }
+    const contents = ["stripe from-first", "stripe from-last", "text", "number"];
+    const cell = element("div", "cell", ...contents.map((classes) => element("span", classes)));
     cell.style.setProperty("--thick", "0px");
     if (moving) cell.classList.add("entering");
     return cell;
@@ -316,11 +302,9 @@ function signalsOf(model) {
   const longest = Math.max(0, ...model.signals.map((name) => name.length));
   box.style.setProperty("--longest", `${longest}ch`);
   const bars = model.signals.map((name) => {
-    const row = element("div", "signal");
     const bar = element("span", "bar");
     const value = element("dd", "value");
-    row.append(element("dt", "", name), bar, value);
-    box.append(row);
+    box.append(element("div", "signal", element("dt", "", name), bar, value));
     return { bar, value };
   });
   function draw(step) {
@@ -343,13 +327,9 @@ function readsOf(model) {
   function draw(step) {
     lists.forEach((list, at) => {
       const items = step.reads[at].map(([symbol, pushed, weight]) => {
-        const item = element("li");
-        item.append(
-          colored(element("span", "symbol", symbol), symbol),
-          element("span", "pushed", `@${pushed}`),
-          element("span", "weight", number(weight)),
-        );
-        return item;
+        const name = colored(element("span", "symbol", symbol), symbol);
+        const push = element("span", "pushed", `@${pushed}`);
+        return element("li", "", name, push, element("span", "weight", number(weight)));
       });
       list.replaceChildren(...(items.length ? items : [element("li", "nothing", "nothing")]));
     });
@@ -403,30 +383,26 @@ function toggle() {
   else pause();
 }
 
-const KEYS = {
-  ArrowRight: () => jump(state.place + 1),
-  ArrowLeft: () => jump(state.place - 1),
-  Home: () => jump(0),
-  End: () => jump(state.last),
-  " ": toggle,
+const ACTIONS = {
+  first: () => jump(0),
+  back: () => jump(state.place - 1),
+  on: () => jump(state.place + 1),
+  last: () => jump(state.last),
+  play: toggle,
 };
+const KEYS = { ArrowRight: "on", ArrowLeft: "back", Home: "first", End: "last", " ": "play" };
 
 document.addEventListener("keydown", (event) => {
-  const action = KEYS[event.key];
+  const action = ACTIONS[KEYS[event.key]];
   if (!action || event.ctrlKey || event.altKey || event.metaKey) return;
-  const where = event.target.tagName;
-  if (event.target.id === "string") return;
+  const { id, tagName } = event.target;
   // What a control does with a key by itself, it does.
-  if (where === "SELECT" || (where === "BUTTON" && event.key === " ")) return;
+  if (id === "string" || tagName === "SELECT" || (tagName === "BUTTON" && event.key === " ")) return;
   event.preventDefault();
   action();
 });
 
-byId("first").addEventListener("click", () => jump(0));
-byId("back").addEventListener("click", () => jump(state.place - 1));
-byId("on").addEventListener("click", () => jump(state.place + 1));
-byId("last").addEventListener("click", () => jump(state.last));
-byId("play").addEventListener("click", toggle);
+for (const [id, action] of Object.entries(ACTIONS)) byId(id).addEventListener("click", action);
 byId("step").addEventListener("input", (event) => jump(Number(event.target.value) - 1));
 byId("speed").addEventListener("change", () => state.timer !== null && play());
 byId("theme").addEventListener("click", (event) => {
