@@ -2,8 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
 
 from pydantic import (
     BeforeValidator,
@@ -18,14 +17,6 @@ from stacktrans.common.errors import UsageError, unknown_name
 from stacktrans.common.registry import CONTROLLERS, MEMORIES
 from stacktrans.settings.layers import Settings
 from stacktrans.settings.values import Fraction, PartConfig, Scale, Section, SinglePrecision, Size
-
-if TYPE_CHECKING:
-    import numpy as np
-    import numpy.typing as npt
-
-    from stacktrans.tasks.layout import Layout
-
-Count = TypeVar("Count", int, "npt.NDArray[np.int64]")
 
 
 class MemoryConfig(PartConfig):
@@ -199,8 +190,6 @@ ControllerConfig.CONFIG_CLASSES |= {
 }
 
 
-NOT_PAIRS = "has no targets after its sources; expected a task of pairs, such as reverse"
-"""The reason why a setting for tasks of pairs does not fit another task."""
 BUFFER_SIGNALS = ("input read", "output write")
 """The strengths of a buffered model besides the signals of its memory."""
 
@@ -324,22 +313,8 @@ class ModelConfig(Section):
             raise ValueError(f"{reason}; expected {part}: {none}")
         return self
 
-    def incompatible_settings(self, layout: "Layout") -> Iterator[tuple[str, str]]:
-        """Settings that do not fit a layout, and the reason, as a predicate of the task."""
-        if self.buffers and layout.consecutive:
-            # In a stream the model also reads the target, and could copy it to its output.
-            yield (
-                "buffers",
-                "is not for a buffered model, which would read the answer before it gives it; "
-                "expected a task of pairs, such as reverse",
-            )
-        if self.backwards and layout.kind != "pairs":
-            yield "backwards", NOT_PAIRS
-        if self.encoder_decoder and layout.kind != "pairs":
-            yield "controller", NOT_PAIRS
-
-    def steps_over(self, length: Count) -> Count:
-        """The number of steps over an input of `length` symbols, or over each of several."""
+    def steps_over(self, length: int) -> int:
+        """The number of steps over an input of `length` symbols."""
         buffers = self.buffers
         return buffers.steps_per_symbol * length + buffers.extra_steps if buffers else length
 

@@ -216,10 +216,25 @@ def _initial_task(layers: Sequence[SettingsLayer], task: SettingsLayer) -> Task 
 
 def _check_layout(run: RunConfig, layout: Layout, layers: Sequence[SettingsLayer]) -> None:
     """Raise `UsageError` for settings that do not fit the layout of the task."""
-    for section, config in (("model", run.model), ("training", run.training)):
-        for name, reason in config.incompatible_settings(layout):
-            location = nearest_location(layers, (section, name))
-            raise UsageError(f"{location}: task {run.task.name} {reason}")
+    for path, reason in _misfits(run, layout):
+        problem = f"task {run.task.name} {reason}; expected a task of pairs, such as reverse"
+        raise UsageError(f"{nearest_location(layers, path)}: {problem}")
+
+
+def _misfits(run: RunConfig, layout: Layout) -> Iterator[tuple[Sequence[str], str]]:
+    """Settings that do not fit a layout, and the reason, as a predicate of the task."""
+    if run.model.buffers and layout.consecutive:
+        # In a stream the model also reads the target, and could copy it to its output.
+        reason = "is not for a buffered model, which would read the answer before it gives it"
+        yield ("model", "buffers"), reason
+    if layout.kind != "pairs":
+        reason = "has no targets after its sources"
+        if run.model.backwards:
+            yield ("model", "backwards"), reason
+        if run.model.encoder_decoder:
+            yield ("model", "controller"), reason
+        if run.training.source_loss:
+            yield ("training", "source_loss"), reason
 
 
 def _check_none_missing(file: SettingsLayer) -> None:

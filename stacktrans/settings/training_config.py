@@ -1,12 +1,10 @@
 """Schemas of the settings of training: data, curriculum, restarts, stopping, rounding."""
 
-from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from stacktrans.settings.layers import Settings
-from stacktrans.settings.model_config import NOT_PAIRS
 from stacktrans.settings.values import (
     FallingRate,
     Fraction,
@@ -21,7 +19,6 @@ from stacktrans.settings.values import (
     StringCount,
     SymbolCount,
 )
-from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.lengths import LengthDistribution
 
 
@@ -294,11 +291,6 @@ class TrainingConfig(Section):
         if self.stream and self.curriculum:
             raise ValueError("curriculum: not for a stream, whose sequences grow by themselves")
         return self
-
-    def incompatible_settings(self, layout: Layout) -> Iterator[tuple[str, str]]:
-        """The settings that are not valid with a layout, and the reasons."""
-        if self.source_loss and layout.kind != "pairs":
-            yield "source_loss", NOT_PAIRS
 
     @property
     def rates(self) -> tuple[float, float]:

@@ -67,23 +67,20 @@ class FilePairs(DataSource):
         permutes = task.interchangeable and len(self._train) <= MAX_PERMUTED
         self._classes = _classes_of(self._train, task.source.unknown) if permutes else ()
         self.notes = [*data.notes, *map(self._permutation_note, self._classes)]
-        self.development = self._sample_of(development, 0)
+        self.development = self._subset(development, config.training.measure.strings)
 
     def _permutation_note(self, each: SymbolClass) -> str:
         """A note on symbols that are permuted."""
-        first = self.task.source.decode(each.sources[:MAX_LISTED])
-        symbols = " ".join(
-            [*map(visible, first), *(["…"] if len(each.sources) > MAX_LISTED else [])]
-        )
+        count, first = len(each.sources), self.task.source.decode(each.sources[:MAX_LISTED])
+        symbols = " ".join(map(visible, first)) + (" …" if count > MAX_LISTED else "")
         return (
-            f"{len(each.sources)} symbols seem interchangeable and are permuted ({symbols}); "
+            f"{count} symbols seem interchangeable and are permuted ({symbols}); "
             "--set parameters.interchangeable=false prevents it"
         )
 
-    def _sample_of(self, pairs: PairSet, key: int) -> list[Pair]:
-        """All pairs, or `measure.strings` of them, which are always the same."""
-        strings, seed = self.config.training.measure.strings, self.config.seed
-        return random_subset(self.task, pairs, strings, seed, key)
+    def _subset(self, pairs: PairSet, most: int | None, key: int = 0) -> list[Pair]:
+        """All pairs, or some of them, which are always the same for a key; see `random_subset`."""
+        return random_subset(self.task, pairs, most, self.config.seed, key)
 
     def check(self) -> None:
         self.strings(Purpose.TRAINING, Moment(1, 0), self.ranges.train, 1)
@@ -158,7 +155,7 @@ class FilePairs(DataSource):
     @functools.cached_property
     def _checked(self) -> list[Pair]:
         """Training pairs on which `_errs_on_few` tests a model."""
-        return random_subset(self.task, self._train, MAX_SCORED, self.config.seed)
+        return self._subset(self._train, MAX_SCORED)
 
     def _errs_on_few(self, model: Transducer) -> bool:
         """Whether few of the shortest training pairs and few of the longest are wrong.
@@ -186,7 +183,8 @@ class FilePairs(DataSource):
         return self.score(model, permuted).coarse_accuracy
 
     def report(self, model: Transducer, moment: Moment, summary: Summary) -> None:
-        summary.train = self._accuracy_on(model, self._sample_of(self._train, 1))
+        strings = self.config.training.measure.strings
+        summary.train = self._accuracy_on(model, self._subset(self._train, strings, 1))
         summary.development = self._accuracy_on(model, self.development)
         summary.test = self.test_accuracy(model, moment)
         baselines = baseline_scores(self.task, self._train, self._test).items()
@@ -211,9 +209,7 @@ class FilePairs(DataSource):
         ]
 
     def test_accuracy(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
-        return self._accuracy_on(
-            model, random_subset(self.task, self._test, most, self.config.seed, 2)
-        )
+        return self._accuracy_on(model, self._subset(self._test, most, 2))
 
 
 @functools.lru_cache(maxsize=1)

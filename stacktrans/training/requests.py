@@ -23,6 +23,7 @@ from stacktrans.settings.locations import AUTO
 from stacktrans.settings.resolve import requested_layers
 from stacktrans.tasks.corpus import find_texts
 from stacktrans.tasks.pairs import task_from_files
+from stacktrans.training.run_directory import check_free, check_resumable, create_run_directory
 
 if TYPE_CHECKING:
     from stacktrans.training.race import Race
@@ -166,7 +167,6 @@ def begin(request: TrainRequest, dry_run: bool = False) -> "Trainer | Race":
         UsageError: something else is missing, or does not fit.
     """
     configs = request.configs
-    from stacktrans.training.run_directory import check_free, create_run_directory
     from stacktrans.training.trainer import Trainer
 
     if request.out is not None:
@@ -196,7 +196,6 @@ def begin_race(
     """
     from stacktrans.training import race
     from stacktrans.training.make_source import make_source
-    from stacktrans.training.run_directory import create_run_directory
 
     device = find_device(request.device)
     sources = [make_source(config, device) for config in configs.values()]
@@ -229,7 +228,6 @@ def resume(
         UsageError: it has gone beyond one of the limits already, or is not what they are for.
     """
     from stacktrans.training.race import Race
-    from stacktrans.training.run_directory import check_resumable
     from stacktrans.training.trainer import Trainer
 
     if is_race(directory):

@@ -36,22 +36,18 @@ def check_free(directory: Path) -> None:
 
 def check_resumable(directory: Path) -> None:
     """Raise `CheckpointError` if a run has no last checkpoint from which it can be resumed."""
-    try:
-        last_checkpoint(directory)
-    except CheckpointError as error:
-        if _is_free(directory):
-            hint = "nothing has been saved yet; start it again, in this directory"
-            raise CheckpointError(f"{directory}: no run to resume here; {hint}") from error
-        raise
+    if _is_free(directory):
+        hint = "nothing has been saved yet; start it again, in this directory"
+        raise CheckpointError(f"{directory}: no run to resume here; {hint}")
+    last_checkpoint(directory)
 
 
 def has_last(directory: Path) -> bool:
     """Whether a run has a last checkpoint."""
-    try:
+    with suppress(CheckpointError):
         last_checkpoint(directory)
-    except CheckpointError:
-        return False
-    return True
+        return True
+    return False
 
 
 def _is_free(directory: Path) -> bool:

@@ -62,16 +62,14 @@ def next_round(candidates: Candidates, width: int, sizes: Mapping[str, int]) -> 
 
 def _ranks(candidates: Candidates, able: Sequence[str]) -> dict[str, int]:
     """The rank of each run by accuracy, from 1; two may have the same."""
-    tenths = {
-        name: [
-            round(10 * (share or 0.0)) for share in (candidates[name].test, candidates[name].train)
-        ]
-        for name in able
-    }
-    ranked = sorted(able, key=lambda name: tenths[name][0], reverse=True)
-    orders = [ranked]
+
+    def tenths(name: str) -> list[int]:
+        shares = candidates[name].test, candidates[name].train
+        return [round(10 * (share or 0.0)) for share in shares]
+
+    orders = [sorted(able, key=lambda name: tenths(name)[0], reverse=True)]
     if all(candidates[name].step for name in able):
-        orders.append(sorted(ranked, key=tenths.__getitem__, reverse=True))
+        orders.append(sorted(able, key=tenths, reverse=True))
     return {name: 1 + min(order.index(name) for order in orders) for name in able}
 
 

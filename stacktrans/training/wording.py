@@ -35,9 +35,8 @@ def decided_by(config: RunConfig) -> str:
     by = _ended_by(config)
     if not config.is_rounded:
         return by
-    if config.has_pair_files:
-        return f"{by}; rounding and pruning: the development set"
-    return f"{by}; rounding and pruning: validation strings of both ranges"
+    pairs = "the development set" if config.has_pair_files else "validation strings of both ranges"
+    return f"{by}; rounding and pruning: {pairs}"
 
 
 def _ended_by(config: RunConfig) -> str:
@@ -45,9 +44,9 @@ def _ended_by(config: RunConfig) -> str:
     if config.task.lengths is None:
         return "the perplexity of the validation text"
     train, test = config.task.lengths.train, config.task.lengths.test
+    if training.stop and training.stop.converged:
+        return "the training perplexity"
     if config.has_pair_files:
-        if training.stop and training.stop.converged:
-            return "the training perplexity"
         return f"accuracy on {_development_set(config)}"
     fresh = f"{training.measure.strings} fresh validation strings"
     if training.stream:
@@ -55,8 +54,6 @@ def _ended_by(config: RunConfig) -> str:
     if training.examples:
         count = training.examples.development
         return f"{count} development strings of lengths {train}, drawn once"
-    if training.stop and training.stop.converged:
-        return "the training perplexity"
     also = f" and some of lengths {train}" if training.solved.ranges == "both" else ""
     return f"{fresh} of lengths {test}{also}, drawn anew each time"
 
@@ -78,7 +75,6 @@ def reported_on(config: RunConfig) -> str:
 def _development_set(config: RunConfig) -> str:
     """A description of the development set of pairs in files."""
     files = config.task.parameters
-    if files["dev"] is not None:
-        return f"the development set, {name_of(Path(files['dev']))}"
-    train = name_of(Path(files["train"]))
-    return f"the development set, a tenth of {train}, drawn at random"
+    if files["dev"] is None:
+        return f"the development set, a tenth of {name_of(Path(files['train']))}, drawn at random"
+    return f"the development set, {name_of(Path(files['dev']))}"
