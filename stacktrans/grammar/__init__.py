@@ -24,6 +24,9 @@ from stacktrans.grammar.rules import GrammarError, Nonterminal, Sentence, check_
 
 __all__ = ["Grammar", "GrammarError"]
 
+FIRST_WORDS = 20
+"""The words by which most strings outside a language are refused without a chart."""
+
 
 class Grammar:
     """A weighted synchronous context-free grammar.
@@ -98,7 +101,15 @@ class Grammar:
         return next_words(self.root, self.rules, source)
 
     def derives(self, source: Sequence[str]) -> bool:
-        """Whether some derivation has this source; raises `GrammarError` if it is too long."""
+        """Whether some derivation has this source; raises `GrammarError` if it is too long.
+
+        Most strings that are drawn at random are refused for their first words, long before a
+        chart of all words is filled.
+        """
+        first = source[:FIRST_WORDS]
+        for possible, word in zip(self.next_words(first), first, strict=False):
+            if word not in possible:
+                return False
         return bool(source) and Chart(self._form, source).complete
 
     def translate(self, source: Sequence[str]) -> list[str]:
