@@ -162,7 +162,12 @@ def usual_partners(ones: Ids, others: Ids, size: int) -> Ids:
 
 
 def inconsistent(groups: Ids, values: Ids) -> list[int]:
-    """The groups with different values; arguments as for `count_minority`."""
+    """The groups with different values.
+
+    Args:
+        groups: [N] the group of each item.
+        values: [N] the value of each item; `NOTHING` if unknown.
+    """
     known, count = values != NOTHING, groups.max() + 1
     least, greatest = np.full(count, values.max(initial=0)), np.full(count, NOTHING)
     np.minimum.at(least, groups[known], values[known])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -121,22 +121,31 @@ def compare(
     """
     check_lengths(checkpoint, lengths)
     network, wrong, tested = in_compiled_code(checkpoint).predictor.discretized(), list[Query](), 0
-    files = checkpoint.task.file_parameters
-    in_files = random_queries(checkpoint, lengths, count, SEED, "uniform") if files else []
-    generator(SEED, Purpose.SAMPLE).shuffle(in_files)  # of training and test pairs
-    for first in range(0, count, COMPARISON_BATCH):
-        size = min(COMPARISON_BATCH, count - first)
-        queries = in_files[first : first + size]
-        if not files:
-            queries = random_queries(checkpoint, lengths, size, SEED + first, "uniform")
+    for queries in _compared_queries(checkpoint, lengths, count):
         tested += len(queries)
         wrong += counterexamples(network, extraction.machine, queries)
     what = f"random of length {lengths}, uniformly"
-    if files:
+    if checkpoint.task.file_parameters:
         what = f"random ones in the files of length {lengths}"
     more = Agreement(what, tested, tested - len(wrong))
     shortest = _shortest(checkpoint, wrong, extraction.counterexample)
     return replace(extraction, agreement=(*extraction.agreement, more), counterexample=shortest)
+
+
+def _compared_queries(
+    checkpoint: Checkpoint, lengths: Lengths, count: int
+) -> Iterator[list[Query]]:
+    """Batches of random strings; of pairs in files, each string at most once."""
+    firsts = range(0, count, COMPARISON_BATCH)
+    if checkpoint.task.file_parameters:
+        known = random_queries(checkpoint, lengths, count, SEED, "uniform")
+        generator(SEED, Purpose.SAMPLE).shuffle(known)  # in which training pairs come first
+        for first in firsts:
+            yield known[first : min(first + COMPARISON_BATCH, count)]
+        return
+    for first in firsts:
+        size = min(COMPARISON_BATCH, count - first)
+        yield random_queries(checkpoint, lengths, size, SEED + first, "uniform")
 
 
 def check_lengths(checkpoint: Checkpoint, lengths: Lengths) -> None:

@@ -153,7 +153,7 @@ class FilePairs(DataSource):
         return self._permuted_accuracy(model, moment) if self._errs_on_few(model) else 0.0
 
     @functools.cached_property
-    def _checked(self) -> list[Pair]:
+    def _checked_pairs(self) -> list[Pair]:
         """Training pairs on which `_errs_on_few` tests a model."""
         return self._subset(self._train, MAX_SCORED)
 
@@ -163,7 +163,7 @@ class FilePairs(DataSource):
         A development set has few of these, and their errors may pass for exceptions. Two standard
         deviations above the expected number may be wrong by chance.
         """
-        scores = self.score(model, self._checked)
+        scores = self.score(model, self._checked_pairs)
         wrong = (scores.fine < 1)[np.argsort(scores.lengths, kind="stable")]
         count = math.ceil(SHORTEST_SHARE * len(wrong))
         most = max(wrong[:count].sum(), wrong[-count:].sum())
