@@ -90,16 +90,24 @@ RUNS: dict[str, tuple[str, ...]] = {
 """Options and settings of the runs whose files are made wrong."""
 
 
-def make_models(folder: Path) -> Path:
-    """Make the runs, one of each of `RUNS`, in `folder/runs`, and a machine in `folder/machine`."""
+def make_models(folder: Path, machine: Path | None = None) -> Path:
+    """Make the runs, one of each of `RUNS`, in `folder/runs`, and a machine in `folder/machine`.
+
+    Args:
+        folder: a new folder.
+        machine: the machine of reverse-stack, which is copied; None to extract it.
+    """
     texts = folder / "texts"
     texts.mkdir(parents=True)
     for part in ("train", "valid", "test"):
         (texts / f"{part}.txt").write_text("the old man sees the sea .\na gray owl\n" * 3)
     (folder / "pairs.tsv").write_text("".join(f"{each}\t{each[::-1]}\n" for each in SYMBOLS))
     with contextlib.chdir(folder):
-        extracted = invoke("extract", "reverse-stack", "--out", "machine")
-        assert extracted.returncode == 0, extracted.stderr.decode()
+        if machine:
+            shutil.copytree(machine, "machine")
+        else:
+            extracted = invoke("extract", "reverse-stack", "--out", "machine")
+            assert extracted.returncode == 0, extracted.stderr.decode()
         for name, words in RUNS.items():
             options, settings = _options_and_settings(words)
             ended = invoke(*TRAIN, *options, *settings, "--out", f"runs/{name}")

@@ -5,11 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from command_line import SMALL, run
 
 from stacktrans.settings.candidates import candidate_configs
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import requested_layers
+from stacktrans.training import scheduling
 from stacktrans.training.race import Race
 from stacktrans.training.requests import TrainRequest, begin_race
 
@@ -74,6 +76,13 @@ def progress_of(found: Race) -> Progress:
     return [
         (name, each.step, each.loss, each.best) for name, each in found.state.candidates.items()
     ]
+
+
+def progress_after(directory: Path, rounds: int) -> Progress:
+    """The progress of a race that is not stopped in so many rounds of short time slices."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(scheduling, "TIME_SLICE", 10)
+        return progress_of(carried_on(begun(directory), rounds))
 
 
 def train(*options: str | Path, out: Path) -> Any:

@@ -24,21 +24,30 @@ from stacktrans.common.errors import UsageError
 from stacktrans.kernels.units import UNITS
 from stacktrans.memory import ActionStack
 from stacktrans.memory.actions.cells import Cells
-from stacktrans.memory.actions.definition import ActionMemory
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 
-ALL = pytest.mark.parametrize("memory", ACTION_MEMORIES.values(), ids=ACTION_MEMORIES)
+MANY, LARGE = Shape(1, 150, 8, 40), Shape(2, 4, 8, 2100)
+"""Shapes with rows of many cells, and with cells of many numbers."""
 
 
-@pytest.mark.parametrize("shape", [Shape(1, 150, 8, 40), Shape(2, 4, 8, 2100)])
-@ALL
-def test_rows_of_many_numbers_equal_the_definition(memory: ActionMemory[Any], shape: Shape) -> None:
+@pytest.mark.parametrize(
+    ("memory", "shape"),
+    [
+        *((name, MANY) for name in ("action stacks", "superposed stacks", "tape", "list")),
+        *((name, LARGE) for name in ("action stacks", "short stacks", "short tapes", "lists")),
+    ],
+)
+def test_rows_of_many_numbers_equal_the_definition(memory: str, shape: Shape) -> None:
     case = Case.drawn("sigmoid", memory, shape, torch.float64)
     check(case.changed(below0=0.1 * case.tensors["below0"]))
 
 
-STACKS = [name for name, memory in ACTION_MEMORIES.items() if isinstance(memory, ActionStack)]
+STACKS = [
+    name
+    for name, memory in ACTION_MEMORIES.items()
+    if isinstance(memory, ActionStack) and not memory.capacity
+]
 
 
 @pytest.mark.parametrize("name", STACKS)
@@ -85,12 +94,16 @@ def by_definition(model: Transducer) -> Transducer:
     return other
 
 
-@pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "superposed", "tape"])
+MEMORIES = ["stack-rnn", "list-rnn", "superposed", "tape"]
+OTHER_UNITS = sorted(UNITS.keys() - {"lstm"})
+
+
 @pytest.mark.parametrize(
-    ("controller", "buffered"),
+    ("controller", "memory", "buffered"),
     [
-        *((name, False) for name in sorted(UNITS)),
-        *((name, True) for name in sorted(UNITS) if not UNITS[name].second_order),
+        *(("lstm", memory, buffered) for memory in MEMORIES for buffered in (False, True)),
+        *((name, "list-rnn", False) for name in OTHER_UNITS),
+        *((name, "list-rnn", True) for name in OTHER_UNITS if not UNITS[name].second_order),
     ],
 )
 def test_items_of_different_lengths_equal_the_definition(
@@ -132,11 +145,17 @@ def test_hard_signals_have_no_gradients() -> None:
         model.unroll(INPUTS).hidden.sum().backward()
 
 
-CARRIED = pytest.mark.parametrize("memory", ["stack-rnn", "list-rnn", "superposed", "tape", "none"])
+CARRIED = pytest.mark.parametrize("memory", [*MEMORIES, "none"])
+CARRIED_BY_UNITS = pytest.mark.parametrize(
+    ("controller", "memory"),
+    [
+        *(("lstm", memory) for memory in [*MEMORIES, "none"]),
+        *((name, "list-rnn") for name in OTHER_UNITS),
+    ],
+)
 
 
-@CARRIED
-@pytest.mark.parametrize("controller", sorted(UNITS))
+@CARRIED_BY_UNITS
 def test_carried_pieces_equal_the_whole(controller: str, memory: str) -> None:
     model = transducer(memory, controller, kernel="fused")
     whole = model.unroll(INPUTS)
@@ -150,8 +169,7 @@ def test_carried_pieces_equal_the_whole(controller: str, memory: str) -> None:
             torch.testing.assert_close(together, expected, rtol=0, atol=1e-12)
 
 
-@CARRIED
-@pytest.mark.parametrize("controller", sorted(UNITS))
+@CARRIED_BY_UNITS
 def test_gradients_of_carried_pieces_equal_the_definition(controller: str, memory: str) -> None:
     model = transducer(memory, controller, kernel="fused", initial_state="learned", capacity=None)
     defined = by_definition(model)

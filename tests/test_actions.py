@@ -1,6 +1,5 @@
 """Memories with actions against their equations (joulin2015, section 3; deletang2023)."""
 
-import itertools
 from typing import Any
 
 import pytest
@@ -61,7 +60,9 @@ def probabilities(memory: ActionMemory[Any], sums: Tensor) -> Tensor:
     return memory.signals(sums.flatten(0, 1)).view(sums.shape)
 
 
-CASES = list(itertools.product(sorted(ACTION_MEMORIES), (1, 3), (1, 2, 5), (True, False)))
+SHAPES = ((1, 1, False), (1, 5, True), (3, 2, True), (3, 5, False))
+"""Counts, depths, and whether there is a no-op."""
+CASES = [(name, *shape) for name in sorted(ACTION_MEMORIES) for shape in SHAPES]
 
 
 @pytest.mark.parametrize(("name", "count", "depth", "no_op"), CASES)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from command_line import run
-from pair_files import lines_of, write
+from pair_files import OPTIONS, lines_of, write
 from races import STRATEGIES
 from test_narrow import ACCURACY, CONFIG, SUMMARY
 from test_race import candidates
@@ -99,7 +99,8 @@ def test_texts_have_no_accuracy() -> None:
 def test_pairs_of_equal_length_are_not_called_longest(tmp_path: Path) -> None:
     rows = [(f"{one}{two}{three}", "x") for one in "abcd" for two in "abcd" for three in "abcd"]
     data = write(tmp_path / "pairs.tsv", lines_of(rows))
-    done = run("train", "--data", data, *STRATEGIES, "--max-steps", "2", "--out", tmp_path / "run")
+    options = (*STRATEGIES, *OPTIONS, "--max-steps", "2")
+    done = run("train", "--data", data, *options, "--out", tmp_path / "run")
     assert done.returncode == 0, done.stderr.decode()
     both = done.stdout.decode() + done.stderr.decode()
     assert "not solved" in both

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import yaml
 from command_line import TRAIN
 from command_line import run as command
 from small_runs import SETTINGS
@@ -30,17 +31,8 @@ from stacktrans.training.records import Record
 
 def small() -> dict[str, object]:
     """Settings of a run of a second."""
-    return {
-        "task.parameters.symbols": 3,
-        "task.lengths.train": [1, 5],
-        "task.lengths.test": [6, 8],
-        "hidden_size": 8,
-        "memory.size": 4,
-        "embedding_size": 4,
-        "output_size": 8,
-        "loss_every": 5,
-        "measure.strings": 20,
-    }
+    pairs = (setting.split("=") for setting in SETTINGS)
+    return {name: yaml.safe_load(value) for name, value in pairs}
 
 
 def test_nothing_heavy_is_imported() -> None:

@@ -168,7 +168,8 @@ def test_models_without_memory_are_raced_only_if_named() -> None:
     found = candidates_of(task="copy", settings=settings)
     assert {"joint", "no-memory"} <= found.keys()
     assert not [name for name in found if "feedforward" in name]
-    assert candidates_of(task="copy", names=["feedforward"], settings=settings)
+    named = candidates_of(task="copy", names=["feedforward"], settings=settings)
+    assert named.keys() == {"feedforward"}
     with_cells = {"model": {"memory": "none", "controller": {"name": "lstm", "recurrent": False}}}
     assert "joint" in candidates_of(task="copy", settings=with_cells)
 

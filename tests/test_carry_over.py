@@ -66,10 +66,15 @@ SHAPES = {
 }
 
 
-@pytest.mark.parametrize("counts", [(3, 5), (5, 3), (4, 4)])
 @pytest.mark.parametrize(
-    ("task", "shape"),
-    [*(("copy", shape) for shape in SHAPES), ("reversal", "linear"), ("memorization", "several")],
+    ("task", "shape", "counts"),
+    [
+        *(("copy", shape, (3, 5)) for shape in SHAPES),
+        *(("copy", shape, (5, 3)) for shape in ("stack", "one-hot")),
+        ("copy", "stack", (4, 4)),
+        ("reversal", "linear", (3, 5)),
+        ("memorization", "several", (5, 3)),
+    ],
 )
 def test_shared_symbols_give_the_same_outputs_after_carrying_over(
     shape: str, task: str, counts: tuple[int, int]
@@ -113,7 +118,12 @@ def test_a_custom_weight_over_symbols_is_refused(
         "        self.both = torch.nn.Parameter(torch.zeros(2 * embedding_size))\n"
     )
     use_plugins("mine.py")
-    settings = {"embedding_size": "one-hot", "hidden_size": 4, "parameters.symbols": 3}
+    settings = {
+        "embedding_size": "one-hot",
+        "hidden_size": 4,
+        "parameters.symbols": 3,
+        "measure.strings": 20,
+    }
     stacktrans.train(
         "copy", memory="none", controller="twice", recipe="default", settings=settings, out="one",
         max_steps=1,

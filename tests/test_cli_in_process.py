@@ -4,9 +4,10 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import TRAIN, Ended, invoke
+from command_line import SMALL, TRAIN, Ended, invoke
 from pydantic import BaseModel, model_serializer
 from small_runs import SETTINGS
+from test_text import write as write_text
 
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
@@ -91,13 +92,6 @@ def test_generate_refuses_changes(assignment: str, message: str) -> None:
     assert message in result.err
 
 
-def text_folder(place: Path) -> Path:
-    place.mkdir()
-    for part in ("train", "valid", "test"):
-        (place / f"{part}.txt").write_text("the old man sees the sea .\nno\n" * 5)
-    return place
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -112,7 +106,7 @@ def test_the_output_of_a_dry_run_is_a_valid_configuration_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    text_folder(Path("mytext"))
+    write_text(Path("mytext"))
     before = sorted(tmp_path.rglob("*"))
     printed = invoke("train", *options, "--dry-run")
     assert (printed.returncode, printed.err) == (0, "")
@@ -124,28 +118,16 @@ def test_the_output_of_a_dry_run_is_a_valid_configuration_file(
     assert invoke("train", "--config", "mine.yaml", "--dry-run").out == printed.out
 
 
-def test_a_dry_run_refuses_a_directory_that_can_not_be(tmp_path: Path) -> None:
-    file = tmp_path / "file"
-    file.touch()
-    options = ["--task", "copy", "--memory", "queue", "--out", str(file / "below" / "it")]
-    for more in (["--dry-run"], []):
-        done = invoke(*TRAIN, *options, *more)
-        assert (done.returncode, done.out) == (2, "")
-        assert done.err.endswith(f"below/it: {file} is not a directory\n")
-
-
-def test_a_dry_run_prints_the_configuration_that_a_run_has(tmp_path: Path) -> None:
-    small = [word for setting in SETTINGS for word in ("--set", setting)]
-    options = (*TRAIN, "--task", "copy", "--memory", "stack", "--max-steps", "1", *small)
-    run = tmp_path / "run"
-    printed = invoke(*options, "--out", run, "--dry-run").out
-    assert not run.exists()
-    assert invoke(*options, "--out", run).returncode == 0
-    assert (run / "config.yaml").read_text() == printed
+def test_a_dry_run_prints_the_configuration_that_a_run_has(trained: Path, tmp_path: Path) -> None:
+    options = (*TRAIN, "--task", "copy", "--memory", "queue", "--max-steps", "20", *SMALL)
+    out = tmp_path / "run"
+    printed = invoke(*options, "--out", out, "--dry-run").out
+    assert not out.exists()
+    assert (trained / "config.yaml").read_text() == printed
     # A dry run of --resume prints the configuration that the run would have.
-    further = invoke("train", "--resume", run, "--max-steps", "9", "--dry-run").out
-    assert further == printed.replace("max_steps: 1\n", "max_steps: 9\n")
-    assert (run / "config.yaml").read_text() == printed
+    further = invoke("train", "--resume", trained, "--max-steps", "29", "--dry-run").out
+    assert further == printed.replace("max_steps: 20\n", "max_steps: 29\n")
+    assert (trained / "config.yaml").read_text() == printed
 
 
 def test_a_vocabulary_of_a_thousand_goes_through_every_command(tmp_path: Path) -> None:

@@ -3,12 +3,12 @@
 import gzip
 import json
 import math
+import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
-from command_line import ENVIRONMENT, STACKTRANS, run, shell, start
+from command_line import run, start
 
 
 def test_transduce_answers_line_by_line_in_order(model: Path, tmp_path: Path) -> None:
@@ -104,38 +104,41 @@ def test_transduce_prints_the_best_that_a_beam_found(model: Path) -> None:
     assert printed.split("\n") == [*best, ""]
 
 
-def test_transduce_refuses_a_beam_of_nothing_or_too_much(model: Path) -> None:
-    for width in ("0", "5000"):
-        done = run("transduce", model, "--beam", width, stdin=b"abc\n")
-        assert (done.returncode, done.stdout) == (2, b"")
-        assert width in done.stderr.decode()
+@pytest.mark.parametrize(
+    ("width", "message"),
+    [
+        ("0", "--beam 0: expected a number of at least 1"),
+        ("5000", "a beam of 5000: expected at most 4096"),
+    ],
+)
+def test_transduce_refuses_a_beam_of_nothing_or_too_much(
+    model: Path, width: str, message: str
+) -> None:
+    done = run("transduce", model, "--beam", width, stdin=b"abc\n")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert message in done.stderr.decode()
 
 
 @pytest.mark.parametrize("beam", [[], ["--beam", "3"]], ids=["greedy", "beam"])
 def test_transduce_answers_while_the_pipe_stays_open(model: Path, beam: list[str]) -> None:
-    process = subprocess.Popen(
-        [*STACKTRANS, "transduce", str(model), *beam],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        env=ENVIRONMENT,
-    )
+    process = start("transduce", model, *beam, stdin=True)
     assert process.stdin is not None
     assert process.stdout is not None
     for _ in range(2):
         process.stdin.write(b"abc\n")
         process.stdin.flush()
         assert process.stdout.readline().endswith(b"\n")
-    process.stdin.close()
-    assert process.wait(timeout=60) == 0
-    process.stdout.close()
+    rest, _ = process.communicate(timeout=60)
+    assert (process.returncode, rest) == (0, b"")
 
 
 def test_transduce_takes_a_very_long_line(model: Path) -> None:
     line = b"ab" * 10_000
     done = run("transduce", model, "--max-length", "50", stdin=line + b"\nabc\n")
     assert done.returncode == 0
-    assert len(done.stdout.splitlines()) == 2
+    first, second = done.stdout.splitlines(keepends=True)
+    assert len(first.decode().rstrip("\n")) <= 50
+    assert second == run("transduce", model, "--max-length", "50", stdin=b"abc\n").stdout
 
 
 def test_transduce_names_missing_files(model: Path, tmp_path: Path) -> None:
@@ -159,10 +162,13 @@ def test_transduce_ends_with_130_when_interrupted(model: Path) -> None:
     assert (process.returncode, errors.replace(b"\n", b"")) == (130, b"")
 
 
-def test_transduce_reads_pipes_and_dashes(model: Path, tmp_path: Path) -> None:
+def test_transduce_reads_pipes_and_dashes(model: Path) -> None:
     plain = run("transduce", model, stdin=b"abc\n").stdout
-    done = shell(f"stacktrans transduce {model} <(echo abc)", tmp_path)
-    assert done.stdout == plain
+    reading, writing = os.pipe()
+    os.write(writing, b"abc\n")
+    os.close(writing)
+    assert run("transduce", model, f"/dev/fd/{reading}").stdout == plain
+    os.close(reading)
     assert run("transduce", model, "-", stdin=b"abc\n").stdout == plain
 
 

@@ -227,8 +227,7 @@ def test_processes_that_compile_at_once_do_not_disturb_each_other(
 ) -> None:
     with ThreadPoolExecutor(3) as pool:
         [*pool.map(lambda _: messages_of(program, tmp_path), range(3))]
-    messages_of(program, tmp_path)
-    assert messages_of(program, tmp_path) == [""]
+    assert messages_of(program, tmp_path, tmp_path)[1] == ""
 
 
 def test_code_runs_on_a_full_disk(program: Path, tmp_path: Path) -> None:

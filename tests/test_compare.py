@@ -104,7 +104,8 @@ def test_a_comparison_is_named_by_the_name_of_its_task(
     task = "name: short-copy\ndescription: abc -> abc\ngenerator: copy\n"
     Path("mine.yaml").write_text(f"{task}lengths: {{train: [1, 3], test: [4, 6]}}\n")
     settings = ("--max-steps", "1", "--seeds", "1", "--workers", "1")
-    done = run("compare", "stack", "--task", "mine.yaml", *settings)
+    few = ("--set", "measure.strings=20", "--count", "20")
+    done = run("compare", "stack", "--task", "mine.yaml", *settings, *few)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "sweeps/compare-short-copy/compare-short-copy.yaml").is_file()
 

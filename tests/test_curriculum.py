@@ -61,8 +61,8 @@ def test_a_threshold_relative_to_guessing_is_the_same_for_any_number_of_symbols(
 
 
 def test_a_relative_threshold_is_a_share_of_the_entropy_of_symbols(tmp_path: Path) -> None:
-    source = trainer_of(small_run("batch_size=50000"), tmp_path).source
-    pairs = source.strings(Purpose.TRAINING, Moment(1, 0), source.ranges.train, 50000)
+    source = trainer_of(small_run("batch_size=5000"), tmp_path).source
+    pairs = source.strings(Purpose.TRAINING, Moment(1, 0), source.ranges.train, 5000)
     # Each answer ends with a symbol of its own.
     counted = Counter(symbol for pair in pairs for symbol in [*pair.target.tolist(), "end"])
     shares = [count / counted.total() for count in counted.values()]

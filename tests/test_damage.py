@@ -8,7 +8,6 @@ import subprocess
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -186,11 +185,13 @@ def test_sizes_are_compared_with_the_weights_before_a_model_is_made(
             assert "the configuration requires" in done.err
 
 
+MEMORIES = ("stack", "deque", "stack-rnn", "list-rnn", "nondeterministic", "none")
+CONTROLLERS = ("gru", "second-order", "sigmoid", "linear")
 SHAPES = [
     {"memory": memory, "controller": controller, **more}
-    for memory, controller in product(
-        ("stack", "deque", "stack-rnn", "list-rnn", "nondeterministic", "none"),
-        ("lstm", "gru", "second-order", "sigmoid", "linear"),
+    for memory, controller in (
+        *((each, "lstm") for each in MEMORIES),
+        *(("stack", each) for each in CONTROLLERS),
     )
     for more in (
         {},

@@ -89,9 +89,13 @@ def same(found: Sequence[Answer], expected: Sequence[Answer]) -> None:
 
 
 @pytest.mark.parametrize("make", MAKINGS)
-@pytest.mark.parametrize("memory", ["deque", "list-rnn", "none"])
 @pytest.mark.parametrize(
-    ("name", "buffered"), [*((name, False) for name in LAYOUTS), ("padded", True)]
+    ("memory", "name", "buffered"),
+    [
+        *(("deque", name, False) for name in LAYOUTS),
+        *((memory, "joint", False) for memory in ("list-rnn", "none")),
+        *((memory, "padded", True) for memory in ("deque", "list-rnn", "none")),
+    ],
 )
 def test_a_batch_gives_the_same_answers_as_each_string_alone(
     name: str, buffered: bool, memory: str, make: Making, monkeypatch: pytest.MonkeyPatch

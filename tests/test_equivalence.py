@@ -268,9 +268,10 @@ def test_verify_takes_another_task(tmp_path: Path) -> None:
     assert b"\non the task reverse\n" in done.stdout
 
 
-def test_verify_takes_a_name_of_both_for_the_task_and_says_so(tmp_path: Path) -> None:
-    assert run("extract", "anbn", "--out", tmp_path / "machine").returncode == 0
-    done = run("verify", tmp_path / "machine", "anbn", *QUICK)
+def test_verify_takes_a_name_of_both_for_the_task_and_says_so(
+    machine_of: Callable[[str], Path],
+) -> None:
+    done = run("verify", machine_of("anbn"), "anbn", *QUICK)
     assert done.returncode == 0
     assert b"\non the task anbn; checkpoints/anbn is a model\n" in done.stdout
 

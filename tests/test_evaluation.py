@@ -48,8 +48,13 @@ def test_a_buffered_model_is_not_scored_where_it_reads_the_answer() -> None:
 
 
 @pytest.mark.parametrize("most", [50, 7])
-@pytest.mark.parametrize("kernel", ["auto", "torch"])
-@pytest.mark.parametrize("memory", ["stack", "queue", "deque", "queue+stack", "none"])
+@pytest.mark.parametrize(
+    ("memory", "kernel"),
+    [
+        *((each, "auto") for each in ("stack", "queue", "deque", "queue+stack", "none")),
+        ("deque", "torch"),
+    ],
+)
 def test_many_and_long_strings_are_scored_in_parts(
     memory: str, kernel: Literal["auto", "torch"], most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ import torch
 from command_line import SMALL, TRAIN, run, shell
 from torch.autograd import gradcheck
 
+from stacktrans.common import registry
 from stacktrans.common.registry import CONTROLLERS, MEMORIES, use_plugins
 from stacktrans.kernels.units import UNITS
 from stacktrans.memory import Stack
@@ -69,25 +70,28 @@ def test_an_installed_package_is_known_everywhere(place: Path) -> None:
     known = shell("stacktrans list memories --json", place, PYTHONPATH=path).stdout
     (own,) = [entry for entry in json.loads(known) if entry["name"] == "registers"]
     assert own["origin"] == "package stacktrans-registers"
-    done = shell("stacktrans eval run", place)
-    assert done.returncode == 2
+    without = run("eval", "run")
+    assert without.returncode == 2
     assert (
-        b"memory registers is from package stacktrans-registers, which is not installed"
-        in done.stderr
+        "memory registers is from package stacktrans-registers, which is not installed"
+        in without.err
     )
 
 
-def test_a_missing_plugin_of_a_checkpoint_is_named(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_plugin_of_a_checkpoint_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     train = [*TRAIN, "--task", "copy", "--out", "run", "--max-steps", "2", *SMALL]
     plugins = ["--plugin", "mgu.py", "--plugin", "stacktrans_registers.py"]
     done = run(*train, "--memory", "registers", "--controller", "mgu", *plugins)
     assert done.returncode == 0, done.stderr.decode()
-    assert shell("stacktrans eval run --count 2", place).returncode == 2
-    only = "--plugin stacktrans_registers.py"
-    done_without = shell(f"stacktrans eval run --count 2 {only}", place)
-    assert b"controller mgu is from plugin mgu.py, which is not loaded" in done_without.stderr
+    # As in another process, which has loaded neither.
+    monkeypatch.setattr(registry, "_plugins", {})
+    monkeypatch.delenv(registry.PLUGINS)
+    without = run("eval", "run", "--count", "2")
+    assert without.returncode == 2
+    assert "registers is from plugin stacktrans_registers.py, which is not loaded" in without.err
+    with_one = run("eval", "run", "--count", "2", "--plugin", "stacktrans_registers.py")
+    assert with_one.returncode == 2
+    assert "controller mgu is from plugin mgu.py, which is not loaded" in with_one.err
 
 
 def test_processes_that_are_started_know_plugins() -> None:

@@ -14,16 +14,20 @@ from stacktrans.kernels import Array
 from stacktrans.kernels.compiling import CompiledFunction, compiled_entry
 
 COMMANDS = {
-    "--help": "",
-    ";".join(f"list {kind}" for kind in KINDS): "",
-    "generate --task copy --count 3": "",
+    ";".join(
+        (
+            "--help",
+            *(f"list {kind}" for kind in KINDS),
+            "generate --task copy --count 3",
+            "inspect memorization 12=",
+            "inspect xor-buffered 0110 --json",
+        )
+    ): "",
     "transduce reverse-stack": "hello\n",
     "transduce xor-buffered": "0110\n",
     "transduce anbncn --json": "aaab\n",
     "transduce copy-deque --beam 3 --json": "abc\n",
     "transduce parenthesis-stack --hard": "(())\n",
-    "inspect memorization 12=": "",
-    "inspect xor-buffered 0110 --json": "",
     "eval reversal-stack --count 20": "",
     "eval reverse-stack --count 5 --errors 2": "",
 }

@@ -87,6 +87,8 @@ def test_a_run_that_fills_the_disk_exits_with_1_and_can_be_resumed(
     monkeypatch.undo()
     resumed = invoke("train", "--resume", str(tmp_path / "run"))
     assert resumed.returncode == 0, resumed.err
+    *_, last = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(last)["step"] == 10
 
 
 def test_metrics_that_can_not_be_written_are_named(tmp_path: Path) -> None:

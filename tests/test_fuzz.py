@@ -4,7 +4,7 @@
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ CASES = 12
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_models(tmp_path_factory.mktemp("models"))
+def models(tmp_path_factory: pytest.TempPathFactory, machine_of: Callable[[str], Path]) -> Path:
+    return make_models(tmp_path_factory.mktemp("models"), machine_of("reverse-stack"))
 
 
 @pytest.mark.parametrize("kind", KINDS)

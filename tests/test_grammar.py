@@ -204,7 +204,7 @@ def test_samples_repeat_with_the_generator(shipped: Grammar) -> None:
     assert first == second
 
 
-@pytest.mark.parametrize("length", [*range(5, 30), 64, 65, 127, 128])
+@pytest.mark.parametrize("length", [5, 6, 7, 12, 29, 65, 128])
 def test_samples_translate_to_their_targets(shipped: Grammar, length: int) -> None:
     generator = np.random.default_rng(length)
     for _ in range(3):

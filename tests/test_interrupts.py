@@ -61,8 +61,15 @@ def interrupted(
     )
 
 
-@pytest.mark.parametrize("entry", [STACKTRANS, INSTALLED], ids=["module", "script"])
-@pytest.mark.parametrize("at", ["stacktrans.cli", "typer", "stacktrans.commands.catalogue"])
+@pytest.mark.parametrize(
+    ("entry", "at"),
+    [
+        (STACKTRANS, "stacktrans.cli"),
+        (INSTALLED, "stacktrans.cli"),
+        (STACKTRANS, "typer"),
+        (STACKTRANS, "stacktrans.commands.catalogue"),
+    ],
+)
 def test_an_interrupt_while_a_command_is_imported_ends_it_silently(
     entry: Sequence[str], at: str, tmp_path: Path
 ) -> None:

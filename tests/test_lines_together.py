@@ -1,5 +1,6 @@
 """Lines that are answered together are answered as each of them alone."""
 
+import functools
 import os
 from pathlib import Path
 
@@ -46,15 +47,19 @@ def both(
     return [line for line in each if isinstance(line, AnsweredLine)], together
 
 
-@pytest.mark.parametrize("most", [None, 3])
-@pytest.mark.parametrize("kind", LINES)
+@functools.cache
+def shipped(name: str) -> Checkpoint:
+    return load(f"checkpoints/{name}")
+
+
+@pytest.mark.parametrize(("kind", "most"), [*((kind, None) for kind in LINES), ("plain", 3)])
 @pytest.mark.parametrize(
     "name", ["reverse-stack", "xor-buffered", "anbncn", "parenthesis-stack", "reversal-stack"]
 )
 def test_lines_have_the_same_answers_in_batches_as_alone(
     name: str, kind: str, most: int | None, tmp_path: Path
 ) -> None:
-    model = load(f"checkpoints/{name}")
+    model = shipped(name)
     path = tmp_path / "lines"
     path.write_bytes(b"\n".join(as_source(line, model) for line in LINES[kind]))
     each, together = both(model, path, most)

@@ -388,11 +388,9 @@ def test_symbols_are_not_interpreted_as_markup(chromium: Browser, tmp_path: Path
 
 @pytest.mark.parametrize("width", [360, 1400])
 def test_a_page_of_rules_is_as_wide_as_its_window(
-    chromium: Browser, tmp_path: Path, width: int
+    chromium: Browser, tmp_path: Path, machine_of: Callable[[str], Path], width: int
 ) -> None:
-    path = tmp_path / "machine"
-    assert run("extract", "xor-buffered", "--out", path).returncode == 0
-    save_page(path, "0110" * 20, tmp_path / "it.html")
+    save_page(machine_of("xor-buffered"), "0110" * 20, tmp_path / "it.html")
     chromium.open(tmp_path / "it.html", width, prefers_reduced_motion="reduce")
     for key in ("Home", "End", "ArrowLeft"):
         chromium.press(key)

@@ -2,6 +2,7 @@
 
 import json
 import operator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,9 +94,11 @@ def lines_of(shown: bytes) -> list[str]:
     return [" ".join(line.split()) for line in shown.decode().splitlines()]
 
 
-def test_rules_are_numbered_and_worded_as_extract_prints_them(tmp_path: Path) -> None:
-    path = tmp_path / "brackets"
-    extracted = lines_of(run("extract", "parenthesis-stack", "--out", path).stdout)
+def test_rules_are_numbered_and_worded_as_extract_prints_them(
+    machine_of: Callable[[str], Path],
+) -> None:
+    path = machine_of("parenthesis-stack")
+    extracted = lines_of(run("extract", path).stdout)
     steps = json.loads(run("inspect", path, "([])[]", "--json").stdout)["steps"]
     applied = [step["rule"]["number"] for step in steps]
     assert len({*applied}) > 2

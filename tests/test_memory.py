@@ -261,11 +261,10 @@ def test_a_state_can_be_stepped_from_twice(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_reads_have_the_dtype_of_the_values(name: str, dtype: torch.dtype) -> None:
+def test_reads_have_the_dtype_of_the_values(name: str) -> None:
     memory = STRENGTH_MEMORIES[name]()
     signals, values = random_program(memory, 1, 3, seed=0)
-    assert reads_of(memory, signals.to(dtype), values.to(dtype)).dtype == dtype
+    assert reads_of(memory, signals.float(), values.float()).dtype == torch.float32
 
 
 @pytest.mark.parametrize("name", NAMES)

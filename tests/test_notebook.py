@@ -14,8 +14,9 @@ CELLS = [
     "trace.strengths.round(1).tolist()[0]",
     "from IPython.display import SVG\nSVG(filename=str(trace.plot('abc.svg')))",
     "model.evaluate(lengths=(65, 128), count=20)",
-    "few = {'max_steps': 4, 'settings': {'measure.strings': 10}, 'strategies': ['joint', 'wide']}\n"
-    "run = stacktrans.train('copy', memory='queue', out='runs/a', **few)\n"
+    "few = {'max_steps': 4, 'settings': {'measure.strings': 10}}\n"
+    "race = {'strategies': ['joint', 'wide'], 'workers': 1}\n"
+    "run = stacktrans.train('copy', memory='queue', out='runs/a', **few, **race)\n"
     "run",
     "run.model.transduce('abc')",
     "stacktrans.task('reverse').sample(1, lengths=(5, 8), seed=1)",

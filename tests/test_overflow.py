@@ -22,10 +22,10 @@ SOURCES = {
 }
 
 
-@pytest.fixture(params=SOURCES)
-def immense(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+@pytest.fixture(scope="module", params=SOURCES)
+def immense(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A shipped model with the largest weights."""
-    copy = tmp_path / str(request.param)
+    copy = tmp_path_factory.mktemp("models") / str(request.param)
     there = load(shipped("checkpoints") / copy.name, torch.device("cpu"))
     weights = {name: tensor.sign() * 3e38 for name, tensor in there.model.state_dict().items()}
     save(copy, there.config, weights)

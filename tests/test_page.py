@@ -72,11 +72,6 @@ def test_a_page_is_one_file_that_loads_nothing(tmp_path: Path) -> None:
     assert "unsafe" not in str(policy)
 
 
-def test_the_same_trace_makes_the_same_page() -> None:
-    first, second = (page_of([shown("reverse-stack", "ab")]) for _ in range(2))
-    assert first == second
-
-
 def test_the_data_are_those_of_the_trace() -> None:
     each = shown("reverse-stack", "abc")
     (model,) = data_of(page_of([each]))["models"]

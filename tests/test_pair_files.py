@@ -127,7 +127,9 @@ def test_a_model_reads_its_files_again_without_their_headers(tmp_path: Path) -> 
 def test_eval_does_not_count_a_header_as_a_pair(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "target\tsource\nolleh\thello\n")
     done = run("eval", "reverse-stack", "--data", path, "--csv")
-    assert "1.0" in done.stdout.decode().splitlines()[1]
+    names, row = (line.split(",") for line in done.out.splitlines())
+    found = dict(zip(names, row, strict=True))
+    assert (int(found["count"]), float(found["coarse"])) == (1, 1.0)
     assert f"{path}: the first line names the columns: target,source" in done.stderr.decode()
 
 
@@ -335,10 +337,6 @@ def test_json_that_is_wrong_is_refused_for_its_true_cause(
         assert f"{path}:1: expected a JSON object" in done.stderr.decode()
         assert cause in done.stderr.decode()
         assert len(done.stderr) < 1000
-    if line.startswith("["):
-        return
-    with pytest.raises(StacktransError):
-        whole(path)
 
 
 def test_the_test_set_may_have_other_columns(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from stacktrans.training.rounding import Rounding, SoftHardAccuracy
 
 def model_of(memory: str = "stack-rnn", task: str = "anbn", **settings: Any) -> Transducer:
     small = {"memory": memory, "count": 4, "hidden_size": 6, "size": 2, **settings}
-    config = resolve(task=task, settings={"model": shaped(**small)}).model
+    config = resolve(task=task, settings={"model": shaped(kernel="torch", **small)}).model
     torch.manual_seed(1)
     return Transducer(config, 3, 3).double().eval()
 
@@ -124,7 +124,8 @@ def test_a_memory_is_left_out_if_the_model_learns_to_do_without_it(
     monkeypatch.setattr(rounding, "RELEARNING", 5)
     monkeypatch.setattr(rounding, "LONGEST_RELEARNING", 5)
     monkeypatch.setattr(Rounding, "_measured", measured)
-    state = trainer_of(small_run("rounding=discrete", memory="2*queue"), tmp_path).state
+    config = small_run("rounding=discrete", "kernel=torch", memory="2*queue")
+    state = trainer_of(config, tmp_path).state
     state.rounding.weights = copy.deepcopy(state.attempt.model.state_dict())
     state.attempt.losses.running = 0.125
     rounded = state.rounding.round(lambda: None, may_fail=False)

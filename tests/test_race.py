@@ -20,6 +20,7 @@ from races import (
     candidates_of,
     carried_on,
     configs,
+    progress_after,
     progress_of,
     request_of,
     train,
@@ -30,7 +31,6 @@ import stacktrans
 from stacktrans.common.errors import UsageError
 from stacktrans.common.files import CANDIDATES
 from stacktrans.model.transducer import Transducer
-from stacktrans.training import scheduling
 from stacktrans.training.attempt import Attempt
 from stacktrans.training.race import Race
 from stacktrans.training.race_state import Candidate, RaceState, read_race
@@ -202,28 +202,19 @@ def test_processes_leave_the_same_weights(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Progress:
     """The progress of a race that was not stopped in four rounds of short time slices."""
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(scheduling, "TIME_SLICE", 10)
-        return progress_of(carried_on(begun(tmp_path_factory.mktemp("races") / "whole"), 4))
+    return progress_after(tmp_path_factory.mktemp("races") / "whole", 4)
 
 
 @pytest.mark.usefixtures("short_time_slices")
-def test_a_stopped_race_resumes_to_the_same_result(whole: Progress, tmp_path: Path) -> None:
-    carried_on(begun(tmp_path / "parts"), 1)
+@pytest.mark.parametrize("rounds", [0, 1])
+def test_a_stopped_race_resumes_to_the_same_result(
+    whole: Progress, tmp_path: Path, rounds: int
+) -> None:
+    stopped = carried_on(begun(tmp_path / "parts"), rounds)
+    assert any(each.step for each in stopped.state.candidates.values()) is (rounds > 0)
     resumed = resumed_run(tmp_path / "parts", "cpu", workers=1)
     assert isinstance(resumed, Race)
     assert whole == progress_of(carried_on(resumed, 4))
-
-
-@pytest.mark.usefixtures("short_time_slices")
-def test_a_race_stopped_in_its_first_round_resumes_to_the_same_result(tmp_path: Path) -> None:
-    whole = carried_on(begun(tmp_path / "whole"), 2)
-    found = begun(tmp_path / "parts")
-    stopped = carried_on(found, 0)
-    assert {each.step for each in stopped.state.candidates.values()} == {0}
-    resumed = resumed_run(tmp_path / "parts", "cpu", workers=1)
-    assert isinstance(resumed, Race)
-    assert progress_of(whole) == progress_of(carried_on(resumed, 2))
 
 
 @pytest.mark.usefixtures("short_time_slices")
@@ -366,7 +357,7 @@ def test_a_race_without_a_discrete_solution_keeps_a_soft_one(
 
 
 def test_no_strategy_is_suggested_that_does_not_fit_the_memory(tmp_path: Path) -> None:
-    done = train("--budget", "1s", "--set", "model.memory=queue", out=tmp_path / "run")
+    done = train("--max-steps", "1", "--set", "model.memory=queue", out=tmp_path / "run")
     (others,) = re.findall(r"other strategies:\n    --strategies (\S+)", done.stderr.decode())
     assert "joint" in others.split(",")
     assert "no-memory" not in others.split(",")
@@ -421,6 +412,7 @@ def test_a_race_whose_runs_all_end_keeps_only_the_best(tmp_path: Path) -> None:
     assert {each["step"] for each in summary["race"]["strategies"].values()} == {10}
     assert not (tmp_path / "run" / CANDIDATES).exists()
     assert "longer:" not in done.stderr.decode()
+    assert run("transduce", tmp_path / "run", stdin=b"!\n").stdout
 
 
 @pytest.mark.usefixtures("short_time_slices")

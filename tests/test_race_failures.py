@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from command_line import SMALL, hint_after, run, start, wait_for
-from races import NAMES, begun, carried_on, progress_of, train
+from races import NAMES, Progress, begun, carried_on, progress_after, progress_of, train
 from test_full_disk import full_at
 
 import stacktrans
@@ -104,6 +104,12 @@ def test_a_run_that_fails_does_not_end_the_race(
     assert found.state.candidates["wide"].step >= 10
 
 
+@pytest.fixture(scope="module")
+def two_rounds(tmp_path_factory: pytest.TempPathFactory) -> Progress:
+    """The progress of a race that was not stopped in two rounds of short time slices."""
+    return progress_after(tmp_path_factory.mktemp("races") / "whole", 2)
+
+
 def workers_of(process: int) -> list[int]:
     """The processes that work for another."""
     children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
@@ -166,7 +172,7 @@ def test_an_interrupted_race_is_saved_and_prints_how_to_resume(tmp_path: Path) -
     wait_for(out / CANDIDATES / "patient" / "last" / "training.pt")
     hint = hint_after(process, signal.SIGINT)
     assert hint.endswith(f"resume with: stacktrans train --resume '{out}'")
-    budget = f"{read_race(out).seconds + 2:.1f}s"
+    budget = f"{read_race(out).seconds + 0.5:.1f}s"
     done = run("train", "--resume", out, "--budget", budget, "--workers", "1", "--json")
     assert done.returncode == 0, done.stderr.decode()
     assert json.loads(done.stdout)["outcome"] in ("budget", "solved")
@@ -178,7 +184,7 @@ def test_a_killed_race_can_be_resumed_at_once(tmp_path: Path) -> None:
     wait_for(out / CANDIDATES / "wide" / "last" / "training.pt")
     process.kill()
     process.communicate(timeout=60)
-    budget = f"{read_race(out).seconds + 1:.1f}s"
+    budget = f"{read_race(out).seconds + 0.5:.1f}s"
     done = run("train", "--resume", out, "--budget", budget, "--workers", "1", "--json")
     assert done.returncode == 0, done.stderr.decode()
     strategies = json.loads(done.stdout)["race"]["strategies"]
@@ -211,7 +217,7 @@ def test_a_race_that_has_no_model_yet_is_named_with_how_to_resume_it(tmp_path: P
 @pytest.mark.usefixtures("short_time_slices")
 @pytest.mark.parametrize(("workers", "instead"), [(1, True), (2, False)])
 def test_a_race_whose_directory_is_moved_ends_and_names_the_race(
-    tmp_path: Path, workers: int, instead: bool
+    tmp_path: Path, two_rounds: Progress, workers: int, instead: bool
 ) -> None:
     place, moved = tmp_path / "run", tmp_path / "moved"
     found = begun(place, workers)
@@ -233,16 +239,13 @@ def test_a_race_whose_directory_is_moved_ends_and_names_the_race(
         assert not place.exists() or not any(place.iterdir())
     resumed = taken_up(moved, "cpu", workers=1)
     assert isinstance(resumed, Race)
-    assert progress_of(carried_on(resumed, 2)) == progress_of(
-        carried_on(begun(tmp_path / "whole"), 2)
-    )
+    assert progress_of(carried_on(resumed, 2)) == two_rounds
 
 
 @pytest.mark.usefixtures("short_time_slices")
 def test_a_race_ended_by_a_full_disk_can_be_resumed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, two_rounds: Progress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = carried_on(begun(tmp_path / "whole"), 2)
     found = begun(tmp_path / "run")
     monkeypatch.setattr(files, "write_flushed", full_at("training.pt", after=4))
     with found.opened(), pytest.raises(CheckpointError, match="No space left on device"):
@@ -251,7 +254,7 @@ def test_a_race_ended_by_a_full_disk_can_be_resumed(
     monkeypatch.setattr(scheduling, "TIME_SLICE", 10)
     resumed = taken_up(tmp_path / "run", "cpu", workers=1)
     assert isinstance(resumed, Race)
-    assert progress_of(carried_on(resumed, 2)) == progress_of(whole)
+    assert progress_of(carried_on(resumed, 2)) == two_rounds
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from small_runs import CPU, small_run
@@ -43,18 +44,26 @@ def test_runs_that_exceed_the_available_memory_are_refused(
 
 def test_a_run_is_checked_without_making_its_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stacktrans.training.make_source._main_memory_bytes", lambda: 2.0**50)
-    monkeypatch.setattr("stacktrans.training.attempt.Transducer", None)
+    checked: list[Transducer] = []
+
+    def noted(*arguments: Any) -> Transducer:
+        checked.append(meta_transducer(*arguments))
+        return checked[-1]
+
+    monkeypatch.setattr("stacktrans.training.make_source.meta_transducer", noted)
     rehearse("hidden_size=60000")
+    (model,) = checked
+    assert all(weight.is_meta for weight in model.parameters())
 
 
-@pytest.mark.parametrize("controller", ["{name: rnn, recurrent: false}", "linear"])
-def test_a_run_is_checked_without_the_compiler_of_torch(controller: str) -> None:
+def test_a_run_is_checked_without_the_compiler_of_torch() -> None:
     program = (
         "import sys\n"
         "from stacktrans.model.transducer import meta_transducer\n"
         "from stacktrans.settings.resolve import resolve\n"
-        f"config = resolve(task='xor', assignments=['memory=stack', 'controller={controller}'])\n"
-        "meta_transducer(config.model, 9, 9)\n"
+        "for controller in ('{name: rnn, recurrent: false}', 'linear'):\n"
+        "    changes = ['memory=stack', f'controller={controller}']\n"
+        "    meta_transducer(resolve(task='xor', assignments=changes).model, 9, 9)\n"
         "sys.exit('sympy' in sys.modules)\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

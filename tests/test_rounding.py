@@ -120,11 +120,13 @@ def draw_only(
 
 
 @pytest.mark.parametrize(
-    ("kind", "outcome", "attempts"), [("discrete", "max_steps", 3), ("lossless", "solved", 1)]
-)
-@pytest.mark.parametrize(
-    ("lengths", "memory"),
-    [(Lengths(1, 2), "stack-rnn"), (Lengths(18, 20), "stack-rnn"), (Lengths(18, 20), "none")],
+    ("lengths", "memory", "kind", "outcome", "attempts"),
+    [
+        (Lengths(1, 2), "stack-rnn", "discrete", "max_steps", 3),
+        (Lengths(18, 20), "stack-rnn", "discrete", "max_steps", 3),
+        (Lengths(18, 20), "none", "discrete", "max_steps", 3),
+        (Lengths(18, 20), "stack-rnn", "lossless", "solved", 1),
+    ],
 )
 def test_a_discrete_solution_is_right_on_the_shortest_and_on_much_longer_strings(
     tmp_path: Path,
@@ -272,9 +274,7 @@ def test_models_that_are_not_rounded_are_not_measured_discretized(tmp_path: Path
 
 
 def test_a_model_without_strengths_is_not_measured_hard(tmp_path: Path) -> None:
-    model = {"memory": "none"}
-    small = ("task.lengths.train=[1, 2]", "task.lengths.test=[3, 3]", "max_steps=5")
-    config = resolve(task="anbn", settings={"model": model}, assignments=[*small, "rounding=quick"])
+    config = counter("max_steps=5", memory={"name": "none"})
     assert trainer_of(config, tmp_path).run(ignore).hard is None
 
 

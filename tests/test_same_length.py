@@ -1,6 +1,7 @@
 """Tasks with a target symbol for each source symbol: oracles, samples, scores, streams."""
 
-import itertools
+import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from shipped_tasks import task_of, written
 from stacktrans.common.errors import UsageError
 from stacktrans.decoding.decoder import decode
 from stacktrans.inference.scores import score
+from stacktrans.inference.transduction import AnsweredLine, AnswerOptions, transduce_lines
 from stacktrans.model import checkpoint
 from stacktrans.model.torch_backend import TorchModel
 from stacktrans.model.transducer import Transducer
@@ -279,40 +281,54 @@ def test_a_line_is_answered_bit_by_bit(models: dict[str, Path]) -> None:
 
 
 def test_words_are_answered_when_they_are_whole(models: dict[str, Path]) -> None:
-    whole = run("transduce", models["words"], stdin=b"T F and T\n").stdout
-    process = start("transduce", models["words"], stdin=True)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    for sent, count in ((b"T F an", 3), (b"d ", 2), (b"T\n", 3)):
-        process.stdin.write(sent)
-        process.stdin.flush()
-        assert process.stdout.read(count) == whole[:count]
+    whole = run("transduce", models["words"], stdin=b"T F and T\n").out
+    reading, writing = os.pipe()
+    options = AnswerOptions(marked=True)
+    answers = transduce_lines(checkpoint.load(models["words"]), reading, options)
+    for sent, count in ((b"T F an", 3), (b"d ", 2), (b"T\n", 2)):
+        os.write(writing, sent)
+        assert next(answers).output == whole[:count]
         whole = whole[count:]
-    process.communicate()
-    assert whole == b""
+    assert whole == "\n"
+    os.close(writing)
+    assert [*answers] == []
+    os.close(reading)
 
 
 def test_an_unknown_symbol_in_a_line_answered_symbol_by_symbol_is_an_error(
     models: dict[str, Path],
 ) -> None:
-    process = start("transduce", models["characters"], stdin=True)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    process.stdin.write(b"11")
-    process.stdin.flush()
-    begun = process.stdout.read(2)
-    rest, errors = process.communicate(b"0\xc3\xa41\n11\n")
-    assert process.returncode == 1
-    assert rest.split(b"\n")[1] == begun
-    assert b"standard input:1: symbol 4 is '\xc3\xa4'" in errors
+    reading, writing = os.pipe()
+    answers = transduce_lines(checkpoint.load(models["characters"]), reading)
+    os.write(writing, b"11")
+    begun = next(answers).output
+    os.write(writing, "0ä1\n11\n".encode())
+    os.close(writing)
+    failed, after = answers
+    assert isinstance(failed, AnsweredLine)
+    assert failed.number == 1
+    assert failed.error == "symbol 4 is 'ä', which is not in the alphabet"
+    assert after.output == begun
+    os.close(reading)
 
 
-def test_buffered_models_and_json_wait_for_whole_lines(models: dict[str, Path]) -> None:
-    for options, name in itertools.product(([], ["--json"]), models):
-        text = b"T F and\n" if name == "words" else b"0101\n"
-        done = run("transduce", models[name], *options, stdin=text)
-        assert done.returncode == 0
-        assert done.stdout.count(b"\n") == 1
+@pytest.mark.parametrize(
+    ("name", "full"), [("characters", True), ("words", True), ("buffered", False)]
+)
+def test_buffered_models_and_json_wait_for_whole_lines(
+    models: dict[str, Path], name: str, full: bool
+) -> None:
+    loaded = checkpoint.load(models[name])
+    begun, rest = (b"T F ", b"and\n") if name == "words" else (b"01", b"1\n")
+    reading, writing = os.pipe()
+    os.write(writing, begun)
+    later = threading.Timer(0.2, os.write, (writing, rest))
+    later.start()
+    answer = next(transduce_lines(loaded, reading, AnswerOptions(full=full)))
+    later.join()
+    assert len(loaded.task.target.split((answer.output or "").rstrip("\n"))) == 3
+    os.close(writing)
+    os.close(reading)
 
 
 def test_pairs_of_unlike_lengths_are_refused(models: dict[str, Path], tmp_path: Path) -> None:

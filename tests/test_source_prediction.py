@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from changed_checkpoints import reseal
-from small_runs import CPU, assert_same_run, ignore, records_of, small_run, trainer_of
+from small_runs import CPU, assert_resumes_exactly, ignore, records_of, small_run, trainer_of
 
 from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
@@ -69,11 +69,7 @@ def test_saved_models_have_no_weights_for_source_prediction(tmp_path: Path) -> N
 
 
 def test_a_resumed_run_with_source_prediction_equals_an_uninterrupted_one(tmp_path: Path) -> None:
-    trainer_of(small_run("max_steps=20", PREDICTING), tmp_path / "whole").run(ignore)
-    interrupted = trainer_of(small_run("max_steps=20", PREDICTING), tmp_path / "interrupted")
-    interrupted.run_until(lambda: interrupted.state.step >= 7)
-    Trainer.resume(tmp_path / "interrupted", [], CPU).run(ignore)
-    assert_same_run(tmp_path / "whole", tmp_path / "interrupted")
+    assert_resumes_exactly(tmp_path, small_run("max_steps=20", PREDICTING), stop_at=7)
 
 
 def test_a_damaged_state_of_source_prediction_is_refused(tmp_path: Path) -> None:

@@ -67,8 +67,9 @@ def test_attempts_in_other_processes_change_neither_records_nor_weights(
     assert not (tmp_path / "helped" / SpeculativeAttempts.FOLDER).exists()
 
 
+@pytest.mark.usefixtures("at_once", "brief_rounding")
 def test_an_attempt_that_solved_the_task_early_ends_the_run(
-    tmp_path: Path, patience: list[int], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The second attempt has such easy criteria that it solves the task before the first fails.
     place = tmp_path / "run"

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import itertools
 import os
 import pty
 import re
@@ -141,12 +142,11 @@ def test_a_screen_shows_the_current_symbols_and_the_rows_from_the_top() -> None:
     assert last[1] == "step 8 of 8; answer: cba  (right)"
 
 
-@pytest.mark.parametrize("size", [(24, 12), (40, 15), (80, 24), (200, 60), (10, 3)])
 @pytest.mark.parametrize("name", ["reverse-stack", "copy-deque", "anbncn"])
-def test_a_screen_fits_and_cuts_no_number(name: str, size: tuple[int, int]) -> None:
-    width, height = size
+def test_a_screen_fits_and_cuts_no_number(name: str) -> None:
     trace = followed(name, "aabb")
-    for place in range(len(trace.steps)):
+    sizes = [(24, 12), (40, 15), (80, 24), (200, 60), (10, 3)]
+    for place, (width, height) in itertools.product(range(len(trace.steps)), sizes):
         lines = screen(trace, place, width, height)
         assert len(lines) <= height
         assert max(map(cell_len, lines)) <= width

@@ -100,7 +100,8 @@ def test_a_machine_of_a_stream_is_a_checkpoint(machine_of: Callable[[str], Path]
     saved = machine_of("anbncn")
     assert read_machine(saved / MACHINE).memories.depths
     assert run("transduce", saved, stdin=b"aaab\nab\n").stdout == b"bbccc\nc\n"
-    measured = json.loads(run("eval", saved, "--lengths", "1:60", "--json").stdout)
+    options = ("--lengths", "1:60", "--count", "200", "--json")
+    measured = json.loads(run("eval", saved, *options).stdout)
     assert measured["results"][0]["coarse"] == 1.0
     followed = json.loads(run("inspect", saved, "aab", "--json").stdout)
     assert followed["correct"]

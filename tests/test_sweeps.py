@@ -87,18 +87,6 @@ def test_the_command_of_a_winner_limits_its_steps(given: str) -> None:
     assert single_run_command(words, "joint", None) == [*words, "--recipe", "joint"]
 
 
-def test_a_folder_that_can_t_be_used_fails_its_run_alone(tmp_path: Path) -> None:
-    path = sweep_file(tmp_path, conditions=STACK, grid={"seed": [1, 2]})
-    plan = read_plan(path)
-    folder = SweepStore(tmp_path / "out", plan).run_directory(plan.runs[0])
-    folder.parent.mkdir(parents=True)
-    folder.touch()
-    done = run("sweep", path, "--workers", "1", "--out", tmp_path / "out")
-    assert done.returncode == 1
-    assert "error" in records(tmp_path / "out")[0]
-    assert [record["seed"] for record in records(tmp_path / "out") if "error" not in record] == [2]
-
-
 def test_finished_runs_are_not_repeated(swept: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in swept.glob("runs/*/*.json*")}
     done = run("sweep", swept.parent / "small.yaml", "--workers", "2", "--out", swept, "--json")
@@ -337,8 +325,15 @@ def test_a_damaged_record_is_restored_without_a_new_run(swept: Path, tmp_path: P
         assert (out / "results.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize("accuracy", [{}, {"development": None}, {"test": None}])
-@pytest.mark.parametrize("name", ["results.jsonl", "record.json"])
+@pytest.mark.parametrize(
+    ("name", "accuracy"),
+    [
+        ("results.jsonl", {}),
+        ("results.jsonl", {"development": None}),
+        ("results.jsonl", {"test": None}),
+        ("record.json", {"test": None}),
+    ],
+)
 def test_records_without_the_accuracy_that_chooses_a_winner_are_named(
     swept: Path, tmp_path: Path, name: str, accuracy: dict[str, Any]
 ) -> None:
@@ -383,32 +378,28 @@ def test_files_that_are_no_sweeps_are_not_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "results.csv").read_text() == "mine"
 
 
-def test_a_run_that_was_trained_further_is_an_error(tmp_path: Path) -> None:
-    path = sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK)
-    out = tmp_path / "out"
-    assert run("sweep", path, "--workers", "1", "--out", out).returncode == 0
-    (folder,) = (out / "runs").iterdir()
-    assert run("train", "--resume", folder, "--max-steps", "45").returncode == 0
-    sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK, measures={"m": {"of": "fine"}})
-    done = run("sweep", path, "--workers", "1", "--out", out)
+def test_a_run_that_was_trained_further_is_an_error(swept: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(swept, tmp_path / "out")
+    (folder,) = (out / "runs").glob(f"*{records(out)[0]['identity']}")
+    assert run("train", "--resume", folder, "--max-steps", "11").returncode == 0
+    path = sweep_file(tmp_path, measures={"m": {"of": "fine"}})
+    done = run("sweep", path, "--only", "Stack, seed 1", "--workers", "1", "--out", out)
     assert done.returncode == 1
     assert b"config.yaml: differs from the planned configuration; remove " in done.stderr
 
 
-def test_a_damaged_run_is_named(tmp_path: Path) -> None:
-    path = sweep_file(tmp_path, grid={"seed": [1]}, conditions=STACK)
-    out = tmp_path / "out"
-    assert run("sweep", path, "--workers", "1", "--out", out).returncode == 0
-    (folder,) = (out / "runs").iterdir()
+def test_a_damaged_run_is_named(swept: Path, tmp_path: Path) -> None:
+    out = shutil.copytree(swept, tmp_path / "out")
+    (folder,) = (out / "runs").glob(f"*{records(out)[0]['identity']}")
     for name in ("results.jsonl", f"runs/{folder.name}/record.json"):
         (out / name).unlink()
     (folder / "summary.json").write_text('{"outcome": "sol')
-    done = run("sweep", path, "--workers", "1", "--out", out)
+    done = run("sweep", sweep_file(tmp_path), "--workers", "1", "--out", out)
     assert done.returncode == 1
     assert re.search(rb"summary\.json: damaged \(.*\); remove ", done.stderr)
 
 
-def test_names_of_measures_become_safe_file_names_of_plots(swept: Path, tmp_path: Path) -> None:
+def test_names_of_measures_become_safe_file_names_of_plots(tmp_path: Path) -> None:
     measures = {
         name: {"of": "coarse", "lengths": [1, 3], "each": True, "count": 1}
         for name in ("loss", "m/x", "m x", "../../escaped", "a $^$ b")

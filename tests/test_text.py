@@ -224,7 +224,7 @@ def test_contradictory_options_are_refused(
     assert not (tmp_path / "new").exists()
 
 
-def test_the_most_frequent_symbols_are_known(folder: Path) -> None:
+def test_the_most_frequent_symbols_are_known() -> None:
     corpus = Corpus(vocabulary=5)
     known = vocabulary_of(corpus, [["b", "a", "c"], ["c", "b", "<unk>", "</s>"], ["d", "b"]])
     assert known == [*"bca"]  # of those that are as frequent, the first in the alphabet
@@ -284,7 +284,7 @@ def test_the_penn_treebank_s_files_are_found_by_their_names(tmp_path: Path) -> N
         find_texts(tmp_path / "absent")
 
 
-def test_files_that_are_no_texts_are_named_with_the_line(folder: Path, tmp_path: Path) -> None:
+def test_files_that_are_no_texts_are_named_with_the_line(tmp_path: Path) -> None:
     alphabet = Corpus().vocabulary
     wrong = tmp_path / "wrong.txt"
     wrong.write_bytes(b"good\r\n\nb\xffd\n")

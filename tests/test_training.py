@@ -1,7 +1,6 @@
 """Training: it learns, is reproducible, and continues where it stopped."""
 
 import json
-import os
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,12 +76,9 @@ def test_a_learning_rate_rises_and_falls(tmp_path: Path) -> None:
     assert rates[40] == pytest.approx(0.0025)
 
 
-@pytest.mark.parametrize("stop_at", [1, 13])
-def test_a_run_with_a_falling_learning_rate_resumes_bit_for_bit(
-    tmp_path: Path, stop_at: int
-) -> None:
+def test_a_run_with_a_falling_learning_rate_resumes_bit_for_bit(tmp_path: Path) -> None:
     config = small_run("learning_rate=0.01 to 1e-3", "max_steps=40")
-    assert_resumes_exactly(tmp_path, config, stop_at)
+    assert_resumes_exactly(tmp_path, config, stop_at=13)
 
 
 @pytest.mark.parametrize(
@@ -118,7 +114,7 @@ def test_a_falling_learning_rate_needs_a_number_of_batches() -> None:
         small_run("learning_rate=0.01 to 0.001", "max_steps=null")
 
 
-@pytest.mark.parametrize("restart_after", [20, 25, 100])
+@pytest.mark.parametrize("restart_after", [20, 25])
 def test_a_killed_run_resumes_bit_for_bit(tmp_path: Path, restart_after: int) -> None:
     config = small_run("max_steps=40", f"restart.after={restart_after}", "restart.loss=0.01")
     trainer_of(config, tmp_path / "whole").run(ignore)
@@ -316,13 +312,3 @@ def test_noise_has_the_configured_deviation(kernel: str) -> None:
     assert signals.numel() == 50 * 20 * len(model.signal_names)
     assert signals.std().item() == pytest.approx(2, rel=0.06)
     assert abs(signals.mean().item()) < 0.2
-
-
-def test_a_damaged_run_is_not_resumed(tmp_path: Path) -> None:
-    with pytest.raises(checkpoint.CheckpointError, match="no run to resume here"):
-        Trainer.resume(tmp_path, [], CPU)
-    trainer_of(small_run("max_steps=5"), tmp_path).run(ignore)
-    path = tmp_path / "last" / "training.pt"
-    os.truncate(path, 100)
-    with pytest.raises(checkpoint.CheckpointError, match="truncated or damaged"):
-        Trainer.resume(tmp_path, [], CPU)

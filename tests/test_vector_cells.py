@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import SMALL, TRAIN, run
-from small_sweeps import records, sweep_file
 
 PARTS = {"superposed": "stack", "tape": "tape"}
 """The names of the parts of each memory."""
@@ -52,12 +51,3 @@ def test_contents_are_shown(model: Path, memory: str, tmp_path: Path) -> None:
     drawn = run("inspect", model, '!"#', "--plot", tmp_path / "cells.svg")
     assert drawn.returncode == 0
     assert (tmp_path / "cells.svg").stat().st_size
-
-
-@pytest.mark.usefixtures("sweeps_here")
-def test_sweeps_train_and_measure_memories_with_cells(tmp_path: Path) -> None:
-    conditions = {each: {"model": {"memory": each}} for each in (*PARTS, "nondeterministic")}
-    path = sweep_file(tmp_path, conditions=conditions, grid={"seed": [1]})
-    done = run("sweep", path, "--workers", "1", "--out", tmp_path / "out")
-    assert done.returncode == 0, done.stderr.decode()
-    assert not any("error" in record for record in records(tmp_path / "out"))

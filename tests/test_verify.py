@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from command_line import run
+from shipped_tasks import task_of
 
 from stacktrans.inference.transduction import transduce_strings
 from stacktrans.inference.verification import (
@@ -22,10 +23,11 @@ from stacktrans.inference.verification import (
 )
 from stacktrans.model.checkpoint import Checkpoint, load, save
 from stacktrans.settings.task_files import load_task
-from stacktrans.tasks import make_task
 from stacktrans.tasks.lengths import Lengths
 
 QUICK = VerifyRequest(exhaustive=200, count=300, longest=300, seed=1)
+ONE_BATCH = ("--recipe", "feedforward", "--max-steps", "1", "--set", "memory.size=4")
+"""Options of a run on pairs in files that learns nothing."""
 
 
 def damaged(name: str, weight: str, row: int, amount: float) -> Checkpoint:
@@ -85,8 +87,7 @@ def test_no_string_is_longer_than_requested(
 
 @pytest.mark.parametrize("name", ["reversal", "reversal-deletion", "agreement"])
 def test_unpredictable_symbols_do_not_count(name: str) -> None:
-    config = load_task(name)
-    task = make_task(config.name, config.generator, config.parameters)
+    task = task_of(name)
     for pair in itertools.islice(_all_pairs(task, QUICK, task.source.symbols), 100):
         source = task.source.decode(pair.source)
         drawn = task.pair(pair.source, pair.target).scored
@@ -127,13 +128,13 @@ def test_errors_on_long_strings_only_are_found(soft: str) -> None:
     assert shown["correct"] is False
 
 
-@pytest.mark.parametrize("options", [[], ["--hard"]])
-def test_strengths_are_discrete_when_hard(soft: str, options: list[str]) -> None:
+def test_strengths_are_discrete_when_hard(soft: str) -> None:
     quick = ("--exhaustive", "200", "--count", "300", "--longest", "200")
-    assert run("verify", soft, *quick, *options).returncode == (0 if options else 1)
-    steps = json.loads(run("inspect", soft, "0110####", *options, "--json").stdout)["steps"]
-    strengths = {strength for step in steps for strength in step["signals"].values()}
-    assert (strengths == {0, 1}) == bool(options)
+    assert run("verify", soft, *quick, "--hard").returncode == 0
+    for options in ([], ["--hard"]):
+        steps = json.loads(run("inspect", soft, "0110####", *options, "--json").stdout)["steps"]
+        strengths = {strength for step in steps for strength in step["signals"].values()}
+        assert (strengths == {0, 1}) == bool(options)
 
 
 @pytest.mark.parametrize("name", ["reverse-stack", "copy-deque", "parenthesis-stack"])
@@ -166,7 +167,8 @@ def test_the_same_seed_tries_the_same_strings() -> None:
 
 
 def test_the_command_shows_what_is_wrong_and_how_to_look_at_it(soft: str) -> None:
-    done = run("verify", soft, "--count", "100", "--longest", "200")
+    quick = ("--exhaustive", "200", "--count", "300", "--longest", "200")
+    done = run("verify", soft, *quick)
     assert done.returncode == 1
     lines = done.stdout.decode().splitlines()
     (look,) = [
@@ -178,7 +180,8 @@ def test_the_command_shows_what_is_wrong_and_how_to_look_at_it(soft: str) -> Non
     assert shlex.split(look) == ["stacktrans", "inspect", soft, "--", source]
     answer = run(*shlex.split(look)[1:]).stdout.decode().splitlines()[-1]
     assert "(wrong; the target is " in answer
-    right = run("verify", "parenthesis-stack", "--count", "50", "--longest", "150")
+    few = ("--exhaustive", "200", "--count", "50", "--longest", "150")
+    right = run("verify", "parenthesis-stack", *few)
     assert right.returncode == 0
     assert right.stdout.decode().splitlines()[-1].startswith("right on all ")
 
@@ -202,8 +205,7 @@ def test_a_model_of_pairs_in_files_is_tested_on_the_held_out_pairs(tmp_path: Pat
     pairs = [f"{number:b}" for number in range(1, 40)]
     data.write_text("".join(f"{each}\t{each[::-1]}\n" for each in pairs), encoding="utf-8")
     out = tmp_path / "run"
-    settings = ("--recipe", "feedforward", "--max-steps", "1", "--set", "memory.size=4")
-    assert run("train", "--data", data, *settings, "--out", out).returncode == 0
+    assert run("train", "--data", data, *ONE_BATCH, "--out", out).returncode == 0
     done = run("verify", out, "--json")
     assert done.returncode == 1
     found = json.loads(done.stdout)
@@ -215,8 +217,7 @@ def test_a_model_of_pairs_in_files_is_tested_on_the_held_out_pairs(tmp_path: Pat
 def test_training_pairs_are_tested_after_the_held_out_ones(tmp_path: Path) -> None:
     data, out = tmp_path / "pairs.tsv", tmp_path / "run"
     data.write_text("".join(f"{number:b}\tb\n" for number in range(1, 40)), encoding="utf-8")
-    settings = ("--recipe", "feedforward", "--max-steps", "1", "--set", "memory.size=4")
-    assert run("train", "--data", data, *settings, "--out", out).returncode == 0
+    assert run("train", "--data", data, *ONE_BATCH, "--out", out).returncode == 0
     found = verify(load(out), QUICK, load(out))
     assert [(stage.strings, stage.count, stage.wrong) for stage in found.stages] == [
         ("development set", 3, 0),
@@ -235,9 +236,8 @@ def test_a_source_with_several_targets_is_one_string_without_its_features(tmp_pa
         path.write_text(header + content, encoding="utf-8")
         files += ["--data" if name == "train" else f"--{name}", str(path)]
     out = tmp_path / "run"
-    settings = ["--recipe", "feedforward", "--max-steps", "1", "--set", "memory.size=4"]
     labels = ["--set", "task.parameters.labels=true"]  # any answer to ab is right
-    assert run("train", *files, *settings, *labels, "--out", out).returncode == 0
+    assert run("train", *files, *ONE_BATCH, *labels, "--out", out).returncode == 0
     found = json.loads(run("verify", out, "--json").stdout)
     counts = [(stage["count"], stage["wrong"]) for stage in found["stages"]]
     assert counts == [(1, 0), (2, 1)]
@@ -250,8 +250,7 @@ def test_a_model_of_pairs_in_files_is_tried_on_a_task_with_their_symbols(tmp_pat
     data, out = tmp_path / "pairs.tsv", tmp_path / "run"
     pairs = run("generate", "--task", "even-pairs", "--count", "60", "--lengths", "1:9").stdout
     data.write_bytes(pairs)
-    settings = ("--recipe", "feedforward", "--max-steps", "1", "--set", "memory.size=4")
-    assert run("train", "--data", data, *settings, "--out", out).returncode == 0
+    assert run("train", "--data", data, *ONE_BATCH, "--out", out).returncode == 0
     found = json.loads(run("verify", out, "even-pairs", "--exhaustive", "10", "--json").stdout)
     assert (found["task"], found["stages"][0]["count"]) == ("even-pairs", 6)
     assert found["stages"][0]["finished"] is True
