@@ -41,7 +41,7 @@ class StackLSTM(nn.Module):
         signal_names: the names of its signals.
 
     Raises:
-        UsageError: the memory is unknown, or a size is out of range.
+        UsageError: the memory is unknown or has no pushes, or a size is out of range.
     """
 
     def __init__(
@@ -55,13 +55,12 @@ class StackLSTM(nn.Module):
         batch_first: bool = False,
     ) -> None:
         super().__init__()
-        check_positive(
-            input_size=input_size,
-            hidden_size=hidden_size,
-            num_layers=num_layers,
-            memory_size=memory_size,
-        )
-        self.memory = _memory_of(memory)
+        check_positive(input_size=input_size, hidden_size=hidden_size)
+        check_positive(num_layers=num_layers, memory_size=memory_size)
+        self.memory: Memory[Any] = memory if isinstance(memory, Memory) else MEMORIES.load(memory)()
+        if not self.memory.pushes:
+            name = self.memory.name
+            raise UsageError(f"memory {name}: nothing is pushed to it; torch.nn.LSTM needs none")
         self.signal_names = tuple(self.memory.signal_names)
         self.input_size, self.memory_size, self.batch_first = input_size, memory_size, batch_first
         config = validated(
@@ -114,11 +113,3 @@ class StackLSTM(nn.Module):
         if single:
             return torch.cat(outputs), state
         return torch.stack(outputs, dim=0 if time_first else 1), state
-
-
-def _memory_of(memory: str | Memory[Any]) -> Memory[Any]:
-    """A memory, or that of a name; raises `UsageError` if it is unknown, or has no pushes."""
-    loaded: Memory[Any] = memory if isinstance(memory, Memory) else MEMORIES.load(memory)()
-    if not loaded.pushes:
-        raise UsageError(f"memory {loaded.name}: nothing is pushed to it; torch.nn.LSTM needs none")
-    return loaded

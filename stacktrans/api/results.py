@@ -78,8 +78,7 @@ class Evaluation:
 
     def by_length(self) -> dict[int, float]:
         """Coarse accuracy by the length of the source."""
-        by_length = self._scores.by_length().items()
-        return {length: scores.coarse_accuracy for length, scores in by_length}
+        return {length: each.coarse_accuracy for length, each in self._scores.by_length().items()}
 
     def __repr__(self) -> str:
         return (

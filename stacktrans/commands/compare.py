@@ -37,10 +37,7 @@ def compare(
     dev: options.File = None,
     test: options.File = None,
     recipe: Annotated[str | None, typer.Option(autocompletion=completion.recipes)] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", autocompletion=completion.settings_of_a_run),
-    ] = None,
+    set_: options.Assignments = None,
     equal_size: bool = False,
     seeds: int = 3,
     max_steps: int | None = None,
@@ -142,14 +139,13 @@ def compare(
     write_atomically(path, HEADER.format(command=command) + yaml_text(settings))
     carry_out_runs(store, plan.runs, workers, None, device, plot)
     entries = comparison.comparison_entries(plan, store.records)
+    table = comparison.comparison_table(plan, entries)
     if as_json:
         print_json(entries)
     elif as_csv:
         print_text(csv_of(entries))
     elif as_latex:
-        print_text(latex_text(comparison.comparison_table(plan, entries)))
+        print_text(latex_text(table))
     else:
-        print_out(
-            comparison.comparison_table(plan, entries), remark(f"more in {directory / TABLE}")
-        )
+        print_out(table, remark(f"more in {directory / TABLE}"))
     check_finished(store, plan.runs)

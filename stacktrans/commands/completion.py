@@ -90,8 +90,8 @@ def runs(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     from stacktrans.common.files import is_race
 
     known = (path for path in checkpoints(ctx, incomplete) if (Path(path) / "last").is_dir())
-    races = filter(lambda path: is_race(Path(path)), glob(f"{escape(incomplete)}*"))
-    return dict.fromkeys([*known, *races])
+    paths = [*glob("checkpoints/*"), *glob(f"{escape(incomplete)}*")]
+    return [*known, *(path for path in paths if is_race(Path(path)))]
 
 
 @_completer

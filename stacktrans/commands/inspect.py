@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stacktrans.commands import completion, options
+from stacktrans.commands import options
 from stacktrans.commands.terminal import output_width, print_json, print_out
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.files import check_file_path, write_atomically
@@ -54,9 +54,7 @@ def inspect(
     plot: options.File = None,
     animate: options.File = None,
     page: Annotated[Path | None, typer.Option("--html", metavar="FILE")] = None,
-    beside: Annotated[
-        str | None, typer.Option(metavar="CHECKPOINT", autocompletion=completion.checkpoints)
-    ] = None,
+    beside: options.OtherCheckpoint = None,
     stacks: Annotated[str | None, typer.Option(metavar="N,...")] = None,
     hard: options.Hard = False,
     device: options.Device = "auto",

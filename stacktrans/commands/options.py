@@ -77,6 +77,13 @@ Directory = Annotated[Path | None, typer.Option(metavar="DIR")]
 File = Annotated[Path | None, typer.Option(metavar="FILE")]
 Time = Annotated[str | None, typer.Option(metavar="TIME")]
 LengthRange = Annotated[str | None, typer.Option(metavar="A:B")]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", autocompletion=completion.settings_of_a_run),
+]
+OtherCheckpoint = Annotated[
+    str | None, typer.Option(metavar="CHECKPOINT", autocompletion=completion.checkpoints)
+]
 
 METAVARS = {bool: "", int: "N"}
 """Metavars of options that have none of their own, by the types of their values; others: NAME."""

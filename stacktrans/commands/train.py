@@ -57,9 +57,7 @@ def train(
         ),
     ] = None,
     hidden: int | None = None,
-    as_large_as: Annotated[
-        str | None, typer.Option(metavar="CHECKPOINT", autocompletion=completion.checkpoints)
-    ] = None,
+    as_large_as: options.OtherCheckpoint = None,
     memory_size: int | None = None,
     buffered: bool = False,
     no_buffered: bool = False,
@@ -82,10 +80,7 @@ def train(
     separator: Annotated[str | None, typer.Option(metavar="TEXT")] = None,
     normalize: str | None = None,
     config: Annotated[str | None, typer.Option(metavar="FILE")] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", autocompletion=completion.settings_of_a_run),
-    ] = None,
+    set_: options.Assignments = None,
     seed: Annotated[int | None, options.SEED] = None,
     workers: int | None = None,
     max_steps: int | None = None,
@@ -254,8 +249,7 @@ def _show(training: "Trainer | Race", as_json: bool) -> None:
         configs, notes = training.configs, training.notes
         dumped: Any = {name: config.model_dump(mode="json") for name, config in configs.items()}
     else:
-        configs, notes = {}, training.source.notes
-        dumped = training.config.model_dump(mode="json")
+        notes, dumped = training.source.notes, training.config.model_dump(mode="json")
     print_out(*map(remark, notes), stderr=True)
     if as_json:
         print_json(dumped)

@@ -214,9 +214,8 @@ def _stream_content(path: Path) -> bytes:
             del _stream_contents[other]
         if path == STDIN and sys.stdin.isatty():  # such as a resumed run that read from a pipe
             print_message("waiting for pairs or lines from the terminal; end them with Ctrl-D")
-        most = MAX_CONTENT
         with _os_errors_of(name_of(path)):
-            read = stream.read(most + 1) if path == STDIN else read_bytes(path, most)
+            read = stream.read(MAX_CONTENT + 1) if path == STDIN else read_bytes(path, MAX_CONTENT)
         check_size(name_of(path), read, MAX_CONTENT)
         _stream_contents[path, stream] = read
     return _stream_contents[path, stream]

@@ -246,19 +246,14 @@ class Memories(Registry):
                 expected = f"expected 1 to {self.MAX_PARTS} memories"
                 raise UnknownName(f"{self.kind} {shown(name)}: {expected}")
             parts += [match[2]] * count
-        if parts[1:]:
-            self._check_combinable(parts)
-        return tuple(parts)
-
-    def _check_combinable(self, parts: Sequence[str]) -> None:
-        """Raise `UnknownName` for a memory that can't be combined."""
-        alone = next((part for part in parts if part in self.ALONE), None)
+        alone = next((part for part in parts if parts[1:] and part in self.ALONE), None)
         if alone:
             others = ", ".join(other for other in self.builtin if other not in self.ALONE)
             several = len({*parts}) == 1 and alone not in ("none", "nondeterministic")
             hint = f"; memory.count={len(parts)} gives {len(parts)} of it" if several else ""
             expected = f"can't be combined with others; {others} can{hint}"
             raise UnknownName(f"{self.kind} {alone} {expected}")
+        return tuple(parts)
 
 
 def _package(point: "EntryPoint") -> str:

@@ -165,8 +165,7 @@ def _search(
     state = model.start(count, prompts.shape[1])
     requested = np.zeros(prompts.shape, np.bool_)
     requested[:, -1] = True
-    for _, after_prompt in advance_in_chunks(model, state, prompts, requested):
-        logits = after_prompt
+    *_, (_, logits) = advance_in_chunks(model, state, prompts, requested)
     rows = np.arange(count)[:, None]
     selected = np.repeat(rows, width, axis=1)
     logits = logits[selected.ravel()]

@@ -158,7 +158,7 @@ class Network:
 
     def _results(self, state: NumpyState, outputs: Ids) -> StepResults:
         assert state.run is not None
-        weights, count = self.model.weights, self.model.weights.sizes.signals
+        weights, count = self.model.weights, self.model.weights.architecture.signals
         with np.errstate(over="ignore"):
             soft = self._soft(state.run.heads[:, :count] + weights.bias[:count])
         return StepResults(

@@ -107,10 +107,9 @@ class Grammar:
         chart of all words is filled.
         """
         first = source[:FIRST_WORDS]
-        for possible, word in zip(self.next_words(first), first, strict=False):
-            if word not in possible:
-                return False
-        return bool(source) and Chart(self._form, source).complete
+        prefixes = zip(self.next_words(first), first, strict=False)
+        begins = all(word in possible for possible, word in prefixes)
+        return begins and bool(source) and Chart(self._form, source).complete
 
     def translate(self, source: Sequence[str]) -> list[str]:
         """The target of the most probable derivation of a source.

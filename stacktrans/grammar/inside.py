@@ -269,13 +269,11 @@ class Chart:
             self._read_spans(length)
 
     def _read_words(self) -> None:
-        scores = np.full((len(self._form), len(self._words)), -np.inf)
-        words = np.array(self._words, dtype=object)
+        scores, words = self._from_start[:, :-1, 1], np.array(self._words, dtype=object)
         for symbol, productions in enumerate(self._form.lexical):
             for production in productions:
                 at = words == production.word
                 scores[symbol, at] = np.maximum(scores[symbol, at], production.log_probability)
-        self._from_start[:, :-1, 1] = scores
         self._to_end[:, 1:, 1] = scores
 
     def _read_spans(self, length: int) -> None:

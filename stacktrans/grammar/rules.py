@@ -206,16 +206,12 @@ def _check_words(tokens: Sequence[str], names: set[str]) -> None:
 
 def _read_each(each: object) -> tuple[str | None, range]:
     """The placeholder of `each` and its values; None and a single value without one."""
-    match each:
-        case None:
-            return None, range(1)
-        case {**entries} if len(entries) == 1:
-            ((name, bounds),) = entries.items()
-            match bounds:
-                case [int(first), int(last)] if first <= last < first + MAX_VALUES and not (
-                    isinstance(first, bool) or isinstance(last, bool)
-                ):
-                    return str(name), range(first, last + 1)
+    if each is None:
+        return None, range(1)
+    match [*each.items()] if isinstance(each, Mapping) else []:
+        case [(name, [int(first), int(last)])] if first <= last < first + MAX_VALUES:
+            if not (isinstance(first, bool) or isinstance(last, bool)):
+                return str(name), range(first, last + 1)
     raise GrammarError(
         f"each is {shown(each)}; expected one name and its values, as in {{k: [first, last]}}, "
         f"at most {MAX_VALUES} of them"

@@ -77,7 +77,7 @@ def predictions(
             for others.
         n_best: the number of best answers among which targets are ranked.
     """
-    layout, answers = checkpoint.layout, dict[int, Sequence[Answer]]()
+    task, layout, answers = checkpoint.task, checkpoint.layout, dict[int, Sequence[Answer]]()
     by_limit: dict[int | None, list[int]] = {}  # None for the layout's limit
     for index, pair in enumerate(pairs):
         if known is not None and not np.isnan(known[index]):
@@ -92,9 +92,7 @@ def predictions(
         sources = [pairs[index].source for index in group]
         hypotheses = search(checkpoint.predictor, layout, sources, beam, n_best, limit)
         answers.update(zip(group, hypotheses, strict=True))
-    return [
-        compared(checkpoint.task, layout, pair, answers[index]) for index, pair in enumerate(pairs)
-    ]
+    return [compared(task, layout, pair, answers[index]) for index, pair in enumerate(pairs)]
 
 
 def compared(task: Task, layout: Layout, pair: Pair, hypotheses: Sequence[Answer]) -> Prediction:

@@ -255,9 +255,8 @@ def _projected_gradient(rows: Tensor, inputs: Inputs, starts: Array, positions: 
     first = (inputs.starts[:-1] + 2 * items)[of] + whole
     share = torch.from_numpy(read - np.floor(read)).unsqueeze(1)
     later = rows * share
-    return _sum_by_id(rows - later, inputs.ids[first], count) + _sum_by_id(
-        later, inputs.ids[first + 1], count
-    )
+    earlier = _sum_by_id(rows - later, inputs.ids[first], count)
+    return earlier + _sum_by_id(later, inputs.ids[first + 1], count)
 
 
 def _sum_by_id(rows: Tensor, ids: Array, count: int) -> Tensor:

@@ -121,8 +121,7 @@ class ModelWeights(Generic[Numbers]):
     @functools.cached_property
     def forward_panels(self: "ModelWeights[Array]") -> Weights:
         """The weights of layers and heads in panels, for the forward pass."""
-        gates = self.architecture.units.gates
-        in_panels = functools.partial(_gate_panels, gates=gates)
+        in_panels = functools.partial(_gate_panels, gates=self.architecture.units.gates)
         return _stacked(self.layers, in_panels, panels(self.heads.T))
 
 
@@ -146,11 +145,6 @@ class Sizes(NamedTuple):
     dtype: np.dtype[Any]
 
     @property
-    def signals(self) -> int:
-        """The number of signals at each step, with those of buffers."""
-        return self.architecture.signals
-
-    @property
     def memory_signals(self) -> int:
         """The number of signals of the memory, which come first."""
         return len(self.architecture.memory.signal_names)
@@ -158,7 +152,7 @@ class Sizes(NamedTuple):
     @property
     def heads(self) -> int:
         """The number of outputs for the memory at each step: signals and values."""
-        return self.signals + self.architecture.memory.pushes * self.columns
+        return self.architecture.signals + self.architecture.memory.pushes * self.columns
 
     @property
     def read(self) -> int:
@@ -172,9 +166,8 @@ class Sizes(NamedTuple):
 
     def store(self, steps: int, total_steps: int | None = None, contents: object = None) -> Store:
         """An empty memory for the batch, or with contents; arguments as in `StoreSizes`."""
-        return self.architecture.memory.store(
-            StoreSizes(self.batch, self.columns, self.dtype, steps, total_steps, contents)
-        )
+        sizes = StoreSizes(self.batch, self.columns, self.dtype, steps, total_steps, contents)
+        return self.architecture.memory.store(sizes)
 
     def nothing_read(self) -> Array:
         """The vectors read before the first step: [B, reads * m]."""
@@ -185,7 +178,7 @@ class Sizes(NamedTuple):
         return StepTrace(
             np.empty((saved, self.layers, self.architecture.units.saved, self.size), self.dtype),
             np.empty((total_steps, self.layers, self.size), self.dtype),
-            np.empty((total_steps, self.signals), self.dtype),
+            np.empty((total_steps, self.architecture.signals), self.dtype),
             np.empty((total_steps, 1, self.read), self.dtype),
             np.zeros(total_steps if self.architecture.buffered else 0, self.dtype),
         )
@@ -209,7 +202,7 @@ class Sizes(NamedTuple):
             int(architecture.hard),
             weights,
             bias,
-            np.empty((0, self.signals), self.dtype) if noise is None else noise,
+            np.empty((0, architecture.signals), self.dtype) if noise is None else noise,
             starts,
             inputs,
             state,

@@ -45,17 +45,15 @@ def _njit(function: Callable[..., Any], **options: Any) -> Any:
     return njit(function, nogil=True, **_OPTIONS, **options)
 
 
-def compiled(function: Function) -> Function:
+def compiled(function: Function, options: dict[str, Any] = _OPTIONS) -> Function:
     """Declare a function that is compiled when compiled code calls it."""
-    before_compiling(lambda extending: extending.register_jitable(**_OPTIONS)(function))
+    before_compiling(lambda extending: extending.register_jitable(**options)(function))
     return function
 
 
 def reordered(function: Function) -> Function:
     """Declare a `compiled` function whose sums may be added in any order."""
-    options = {**_OPTIONS, "fastmath": _REORDERED}
-    before_compiling(lambda extending: extending.register_jitable(**options)(function))
-    return function
+    return compiled(function, {**_OPTIONS, "fastmath": _REORDERED})
 
 
 class MemoryFunction(Protocol):

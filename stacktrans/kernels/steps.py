@@ -175,12 +175,12 @@ def indices_at(starts: Array, step: int, indices: Array) -> Array:
 
 
 @compiled
-def add_noise(indices: Array, noise: Array, sums: Array) -> None:
-    """Add noise, [N, signals], to the pre-activations of signals, [B, signals or more]."""
+def add_at(indices: Array, given: Array, out: Array) -> None:
+    """Add what is given for all steps, [N, K], to rows of a step, [B, K or more]."""
     for item in range(indices.shape[0]):
         index = indices[item]
-        for i in range(noise.shape[1]):
-            sums[item, i] += noise[index, i]
+        for i in range(given.shape[1]):
+            out[item, i] += given[index, i]
 
 
 @compiled
@@ -328,15 +328,12 @@ def add_upstream_signals(
     own: int, indices: Array, grad_position: Array, given: Array, grad: Array
 ) -> None:
     """Set the gradients of the buffers' signals, and add those from outside to all signals."""
-    count = given.shape[1]
-    for item in range(indices.shape[0]):
-        if own < count:
+    if own < given.shape[1]:
+        for item in range(indices.shape[0]):
             # Of the two signals of the buffers, only the read strength affects the next step.
             grad[item, own] = grad_position[item]
             grad[item, own + 1] = 0
-        index = indices[item]
-        for i in range(count):
-            grad[item, i] += given[index, i]
+    add_at(indices, given, grad)
 
 
 @compiled
@@ -355,13 +352,3 @@ def positions_step(positions: Array, signals: Array, starts: Array, indices: Arr
         index = indices[item]
         if index + 1 < starts[item + 1]:
             positions[index + 1] = positions[index] + signals[index, read_on]
-
-
-@compiled
-def add_upstream(grad_state: Array, indices: Array, given: Array) -> None:
-    """Add gradients from outside, [N, H], to those of the highest layer's output."""
-    layer = grad_state.shape[0] - 1
-    for item in range(indices.shape[0]):
-        index = indices[item]
-        for i in range(grad_state.shape[3]):
-            grad_state[layer, 0, item, i] += given[index, i]

@@ -92,7 +92,7 @@ def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
             steps.keep_rows(state[layer, 0], layer, indices, hidden)
         product(state[layers - 1, 0], 0, active, final, heads)
         if noise.shape[0]:
-            steps.add_noise(indices, noise, heads)
+            steps.add_at(indices, noise, heads)
         kernel.set_signals(memory, own, indices, heads, bias, signals)
         if run.hard:
             kernel.discretize(memory, own, indices, signals)
@@ -144,7 +144,7 @@ def backward(run: steps.Backward, memory: Any, own: int) -> None:
         steps.sigmoid_signals_backward(own, count, indices, signals, heads)
         steps.keep_rows(heads, 0, indices, grad_heads)
         product(heads, 0, active, final, grad_hidden)
-        steps.add_upstream(grad_state, indices, upstream_hidden)
+        steps.add_at(indices, upstream_hidden, grad_state[layers - 1, 0])
         steps.add_rows(grad_state[layers - 1, 0], active, grad_hidden)
         for layer in range(layers - 1, -1, -1):
             unit_backward(run.unit, layer, indices, saved, grad_state, outer, inner)

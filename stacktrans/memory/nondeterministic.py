@@ -132,8 +132,7 @@ class NondeterministicStack(Memory[Spans]):
 
     def discretize(self, signals: Tensor) -> Tensor:
         """One-hot vectors of the most probable transition."""
-        one_hot: Tensor = functional.one_hot(signals.argmax(dim=1), signals.shape[1])
-        return one_hot.to(signals.dtype)
+        return functional.one_hot(signals.argmax(dim=1), signals.shape[1]).to(signals.dtype)
 
     def initial(self, batch_size: int, value_size: int, like: Tensor) -> Spans:
         """The run of no steps, and a bottom whose vector has zeros after the 1."""
@@ -180,8 +179,7 @@ class NondeterministicStack(Memory[Spans]):
     def _read(self, state: Spans) -> Tensor:
         """The vector of each state and symbol, [B, Q * S, m]."""
         by_state = torch.einsum("bipxry,bim->brym", state.spans, state.values)
-        vectors: Tensor = by_state.flatten(1, 2)
-        return vectors
+        return by_state.flatten(1, 2)
 
     def snapshot(self, state: Spans) -> MemorySnapshot:
         shares = state.spans[0].sum(dim=(1, 2)).flatten(1).t()

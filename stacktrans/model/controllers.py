@@ -401,6 +401,5 @@ class Operation(nn.Module):
         """The vectors to push: [..., H] -> [..., pushes, m]."""
         if self.values is None:
             return hidden.new_zeros(*hidden.shape[:-1], 0, self.value_size)
-        vectors: Tensor = self.squash(self.values(hidden))
-        by_push: Tensor = vectors.unflatten(-1, (self.memory.pushes, -1))
+        by_push: Tensor = self.squash(self.values(hidden)).unflatten(-1, (self.memory.pushes, -1))
         return by_push

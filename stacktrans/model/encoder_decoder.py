@@ -93,13 +93,11 @@ class EncoderDecoder(Controller):
 
     def initial(self, batch_size: int) -> EncoderDecoderState:
         """The state before the first symbol."""
-        like = self.like
-        none = like.new_zeros(batch_size, 0)
-        encoded = like.new_zeros(batch_size, 0, self.width)
+        none = self.like.new_zeros(batch_size, 0)
+        encoded = none.new_zeros(batch_size, 0, self.width)
         lengths = none.new_zeros(batch_size, dtype=torch.int64)
-        return EncoderDecoderState(
-            none.long(), lengths, encoded, self.initial_decoder(batch_size), none
-        )
+        decoder = self.initial_decoder(batch_size)
+        return EncoderDecoderState(none.long(), lengths, encoded, decoder, none)
 
     def forward(self, embed: Callable[[Tensor], Tensor], ids: Tensor) -> Tensor:
         """Outputs over whole sequences [B, T], each with a separator: [B, T, H].
@@ -168,8 +166,7 @@ class Attention(EncoderDecoder):
     def encode(self, embedded: Tensor, lengths: Tensor) -> Tensor:
         packed = pack_padded_sequence(embedded, lengths.cpu(), True, enforce_sorted=False)
         outputs, _ = self.encoder(packed)
-        steps = embedded.shape[1]
-        return pad_packed_sequence(outputs, batch_first=True, total_length=steps)[0]
+        return pad_packed_sequence(outputs, batch_first=True, total_length=embedded.shape[1])[0]
 
     def initial_decoder(self, batch_size: int) -> DecoderState:
         state = self.like.new_zeros(batch_size, self.settings.layers, self.hidden_size)

@@ -72,7 +72,7 @@ class NumpyState:
         self.room, self.used = room, 0
         self.sizes = weights.sizes._replace(batch=len(read))
         CompiledFunction.compile_if_long(self.sizes.batch * room)
-        self.signals = np.zeros((self.sizes.batch, self.sizes.signals), self.sizes.dtype)
+        self.signals = np.zeros((self.sizes.batch, weights.architecture.signals), self.sizes.dtype)
         self.run: Forward | None = None
         self._set_memory()
 

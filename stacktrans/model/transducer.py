@@ -197,8 +197,7 @@ class Transducer(nn.Module):
 
     def architecture(self) -> Architecture | None:
         """The architecture for compiled code, as in `compiled_architecture`."""
-        weight = self.classifier.weight
-        return compiled_architecture(self.config, self.memory, weight, self.hard)
+        return compiled_architecture(self.config, self.memory, self.classifier.weight, self.hard)
 
     def logits(self, unrolled: Unrolled, mask: Tensor) -> Tensor:
         """Logits [n, outputs] of the n target symbols selected by a mask [B, T]."""
@@ -279,16 +278,13 @@ def _projected(model: Transducer, ids: Tensor, noise: Noise) -> tuple[list[Tenso
     They are computed for all ids or for all steps, whichever are fewer.
     """
     all_ids, steps = torch.arange(model.inputs), torch.arange(len(ids))
-    by_step = 0 < len(ids) <= model.inputs
-    projected = [
-        model.sums(layer, ids if by_step else all_ids) for layer in model.controller.all_layers
-    ]
+    layers, by_step = model.controller.all_layers, 0 < len(ids) <= model.inputs
+    projected = [model.sums(layer, ids if by_step else all_ids) for layer in layers]
     if not noise.gates:
         return projected, steps if by_step else ids
     if not by_step:
         projected = [functional.embedding(ids, sums) for sums in projected]
-    layers = zip(model.controller.all_layers, projected, strict=True)
-    return [noise.on_gates(layer, sums) for layer, sums in layers], steps
+    return [noise.on_gates(*each) for each in zip(layers, projected, strict=True)], steps
 
 
 def _weights(

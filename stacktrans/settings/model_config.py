@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from typing import Annotated, Any, ClassVar, Literal, Self, get_type_hints
+from typing import Annotated, Any, Literal, Self, get_type_hints
 
 from pydantic import (
     BeforeValidator,
@@ -23,7 +23,6 @@ class MemoryConfig(PartConfig):
     """The memory that the controller operates."""
 
     REGISTRY = MEMORIES
-    CONFIG_CLASSES: ClassVar[dict[str, Any]] = {}
 
     name: str
     """one of `stacktrans list memories`."""
@@ -102,7 +101,7 @@ class NondeterministicStackConfig(VectorMemoryConfig):
     for no limit."""
 
 
-MemoryConfig.CONFIG_CLASSES |= {
+MemoryConfig.CONFIG_CLASSES = {
     **dict.fromkeys(("stack", "queue", "deque"), VectorMemoryConfig),
     **dict.fromkeys(("stack-rnn", "list-rnn"), ActionMemoryConfig),
     **dict.fromkeys(("superposed", "tape"), VectorActionMemoryConfig),
@@ -115,7 +114,6 @@ class ControllerConfig(PartConfig):
     """The network that reads the input and operates the memory."""
 
     REGISTRY = CONTROLLERS
-    CONFIG_CLASSES: ClassVar[dict[str, Any]] = {}
 
     name: str
     """one of `stacktrans list controllers`."""
@@ -182,7 +180,7 @@ class TransformerConfig(EncoderDecoderConfig):
 
 
 ENCODER_DECODERS = {"attention": EncoderDecoderConfig, "transformer": TransformerConfig}
-ControllerConfig.CONFIG_CLASSES |= {
+ControllerConfig.CONFIG_CLASSES = {
     **dict.fromkeys(("lstm", "gru", "rnn", "sigmoid"), RecurrentConfig),
     "second-order": SecondOrderConfig,
     "linear": ControllerConfig,

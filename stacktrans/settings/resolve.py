@@ -162,10 +162,9 @@ def resolved(layers: Sequence[SettingsLayer]) -> RunConfig:
             )
     elif (name := str(requested.get("recipe"))) in strategies():
         layers = [strategy_layer(name), *layers]
-        requested = merge_layers(layers)
     elif requested_part(requested, "controller") in ENCODER_DECODERS:
         layers = [SettingsLayer("", {"model": {"memory": "none"}}), *layers]
-        requested = merge_layers(layers)
+    requested = merge_layers(layers)
     first, *changes = task_layers(layers)
     # The task may be another than that of the complete configuration.
     has_own_task = complete is not None and first.origin == complete.origin

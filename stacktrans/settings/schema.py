@@ -252,8 +252,7 @@ def _setting_named_in(annotation: Any, message: str) -> tuple[KeyPath, str]:
     """The path of the setting of a section that a message begins with, and the rest of it."""
     name, _, rest = message.partition(": ")
     keys = tuple(int(key) if key.isdecimal() else key for key in name.split("."))
-    for key in keys:
-        annotation = None if annotation is None else _member(annotation, key)
+    annotation = functools.reduce(_member, keys, annotation)
     return ((), message) if annotation is None else (keys, rest)
 
 

@@ -176,8 +176,7 @@ class _Picture:
         panels = panels_of(trace)
         self._highest = max(map(highest, panels.values()), default=1.0)
         self._colors = colors_of(trace)
-        signals = len(trace.steps[0].signals)
-        height = 1.8 + max(2.4, 0.22 * signals)
+        height = 1.8 + max(2.4, 0.22 * len(trace.steps[0].signals))
         self._figure = empty_figure(max(6.4, 3 + 1.3 * len(panels)), min(height, 20))
         self._figure.suptitle(visible(trace.model), fontsize=10, parse_math=False)
 

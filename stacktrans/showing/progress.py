@@ -34,10 +34,9 @@ class VisibleConsole(Console):
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
-            if segment.control:  # of the console's own
-                yield segment
-            else:
-                yield segment._replace(text=visible(segment.text, keep="\n"))
+            text = visible(segment.text, keep="\n")
+            # Control codes are the console's own.
+            yield segment if segment.control else segment._replace(text=text)
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError

@@ -123,10 +123,9 @@ def spread(bounds: Lengths, scores: Scores) -> list[tuple[Lengths, Scores]]:
 
 def _kinds(bounds: Lengths, scores: Scores) -> list[dict[str, Any]]:
     """The share of right labels of each kind of strings, if kinds are known."""
-    by_kind = scores.by_kind().items()
     return [
         {"kind": kind, "lengths": bounds, "count": of_kind.count, "coarse": of_kind.coarse_accuracy}
-        for kind, of_kind in by_kind
+        for kind, of_kind in scores.by_kind().items()
     ]
 
 

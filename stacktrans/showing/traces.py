@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
@@ -72,18 +73,14 @@ def trace_view(trace: Trace, config: RunConfig) -> RenderableType:
     return Group(heading(trace.model), table, *remarks(trace))
 
 
-def applied_rules_table(trace: Trace) -> list[Table]:
-    """A table of the rules that a machine applies; none for other models."""
-    rules = {step.rule.number: step.rule for step in trace.steps if step.rule}
-    rows = [(number, rule.when, rule.action) for number, rule in sorted(rules.items())]
-    return [Table("rule", *RULE, rows=rows)] if rules else []
-
-
 def remarks(trace: Trace) -> list[RenderableType]:
     """The lines below a table: a note on unscored outputs, the rules applied, and the answer."""
     marked = any(step.output is not None and not step.scored for step in trace.steps)
     note = [remark(f"{UNSCORED_MARK} marks an output that is not scored")] if marked else []
-    return [*note, *applied_rules_table(trace), remark(verdict(trace))]
+    rules = (step.rule for step in trace.steps if step.rule)
+    rows = sorted({(rule.number, rule.when, rule.action) for rule in rules})
+    applied = [Table("rule", *RULE, rows=rows)] if rows else []
+    return [*note, *applied, remark(verdict(trace))]
 
 
 def verdict(trace: Trace) -> str:
@@ -293,14 +290,11 @@ def heat_map(rows: Sequence[HeatRow], width: int) -> Iterator[Text]:
     for first in range(0, count, fitting):
         last = min(first + fitting, count)
         yield Text(f"{'step':<{margin}}" + _ruler(first, last), style="bold")
-        group = rows[0].group
-        for row, label in zip(rows, labels, strict=True):
-            if row.group != group:
-                group = row.group
-                yield Text("")
-            cells = "".join(shade(strength) * CELL for strength in row.shades[first:last])
-            yield Text(set_cell_size(label, margin) + cells)
-        yield Text("")
+        for _, members in groupby(zip(rows, labels, strict=True), lambda each: each[0].group):
+            for row, label in members:
+                cells = "".join(shade(strength) * CELL for strength in row.shades[first:last])
+                yield Text(set_cell_size(label, margin) + cells)
+            yield Text("")
 
 
 def _ruler(first: int, last: int) -> str:

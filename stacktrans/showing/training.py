@@ -132,11 +132,10 @@ class TrainingDisplay(ProgressDisplay):
             name = STRINGS["longest"]
             longest = (name, name, record.longest)
             return longest, ("development", "development", record.development)
-        ranges, test = self.config.task.ranges, record.test
+        ranges, longer = self.config.task.ranges, STRINGS["test"]
         name = "development" if self.config.training.examples else "train"
         first = (f"{name} {ranges.train}", name, record.train or record.development)
-        longer = STRINGS["test"]
-        return first, (f"{longer} {ranges.test}", longer, test)
+        return first, (f"{longer} {ranges.test}", longer, record.test)
 
     def _line(self, record: Record) -> str:
         """A record as a plain line, without what is only in the table and in `metrics.jsonl`."""

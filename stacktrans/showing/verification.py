@@ -75,9 +75,8 @@ def verification_view(
         if stage.count
     ]
     table = Table(Column("strings", left=True), "lengths", "tried", wrong, rows=rows)
-    proof, machine = {}, checkpoint.machine
-    if result.verdict and machine:
-        proof = verdict_json(result.verdict, machine)
+    machine = checkpoint.machine
+    proof = verdict_json(result.verdict, machine) if result.verdict and machine else {}
     if result.counterexample:
         remarks = _counterexample(result, models, own_task)
     elif proof.get("proved"):

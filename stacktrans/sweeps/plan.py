@@ -248,8 +248,7 @@ def _axes(file: SweepFile, layers: Layers) -> dict[str, str]:
         path = setting_path(key, RunConfig, nearest_location(layers, ("grid", key)))
         for other in axes:
             if axes[other] == path:
-                problem = f"{key} is the same setting as {other}"
-                raise _error_at(layers, ("grid", key), problem)
+                raise _error_at(layers, ("grid", key), f"{key} is the same setting as {other}")
         axes[key] = path
         for number, value in enumerate(values):
             if value in values[:number]:

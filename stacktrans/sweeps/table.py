@@ -58,10 +58,9 @@ def summary(plan: Plan, records: RunRecords) -> str:
     parts = [_origin(plan, records), described, _line(solved_summary(plan, cells))]
     for measure in plan.file.measures:
         heading, *rows = overview_rows(plan, cells, measure)
-        rows = [[_line(name), *figures] for name, *figures in rows]
         parts += [
             _line(" ".join(caption(plan, cells, measure))),
-            _table([*map(_line, heading)], rows),
+            _table([*map(_line, heading)], [[_line(name), *figures] for name, *figures in rows]),
         ]
     if plan.file.claims:
         verdicts = [

@@ -166,9 +166,7 @@ def _train(job: Job) -> None:
     if len(run.configs) == 1:
         Trainer(run.config, directory, device, run.command).run(lambda _: None)
         return
-    configs = None
-    if not is_race(directory):
-        configs = begin(directory, run.configs, run.words)
+    configs = None if is_race(directory) else begin(directory, run.configs, run.words)
     race = Race(directory, job.device, max(each.workers for each in run.configs.values()), configs)
     with race.opened():
         race.run(lambda: None)

@@ -45,10 +45,9 @@ def parameters_of(generator: type) -> dict[str, inspect.Parameter]:
 def make_task(name: str, generator: str, parameters: dict[str, Any]) -> Task:
     """Make a task with a generator; raises `TaskError` for an unknown name or a wrong value."""
     try:
-        GENERATORS.check(generator)
+        task_class = GENERATORS.load(generator)
     except ValueError as error:
         raise TaskError(f"task {name}: {error}", "generator") from None
-    task_class = GENERATORS.load(generator)
     known = parameters_of(task_class)
     for parameter in parameters:
         if parameter not in known:

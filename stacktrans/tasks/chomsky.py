@@ -96,8 +96,7 @@ class ParityCheck(CycleNavigation):
 class MissingDuplicateString(Computed):
     """0120113 -> 1: the symbol at 2 in a string and its copy; a 3 fills up odd lengths"""
 
-    def __init__(self) -> None:
-        self.source, self.target = number_alphabet(4), number_alphabet(2)
+    source, target = number_alphabet(4), number_alphabet(2)
 
     def draw(self, rng: Generator, length: int) -> Symbols:
         if length == 1:
@@ -121,8 +120,7 @@ class MissingDuplicateString(Computed):
 class StackManipulation(Computed):
     """0110422 -> 1102: a stack, popped by 2 and pushed to by 3 and 4, at the end from its top"""
 
-    def __init__(self) -> None:
-        self.source, self.target = number_alphabet(5), number_alphabet(3)
+    source, target = number_alphabet(5), number_alphabet(3)
 
     def draw(self, rng: Generator, length: int) -> Symbols:
         height = int(rng.integers(1, max(length, 2)))
@@ -149,8 +147,7 @@ def drawn_number(rng: Generator, digits: int) -> list[str]:
 class BinaryAddition(Computed):
     """11201 -> 1012: the sum of binary numbers with a 2 between them, least digits first"""
 
-    def __init__(self) -> None:
-        self.source = self.target = number_alphabet(3)
+    source = target = number_alphabet(3)
 
     def draw(self, rng: Generator, length: int) -> Symbols:
         if length < 3:
@@ -180,8 +177,7 @@ class BinaryMultiplication(BinaryAddition):
 class ComputeSqrt(Computed):
     """100101 -> 110: the integer square root of a binary number, greatest digits first"""
 
-    def __init__(self) -> None:
-        self.source = self.target = number_alphabet(2)
+    source = target = number_alphabet(2)
 
     def draw(self, rng: Generator, length: int) -> Symbols:
         return drawn_number(rng, length)

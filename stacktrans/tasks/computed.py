@@ -108,8 +108,7 @@ class Transformation(Task):
     def sample(
         self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
     ) -> list[Pair]:
-        size = len(self.source)
-        sources = draw_strings(rng, size, lengths, count, law, self.multiple_of)
+        sources = draw_strings(rng, len(self.source), lengths, count, law, self.multiple_of)
         return [Pair(source, self.transform(source)) for source in sources]
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
@@ -197,17 +196,15 @@ class WaitingReversal(Task):
         is_prefix = True
         for symbol in source:
             waiting = symbol == WAIT
-            is_prefix = is_prefix and (waiting or not marks)
             marks, read = marks + waiting, read + (not waiting)
             answered += symbol in kept
-            is_prefix = is_prefix and marks <= read
+            is_prefix = is_prefix and (waiting or not marks) and marks <= read
             yield not is_prefix or 0 < marks <= answered
 
     def sample(
         self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
     ) -> list[Pair]:
-        strings = draw_strings(rng, self._wait, lengths, count, law)
-        return [self._pair_of(string) for string in strings]
+        return [*map(self._pair_of, draw_strings(rng, self._wait, lengths, count, law))]
 
     def _pair_of(self, string: Ids) -> Pair:
         waiting = np.full_like(string, self._wait)

@@ -81,7 +81,7 @@ class Corpus(Task):
         check_parameter(unit in UNITS, "unit", unit, " or ".join(UNITS))
         is_size = type(vocabulary) is int and vocabulary >= 3
         check_parameter(is_size, "vocabulary", vocabulary, "a number of at least 3")
-        is_word = isinstance(unknown, str) and len(split_words(unknown)) == 1 and unknown != END
+        is_word = isinstance(unknown, str) and split_words(unknown) == [unknown] and unknown != END
         check_parameter(is_word, "unknown", unknown, f"a word other than {END}")
         check_parameter(isinstance(known, str), "known", known, "the known symbols as a sentence")
         self.limit, self.known, words = vocabulary, known, unit == "words"

@@ -3,15 +3,16 @@
 Translation is as in grefenstette2015, section 4.2, and prediction as in hao2018, section 4.
 """
 
-import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice, pairwise, tee
 from typing import Any
 
 import numpy as np
 from numpy.random import Generator
 
-from stacktrans.common.errors import check_parameter, unknown_name
+from stacktrans.common.errors import StacktransError, check_parameter, unknown_name
 from stacktrans.grammar import Grammar, GrammarError
 from stacktrans.grammar.inside import Floats
 from stacktrans.tasks.alphabets import Alphabet, Ids
@@ -30,6 +31,15 @@ MAX_FOLLOWED = 1000
 """The maximum length of sentences whose possible next symbols are computed, in quadratic time."""
 IN_QUOTES = "in quotes where YAML reads a number or a truth value"
 """The end of messages about lists of words."""
+
+
+@contextmanager
+def grammar_errors_as(kind: type[StacktransError]) -> Iterator[None]:
+    """Turn a `GrammarError` into an error of another kind, with the same message."""
+    try:
+        yield
+    except GrammarError as error:
+        raise kind(str(error)) from error
 
 
 def _alphabet(words: Sequence[str], characters: bool) -> Alphabet:
@@ -69,10 +79,8 @@ class GrammarTask(Task):
         return [self._pair_of(*draw(rng, length)) for length in drawn]
 
     def lengths_within(self, law: DepthLimit) -> Lengths:
-        try:
+        with grammar_errors_as(NoSuchLaw):
             bounds = self.grammar.derivations(law.depth).bounds
-        except GrammarError as error:
-            raise NoSuchLaw(str(error)) from error
         if not bounds:
             raise NoSuchLength(f"no derivation of the grammar has a depth of {law.depth} or less")
         return Lengths(*bounds)
@@ -84,25 +92,18 @@ class GrammarTask(Task):
         """[longest + 1] logs of the weights of lengths, which may exceed the range of floats."""
         if isinstance(law, NormalLengths):
             raise NoSuchLaw("length_law: expected uniform, task or a depth for a grammar")
-        try:
+        with grammar_errors_as(NoSuchLaw):
             if not isinstance(law, DepthLimit):
                 logs = self.grammar.log_length_probabilities(longest)
                 return logs if law == "task" else np.where(np.isfinite(logs), 0.0, -np.inf)
             counts = self.grammar.derivations(law.depth).counts(longest)
-        except GrammarError as error:
-            raise NoSuchLaw(str(error)) from error
-        logs = np.full(longest + 1, -np.inf)
-        for length, number in counts.items():
-            if length <= longest and number:
-                logs[length] = math.log(number)
-        return logs
+        numbers = map(counts.get, range(longest + 1))
+        return np.array([math.log(number) if number else -math.inf for number in numbers])
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
-        try:
+        with grammar_errors_as(NotASource):
             return [*self.grammar.translate(source)]
-        except GrammarError as error:
-            raise NotASource(str(error)) from error
 
 
 class SameLengthGrammarTask(GrammarTask):
@@ -157,13 +158,11 @@ class NextSymbolTask(GrammarTask):
         return super().sample(rng, longer, count, law)
 
     def scored(self, source: Iterable[str]) -> Iterator[bool]:
-        words, read = itertools.tee(source)
-        possible = self.grammar.next_words(words)
-        before, is_prefix = next(possible), True
-        for word, after in zip(itertools.islice(read, MAX_FOLLOWED), possible, strict=False):
-            is_prefix = is_prefix and word in before
-            yield not is_prefix or len(after & self.predict) == 1
-            before = after
+        words, read = tee(source)
+        possible = pairwise(self.grammar.next_words(words))
+        # After an impossible word none is possible any more, so that everything is scored.
+        for word, (before, after) in zip(islice(read, MAX_FOLLOWED), possible, strict=False):
+            yield word not in before or len(after & self.predict) == 1
         yield from (True for _ in read)
 
     def answer(self, source: Sequence[str]) -> list[str | None]:

@@ -324,8 +324,7 @@ class Layout:
         """
         most = most and min(most, UNLIMITED)
         if self.consecutive and not self.ends_answers:
-            default = np.maximum(0, lengths - 1)
-            return default if most is None else np.minimum(default, most)
+            return np.minimum(np.maximum(0, lengths - 1), UNLIMITED if most is None else most)
         if most is not None:
             return np.full(np.shape(lengths), most)
         if self.kind == "text":

@@ -90,8 +90,7 @@ def draw_lengths(
         drawn = rng.normal(law.mean, law.deviation, size=count).astype(np.int64)
         return np.clip(drawn // step, smallest, largest) * step
     # The task's own distribution of lengths is the uniform one.
-    drawn = rng.integers(smallest, largest, size=count, endpoint=True)
-    return drawn * step
+    return rng.integers(smallest, largest, size=count, endpoint=True) * step
 
 
 def draw_strings(

@@ -137,10 +137,10 @@ class RawLines(NamedTuple):
             raise StacktransError(f"{name}:{number}: {expected}; found a JSON array")
         return cls(name, lines, True, None)
 
-    @property
-    def header_note(self) -> str:
-        """The report of a header."""
-        return f"{self.name}: the first line names the columns: {','.join(self.header or ())}"
+    def header_note(self, is_pair: bool) -> str:
+        """The report of a header, which may be read as a pair."""
+        note = f"{self.name}: the first line names the columns: {','.join(self.header or ())}"
+        return f"{note}, but is read as a pair, since columns are given" if is_pair else note
 
     def order_note(self, columns: Sequence[str]) -> str:
         """The report of columns that are detected in another order than that of a task."""

@@ -8,10 +8,9 @@ from numpy.random import Generator
 
 from stacktrans.common.errors import check_parameter
 from stacktrans.common.reading import split_words
-from stacktrans.grammar import GrammarError
 from stacktrans.tasks.alphabets import Alphabet, Ids
 from stacktrans.tasks.base import NotASource
-from stacktrans.tasks.grammatical import IN_QUOTES, GrammarTask
+from stacktrans.tasks.grammatical import IN_QUOTES, GrammarTask, grammar_errors_as
 from stacktrans.tasks.layout import OutputBound, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
 
@@ -50,10 +49,8 @@ class Membership(GrammarTask):
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         self.source.encode(source)
-        try:
+        with grammar_errors_as(NotASource):  # it is too long
             return [self.target.symbols[self.grammar.derives(source)]]
-        except GrammarError as error:  # it is too long
-            raise NotASource(str(error)) from error
 
     def sample(
         self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
@@ -83,12 +80,9 @@ class Membership(GrammarTask):
             else:
                 length = rng.integers(lengths.shortest, lengths.longest, endpoint=True)
                 ids = rng.integers(len(self.source), size=length)
-            has_length = lengths.includes(len(ids))
-            try:
-                if has_length and not self.grammar.derives(self.source.decode(ids)):
+            with grammar_errors_as(NoSuchLaw):
+                if lengths.includes(len(ids)) and not self.grammar.derives(self.source.decode(ids)):
                     return ids
-            except GrammarError as error:
-                raise NoSuchLaw(str(error)) from error
         raise NoSuchLength(f"no {kind} string outside the language has a length of {lengths}")
 
     def _edited(self, rng: Generator, string: Ids) -> Ids:

@@ -156,16 +156,14 @@ def unknown_target_warnings(lines: PairLines, targets: Ragged) -> Iterator[str]:
         lines: all lines.
         targets: [n] the ids of each target.
     """
-    lost = np.zeros(len(targets), dtype=np.bool_)
-    lost[targets.row_indices[targets.values == OUT_OF_VOCABULARY]] = True
+    lost = np.unique(targets.row_indices[targets.values == OUT_OF_VOCABULARY])
     for part in (DEV, TEST):
-        of_part = lines.parts == part
-        if len(rows := np.flatnonzero(lost & of_part)):
+        if len(rows := lost[lines.parts[lost] == part]):
             has, counts = ("has", "counts") if len(rows) == 1 else ("have", "count")
             yield (
-                f"{len(rows):,} of {counted(of_part.sum(), 'target')} of the {SET_NAMES[part]} set "
-                f"{has} symbols that are in no training target, and {counts} as wrong "
-                f"({lines.locations(rows)})"
+                f"{len(rows):,} of {counted((lines.parts == part).sum(), 'target')} of the "
+                f"{SET_NAMES[part]} set {has} symbols that are in no training target, and "
+                f"{counts} as wrong ({lines.locations(rows)})"
             )
 
 

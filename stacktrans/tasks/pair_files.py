@@ -34,8 +34,6 @@ SET_NAMES = ("training", "development", "test")
 """The name of each set in messages."""
 MAX_LISTED = 3
 """The maximum number of lines that a message lists."""
-READ_AS_PAIR = "but is read as a pair, since columns are given"
-"""What a note on a header adds."""
 READING = ("columns", "symbols", "separator", "normalize", "header")
 """The fields of `PairFiles` that say how files are read."""
 
@@ -145,8 +143,7 @@ def read_files(request: PairFiles) -> PairLines:
         if raw.header and request.header and part == TRAIN and raw.header == own:
             lines.found = ", as the first line says"
         elif raw.header:
-            as_pair = "" if request.header else f", {READ_AS_PAIR}"
-            lines.notes.append(raw.header_note + as_pair)
+            lines.notes.append(raw.header_note(is_pair=not request.header))
         if not request.header:
             raw = raw._replace(header=None)
         there = raw.header or columns_of(raw, request, lines.columns)

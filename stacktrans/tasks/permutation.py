@@ -74,10 +74,8 @@ def interchangeable_classes(pairs: Sequence[Pair], known: int) -> Sequence[Symbo
         known: the number of symbols of sources; ids from there on are features.
     """
     strings = Ragged.of([pair.source for pair in pairs]), Ragged.of([pair.target for pair in pairs])
-    if not known or not min(len(each.values) for each in strings):
-        return []
-    sizes = [1 + int(each.values.max()) for each in strings]
-    if max(sizes) > MAX_SYMBOLS:
+    sizes = [1 + int(each.values.max(initial=-1)) for each in strings]
+    if not (known and min(sizes)) or max(sizes) > MAX_SYMBOLS:
         return []
     counts = _counts(strings[0], sizes[0])[:, :known], _counts(strings[1], sizes[1])
     neighbors = _neighbors(pairs, *sizes)

@@ -188,9 +188,8 @@ def load_sets(directory: Path, request: PairFiles, known: Mapping[str, Any]) -> 
     try:
         notes = json.loads((directory / NOTES).read_text())
         for part in SPLITS:
-            files = [directory / f"{part}-{name}.npy" for name in ARRAYS]
             ids, starts, sizes, origins, *targets = (
-                np.asarray(np.load(file, "r")) for file in files
+                np.asarray(np.load(directory / f"{part}-{name}.npy", "r")) for name in ARRAYS
             )
             sets.append(PairSet(Ragged(ids, starts), sizes, Ragged(*targets), origins))
     except (OSError, ValueError, EOFError) as error:

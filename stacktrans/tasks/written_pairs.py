@@ -12,7 +12,7 @@ from stacktrans.tasks.alphabets import UnknownSymbol
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lines import RawLines, labeled_file, read_numbered, read_pair_content
-from stacktrans.tasks.pair_files import READ_AS_PAIR, PairFiles, columns_of
+from stacktrans.tasks.pair_files import PairFiles, columns_of
 from stacktrans.tasks.pairs import Pairs
 
 
@@ -29,13 +29,12 @@ def read_pairs(path: Path, task: Task) -> list[Pair]:
     path = labeled_file(path)
     lines = RawLines.of(path, read_pair_content(path))
     request = task.request if isinstance(task, Pairs) else PairFiles(str(path))
-    if lines.header and not request.header:
-        print_message(f"{lines.header_note}, {READ_AS_PAIR}")
+    if lines.header:
+        print_message(lines.header_note(is_pair=not request.header))
+    if not request.header:
         lines = lines._replace(header=None)
     there = lines.header or columns_of(lines, request, task.columns)
-    if lines.header:
-        print_message(lines.header_note)
-    elif there != task.columns:
+    if not lines.header and there != task.columns:
         print_message(lines.order_note(there))
     rows = lines.fields(task.columns, there)
     return [pair for _, pair in read_numbered(f"{lines.name}:", rows, partial(_pair, task))]

@@ -134,9 +134,7 @@ class Attempts(StatefulPart):
     @property
     def another_allowed(self) -> bool:
         """Whether another attempt may follow if the present one fails."""
-        if self._most is None:
-            return self._restart is not None
-        return self.more_wanted
+        return self._restart is not None if self._most is None else self.more_wanted
 
     def failure(self, attempt: "Attempt") -> str | None:
         """The reason to give up an attempt after a batch, if there is one."""
@@ -145,9 +143,8 @@ class Attempts(StatefulPart):
         low = (attempt.losses.running or 0.0) <= attempt.source.in_nats(self._restart.loss)
         after, since = self._restart.after, attempt.curriculum.since
         if attempt.step - since == after and not low:
-            when = (
-                f"{after} batches after strings grew longer" if since else f"after {after} batches"
-            )
+            batches = f"{after} batches"
+            when = f"{batches} after strings grew longer" if since else f"after {batches}"
             return f"the loss is not below training.restart.loss {when}"
         if attempt.step == self._restart.give_up_after:
             return f"no stopping rule ended the attempt within {attempt.step} batches"
@@ -228,10 +225,8 @@ class Attempt:
         rng = generator(self._config.seed, Purpose.WEIGHTS, self.attempts.number)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(rng.integers(2**62)))
-            model = self.new_model()
-            self._prediction: SourcePrediction | None = None
-            if self._training.source_loss:
-                self._prediction = SourcePrediction(model).to(self._device)
+            model, wanted = self.new_model(), self._training.source_loss
+            self._prediction = SourcePrediction(model).to(self._device) if wanted else None
         self.replace_model(model)
         self.source.begin(model)
 
@@ -240,8 +235,7 @@ class Attempt:
         auxiliary = self._prediction.parameters() if self._prediction else ()
         self.model, self.weights = model, [*model.parameters(), *auxiliary]
         self.average = copy.deepcopy(model)
-        pairs = zip(self.average.parameters(), model.parameters(), strict=True)
-        self._averaged = [*pairs]
+        self._averaged = [*zip(self.average.parameters(), model.parameters(), strict=True)]
         self.optimizer = make_optimizer(model, self._training, self._prediction)
         self.multiply_rate(rate_factor(self._training, self.step))
 
@@ -258,8 +252,7 @@ class Attempt:
     @property
     def rate(self) -> float:
         """The learning rate."""
-        rate: float = self.optimizer.param_groups[0]["lr"]
-        return rate
+        return float(self.optimizer.param_groups[0]["lr"])
 
     def multiply_rate(self, factor: float) -> None:
         """Change the learning rates of all weights by a factor."""
@@ -306,15 +299,12 @@ class Attempt:
         norm = nn.utils.clip_grad_norm_(self.weights, largest, foreach=True)
         if not torch.isfinite(norm) or not update_weights(self.optimizer):
             return False
-        self._update_average()
-        return True
-
-    @torch.no_grad()
-    def _update_average(self) -> None:
-        """Update the exponential moving average of the weights; the first update copies them."""
+        # The exponential moving average of the weights; the first update copies them.
         share = 1 - self._training.averaging if self.step else 1.0
-        for mean, weight in self._averaged:
-            mean.lerp_(weight, share)
+        with torch.no_grad():
+            for mean, weight in self._averaged:
+                mean.lerp_(weight, share)
+        return True
 
     @torch.no_grad()
     def _skip_learned_lengths(self) -> None:

@@ -59,8 +59,7 @@ class FilePairs(DataSource):
 
     def __init__(self, config: RunConfig, task: Pairs) -> None:
         super().__init__(config, task)
-        data = task.data
-        self._data = data
+        self._data = data = task.data
         self._train, development, self._test = (data.sets[part] for part in (TRAIN, DEV, TEST))
         self._unknown_chance = unknown_probabilities(self._train, len(task.source))
         self._unknown = task.source.unknowns()
@@ -73,10 +72,8 @@ class FilePairs(DataSource):
         """A note on symbols that are permuted."""
         count, first = len(each.sources), self.task.source.decode(each.sources[:MAX_LISTED])
         symbols = " ".join(map(visible, first)) + (" …" if count > MAX_LISTED else "")
-        return (
-            f"{count} symbols seem interchangeable and are permuted ({symbols}); "
-            "--set parameters.interchangeable=false prevents it"
-        )
+        seem = f"{count} symbols seem interchangeable and are permuted ({symbols})"
+        return f"{seem}; --set parameters.interchangeable=false prevents it"
 
     def _subset(self, pairs: PairSet, most: int | None, key: int = 0) -> list[Pair]:
         """All pairs, or some of them, which are always the same for a key; see `random_subset`."""
@@ -198,24 +195,18 @@ class FilePairs(DataSource):
         wrong = np.flatnonzero(listed & (fine < 1)).tolist()
         wrong.sort(key=origins.__getitem__)
         answers = predictions(checkpoint, [pairs[index] for index in wrong])
+        lines = [self._data.location(*origins[index]) for index in wrong]
         return [
-            {
-                "line": self._data.location(*origins[index]),
-                "source": each.source,
-                "target": each.target,
-                "answer": each.answer,
-            }
-            for index, each in zip(wrong, answers, strict=True)
+            {"line": line, "source": each.source, "target": each.target, "answer": each.answer}
+            for line, each in zip(lines, answers, strict=True)
         ]
 
     def test_accuracy(self, model: Transducer, moment: Moment, most: int | None = None) -> Accuracy:
         return self._accuracy_on(model, self._subset(self._test, most, 2))
 
 
-@functools.lru_cache(maxsize=1)
-def _classes_of(pairs: PairSet, known: int) -> Sequence[SymbolClass]:
-    """The classes of interchangeable symbols of a set, which the candidates of a new race share."""
-    return interchangeable_classes(pairs, known)
+_classes_of = functools.lru_cache(maxsize=1)(interchangeable_classes)
+"""The classes of interchangeable symbols of a set, which the candidates of a new race share."""
 
 
 def _accuracy(scores: Scores, chosen: Mask) -> Accuracy | None:

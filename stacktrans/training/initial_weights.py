@@ -69,10 +69,9 @@ class SharedIds(NamedTuple):
         Args:
             size: the size of the axis in the trained model.
         """
-        further = torch.arange(size - self.counts[0])
-        parts = zip((self.trained, self.other), self.counts, strict=True)
-        trained, other = (torch.cat([ids, count + further]) for ids, count in parts)
-        return trained, other
+        first, second = self.counts
+        further = torch.arange(size - first)
+        return torch.cat([self.trained, first + further]), torch.cat([self.other, second + further])
 
 
 def check_compatible(config: ModelConfig, trained: ModelConfig, name: str) -> None:
@@ -183,10 +182,8 @@ def weights_from_checkpoint(
     trained = checkpoint.load(name, torch.device("cpu"))
     trained.model.sharpen(1 / trained.model.sharpness)  # signals of 0 or 1 have no gradients
     if checksum_of(name) != start_from.sha256:
-        raise UsageError(
-            f"{name}: its weights are not those that the run started from (SHA-256 "
-            f"{start_from.sha256})"
-        )
+        expected = f"those that the run started from (SHA-256 {start_from.sha256})"
+        raise UsageError(f"{name}: its weights are not {expected}")
     check_compatible(config.model, trained.config.model, name)
     theirs, ours = trained.layout.kind, task.layout.kind
     if theirs != ours:

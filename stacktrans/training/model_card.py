@@ -132,10 +132,8 @@ def _accuracies(
 
 
 def _row(strings: str, accuracy: Mapping[str, Any]) -> list[str]:
-    numbers = (
-        f"{accuracy[name]:{form}}" if name in accuracy else "" for name, form in MEASURES.items()
-    )
-    return [strings, str(accuracy["count"]), *numbers]
+    cells = (f"{accuracy[key]:{form}}" if key in accuracy else "" for key, form in MEASURES.items())
+    return [strings, str(accuracy["count"]), *cells]
 
 
 def _console(*lines: str) -> str:

@@ -151,10 +151,8 @@ class Race:
     @cached_property
     def _batch_symbols(self) -> dict[str, int]:
         """Symbols in a batch of each candidate."""
-        return {
-            name: config.training.batch_symbols or BATCH_SYMBOLS
-            for name, config in self.configs.items()
-        }
+        configs = self.configs.items()
+        return {name: each.training.batch_symbols or BATCH_SYMBOLS for name, each in configs}
 
     @contextmanager
     def opened(self) -> Iterator[None]:
@@ -173,13 +171,11 @@ class Race:
             _retry_failed(state)
             self._check_files()
             self._began = time.monotonic() - state.seconds
-            if self._budget is not None:
-                if self._budget < state.seconds:
+            if (budget := self._budget) is not None:
+                if budget < state.seconds:
                     taken = f"the race has already taken {state.seconds:.0f} seconds"
-                    raise UsageError(
-                        f"budget {self._budget:.15g}: {taken}; expected a larger budget"
-                    )
-                state.budget = self._budget
+                    raise UsageError(f"budget {budget:.15g}: {taken}; expected a larger budget")
+                state.budget = budget
             task = next(iter(self.configs.values())).make_task()
             if isinstance(task, Pairs) and not self._given:
                 task.check_files()
@@ -234,10 +230,9 @@ class Race:
         self._save()
         failed = {name: each.failed for name, each in state.candidates.items()}
         if all(failed.values()) and not state.winner:
-            raise StacktransError(
-                f"every strategy failed; what was saved is in {self.directory / CANDIDATES}",
-                *(f"{name}: {reason}" for name, reason in failed.items()),
-            )
+            saved = f"what was saved is in {self.directory / CANDIDATES}"
+            reasons = [f"{name}: {reason}" for name, reason in failed.items()]
+            raise StacktransError(f"every strategy failed; {saved}", *reasons)
 
     def run_to_best(self, show: Callable[[], None]) -> Trainer:
         """Run the race and return its `best_run`; raises `Interrupted` if a signal stops it."""

@@ -93,17 +93,15 @@ class Candidate(BaseModel):
         has to be more accurate than others on the strings that are compared first.
         """
         sure = not self.provisional
-        first, *others = [
-            round(each, 2) for name, each in self.best.items() if name != "log_likelihood"
-        ] or [0]
-        is_right = self.is_right and sure
+        rounded = [round(each, 2) for name, each in self.best.items() if name != "log_likelihood"]
+        first, *others = rounded or [0]
         solved = (self.solved or self.has_fallback) and sure
         return (
             solved,
             solved and not self.has_fallback,
             bool(self.best),
             not self.failed,
-            is_right,
+            self.is_right and sure,
             first,
             sure,
             *others,
@@ -138,21 +136,17 @@ class RaceState(BaseModel):
     @property
     def latest(self) -> dict[str, Candidate]:
         """Each candidate after its last time slice."""
-        return self.candidates | {
-            name: results[-1] for name, results in self.pending.items() if results
-        }
+        return self.candidates | {name: each[-1] for name, each in self.pending.items() if each}
 
     @property
     def best(self) -> str:
         """The winner or, before there is one, the candidate that has come furthest."""
-        latest = self.candidates
-        return self.winner or max(latest, key=lambda name: latest[name].ranking_key)
+        return self.winner or max(self.candidates.items(), key=lambda each: each[1].ranking_key)[0]
 
     @property
     def can_continue(self) -> bool:
         """Whether there would be more to train, if there was time."""
-        able = any(candidate.can_continue for candidate in self.candidates.values())
-        return able and not self.winner
+        return not self.winner and any(each.can_continue for each in self.candidates.values())
 
     def save(self, directory: Path) -> None:
         """Write the state into the directory of the race."""

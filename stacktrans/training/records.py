@@ -198,6 +198,5 @@ def measurements(measured: Record | Summary) -> dict[str, Any]:
     accuracies = {part: asdict(accuracy) for part in parts if (accuracy := getattr(measured, part))}
     if isinstance(measured, Summary):
         return accuracies | {part: asdict(text) for part, text in measured.texts.items()}
-    if measured.validation is None:
-        return accuracies
-    return accuracies | {"validation": measured.validation}
+    validation = measured.validation
+    return accuracies if validation is None else accuracies | {"validation": validation}

@@ -152,11 +152,10 @@ class Rounding(StatefulPart):
                 return None
             best, before = corrected
         soft, hard = before
-        if not hard >= soft > 0:
-            return best
-        sharp = copy.deepcopy(best)
-        sharp.sharpen(SHARPNESS)
-        return sharp
+        if hard >= soft > 0:
+            best = copy.deepcopy(best)
+            best.sharpen(SHARPNESS)
+        return best
 
     def _with_fewer_memories(
         self, model: Transducer, before: SoftHardAccuracy

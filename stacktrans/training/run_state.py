@@ -113,11 +113,9 @@ class RunState:
 
         Raises `StacktransError` if another process has it.
         """
-        path = directory / METRICS
+        path, self._directory = directory / METRICS, directory
         # Without a buffer, which would fail once more when it is closed on a full disk.
-        mode = "r+" if path.exists() else "w"
-        self._directory = directory
-        with watched(directory) as self._in_place, FileIO(path, mode) as self._metrics:
+        with watched(directory) as self._in_place, FileIO(path, "a") as self._metrics:
             lock(self._metrics, directory)
             # Records after the checkpoint that is resumed will be written again.
             self._metrics.truncate(min(self.progress.metrics_size, path.stat().st_size))
@@ -271,11 +269,10 @@ class RunState:
             CheckpointError: it can't be read, or is not one of this run.
             StacktransError: another process is training there.
         """
-        metrics = directory / METRICS
         with ExitStack() as stack:
             with suppress(FileNotFoundError):
                 # Or a process whose parent was killed could replace the files meanwhile.
-                lock(stack.enter_context(metrics.open("rb")), directory)
+                lock(stack.enter_context((directory / METRICS).open("rb")), directory)
             last = checkpoint.last_checkpoint(directory)
             path, state = last / checkpoint.TRAINING, checkpoint.load_training(last)
             try:

@@ -217,8 +217,7 @@ class Texts(SegmentSource):
         return self._segments
 
     def due(self, step: int) -> tuple[bool, bool]:
-        loss_every = self.config.training.measure.loss_every
-        return self.resumable, self.resumable or step % loss_every == 0
+        return self.resumable, self.resumable or step % self.config.training.measure.loss_every == 0
 
     def lengths(self, share: float) -> None:
         return None

@@ -145,14 +145,12 @@ class Trainer:
         others = SpeculativeAttempts(self.source, self.directory, state.device, train_attempt)
         with others as self._speculative:
             while not (outcome := self.ended) and not is_over():
-                is_trained = state.progress.ended is not None
-                if not is_trained:
+                work = self._round
+                if state.progress.ended is None:
                     self._speculative.train(state.attempts.speculative(state.attempt.step))
+                    work = self._advance
                 begin = time.monotonic()
-                if is_trained:
-                    self._round()
-                else:
-                    self._advance()
+                work()
                 state.progress.seconds += time.monotonic() - begin
         self._check_weights()
         return outcome

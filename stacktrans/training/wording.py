@@ -47,7 +47,10 @@ def _ended_by(config: RunConfig) -> str:
     if training.stop and training.stop.converged:
         return "the training perplexity"
     if config.has_pair_files:
-        return f"accuracy on {_development_set(config)}"
+        files, measured = config.task.parameters, "accuracy on the development set"
+        if files["dev"] is None:
+            return f"{measured}, a tenth of {name_of(Path(files['train']))}, drawn at random"
+        return f"{measured}, {name_of(Path(files['dev']))}"
     fresh = f"{training.measure.strings} fresh validation strings"
     if training.stream:
         return f"the loss on {fresh} of lengths {train}, drawn anew after each epoch"
@@ -70,11 +73,3 @@ def reported_on(config: RunConfig) -> str:
         drawn = f"{examples.test} test strings of lengths {test}, which decide nothing"
         return f"{drawn}, the development strings, and those that were trained on"
     return "other strings, drawn for the summary alone"
-
-
-def _development_set(config: RunConfig) -> str:
-    """A description of the development set of pairs in files."""
-    files = config.task.parameters
-    if files["dev"] is None:
-        return f"the development set, a tenth of {name_of(Path(files['train']))}, drawn at random"
-    return f"the development set, {name_of(Path(files['dev']))}"

@@ -103,11 +103,8 @@ class Cells(NamedTuple):
     @property
     def contents(self) -> "Cells":
         """See `Store`: the cells, without what steps saved."""
-        return self._replace(
-            saved=self.saved[:, :0].copy(),
-            saved_starts=self.saved_starts[:1],
-            values=self.values[:0].copy(),
-        )
+        saved, values = self.saved[:, :0].copy(), self.values[:0].copy()
+        return self._replace(saved=saved, saved_starts=self.saved_starts[:1], values=values)
 
     def forward(self, part: slice, indices: slice) -> "Cells":
         """See `Store`."""
@@ -123,11 +120,8 @@ class Cells(NamedTuple):
         size, dtype = cells.values.shape[2], cells.values.dtype
         # A step deeper than any read reaches, since gradients move before they are cut off.
         room = min(self.room, self.spec.depth + len(self.saved_starts) - 1)
-        return CellsBackward(
-            cells,
-            np.zeros((batch, rows, copies, room * size), dtype),
-            np.zeros((batch, copies * size), dtype),
-        )
+        grad_cells = np.zeros((batch, rows, copies, room * size), dtype)
+        return CellsBackward(cells, grad_cells, np.zeros((batch, copies * size), dtype))
 
     def with_room(self, steps: int, taken: int) -> "Cells":
         """See `Store`; `taken` is not needed, since steps change the arrays in place."""

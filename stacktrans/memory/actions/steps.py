@@ -37,19 +37,14 @@ def new_cells(memory: "ActionMemory[Any]", sizes: StoreSizes) -> Cells:
     shape = int(lists), memory.count, memory.depth, actions, int(memory.no_op), capacity
     spec = ActionSpec(*shape, memory.empty, memory.writes)
     before = Cells.empty(spec, sizes)
-    if sizes.contents is not None:
-        _check_contents(sizes.contents, before)
-        before = sizes.contents._replace(values=before.values)
+    if (contents := sizes.contents) is not None:
+        if not isinstance(contents, Cells):
+            raise ValueError("the contents are those of another memory")
+        check_shape("cells", contents.cells.shape[:3], before.cells.shape[:3])
+        check_shape("heads of lists", contents.head.shape, before.head.shape)
+        before = contents._replace(values=before.values)
     cells = before.resized(min(before.max_used + sizes.steps, capacity))
     return cells if sizes.total_steps is None else cells.saving(sizes.steps, before.max_used)
-
-
-def _check_contents(contents: Any, expected: Cells) -> None:
-    """Raise `ValueError` unless contents are of the same memory and batch as expected."""
-    if not isinstance(contents, Cells):
-        raise ValueError("the contents are those of another memory")
-    check_shape("cells", contents.cells.shape[:3], expected.cells.shape[:3])
-    check_shape("heads of lists", contents.head.shape, expected.head.shape)
 
 
 @compiled

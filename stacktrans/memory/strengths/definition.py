@@ -73,9 +73,8 @@ class StrengthMemory(Memory[StrengthState]):
 
     def initial(self, batch_size: int, value_size: int, like: Tensor) -> StrengthState:
         """The empty memory: no rows."""
-        return StrengthState(
-            like.new_zeros(batch_size, 0), like.new_zeros(batch_size, 0, value_size)
-        )
+        strengths = like.new_zeros(batch_size, 0)
+        return StrengthState(strengths, like.new_zeros(batch_size, 0, value_size))
 
     def step(
         self, state: StrengthState, signals: Tensor, values: Tensor
@@ -91,10 +90,8 @@ class StrengthMemory(Memory[StrengthState]):
 
     def read_weights(self, state: StrengthState) -> Tensor:
         """The weights of all rows in each read: [B, reads, rows]."""
-        by_end = [
-            _from_end(end, read_weights_of(_from_end(end, state.strengths)))
-            for end in self.ends.reads
-        ]
+        strengths, ends = state.strengths, self.ends.reads
+        by_end = [_from_end(end, read_weights_of(_from_end(end, strengths))) for end in ends]
         return torch.stack(by_end, dim=1)  # equations 3, 5, 10 and 11
 
     def row_origins(self, steps: int) -> list[int]:
