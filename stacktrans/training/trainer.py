@@ -1,4 +1,4 @@
-"""The training loop of a run, and the summary of its best weights."""
+"""The training loop of a run."""
 
 import contextlib
 import json
@@ -13,8 +13,6 @@ import torch
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.model import checkpoint
-from stacktrans.model.ablation import ablatable_parts, ablate
-from stacktrans.model.devices import computing_with
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.layers import SettingsLayer, merge_layers, validated
 from stacktrans.training.initial_weights import weights_from_checkpoint
@@ -27,10 +25,8 @@ from stacktrans.training.race_state import race_summary
 from stacktrans.training.records import SOLUTIONS, SUMMARY, Record, Summary, measurements
 from stacktrans.training.run_state import FailedAttempt, RunState
 from stacktrans.training.speculation import SpeculativeAttempts, take_over
+from stacktrans.training.summarizing import measure_best
 from stacktrans.training.wording import started_from
-
-ABLATION_STRINGS = 200
-"""Test strings that a model without one of its parts is measured on."""
 
 
 class Trainer:
@@ -282,24 +278,9 @@ class Trainer:
             state.save_best()
         state.save_last()
         state.remove_fallback()
-        best, moment = state.load_best(), state.attempt.moment
-        summary = state.summary(outcome)
+        best, summary = state.load_best(), state.summary(outcome)
         summary.race = race_summary(self.directory)
-        with computing_with(self.source.threads):
-            self._check_stop()
-            self.source.report(best.model, moment, summary)
-            self._check_stop()
-            if outcome in SOLUTIONS:
-                summary.contradictions = self.source.contradictions(best)
-                self._check_stop()
-            if self.config.is_rounded:
-                with best.model.hard_signals():
-                    summary.hard = self.source.test_accuracy(best.model, moment)
-            for part in ablatable_parts(best) if self.config.task.lengths else ():
-                self._check_stop()
-                ablated = ablate(best, part).model
-                summary.without[part] = self.source.test_accuracy(ablated, moment, ABLATION_STRINGS)
-        summary.model = best.description
+        measure_best(best, self.source, state.attempt.moment, summary, self._check_stop)
         card = model_card(best, asdict(summary), self.directory)
         state.save_best(best.model, accuracy=measurements(summary), card=card)
         state.write(SUMMARY, json.dumps(asdict(summary), indent=2) + "\n")
