@@ -291,6 +291,17 @@ def test_labels_have_no_spaces() -> None:
     assert transduced(fst, ["<U+003C>eps>", "<U+0020>"]) == "11"
 
 
+def test_labels_are_distinct() -> None:
+    machine = parity(Layout.synchronous(2, 2))
+    outputs = to_fst(replace(machine, target=("·", "1")))[2]
+    assert outputs == "<eps>\t0\n<U+00B7>\t1\n1\t2\n·\t3\n"
+    repeated = (EPSILON, "<U+003C>eps>")
+    for side in ("source", "target"):
+        message = rf"of its {side}s share the label <U\+003C>eps>"
+        with pytest.raises(NotFinite, match=message):
+            to_fst(replace(machine, **{side: repeated}))
+
+
 @pytest.fixture(scope="module")
 def xor(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The machine in the documentation of the file format, as a checkpoint."""

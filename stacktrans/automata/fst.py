@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -58,8 +59,11 @@ def to_fst(machine: Machine) -> tuple[str, str, str]:
         NotFinite: there is no such transducer.
     """
     inputs, names = [*map(_label, machine.source)], [*map(_label, machine.target), UNSCORED_MARK]
-    if len({*inputs}) < len(inputs):
-        raise NotFinite(machine, "features of its sources have the names of symbols")
+    labeled = (inputs, "symbols or features of its sources"), (names, "symbols of its targets")
+    for labels, those in labeled:
+        label, count = Counter(labels).most_common(1)[0]
+        if count > 1:
+            raise NotFinite(machine, f"{those} share the label {label}")
     reading = _Reading(machine)
     sources = reading.sources()
     pending: list[tuple[Symbols, FstState | None]] = [((), next(iter(sources)))]
@@ -87,11 +91,10 @@ def to_fst(machine: Machine) -> tuple[str, str, str]:
 
 def _answer(machine: Machine, source: Symbols) -> Symbols | None:
     """The answer to a source, both as they are read; None if the machine does not end one."""
-    order = -1 if machine.layout.backwards else 1
-    answered = source or machine.layout.labels  # otherwise an empty line stays empty
-    answer = machine.run(source[::order], LONGEST_ANSWER) if answered else None
-    if answer is None:
+    if not (source or machine.layout.labels):  # an empty line stays empty
         return ()
+    order = -1 if machine.layout.backwards else 1
+    answer = machine.run(source[::order], LONGEST_ANSWER)
     return tuple(answer.target[::order]) if answer.ended and not answer.failed else None
 
 
@@ -112,8 +115,9 @@ def _written(machine: Machine, before: Symbols | None, source: Symbols) -> Symbo
 
 
 def _label(symbol: str) -> str:
-    """A symbol as a label, without spaces, and different from that of an empty string."""
-    return re.sub(r"\s|^<(?=eps>$)", lambda match: f"<U+{ord(match[0]):04X}>", symbol)
+    """A symbol as a label, without spaces; not that of an empty string or an unscored output."""
+    reserved = rf"\s|^<(?=eps>$)|^{UNSCORED_MARK}$"
+    return re.sub(reserved, lambda match: f"<U+{ord(match[0]):04X}>", symbol)
 
 
 def _symbol_table(labels: Iterable[str]) -> str:

@@ -84,13 +84,8 @@ class Machine:
         for rule in self.rules:
             components |= {term.component for term, _ in self.terms(rule)}
             components |= {component for *pair, _ in rule.equal for component in pair}
-            components |= {
-                component
-                for component, (table, entries) in enumerate(
-                    zip(self.components, rule.when, strict=True)
-                )
-                if entries is not None and 0 < len(entries) < table.size
-            }
+            conditions = enumerate(zip(self.components, rule.when, strict=True))
+            components |= {n for n, (table, own) in conditions if own and len(own) < table.size}
         return frozenset(components - {CONSTANT})
 
     @property
@@ -202,9 +197,8 @@ class Machine:
         for node, family in enumerate(self.states.families):
             lines.append(f'  {node} [label="{_escaped(family.name)}"];')
         for (source, target), numbers in self.edges().items():
-            described = ((number, self.rule_descriptions[number - 1]) for number in numbers)
-            rules = (f"{number}  {rule.sentence}" for number, rule in described)
-            label = "".join(f"{_escaped(rule)}\\l" for rule in rules)
+            rules = (self.rule_descriptions[number - 1] for number in numbers)
+            label = "".join(f"{rule.number}  {_escaped(rule.sentence)}\\l" for rule in rules)
             lines.append(f'  {source} -> {target} [label="{label}"];')
         return "\n".join([*lines, "}"]) + "\n"
 

@@ -32,7 +32,6 @@ def python_code(machine: Machine) -> str:
         raise StacktransError(f"{machine.task}: a program can't read sources with features")
     layout, memories = machine.layout, machine.memories
     reads = zip(_parts(machine)[1:-1], memories.read_positions, strict=True)
-    ends = -1 if layout.end is None else layout.end, layout.last
     each, further = layout.padding
     padding = f"\n    inputs += [INPUT[{layout.blank}]] * ({each - 1} * len(source) + {further})"
     cells = zip(memories.names, machine.stack_symbols, strict=True)
@@ -49,7 +48,7 @@ def python_code(machine: Machine) -> str:
         "outputs": _table(machine, machine.outputs),
         "cells": {name: _table(machine, table) for name, table in cells},
         "states": _table(machine, machine.states),
-        "ends": ends,
+        "ends": (-1 if layout.end is None else layout.end, layout.last),
         "reads": {
             name: (memories.names[end // 2], _index(end, depth))
             for number, (name, (end, depth)) in enumerate(reads, start=1)

@@ -10,7 +10,6 @@ symbol that is read.
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -63,11 +62,10 @@ class SymbolTable:
     @functools.cached_property
     def members(self) -> list[list[int]]:
         """The entries of each family."""
-        numbers = iter(range(self.size))
-        return [
-            list(itertools.islice(numbers, 1 if symbols is None else len(symbols)))
-            for _, symbols in self.families
-        ]
+        members: list[list[int]] = [[] for _ in self.families]
+        for number, (family, _) in enumerate(self.entries):
+            members[family].append(number)
+        return members
 
     @functools.cached_property
     def family_of(self) -> Ids:

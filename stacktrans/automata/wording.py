@@ -119,17 +119,12 @@ def _cell_name(machine: Machine, end: int, depth: int) -> str:
     name, row = _end_name(machine, end), end // 2
     if not depth:
         return name
-    for left, right in _rows_of_lists(machine):
-        if row == left:
+    for _, *ends in machine.memories.moves:  # between a row up to the head, and one right of it
+        if row == min(ends) // 2:
             return f"{name} {depth} left of its head"
-        if row == right:
-            return f"{machine.memories.names[left]} {depth + 1} right of its head"
+        if row == max(ends) // 2:
+            return f"{machine.memories.names[min(ends) // 2]} {depth + 1} right of its head"
     return f"{name} under {'its top' if depth == 1 else f'{depth} more'}"
-
-
-def _rows_of_lists(machine: Machine) -> set[tuple[int, int]]:
-    """The two rows of each list: the head with the cells left of it, and the cells right of it."""
-    return {(min(ends) // 2, max(ends) // 2) for _, *ends in machine.memories.moves}
 
 
 def _contents(machine: Machine, table: SymbolTable, entries: frozenset[int]) -> str:
@@ -235,10 +230,9 @@ def stateless_condition(machine: Machine, when: When, equal: Equalities = ()) ->
 
 def describe_component(machine: Machine, component: int, entry: int) -> str:
     """A component of an observation in words, such as "reading a" or "stack is empty"."""
-    components = range(len(machine.components))
-    return condition(
-        machine, [None if each != component else frozenset([entry]) for each in components]
-    )
+    when: list[frozenset[int] | None] = [None] * len(machine.components)
+    when[component] = frozenset([entry])
+    return condition(machine, when)
 
 
 def condition(machine: Machine, when: When, equal: Equalities = ()) -> str:

@@ -38,9 +38,7 @@ class Classes:
 
     def image_labels(self) -> Ids:
         """[N] the class of the image of each; `NOTHING` where any of this is unknown."""
-        known = self.known & (self.images != NOTHING) & self.known[self.images]
-        labels: Ids = np.where(known, self.label_of[self.images], NOTHING)
-        return labels
+        return np.where(self.known, self.of_known(self.images), NOTHING)
 
     def class_images(self) -> Ids:
         """[classes] the class of the images of most of its members; `NOTHING` if unknown."""

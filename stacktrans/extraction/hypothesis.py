@@ -127,7 +127,6 @@ class _RuleLearner:
         self._symbols = [table.symbol_of[column] for table, column in components]
         self.blocks = [table.family_of.copy() for table in self.tables]
         self.pairs: list[tuple[int, int]] = []
-        self._split_in_round = set[tuple[int, int]]()  # components and blocks
         self.push_signals = [signal for signal, _ in partition.ends.pushes]
 
     def learn(self) -> list[Rule]:
@@ -202,7 +201,7 @@ class _RuleLearner:
 
     def _split_blocks(self, groups: Sequence[_Group]) -> bool:
         """Split a block of each component where equivalent steps deviate; whether any was split."""
-        self._split_in_round = set()
+        self._split_in_round = set[tuple[int, int]]()  # components and blocks
         for group in groups:
             if self.deadline.over():
                 break

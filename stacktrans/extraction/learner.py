@@ -273,11 +273,8 @@ class Learner:
                 few = 0 < self._differing < MAX_ASYMMETRY
                 if improves and few and not counterexamples(self._hard, hypothesis, recorded):
                     break  # the network does not quite treat the symbols equally
-            if self._differing:
-                finished = worse == PATIENCE
-            else:
-                finished = self._brief or worse == SIMPLIFICATION_ROUNDS or soon.over()
-            if finished:
+            patience = PATIENCE if self._differing else SIMPLIFICATION_ROUNDS
+            if worse == patience or (not self._differing and (self._brief or soon.over())):
                 break
 
     def _quantize(self, symmetry: Symmetry, deadline: Deadline) -> QuantizedNetwork:
@@ -317,9 +314,8 @@ class Learner:
         improves = not self._differing
         if len(wrong) < self._differing * tested or not wrong:
             self._best, improves = hypothesis, True
-            signals = max(self._quantized.signals, 1)
             self._observed = self._quantized.strings
-            self._undecided = self._quantized.undecided / signals
+            self._undecided = self._quantized.undecided / max(self._quantized.signals, 1)
             self._wrong, self._differing = wrong, len(wrong) / max(tested, 1)
         return wrong, improves
 
@@ -336,9 +332,8 @@ class Learner:
         count = self._covering_count(hypothesis)
         if wrong or not count or self._deadline.over(GRACE):
             return tested, wrong
-        random = self._random((count, count // 2), seed=self._rounds + COVERING_SEED)
-        queries = self._as_trained(random)
-        more, wrong = self._compare(hypothesis, queries, GRACE, MAX_COUNTEREXAMPLES)
+        drawn = self._random((count, count // 2), seed=self._rounds + COVERING_SEED)
+        more, wrong = self._compare(hypothesis, self._as_trained(drawn), GRACE, MAX_COUNTEREXAMPLES)
         return tested + more, wrong
 
     def _covering_count(self, hypothesis: Machine) -> int:

@@ -156,8 +156,7 @@ class QuantizedNetwork:
 
     def __init__(self, network: Network, radii: Sequence[float]) -> None:
         self.network, self.radii = network, radii
-        self.memories, self.layout = network.ends, network.layout
-        self.buffers = network.buffers
+        self.memories, self.layout, self.buffers = network.ends, network.layout, network.buffers
         self.relevant_positions = network.ends.read_positions
         *of_vectors, of_states = radii
         # An LSTM reads its cells through a tanh: how far they are saturated makes no difference.

@@ -70,8 +70,7 @@ def short_queries(checkpoint: Checkpoint, deadline: Deadline) -> ShortQueries:
     """
     task = checkpoint.task
     symbols = FEW_SYMBOLS if len(task.source) > LARGE_ALPHABET else len(task.source)
-    queries: list[Query] = []
-    candidates, longest = 0, 0
+    queries, candidates, longest = list[Query](), 0, 0
     for length in itertools.count(1):
         candidates += symbols**length
         most = MAX_CANDIDATES if queries else FIRST_CANDIDATES
@@ -114,8 +113,7 @@ def random_queries(
     """
     rng, task = generator(seed, Purpose.SAMPLE), checkpoint.task
     law = law or checkpoint.config.task.law_of(lengths)
-    stream = checkpoint.layout.consecutive
-    rows = [1 + number % LONGEST_ROW if stream else 1 for number in range(count)]
+    rows = [1 + n % LONGEST_ROW if checkpoint.layout.consecutive else 1 for n in range(count)]
     pairs = list[Pair]()
     with contextlib.suppress(NoSuchLength):
         pairs = task.sample(rng, lengths, sum(rows), law)

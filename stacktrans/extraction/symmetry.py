@@ -66,15 +66,13 @@ class Symmetry:
         task, layout, shift = self.checkpoint.task, self.checkpoint.layout, self.shift
         images = np.arange(layout.inputs + 1)
         images[layout.first_source :][: len(shift)] = layout.first_source + shift
-        if layout.first_target is not None:
+        if (first := layout.first_target) is not None:
             moved = np.flatnonzero(shift != np.arange(len(shift)))
             written = {symbol: number for number, symbol in enumerate(task.target.symbols)}
             sources = task.source.decode(moved), task.source.decode(shift[moved])
             for one, other in zip(*sources, strict=True):
                 if one in written and other in written:
-                    images[layout.first_target + written[one]] = (
-                        layout.first_target + written[other]
-                    )
+                    images[first + written[one]] = first + written[other]
         return images
 
     def reduced(self, queries: Sequence[Query]) -> list[Query]:

@@ -22,7 +22,6 @@ import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
 from typing import Any, Literal
 
 from stacktrans.automata.execution import Transition
@@ -78,7 +77,7 @@ def prove_equivalent(one: Machine, other: Machine, task: Task) -> Equivalence | 
     """
     if bisimilar(one, other):
         return Equivalence("renaming")
-    is_different = partial(_is_different, one, other, task)
+    is_different = functools.partial(_is_different, one, other, task)
     with contextlib.suppress(Unproved):
         verdicts = [prove(machine, task) for machine in (one, other)]
         wrong = [verdict for verdict in verdicts if isinstance(verdict, Counterexample)]
@@ -215,8 +214,6 @@ class _PairProduct(Product):
             return WRONG
         if layout.first_target is None or not is_answered(layout, step.symbol):
             return read, -1
-        return (
-            FINISHED
-            if output in (layout.end, NO_OUTPUT, *layout.last)
-            else (read, layout.first_target + output)
-        )
+        if output in (layout.end, NO_OUTPUT, *layout.last):
+            return FINISHED
+        return read, layout.first_target + output

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -167,9 +166,8 @@ class InductionProver:
         self._machine, self._segments = machine, segments
         memories = machine.memories
         self._relevant = memories.rows_behind(machine.relevant_reads)
-        moved = (end for _, *ends in memories.moves for end in ends)
-        changed = (end for _, end in (*memories.pops, *memories.pushes))
-        used = (*machine.relevant_reads, *changed, *moved)
+        operations = (*memories.pops, *memories.pushes, *memories.moves)
+        used = (*machine.relevant_reads, *(end for _, *ends in operations for end in ends))
         if any(end % 2 and end // 2 in self._relevant for end in used):
             raise Unproved("the machine works at the bottom of a memory")
         self._proof = InductionOverCounts()
@@ -183,13 +181,12 @@ class InductionProver:
         """
         first = self._start(START, ((),) * len(self._machine.stack_symbols))
         before: dict[SymbolicConfiguration, tuple[Counts, ...]] = {first: ()}
-        queue = deque([first])
-        while queue:
-            start = queue.popleft()
+        starts = [first]
+        for start in starts:  # which grows
             for counts, following in self._sequences_from(start, before[start]):
                 if following not in before:
                     before[following] = (*before[start], counts)
-                    queue.append(following)
+                    starts.append(following)
             if len(before) > MAX_STARTS:
                 raise Unproved("sequences leave too many different things behind in memories")
             self._proof.initial_contents = len(before)
@@ -199,9 +196,8 @@ class InductionProver:
         """A configuration before a sequence."""
         numbers = {number for segment in self._segments for number, _ in segment.length.terms}
         counts = tuple(map(variable, sorted(numbers)))
-        return SymbolicConfiguration(
-            counts, 0, self._segments[0].length_with(counts), state, stacks
-        )
+        left = self._segments[0].length_with(counts)
+        return SymbolicConfiguration(counts, 0, left, state, stacks)
 
     def _sequences_from(
         self, start: SymbolicConfiguration, before: tuple[Counts, ...]

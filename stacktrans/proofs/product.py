@@ -153,12 +153,10 @@ class BufferedProduct(Product):
         return _capped(BufferedState(self.reference.start, -1, False, (), (), skip, left, False))
 
     def steps(self, state: BufferedState, top: Top) -> Iterator[ProductStep]:
-        buffers = self.machine.buffers
+        buffers, no_input = self.machine.buffers, self.machine.layout.inputs
         assert buffers is not None
-        if state.at_end:
-            yield ProductStep(self.machine.layout.inputs, None, None, state)
-        elif state.current >= 0:
-            yield ProductStep(state.current, None, None, state)
+        if state.at_end or state.current >= 0:
+            yield ProductStep(no_input if state.at_end else state.current, None, None, state)
         else:
             cell = top()
             for symbol, step in self._source_steps(state.reference, cell):
@@ -170,7 +168,6 @@ class BufferedProduct(Product):
                 )
                 yield ProductStep(symbol, step, None, _capped(after))
             if self.reference.accepts(state.reference, cell):
-                no_input = self.machine.layout.inputs
                 yield ProductStep(no_input, None, None, state._replace(at_end=True))
 
     def after(self, step: ProductStep, transition: Transition | None) -> Any:

@@ -241,13 +241,12 @@ class BisimulationProver:
         stacks = abstractions.AlignedStacks(tops[STACK], len(self._memories))
         tapes = dict.fromkeys(tops[QUEUE], queues) | dict.fromkeys(tops[STACK], stacks)
         explorer = Explorer(self._product, domains | tapes)
-        right = True
+        source = None
         for prefix in itertools.islice(explorer.explore(), MAX_CANDIDATES):
             source = self._reference.completed(prefix)
             if self._is_wrong(source):
                 return Counterexample(self._shortest(source))
-            right = False
-        if not right:
+        if source is not None:  # spurious, as all before it
             return None
         return Bisimulation(
             self._reference,

@@ -150,9 +150,8 @@ class WaitingReversalAutomaton(Reference):
             for symbol in range(self._size):
                 pushed = (symbol,) if symbol < self._kept else ()
                 yield ReferenceStep(symbol, None, "read", pushed=pushed)
-        if state == FRESH or (top is None and self._kept == self._size):
-            return
-        yield ReferenceStep(self._size, top, "waiting", pops=top is not None)
+        if state != FRESH and (top is not None or self._kept != self._size):
+            yield ReferenceStep(self._size, top, "waiting", pops=top is not None)
 
     def accepts(self, state: Hashable, top: Cell | None) -> bool:
         return state == "waiting" and top is None
