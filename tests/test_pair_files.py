@@ -1,6 +1,7 @@
 """Files of pairs as people have them: headers, columns, separators, Unicode forms, encodings."""
 
 import gzip
+import json
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -244,11 +245,13 @@ def test_mixed_unicode_forms_are_reported(tmp_path: Path) -> None:
         whole(mixed, normalize="nf")
 
 
-def test_spaces_at_the_ends_of_strings_are_reported(tmp_path: Path) -> None:
+def test_white_space_at_the_ends_of_strings_is_reported(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tsv", "masa \tmasalar\nev\tevler\nkedi\t kediler\n")
     notes = notes_of(whole(path))
-    assert f"3 sources begin or end with a space, which is a symbol ({path}:1" in notes
-    assert f"3 targets begin or end with a space, which is a symbol ({path}:3" in notes
+    assert f"3 sources begin or end with white space, which is a symbol ({path}:1" in notes
+    assert f"3 targets begin or end with white space, which is a symbol ({path}:3" in notes
+    twice = write(tmp_path / "twice.tsv", "ev\tevler\r\r\n")
+    assert "begin or end with white space" in notes_of(whole(twice))
     words = write(tmp_path / "b.tsv", "a b \tb a\nb a\ta b\n")
     assert "which is a symbol" not in notes_of(whole(words))
 
@@ -337,6 +340,20 @@ def test_json_that_is_wrong_is_refused_for_its_true_cause(
         assert f"{path}:1: expected a JSON object" in done.stderr.decode()
         assert cause in done.stderr.decode()
         assert len(done.stderr) < 1000
+
+
+@pytest.mark.parametrize("character", ["\0", "\t", "\n", "\r", "\ud800"])
+def test_json_with_strings_that_no_line_can_hold_is_refused(tmp_path: Path, character: str) -> None:
+    pair = {"source": "ab", "target": f"b{character}"}
+    path = write(tmp_path / "a.jsonl", f"{json.dumps(pair)}\n")
+    with pytest.raises(StacktransError, match=r":1: a string with .* in it; expected text without"):
+        whole(path)
+
+
+def test_the_word_for_unknown_words_is_no_other_symbol_of_sources(tmp_path: Path) -> None:
+    task = whole(write(tmp_path / "a.tsv", "a <unk>\t<unk> a\n<unk> b\tb <unk>\n"))
+    assert task.source.symbols == ("a", "b", "<unk>")
+    assert task.target.symbols == ("<unk>", "a", "b")
 
 
 def test_the_test_set_may_have_other_columns(tmp_path: Path) -> None:

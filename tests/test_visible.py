@@ -21,7 +21,7 @@ from stacktrans.common.messages import print_message
 from stacktrans.common.visible import json_text, one_line, shell_text, visible, visible_symbol
 from stacktrans.settings.task_files import load_task
 from stacktrans.showing.progress import VisibleConsole
-from stacktrans.showing.tables import Table
+from stacktrans.showing.tables import Table, remark
 from stacktrans.sweeps.live import overview
 from stacktrans.sweeps.store import SweepStore
 from stacktrans.sweeps.table import as_csv, markdown
@@ -38,8 +38,16 @@ def test_invisible_characters_are_escaped_as_in_a_string() -> None:
     shown = visible("a\x1b[0m\x9b\u2028\u202e\u200b\udc80\ufffe\r\n")
     assert shown == r"a\x1b[0m\x9b\u2028\u202e\u200b\udc80\ufffe\r\n"
     assert [*map(visible_symbol, (" ", "", "a", "\x1b"))] == ["␣", "", "a", r"\x1b"]
+    # Different white space looks different, also within a word.
+    spaces = ("\u00a0", "\u3000", "\u2028", "\r", "6\u00a0000")
+    assert [*map(visible_symbol, spaces)] == [r"\xa0", r"\u3000", r"\u2028", r"\r", r"6\xa0000"]
     assert visible("À\u00a0東京 e\u0301\n", keep="\n") == "À\u00a0東京 e\u0301\n"
     assert visible(shown) == shown
+
+
+def test_remarks_show_white_space_at_their_end() -> None:
+    assert remark("answer: a\r").plain == r"answer: a\r"
+    assert remark("try:", "stacktrans list").plain == "try: stacktrans list"
 
 
 @pytest.mark.parametrize("text", HOSTILE)

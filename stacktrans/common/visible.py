@@ -20,8 +20,9 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def visible_symbol(symbol: str) -> str:
-    """A visible form of a symbol: `␣` for a space."""
-    return "␣" * len(symbol) if symbol.isspace() else visible(symbol)
+    """A visible form of a symbol: `␣` for a space, and other white space is escaped."""
+    characters = visible(symbol).replace(" ", "␣")
+    return "".join(repr(each)[1:-1] if each.isspace() else each for each in characters)
 
 
 def one_line(text: str) -> str:

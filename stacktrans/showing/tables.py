@@ -287,7 +287,8 @@ def heading(text: str) -> Text:
 def remark(text: str, command: str = "") -> Text:
     """A line below a table; one with a command is not wrapped, so that this can be copied."""
     overflow: OverflowMethod | None = "ignore" if command else None
-    return Text(visible(f"{text} {command}".rstrip()), no_wrap=bool(command), overflow=overflow)
+    whole = visible(f"{text} {command}" if command else text)
+    return Text(whole, no_wrap=bool(command), overflow=overflow)
 
 
 def csv_text(rows: Iterable[Sequence[Any]]) -> str:

@@ -181,7 +181,7 @@ def _numbered(lines: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
     return ((number, line) for number, line in numbered if line.strip(b" \r"))
 
 
-_NO_FIELD = re.compile("[\t\n\r\ud800-\udfff]")
+_NO_FIELD = re.compile("[\0\t\n\r\ud800-\udfff]")
 """Characters that a string in JSON can contain, but no field of a line."""
 
 
@@ -212,9 +212,8 @@ def _fields(line: str, columns: Sequence[str], as_json: bool) -> list[str]:
         form = f"a JSON object with texts called {listed(columns)},"
         raise StacktransError(f"expected {form} found {shown(line)}")
     if bad := next(filter(None, map(_NO_FIELD.search, texts)), None):
-        raise StacktransError(
-            f"a string with {bad[0]!r} in it; expected text without tabs and line ends"
-        )
+        expected = "text without tabs, line ends and null characters"
+        raise StacktransError(f"a string with {bad[0]!r} in it; expected {expected}")
     return texts
 
 

@@ -87,13 +87,13 @@ def normalization_warnings(lines: PairLines, request: PairFiles) -> Iterator[str
 
 
 def space_warnings(lines: PairLines, tokenizer: Tokenizer) -> Iterator[str]:
-    """A warning of spaces at the ends of strings, where characters are symbols."""
+    """A warning of white space at the ends of strings, where characters are symbols."""
     for column in ("source", "target"):
         if getattr(tokenizer, column) == "characters":
             strings = enumerate(lines.strings[column])
-            if rows := [row for row, text in strings if text.strip(" ") != text]:
+            if rows := [row for row, text in strings if text.strip() != text]:
                 many = counted(len(rows), f"{column} begins or ends", f"{column}s begin or end")
-                yield f"{many} with a space, which is a symbol ({lines.locations(rows)})"
+                yield f"{many} with white space, which is a symbol ({lines.locations(rows)})"
 
 
 def pair_warnings(lines: PairLines, sources: Ids, pairs: Ids) -> Iterator[str]:

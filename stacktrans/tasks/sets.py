@@ -15,7 +15,7 @@ from numpy.random import Generator
 from stacktrans.common.errors import CheckpointError, StacktransError, shown
 from stacktrans.common.ragged import Ragged, concatenate_pairwise
 from stacktrans.common.reading import file_version, name_of, split_words
-from stacktrans.tasks.alphabets import MAX_SYMBOLS, Ids
+from stacktrans.tasks.alphabets import MAX_SYMBOLS, UNKNOWN_SYMBOL, Ids
 from stacktrans.tasks.columns import (
     MIN_VALUE_RATIO,
     UNITS,
@@ -355,7 +355,9 @@ def _training_symbols(column: SymbolColumn, request: PairFiles) -> list[str]:
     split = column.tokenizer.splitter(column.name)
     # A kept symbol must still be one symbol: a word is none where strings are characters.
     kept = {symbol for name, symbol in request.extra_symbols if name == column.name}
-    return sorted({symbol for symbol in kept if len(split(symbol)) == 1}.union(column.used()))
+    symbols = {symbol for symbol in kept if len(split(symbol)) == 1}.union(column.used())
+    # In sources and features, it is the symbol for all that are unknown.
+    return sorted(symbols if column.name == "target" else symbols - {UNKNOWN_SYMBOL})
 
 
 def _check_symbols(symbols: Mapping[str, Sequence[str]], name: str) -> None:

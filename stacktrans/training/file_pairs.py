@@ -9,7 +9,7 @@ import numpy as np
 
 from stacktrans.common.ragged import Ragged
 from stacktrans.common.randomness import Purpose, generator
-from stacktrans.common.visible import visible
+from stacktrans.common.visible import visible_symbol
 from stacktrans.inference.baselines import baseline_scores
 from stacktrans.inference.predictions import predictions
 from stacktrans.inference.scores import Scores, counted_pairs, outnumbered_pairs, score
@@ -71,7 +71,7 @@ class FilePairs(DataSource):
     def _permutation_note(self, each: SymbolClass) -> str:
         """A note on symbols that are permuted."""
         count, first = len(each.sources), self.task.source.decode(each.sources[:MAX_LISTED])
-        symbols = " ".join(map(visible, first)) + (" …" if count > MAX_LISTED else "")
+        symbols = " ".join(map(visible_symbol, first)) + (" …" if count > MAX_LISTED else "")
         seem = f"{count} symbols seem interchangeable and are permuted ({symbols})"
         return f"{seem}; --set parameters.interchangeable=false prevents it"
 
