@@ -37,7 +37,7 @@ def harmless(text: str, keep: str = "\n") -> bool:
 def test_invisible_characters_are_escaped_as_in_a_string() -> None:
     shown = visible("a\x1b[0m\x9b\u2028\u202e\u200b\udc80\ufffe\r\n")
     assert shown == r"a\x1b[0m\x9b\u2028\u202e\u200b\udc80\ufffe\r\n"
-    assert [*map(visible_symbol, (" ", "", "a", "\x1b"))] == ["␣", "", "a", r"\x1b"]
+    assert [*map(visible_symbol, (" ", "", "mark 1", "\x1b"))] == ["␣", "", "mark 1", r"\x1b"]
     # Different white space looks different, also within a word.
     spaces = ("\u00a0", "\u3000", "\u2028", "\r", "6\u00a0000")
     assert [*map(visible_symbol, spaces)] == [r"\xa0", r"\u3000", r"\u2028", r"\r", r"6\xa0000"]

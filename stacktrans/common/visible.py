@@ -20,9 +20,10 @@ def visible(text: str, keep: str = "") -> str:
 
 
 def visible_symbol(symbol: str) -> str:
-    """A visible form of a symbol: `␣` for a space, and other white space is escaped."""
-    characters = visible(symbol).replace(" ", "␣")
-    return "".join(repr(each)[1:-1] if each.isspace() else each for each in characters)
+    """A visible form of a symbol: `␣` for a space; white space that is no space is escaped."""
+    if symbol and not symbol.strip(" "):
+        return "␣" * len(symbol)
+    return re.sub(r"[^\S ]", lambda space: repr(space[0])[1:-1], visible(symbol))
 
 
 def one_line(text: str) -> str:
