@@ -381,6 +381,18 @@ def test_a_program_ends_quietly_with_its_reader(xor: Path, tmp_path: Path) -> No
     assert (done.stdout, done.stderr) == (b"01\n", b"")
 
 
+def test_states_of_a_program_have_distinct_names() -> None:
+    states = SymbolTable((Family("x"), Family("x"), Family("x (1)")))
+    rules = (
+        rule(when([0], None, [0, 1]), (0, 0), Term(CONSTANT, 0), after=Term(CONSTANT, 1)),
+        rule(when([1], None, [0, 1]), (0, 0), Term(CONSTANT, 1), after=Term(CONSTANT, 2)),
+        rule(when([0], None, [2]), (0, 0), Term(CONSTANT, 1), after=Term(CONSTANT, 2)),
+        rule(when([1], None, [2]), (0, 0), Term(CONSTANT, 0), after=Term(CONSTANT, 1)),
+    )
+    machine = replace(parity(Layout.synchronous(2, 2)), states=states, rules=rules)
+    assert program(machine)("0111") == ("0101", None)
+
+
 @pytest.mark.parametrize("name", MACHINES)
 def test_a_program_is_plain_python(name: str) -> None:
     machine = replace(MACHINES[name](), task="a\nb")

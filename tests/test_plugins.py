@@ -6,12 +6,14 @@ import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command_line import STACKTRANS, TRAIN, invoke
 
-from stacktrans.common.errors import UsageError
+from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.common.registry import MEMORIES, PLUGINS, Registry, plugin_files, use_plugins
 from stacktrans.tasks import TaskError, make_task
+from stacktrans.tasks.lengths import Lengths
 
 REGISTERS = Path(__file__).parent.parent / "examples/registers/stacktrans_registers.py"
 HOLLOW = "from stacktrans.memory.base import Memory\nclass Hollow(Memory):\n    name = 'hollow'\n"
@@ -49,6 +51,7 @@ def refused(code: str) -> str:
         (HOLLOW, "mine.py:2: memory Hollow lacks initial, push_names, reads, signal_names, step"),
         (f"{COPY}class Mine(Copy):\n    pass\n", NOTHING),
         (f"{COPY}class Mine(Copy):\n    name = 3\n", "mine.py:2: the name of Mine is 3"),
+        (f"{COPY}class Mine(Copy):\n    name = 'a+b'\n", "the name of Mine is 'a+b'; expected a"),
         (
             f"{COPY}class Mine(Copy):\n    name = 'copy'\n",
             "generator copy: the name is taken by stacktrans",
@@ -275,6 +278,19 @@ def test_faults_of_a_generator_are_errors_that_name_them(old: str, new: str, mes
     done = invoke(*TRAIN, *options, "--set", task)
     assert done.returncode in (1, 2)
     assert message in done.err
+
+
+@pytest.mark.parametrize(("change", "ids"), [("- 1", "-1 to 1"), ("+ 9", "9 to 11")])
+def test_ids_of_a_transformation_have_to_be_in_the_alphabet(change: str, ids: str) -> None:
+    shifted = f"def transform(self, source):\n        return source {change}"
+    Path("mine.py").write_text(f"{COPY}class Shifted(Copy):\n    name = 'shifted'\n    {shifted}\n")
+    use_plugins("mine.py")
+    task = make_task("mine", "shifted", {"symbols": 3})
+    message = f"generator Shifted drew a wrong pair: ids {ids}; expected 0 to 2"
+    with pytest.raises(StacktransError, match=message):
+        task.sample(np.random.default_rng(1), Lengths(20, 20), 1, "uniform")
+    with pytest.raises(StacktransError, match="drew a wrong pair"):
+        task.answer(task.source.symbols)
 
 
 def test_parameters_that_all_memories_have_are_refused() -> None:

@@ -117,10 +117,11 @@ def _index(end: int, depth: int) -> int:
 
 
 def _family_names(table: SymbolTable) -> list[str]:
-    """The names of the families of a table, numbered if a name occurs several times."""
+    """Distinct names of the families of a table, numbered if a name occurs several times."""
     names = [name for name, _ in table.families]
-    counts = Counter(names)
-    return [name if counts[name] == 1 else f"{name} ({n})" for n, name in enumerate(names)]
+    counts, numbered = Counter(names), [f"{name} ({n})" for n, name in enumerate(names)]
+    where_needed = [numbered[n] if counts[name] > 1 else name for n, name in enumerate(names)]
+    return where_needed if len({*where_needed}) == len(names) else numbered
 
 
 def _value(machine: Machine, table: SymbolTable, number: int) -> tuple[str, str | None]:

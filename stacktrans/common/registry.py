@@ -168,7 +168,7 @@ class Registry:
     def _problem(self, plugin: type, others: Mapping[str, type], file: str) -> str | None:
         """The reason why a class of a plugin file can't be used, if any."""
         name = vars(plugin)["name"]
-        if not isinstance(name, str) or not re.fullmatch(r"[\w.+-]+", name):
+        if not isinstance(name, str) or not re.fullmatch(r"[\w.-]+", name):
             return f"the name of {plugin.__name__} is {name!r}; expected a word"
         if name in others:
             return self._taken(name, f"plugin {file}")

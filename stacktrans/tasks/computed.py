@@ -109,13 +109,20 @@ class Transformation(Task):
         self, rng: Generator, lengths: Lengths, count: int, law: LengthDistribution
     ) -> list[Pair]:
         sources = draw_strings(rng, len(self.source), lengths, count, law, self.multiple_of)
-        return [Pair(source, self.transform(source)) for source in sources]
+        return [Pair(source, self._target_of(source)) for source in sources]
+
+    def _target_of(self, source: Ids) -> Ids:
+        target, last = self.transform(source), len(self.target) - 1
+        if len(target) and not 0 <= target.min() <= target.max() <= last:  # of a plugin
+            problem = f"ids {target.min()} to {target.max()}; expected 0 to {last}"
+            raise StacktransError(f"generator {type(self).__name__} drew a wrong pair: {problem}")
+        return target
 
     def answer(self, source: Sequence[str]) -> list[str | None]:
         ids = self.source.encode(source)
         divisible = len(ids) % self.multiple_of == 0
         expect(divisible, f"a multiple of {self.multiple_of} symbols; found {len(ids)}")
-        return [*self.target.decode(self.transform(ids))]
+        return [*self.target.decode(self._target_of(ids))]
 
 
 class Copy(Transformation):
