@@ -374,7 +374,7 @@ def test_symbols_are_not_interpreted_as_markup(chromium: Browser, tmp_path: Path
     (tmp_path / "it.html").write_text(page_of([shown]), encoding="utf-8")
     chromium.open(tmp_path / "it.html")
     enter(chromium, " ".join(symbols))
-    visible = [symbol.replace("\u2028", "\\u2028") for symbol in symbols]
+    visible = [symbol.replace("\xa0", "\\xa0").replace("\u2028", "\\u2028") for symbol in symbols]
     columns = "[...document.querySelectorAll('tr:first-child td')].map((cell) => cell.textContent)"
     assert chromium.value(columns)[1:6] == visible
     chromium.value("document.activeElement.blur()")
