@@ -85,7 +85,11 @@ class Machine:
             components |= {term.component for term, _ in self.terms(rule)}
             components |= {component for *pair, _ in rule.equal for component in pair}
             conditions = enumerate(zip(self.components, rule.when, strict=True))
-            components |= {n for n, (table, own) in conditions if own and len(own) < table.size}
+            components |= {
+                component
+                for component, (table, entries) in conditions
+                if entries and len(entries) < table.size
+            }
         return frozenset(components - {CONSTANT})
 
     @property

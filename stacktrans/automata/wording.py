@@ -119,11 +119,12 @@ def _cell_name(machine: Machine, end: int, depth: int) -> str:
     name, row = _end_name(machine, end), end // 2
     if not depth:
         return name
-    for _, *ends in machine.memories.moves:  # between a row up to the head, and one right of it
-        if row == min(ends) // 2:
+    for _, *ends in machine.memories.moves:
+        left, right = min(ends) // 2, max(ends) // 2  # the head is the end of the left row
+        if row == left:
             return f"{name} {depth} left of its head"
-        if row == max(ends) // 2:
-            return f"{machine.memories.names[min(ends) // 2]} {depth + 1} right of its head"
+        if row == right:
+            return f"{machine.memories.names[left]} {depth + 1} right of its head"
     return f"{name} under {'its top' if depth == 1 else f'{depth} more'}"
 
 

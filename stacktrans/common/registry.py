@@ -246,8 +246,8 @@ class Memories(Registry):
                 expected = f"expected 1 to {self.MAX_PARTS} memories"
                 raise UnknownName(f"{self.kind} {shown(name)}: {expected}")
             parts += [match[2]] * count
-        alone = next((part for part in parts if parts[1:] and part in self.ALONE), None)
-        if alone:
+        alone = next((part for part in parts if part in self.ALONE), None)
+        if alone and parts[1:]:
             others = ", ".join(other for other in self.builtin if other not in self.ALONE)
             several = len({*parts}) == 1 and alone not in ("none", "nondeterministic")
             hint = f"; memory.count={len(parts)} gives {len(parts)} of it" if several else ""

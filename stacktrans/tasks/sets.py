@@ -356,7 +356,7 @@ def _training_symbols(column: SymbolColumn, request: PairFiles) -> list[str]:
     # A kept symbol must still be one symbol: a word is none where strings are characters.
     kept = {symbol for name, symbol in request.extra_symbols if name == column.name}
     symbols = {symbol for symbol in kept if len(split(symbol)) == 1}.union(column.used())
-    # In sources and features, it is the symbol for all that are unknown.
+    # Sources and features have a symbol for all unknown ones, which may also be in their text.
     return sorted(symbols if column.name == "target" else symbols - {UNKNOWN_SYMBOL})
 
 
