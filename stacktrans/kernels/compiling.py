@@ -22,7 +22,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 # that diverged could show finite numbers.
 _EXACT = {"contract"}
 _REORDERED = {"contract", "reassoc", "nsz"}
-_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": _EXACT}
+# Wrappers by which C, or Python, could call a function would be compiled, too.
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "fastmath": _EXACT, "no_cfunc_wrapper": True}
+_CALLED: dict[str, Any] = {**_OPTIONS, "no_cpython_wrapper": True}
 _WORTH_COMPILING = 2000
 """Steps that take about a second in Python."""
 _first_calls = threading.RLock()
@@ -45,7 +47,7 @@ def _njit(function: Callable[..., Any], **options: Any) -> Any:
     return njit(function, nogil=True, **_OPTIONS, **options)
 
 
-def compiled(function: Function, options: dict[str, Any] = _OPTIONS) -> Function:
+def compiled(function: Function, options: dict[str, Any] = _CALLED) -> Function:
     """Declare a function that is compiled when compiled code calls it."""
     before_compiling(lambda extending: extending.register_jitable(**options)(function))
     return function
@@ -53,7 +55,7 @@ def compiled(function: Function, options: dict[str, Any] = _OPTIONS) -> Function
 
 def reordered(function: Function) -> Function:
     """Declare a `compiled` function whose sums may be added in any order."""
-    return compiled(function, {**_OPTIONS, "fastmath": _REORDERED})
+    return compiled(function, {**_CALLED, "fastmath": _REORDERED})
 
 
 class MemoryFunction(Protocol):
@@ -79,7 +81,7 @@ def memory_function(function: Callable[..., Any]) -> MemoryFunction:
         return own
 
     before_compiling(
-        lambda extending: extending.overload(generic, jit_options=_OPTIONS, strict=False)(choose)
+        lambda extending: extending.overload(generic, jit_options=_CALLED, strict=False)(choose)
     )
     return cast(MemoryFunction, generic)
 
