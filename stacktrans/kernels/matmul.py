@@ -5,7 +5,6 @@ become the vector registers of any processor. Part j of `benchmarks/speed.py` me
 longer plain loops take, which keep the result in memory. Imported when something is compiled.
 """
 
-import functools
 from typing import Any
 
 from llvmlite import ir
@@ -99,8 +98,7 @@ def _write_multiply_tile(
 
         left_data, _ = opened(0)
         matrix_data, (_, depth, width) = opened(3)
-        out_data, (_, *out_sizes) = opened(5)
-        out_width = functools.reduce(builder.mul, out_sizes)
+        out_data, (_, out_width) = opened(5)
         first, rows, panel = args[1], args[2], args[4]
         scalar = context.get_data_type(kinds[0].dtype)
         lanes = VECTOR_BYTES // (kinds[0].dtype.bitwidth // 8)
@@ -138,7 +136,7 @@ def _product(left: Any, first: Any, rows: Any, matrix: Any, out: Any) -> Any:
 def _product_in_tiles(left, first, rows, matrix, out):  # type: ignore[no-untyped-def]
     depth = matrix.shape[1]
     if depth == 0:
-        out[:] = 0
+        out.fill(0)
         return
     tiles = (rows + _MAX_ROWS - 1) // _MAX_ROWS
     for panel in range(matrix.shape[0]):

@@ -345,6 +345,23 @@ def add_rows(out: Array, count: int, rows: Array) -> None:
 
 
 @compiled
+def copy_rows(rows: Array, count: int, out: Array) -> None:
+    """Copy rows, [B, K or more], to `out`, [B, K]."""
+    for item in range(count):
+        for i in range(out.shape[1]):
+            out[item, i] = rows[item, i]
+
+
+@compiled
+def scale_state(factor: Any, layer: int, count: int, state: Array) -> None:
+    """Multiply the state of a layer, in [L, states, B, H], for some items."""
+    for vector in range(state.shape[1]):
+        for item in range(count):
+            for i in range(state.shape[3]):
+                state[layer, vector, item, i] *= factor
+
+
+@compiled
 def positions_step(positions: Array, signals: Array, starts: Array, indices: Array) -> None:
     """Advance the position in each input buffer by the read strength of a step."""
     read_on = signals.shape[1] - 2

@@ -19,16 +19,16 @@ def product(left: Array, first: int, rows: int, matrix: Array, out: Array) -> No
     """Set out to left @ matrix, for some rows.
 
     Args:
-        left: [B, ...] with K numbers a row.
+        left: [B, K].
         first: the first of the B rows.
         rows: how many of them.
         matrix: [panels, K, width], as `panels` in `stacktrans.kernels.batches` makes it.
-        out: [B, ...] with panels * width numbers a row, of which as many rows are set.
+        out: [B, panels * width], of which as many rows are set.
     """
     count, depth, width = matrix.shape
     whole = matrix.transpose(1, 0, 2).reshape(depth, count * width)
     part = slice(first, first + rows)
-    out[part] = (left[part].reshape(rows, depth) @ whole).reshape(rows, *out.shape[1:])
+    out[part] = left[part] @ whole
 
 
 @compiled
@@ -42,11 +42,11 @@ def recurrent_product(left: Array, ids: Array, indices: Array, matrices: Array, 
     """Set out to left @ the matrix of the id that an item reads, or the only matrix there is.
 
     Args:
-        left: [B, ...] as in `product`.
+        left: [B, K].
         ids: [N] the id that each step reads; unused with a single matrix.
         indices: [B or fewer] indices of the step among all N, of the items that take it.
         matrices: [1 or ids, ...] as in `product`.
-        out: [B, ...] as in `product`.
+        out: [B, panels * width].
     """
     if matrices.shape[0] == 1:
         product(left, 0, indices.shape[0], matrices[0], out)
@@ -75,18 +75,20 @@ def forward(run: steps.Forward, memory: Any, own: int, first: int) -> None:
     read, positions, layers, count = run.read, trace.positions, state.shape[0], signals.shape[1]
     items, gates = len(read), inputs.projected.shape[2]
     # To work in.
-    outer, read_rows = product_room(items, below).reshape(items, gates, -1), read.reshape(items, -1)
-    inner, free = np.empty_like(outer), np.empty(items, np.int64)
+    outer_rows, inner_rows = product_room(items, below), product_room(items, below)
+    outer, inner = outer_rows.reshape(items, gates, -1), inner_rows.reshape(items, gates, -1)
+    read_rows, free = read.reshape(items, -1), np.empty(items, np.int64)
     for number in range(starts[1] - starts[0]):
         indices = steps.indices_at(starts, number, free)
         active, step = indices.shape[0], steps.BatchStep(first + number, indices, starts)
         for layer in range(layers):
             if layer == 0:
-                product(read, 0, active, below, outer)
+                product(read_rows, 0, active, below, outer_rows)
             else:
-                product(state[layer - 1, 0], 0, active, between[layer - 1], outer)
+                product(state[layer - 1, 0], 0, active, between[layer - 1], outer_rows)
             if run.unit != LINEAR:
-                recurrent_product(state[layer, 0], inputs.ids, indices, recurrent[layer], inner)
+                hidden_state = state[layer, 0]
+                recurrent_product(hidden_state, inputs.ids, indices, recurrent[layer], inner_rows)
             steps.add_projected(inputs, layer, indices, positions, outer)
             unit_step(run.unit, layer, indices, outer, inner, state, saved)
             steps.keep_rows(state[layer, 0], layer, indices, hidden)
@@ -136,7 +138,7 @@ def backward(run: steps.Backward, memory: Any, own: int) -> None:
     for number in range(starts[1] - starts[0] - 1, -1, -1):
         indices = steps.indices_at(starts, number, free)
         active, step = indices.shape[0], steps.BatchStep(number, indices, starts)
-        read_rows[:active] = grad_below[:active, : read_rows.shape[1]]
+        steps.copy_rows(grad_below, active, read_rows)
         kernel.step_backward(memory, step, signals, values, grad_read, heads, grad_values)
         steps.values_backward(run.tanh_values, count, active, values, grad_values, heads)
         steps.add_upstream_signals(own, indices, grad_position, upstream_signals, heads)
@@ -154,12 +156,12 @@ def backward(run: steps.Backward, memory: Any, own: int) -> None:
             if inputs.buffered:
                 steps.positions_backward(inputs, layer, indices, positions, outer, grad_position)
             if run.unit != LINEAR:
-                recurrent_product(inner, inputs.ids, indices, recurrent[layer], grad_hidden)
+                recurrent_product(inner_rows, inputs.ids, indices, recurrent[layer], grad_hidden)
                 steps.add_rows(grad_state[layer, 0], active, grad_hidden)
             if state_gradient != 1:
-                grad_state[layer, :, :active] *= state_gradient
+                steps.scale_state(state_gradient, layer, active, grad_state)
             if layer == 0:
-                product(outer, 0, active, below, grad_below)
+                product(outer_rows, 0, active, below, grad_below)
             else:
-                product(outer, 0, active, between[layer - 1], grad_hidden)
+                product(outer_rows, 0, active, between[layer - 1], grad_hidden)
                 steps.add_rows(grad_state[layer - 1, 0], active, grad_hidden)
