@@ -208,6 +208,12 @@ def test_as_large_as_matches_another_model_s_parameter_count(name: str) -> None:
         as_large_as(config_of("queue", "linear"), "copy-queue")
 
 
+def test_no_model_is_as_large_as_one_smaller_than_its_embeddings() -> None:
+    problem = "no hidden size gives a model about 730 parameters; the nearest, 1, gives it 17,"
+    with pytest.raises(UsageError, match=problem):
+        as_large_as(config_of("none", "attention"), "anbn")
+
+
 def test_attention_races_where_sources_have_features(tmp_path: Path) -> None:
     lemmas = [*map("".join, itertools.product("ab", repeat=5))]
     for features, columns in (("PL\t", "source,features,target"), ("", "source,target")):

@@ -14,6 +14,8 @@ from stacktrans.training.make_source import make_source
 
 MAX_UNITS = 2**14
 """The largest hidden size that is tried."""
+MAX_RATIO = 1.5
+"""The greatest ratio of two numbers of parameters that are about the same."""
 
 
 def trained_layout(config: RunConfig) -> Layout:
@@ -29,7 +31,8 @@ def count_parameters(model: ModelConfig, layout: Layout) -> int:
 def matching_units(config: RunConfig, parameters: int) -> int:
     """The hidden size with which the number of parameters is closest to a given one.
 
-    Raises `UsageError` if the controller has no hidden size, and as `make_source` does.
+    Raises `UsageError` if the controller has no hidden size, or with none the numbers are about the
+    same, and as `make_source` does.
     """
     controller = config.model.controller
     if not hasattr(controller, "hidden_size"):
@@ -42,7 +45,12 @@ def matching_units(config: RunConfig, parameters: int) -> int:
 
     after = bisect_left(sizes, parameters, hi=len(sizes) - 1, key=count)
     nearest = sizes[max(0, after - 1) : after + 1]
-    return min(nearest, key=lambda size: abs(count(size) - parameters))
+    best = min(nearest, key=lambda size: abs(count(size) - parameters))
+    smaller, larger = sorted((count(best), parameters))
+    if larger > MAX_RATIO * smaller:
+        problem = f"no hidden size gives a model about {parameters:,} parameters"
+        raise UsageError(f"{problem}; the nearest, {best}, gives it {count(best):,}")
+    return best
 
 
 def with_units(model: ModelConfig, hidden_size: int) -> ModelConfig:
