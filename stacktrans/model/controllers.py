@@ -319,7 +319,8 @@ class Controller(nn.Module):
     ) -> tuple[Tensor, tuple[ControllerState, ...]]:
         """The output of the highest layer, [B, H], and the next state of every layer.
 
-        `projected` is one step of `project`; `reads` was read before it, [B, read_size].
+        `projected` is one step of `project`; `reads` was read before it, [B, read_size]. Raises
+        `StacktransError` if a layer's output has another shape.
         """
         below, share = reads, self.state_gradient
         next_state: list[ControllerState] = []
@@ -327,7 +328,10 @@ class Controller(nn.Module):
             if share != 1:  # only this share of the gradient goes back through the state
                 previous = tuple(part + (share - 1) * (part - part.detach()) for part in previous)
             next_state.append(layer.step(sums, below, previous))
-            below = next_state[-1][0]
+            below, expected = next_state[-1][0], (len(reads), layer.hidden_size)
+            if below.shape != expected:
+                what = f"{type(layer).__name__}.step: the first part of the state is"
+                raise StacktransError(f"{what} {tuple(below.shape)}; expected {expected}")
         return below, tuple(next_state)
 
 
