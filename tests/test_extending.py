@@ -94,6 +94,27 @@ def test_a_missing_plugin_of_a_checkpoint_is_named(monkeypatch: pytest.MonkeyPat
     assert "controller mgu is from plugin mgu.py, which is not loaded" in with_one.err
 
 
+def test_a_controller_s_faulty_state_is_named(tmp_path: Path) -> None:
+    step = "return ((1 - forget) * hidden + forget * candidate,)"
+    faulty = FILES["mgu.py"].replace(step, "return (1 - forget) * hidden + forget * candidate")
+    assert step not in faulty
+    (tmp_path / "faulty.py").write_text(faulty)
+    options = ("--task", "copy", "--memory", "queue", "--controller", "mgu", "--max-steps", "2")
+    done = run(*TRAIN, *options, "--plugin", tmp_path / "faulty.py", "--out", "run", *SMALL)
+    assert done.returncode == 1
+    assert "MGULayer.step: the first part of the state is (8,); expected (10, 8)" in done.err
+
+
+def test_a_plugin_s_controller_has_no_parts_that_can_be_left_out() -> None:
+    options = ("--task", "copy", "--memory", "queue", "--controller", "mgu", "--max-steps", "2")
+    plugin = ("--plugin", "mgu.py")
+    done = run(*TRAIN, *options, *plugin, "--out", "run", *SMALL)
+    assert done.returncode == 0, done.err
+    refused = run("eval", "run", *plugin, "--without", "memory")
+    assert refused.returncode == 2
+    assert "a model with controller mgu has no parts that can be left out" in refused.err
+
+
 def test_processes_that_are_started_know_plugins() -> None:
     use_plugins("stacktrans_registers.py")
     code = "from stacktrans.common.registry import MEMORIES; print(MEMORIES.load('registers').name)"

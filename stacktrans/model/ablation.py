@@ -54,11 +54,13 @@ def ablate(checkpoint: Checkpoint, part: str) -> Checkpoint:
         raise UsageError(unknown_name("part", part, PARTS))
     parts = ablatable_parts(checkpoint)
     if part not in parts:
+        if parts:
+            has = f"the model has no {part}; it has {', '.join(parts)}"
+            raise UsageError(f"{checkpoint.path}: {has}")
+        what = f"a model with controller {checkpoint.config.model.controller.name}"
         if checkpoint.machine or checkpoint.members:
             what = "a machine" if checkpoint.machine else "an ensemble"
-            raise UsageError(f"{checkpoint.path}: {what} has no parts that can be left out")
-        has = f"it has {', '.join(parts)}" if parts else "none of its parts can be left out"
-        raise UsageError(f"{checkpoint.path}: the model has no {part}; {has}")
+        raise UsageError(f"{checkpoint.path}: {what} has no parts that can be left out")
     ends = checkpoint.memory.ends
     if ends and part in ("pushes", "pops"):
         blocked = ends.pushes if part == "pushes" else ends.pops
