@@ -69,7 +69,9 @@ def test_labels_are_two_words(labels: Any) -> None:
         make_task("mine", "membership", {**RULES, "labels": labels})
 
 
-def label_scores(right: Floats, positive: Floats, probability: Floats) -> dict[str, float] | None:
+def label_scores(
+    right: Floats, positive: Floats, probability: Floats
+) -> dict[str, float | None] | None:
     """The scores of labels, of which some are right, with the probability of each answer."""
     ones, log_probs = np.ones(len(right), np.int64), np.log(probability)
     return Scores(
@@ -90,7 +92,8 @@ def test_label_scores_are_those_of_their_definitions() -> None:
     assert scores["auc"] == pytest.approx(sum(wins) / len(wins))
     assert scores["precision"] == pytest.approx(positive[probability > 0.5].mean())
     assert scores["recall"] == pytest.approx((probability > 0.5)[positive].mean())
-    assert label_scores(np.ones(0), np.ones(0), np.ones(0)) == {}
+    undefined = {"precision": None, "recall": None, "auc": None}
+    assert label_scores(np.ones(0), np.ones(0), np.ones(0)) == undefined
 
 
 def test_strings_with_other_labels_have_no_share_in_label_scores() -> None:

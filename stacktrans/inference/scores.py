@@ -75,8 +75,8 @@ class Scores:
     baselines: dict[str, "Scores"] = field(default_factory=dict)
 
     @property
-    def label_scores(self) -> dict[str, float] | None:
-        """Precision, recall and AUC of labels, as far as they are defined; None without labels.
+    def label_scores(self) -> dict[str, float | None] | None:
+        """Precision, recall and AUC of labels, None where undefined; None without labels.
 
         The AUC, the area under the ROC curve, is how often a string in the language has the higher
         probability; a tie counts one half (the statistic of Mann and Whitney).
@@ -88,18 +88,18 @@ class Scores:
         answered = (self.fine[known] == 1) == positive
         likely = np.nan_to_num(np.exp(self.log_probs[known]), nan=0.5)
         inside, outside = positive.sum(), (~positive).sum()
-        found, scores = (positive & answered).sum(), dict[str, float]()
-        if answered.any():
-            scores["precision"] = float(found / answered.sum())
-        if inside:
-            scores["recall"] = float(found / inside)
+        found, auc = (positive & answered).sum(), None
         if inside and outside:
             probability = np.where(answered, likely, 1 - likely)
             _, group, counts = np.unique(probability, return_inverse=True, return_counts=True)
             ranks = (np.cumsum(counts) - (counts - 1) / 2)[group]
             above = ranks[positive].sum() - inside * (inside + 1) / 2
-            scores["auc"] = float(above / (inside * outside))
-        return scores
+            auc = float(above / (inside * outside))
+        return {
+            "precision": float(found / answered.sum()) if answered.any() else None,
+            "recall": float(found / inside) if inside else None,
+            "auc": auc,
+        }
 
     @property
     def count(self) -> int:

@@ -72,10 +72,10 @@ class Column(NamedTuple):
         return re.sub(f"{self.extra}$", "", text) if self.extra else text
 
     def cell(self, entry: Mapping[str, object]) -> str:
-        """The cell of an entry; empty if the entry lacks a field."""
+        """The cell of an entry; empty if the entry lacks a field, or a number to format is None."""
         try:
             return (self.form or f"{{{self.name}}}").format_map(entry)
-        except KeyError:
+        except (KeyError, TypeError):
             return ""
 
 
