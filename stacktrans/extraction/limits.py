@@ -23,10 +23,12 @@ class Deadline:
 
     Args:
         seconds: from now.
+        limit: the seconds of the whole time limit of which this one is a part, for messages.
     """
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, limit: float | None = None) -> None:
         self.seconds, self._begun = seconds, time.monotonic()
+        self._limit = seconds if limit is None else limit
 
     @property
     def taken(self) -> float:
@@ -39,9 +41,9 @@ class Deadline:
 
     def part(self, share: float) -> Deadline:
         """A deadline after a share of the time limit from now on, but no later than this one."""
-        return Deadline(min(share * self.seconds, self.seconds - self.taken))
+        return Deadline(min(share * self.seconds, self.seconds - self.taken), self._limit)
 
     def check(self, grace: float = 0) -> None:
         """Raise `OutOfTime` if the time limit and `grace` further seconds have passed."""
         if self.over(grace):
-            raise OutOfTime(f"no machine found within {self.seconds:g} s")
+            raise OutOfTime(f"no machine found within {self._limit:g} s")
