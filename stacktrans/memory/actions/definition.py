@@ -187,7 +187,7 @@ class StackCells(MemoryState):
 
 def _store(memory: ActionMemory[Any], sizes: StoreSizes) -> Store:
     """The `store` of each class of this file, set in each: `is_compiled` ignores a base's."""
-    from stacktrans.memory.actions.steps import new_cells  # not needed by all commands
+    from stacktrans.memory.actions.kernel import new_cells  # not needed by all commands
 
     return new_cells(memory, sizes)
 
