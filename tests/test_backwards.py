@@ -22,6 +22,7 @@ from stacktrans.inference.trace import trace
 from stacktrans.inference.transduction import transduce_strings
 from stacktrans.model.checkpoint import Checkpoint, load, save, save_machine
 from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.encoding import encode
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import Lengths
 
@@ -69,7 +70,7 @@ def answers(model: Checkpoint, *sources: str) -> list[str | None]:
 def test_source_and_answer_are_reversed() -> None:
     layout = Layout.joint(5, 3, backwards=True)
     pair = Pair(np.array([1, 2, 4]), np.array([0, 2]))
-    inputs, targets, scored = (rows[0] for rows in layout.examples([[pair]]))
+    inputs, targets, scored = (rows[0] for rows in encode(layout, [[pair]]))
     assert inputs.tolist() == [0, 6, 4, 3, 1, 9, 7]
     assert targets[scored].tolist() == [2, 0, layout.end]
     assert layout.prompt(np.array([1, 2, 4])).tolist() == [0, 6, 4, 3, 1]

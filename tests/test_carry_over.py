@@ -16,6 +16,7 @@ from stacktrans.common.errors import UsageError
 from stacktrans.model import checkpoint
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.encoding import encode
 from stacktrans.training.initial_weights import SharedIds, axes_of, carry_over
 
 
@@ -98,7 +99,7 @@ def test_shared_symbols_give_the_same_outputs_after_carrying_over(
     for model, made in zip(models, tasks, strict=True):
         ids = made.source.encode(string)
         pair = made.pair(ids, made.target.encode(string))
-        read = made.layout.examples([[pair]]).inputs[0]
+        read = encode(made.layout, [[pair]]).inputs[0]
         # A stream ends with a symbol that it does not read.
         logits.append(model(torch.from_numpy(read).unsqueeze(0))[0])
     then, now = logits

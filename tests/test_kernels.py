@@ -49,6 +49,7 @@ from stacktrans.model.numpy_backend import NumpyState
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
+from stacktrans.tasks.encoding import encode_batch, steps_of
 from stacktrans.tasks.layout import Layout
 from stacktrans.tasks.lengths import Lengths
 
@@ -119,7 +120,7 @@ def test_a_padded_batch_equals_the_definition(memory: str, lengths_given: bool) 
             config.task.law_of(Lengths(length, length)),
         )
     ]
-    batch = layout.batch([[pair] for pair in pairs])
+    batch = encode_batch(layout, [[pair] for pair in pairs])
     inputs, mask = torch.from_numpy(batch.inputs), torch.from_numpy(batch.mask)
     torch.manual_seed(3)
     model = Transducer(config.model, layout.inputs, layout.outputs)
@@ -134,7 +135,7 @@ def test_a_padded_batch_equals_the_definition(memory: str, lengths_given: bool) 
     )
     with torch.no_grad():
         for row, pair in enumerate(pairs):
-            steps = layout.steps(pair)
+            steps = steps_of(layout, pair)
             alone = model.unroll(inputs[row : row + 1, :steps]).hidden[0]
             assert torch.equal(alone, hidden[row, :steps])
 

@@ -11,6 +11,7 @@ from pair_files import OPTIONS, as_written, learned, lines_of, write
 
 from stacktrans.common.errors import StacktransError, UsageError
 from stacktrans.inference.baselines import baseline_scores
+from stacktrans.tasks.encoding import encode
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.pair_files import DEV, TEST, TRAIN
 from stacktrans.tasks.written_pairs import read_pairs
@@ -54,7 +55,7 @@ def test_other_targets_are_not_taken_for_labels(tmp_path: Path, content: str) ->
 def test_a_label_ends_an_answer_and_is_not_read() -> None:
     layout = Layout.joint(2, 2, labels=True)
     pair = Pair(np.array([1, 0]), np.array([1]))
-    inputs, targets, scored = (rows[0] for rows in layout.examples([[pair]]))
+    inputs, targets, scored = (rows[0] for rows in encode(layout, [[pair]]))
     assert inputs.tolist() == [0, 3, 2, 1]
     assert targets[scored].tolist() == [1]
     assert scored.tolist() == [False, False, False, True]

@@ -10,6 +10,7 @@ from stacktrans.inference.scores import score
 from stacktrans.model.torch_backend import predictor_of
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.resolve import resolve
+from stacktrans.tasks.encoding import encode_batch
 from stacktrans.tasks.layout import Layout, OutputBound, Pair
 
 
@@ -39,7 +40,7 @@ def test_the_output_bound_of_pairs_is_minimal(
 
 def test_sources_and_targets_are_padded() -> None:
     layout = Layout.padded(3, 2, OutputBound(1, 2))
-    batch = layout.batch([[pair([2, 0], [1])], [pair([1], [0, 1, 1, 0])]])
+    batch = encode_batch(layout, [[pair([2, 0], [1])], [pair([1], [0, 1, 1, 0])]])
     blank, end = 3, 2
     assert (layout.inputs, layout.outputs) == (4, 3)
     assert batch.inputs.tolist() == [[2, 0, blank, blank, 0], [1, blank, blank, blank, blank]]

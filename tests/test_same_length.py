@@ -25,6 +25,7 @@ from stacktrans.settings.config import RunConfig
 from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import make_task
 from stacktrans.tasks.base import NotASource
+from stacktrans.tasks.encoding import encode_batch
 from stacktrans.tasks.grammatical import MAX_FOLLOWED
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import DepthLimit, Lengths, NormalLengths, NoSuchLaw, NoSuchLength
@@ -200,7 +201,7 @@ def test_synchronous_layouts_encode_pairs(masks: list[list[bool]]) -> None:
     pairs = [
         Pair(np.arange(len(mask)) % 3, np.arange(len(mask)) % 4, np.array(mask)) for mask in masks
     ]
-    batch = layout.batch([[pair] for pair in pairs])
+    batch = encode_batch(layout, [[pair] for pair in pairs])
     assert (layout.inputs, layout.outputs) == (3, 4)
     assert batch.lengths == [len(mask) for mask in masks]
     for row, (mask, pair) in enumerate(zip(masks, pairs, strict=True)):

@@ -22,7 +22,8 @@ from stacktrans.settings.resolve import resolve
 from stacktrans.tasks import TaskError, make_task
 from stacktrans.tasks.alphabets import Ids, Mask, UnknownSymbol
 from stacktrans.tasks.base import NotASource, Task
-from stacktrans.tasks.layout import Batch, Layout, Pair
+from stacktrans.tasks.encoding import Batch, encode_batch, steps_of
+from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
 COUNTING = {
@@ -205,8 +206,11 @@ def test_answers_and_the_first_symbol_after_them_are_scored() -> None:
     task = task_of("anbn")
     layout = task.layout
     streams = [pairs_of(task, "aab", "ab"), pairs_of(task, "ab")]
-    assert shown(layout, task, layout.batch(streams)) == [("aabbab", "..ba.a"), ("ab", ".a")]
-    assert shown(layout, task, layout.batch(streams, score_all=True)) == [
+    assert shown(layout, task, encode_batch(layout, streams)) == [
+        ("aabbab", "..ba.a"),
+        ("ab", ".a"),
+    ]
+    assert shown(layout, task, encode_batch(layout, streams, score_all=True)) == [
         ("aabbab", "abbaba"),
         ("ab", "ba"),
     ]
@@ -216,8 +220,10 @@ def test_unpredictable_symbols_of_a_stream_are_not_scored() -> None:
     task = task_of("memorization")
     layout = task.layout
     streams = [pairs_of(task, "12=", "2=")]
-    assert shown(layout, task, layout.batch(streams)) == [("12=212=2", "..21..2.")]
-    assert shown(layout, task, layout.batch(streams, score_all=True)) == [("12=212=2", "2=212=2.")]
+    assert shown(layout, task, encode_batch(layout, streams)) == [("12=212=2", "..21..2.")]
+    assert shown(layout, task, encode_batch(layout, streams, score_all=True)) == [
+        ("12=212=2", "2=212=2.")
+    ]
 
 
 def model_of(name: str, memory: str = "stack-rnn", **settings: Any) -> Transducer:
@@ -241,7 +247,7 @@ def test_scores_of_a_stream_carry_the_state_from_one_sequence_to_the_next(memory
             predicted = model(torch.from_numpy(ids).unsqueeze(0))[0].argmax(dim=-1).tolist()
         place = 0
         for index in same:
-            end = place + layout.steps(pairs[index])
+            end = place + steps_of(layout, pairs[index])
             known = end - len(pairs[index].target) - 1
             right = [
                 predicted[step] == (ids[step + 1] if step + 1 < end else 0)

@@ -16,6 +16,7 @@ from stacktrans.settings.task_files import load_task
 from stacktrans.tasks import make_task
 from stacktrans.tasks.alphabets import Alphabet, UnknownSymbol
 from stacktrans.tasks.base import NotASource
+from stacktrans.tasks.encoding import encode_batch
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import Lengths, NoSuchLength
 
@@ -190,7 +191,7 @@ def test_joint_layouts_encode_pairs(examples: list[tuple[list[int], list[int]]])
         Pair(np.array(source, dtype=np.int64), np.array(target, dtype=np.int64))
         for source, target in examples
     ]
-    batch = layout.batch([[pair] for pair in pairs])
+    batch = encode_batch(layout, [[pair] for pair in pairs])
     assert (layout.inputs, layout.outputs, layout.end) == (10, 4, 3)
     for row, (source, target) in enumerate(examples):
         steps = len(source) + len(target) + 2

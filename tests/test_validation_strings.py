@@ -13,7 +13,8 @@ from sweep_plans import plan_of, records_of
 from stacktrans.common.randomness import Purpose
 from stacktrans.settings.resolve import resolve
 from stacktrans.sweeps.table import caption, markdown
-from stacktrans.tasks.layout import Examples, Layout, Pair
+from stacktrans.tasks.encoding import Encoded, encode
+from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.training.records import Summary
 from stacktrans.training.rounding import ROUNDINGS, RoundingKind
 from stacktrans.training.run_state import RunState
@@ -104,12 +105,12 @@ def test_test_strings_were_not_seen_in_training(
     trainer = Trainer(config, tmp_path, torch.device("cpu"), "command")
     before, after = set[str](), set[str]()
     seen = before
-    # Whatever is trained on or measured is laid out before.
-    laid_out, finish = Layout.examples, RunState.summary
+    # Whatever is trained on or measured is encoded before.
+    finish = RunState.summary
 
-    def watched(self: Layout, rows: Sequence[Sequence[Pair]], everything: bool = False) -> Examples:
+    def watched(layout: Layout, rows: Sequence[Sequence[Pair]], score_all: bool = False) -> Encoded:
         seen.update(str(pair.source.tolist()) for row in rows for pair in row)
-        return laid_out(self, rows, everything)
+        return encode(layout, rows, score_all)
 
     strings, drawn = DataSource.strings, list[tuple[Purpose, bool]]()
 
@@ -123,7 +124,8 @@ def test_test_strings_were_not_seen_in_training(
         return finish(self, outcome)
 
     monkeypatch.setattr(DataSource, "strings", drawing)
-    monkeypatch.setattr(Layout, "examples", watched)
+    for module in ("tasks.encoding", "inference.scores"):
+        monkeypatch.setattr(f"stacktrans.{module}.encode", watched)
     monkeypatch.setattr(RunState, "summary", finishing)
     summary = trainer.run(lambda _: None)
     assert (summary.outcome, trainer.state.attempt.curriculum.settled) == (outcome, True)

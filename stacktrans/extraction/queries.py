@@ -22,6 +22,7 @@ from stacktrans.extraction.limits import Deadline
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import FEW_SYMBOLS, LARGE_ALPHABET, Ids, Mask
 from stacktrans.tasks.base import held_out_pairs, random_subset
+from stacktrans.tasks.encoding import encode
 from stacktrans.tasks.layout import Layout, Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLength
 
@@ -91,7 +92,7 @@ def query_of(checkpoint: Checkpoint, pairs: Sequence[Pair]) -> Query:
     """The query of pairs in a row, of which only a stream has several."""
     task = checkpoint.task
     if checkpoint.layout.consecutive:
-        example = checkpoint.layout.examples([pairs])
+        example = encode(checkpoint.layout, [pairs])
         return Query(example.inputs.values, example.scored.values)
     (pair,) = pairs
     if task.same_length:

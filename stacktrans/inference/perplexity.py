@@ -15,7 +15,8 @@ from stacktrans.decoding.model import Model, Numbers, Predictor
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.corpus import Corpus, Vocabulary, encode_sentences, read_sentences
-from stacktrans.tasks.layout import Layout, Pair, measured_sequences
+from stacktrans.tasks.encoding import encode_batch, measured_sequences, steps_of
+from stacktrans.tasks.layout import Layout, Pair
 
 SYMBOLS_AT_ONCE = 512
 """Symbols of a text whose logits are in memory at the same time."""
@@ -33,10 +34,10 @@ def perplexity_of(nats: float) -> float:
 def cross_entropy(model: Predictor, layout: Layout, pairs: Sequence[Pair]) -> float:
     """Mean nats per symbol of pairs, all symbols scored; pairs of a stream form one sequence."""
     rows = [[pairs[index] for index in row] for row in measured_sequences(layout, pairs)]
-    sizes = [sum(map(layout.steps, row)) for row in rows]
+    sizes = [sum(steps_of(layout, pair) for pair in row) for row in rows]
     total, count = 0.0, 0
     for group in batches_of(sizes, STEPS_AT_ONCE):
-        batch = layout.batch([rows[index] for index in group], score_all=True)
+        batch = encode_batch(layout, [rows[index] for index in group], score_all=True)
         state = model.start(len(batch.inputs))
         for columns, logits in advance_in_chunks(model, state, batch.inputs, batch.mask):
             targets = batch.targets[:, columns][batch.mask[:, columns]]

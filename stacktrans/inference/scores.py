@@ -19,7 +19,8 @@ from stacktrans.inference.predictions import Prediction, predictions
 from stacktrans.model.checkpoint import Checkpoint
 from stacktrans.tasks.alphabets import OUT_OF_VOCABULARY, Mask
 from stacktrans.tasks.base import Task, known_source
-from stacktrans.tasks.layout import Layout, Pair, measured_sequences
+from stacktrans.tasks.encoding import encode, measured_sequences, steps_of
+from stacktrans.tasks.layout import Layout, Pair
 
 Floats = npt.NDArray[np.float64]
 
@@ -219,7 +220,7 @@ def score(
         for row in measured_sequences(layout, pairs)
     )
     rows = [row for row in known if row]
-    examples = layout.examples([[pairs[index] for index in row] for row in rows])
+    examples = encode(layout, [[pairs[index] for index in row] for row in rows])
     predicted = predict(model, examples.inputs, examples.scored, log_probs)
     outputs = predicted.symbols.values
     soft = outputs
@@ -228,7 +229,7 @@ def score(
         soft = predict(unrounded, examples.inputs, examples.scored, False).symbols.values
     correct = outputs == examples.targets.values[examples.scored.values]
     in_order = np.array([index for row in rows for index in row], np.int64)
-    steps = [layout.steps(pairs[index]) for index in in_order]
+    steps = [steps_of(layout, pairs[index]) for index in in_order]
     # The pair that each output belongs to.
     owners = np.repeat(in_order, steps)[examples.scored.values]
     right, scored, differing = (
@@ -245,7 +246,7 @@ def score(
         likelihood[in_order] = sums[in_order]
     for index, pair in enumerate(pairs):
         if not pair.in_vocabulary:
-            scored[index] = layout.examples([[pair]]).scored.values.sum()
+            scored[index] = encode(layout, [[pair]]).scored.values.sum()
     lengths = np.array([pair.length for pair in pairs], dtype=np.int64)
     return Scores(lengths, fine, right, scored, differing, log_probs=likelihood)
 

@@ -10,7 +10,7 @@ from stacktrans.model.definition import Unrolled
 from stacktrans.model.transducer import Transducer
 from stacktrans.settings.config import RunConfig
 from stacktrans.settings.model_config import BUFFER_SIGNALS
-from stacktrans.tasks.layout import Batch
+from stacktrans.tasks.encoding import Batch
 
 
 class Objective(NamedTuple):

@@ -23,7 +23,8 @@ from stacktrans.settings.training_config import ExamplesConfig
 from stacktrans.settings.values import Loss
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import Task
-from stacktrans.tasks.layout import Batch, Pair
+from stacktrans.tasks.encoding import Batch, encode_batch
+from stacktrans.tasks.layout import Pair
 from stacktrans.tasks.lengths import LengthDistribution, Lengths, NoSuchLaw, NoSuchLength
 from stacktrans.training.initial_weights import Initializer
 from stacktrans.training.records import Accuracy, Record, Summary
@@ -124,7 +125,7 @@ class DataSource(StatefulPart):
         lengths = self._shortest(moment.share)
         rows = self._rows(lengths)
         pairs = self.strings(Purpose.TRAINING, moment, lengths, rows * self._sequences)
-        return self.layout.batch([pairs[row::rows] for row in range(rows)])
+        return encode_batch(self.layout, [pairs[row::rows] for row in range(rows)])
 
     def _rows_of(self, lengths: Lengths) -> int:
         """The number of rows of a batch of strings of these lengths."""
@@ -298,7 +299,7 @@ class Examples(DataSource):
         return 1.0  # whatever the curriculum: the set is trained on as a whole
 
     def batch(self, moment: Moment) -> Batch:
-        return self.layout.batch([[pair] for pair in self.chosen(moment)])
+        return encode_batch(self.layout, [[pair] for pair in self.chosen(moment)])
 
     def chosen(self, moment: Moment) -> list[Pair]:
         """The examples of a moment's batch."""

@@ -21,7 +21,7 @@ from stacktrans.settings.training_config import StreamConfig
 from stacktrans.tasks.alphabets import Ids
 from stacktrans.tasks.base import Task
 from stacktrans.tasks.corpus import PARTS, Corpus, encode_sentences, read_sentences, vocabulary_of
-from stacktrans.tasks.layout import Batch
+from stacktrans.tasks.encoding import Batch, encode_batch
 from stacktrans.tasks.lengths import Lengths
 from stacktrans.training.records import Record, Summary
 from stacktrans.training.sources import DataSource, Moment, UnrolledBatch
@@ -127,7 +127,7 @@ class Streams(SegmentSource):
         segments = list[StreamSegment]()
         for first in range(0, max(map(len, streams)), every):
             parts = [stream[first : first + every] for stream in streams]
-            segments += cut(self.layout.batch(parts, score_all=True), self._steps)
+            segments += cut(encode_batch(self.layout, parts, score_all=True), self._steps)
         return segments
 
     def lengths_of(self, epoch: int) -> Lengths:
