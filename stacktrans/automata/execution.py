@@ -140,7 +140,11 @@ class Configuration:
 
     def observe(self, symbol: int) -> tuple[int, ...]:
         """All that the step at an input depends on; `EMPTY` for reads that are not relevant."""
-        read = [self.peek(*position) if position else EMPTY for position in self._reads]
+        contents = self.contents
+        read = [
+            contents[position[0] // 2].peek(position[0] % 2, position[1]) if position else EMPTY
+            for position in self._reads
+        ]
         self.observation = symbol, *read, self.state
         return self.observation
 

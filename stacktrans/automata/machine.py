@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,18 +104,12 @@ class Machine:
         return [position if component in self.relevant else None for component, position in reads]
 
     @functools.cached_property
-    def _transitions(self) -> dict[tuple[int, ...], Transition | None]:
-        return {}
+    def transition(self) -> Callable[[tuple[int, ...]], Transition | None]:
+        """The function from observations to transitions, which is None where no rule applies.
 
-    def transition(self, observation: tuple[int, ...]) -> Transition | None:
-        """The transition at an observation; None if no rule applies.
-
-        Args:
-            observation: an entry of each component; `EMPTY` of those that are not relevant.
+        An observation is an entry of each component, `EMPTY` of those that are not relevant.
         """
-        if observation not in self._transitions:
-            self._transitions[observation] = self._first_rule(observation)
-        return self._transitions[observation]
+        return functools.cache(self._first_rule)
 
     def transitions(self, observations: Sequence[tuple[int, ...]]) -> list[Transition | None]:
         """The transitions at several observations."""
