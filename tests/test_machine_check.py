@@ -23,7 +23,7 @@ def is_cancelled() -> bool:
     return False
 
 
-@pytest.mark.parametrize("name", ["reverse-stack", "anbncn"])
+@pytest.mark.parametrize("name", ["reversal-stack", "anbn"])
 def test_a_machine_agrees_with_a_shipped_model(name: str) -> None:
     assert not lacks_machine(checkpoint.load(name), is_cancelled)
 
