@@ -140,11 +140,7 @@ class Configuration:
 
     def observe(self, symbol: int) -> tuple[int, ...]:
         """All that the step at an input depends on; `EMPTY` for reads that are not relevant."""
-        contents = self.contents
-        read = [
-            contents[position[0] // 2].peek(position[0] % 2, position[1]) if position else EMPTY
-            for position in self._reads
-        ]
+        read = [self.peek(*position) if position else EMPTY for position in self._reads]
         self.observation = symbol, *read, self.state
         return self.observation
 
@@ -163,17 +159,22 @@ class Configurations:
     """The configurations of a machine over B strings.
 
     Attributes:
+        model: the machine.
         items: the configuration of each string.
-        signals: [B, signals] of the last step; NaN where no rule applied.
         origins: for each memory of the first string, the step, from 0, that pushed each of its
             cells; empty unless steps are recorded, as by `MachineModel`.
         steps: the number of recorded steps.
     """
 
+    model: AutomatonModel
     items: list[Configuration]
-    signals: Numbers
     origins: list[Row]
     steps: int = 0
+
+    @property
+    def signals(self) -> Numbers:
+        """[B, signals] of the last step, 0 before the first; NaN where no rule applied."""
+        return self.model.signals_of(self.items)
 
 
 class AutomatonModel:
@@ -193,9 +194,15 @@ class AutomatonModel:
 
     def start(self, batch: int, steps: int = 0) -> Configurations:
         """See `Model.start`."""
-        signals = np.zeros((batch, len(self.machine.memories.signal_names)))
         configurations = [Configuration(self.machine) for _ in range(batch)]
-        return Configurations(configurations, signals, [Row() for _ in self.machine.memories.names])
+        return Configurations(self, configurations, [Row() for _ in self.machine.memories.names])
+
+    def signals_of(self, items: Sequence[Configuration]) -> Numbers:
+        """The signals of `Configurations`."""
+        signals = np.zeros((len(items), len(self.machine.memories.signal_names)))
+        for row, configuration in zip(signals, items, strict=True):
+            row[:] = np.nan if configuration.stuck else configuration.last.signals or 0
+        return signals
 
     def advance(
         self, state: Configurations, ids: Ids | SoftInput, requested: Mask | None = None
@@ -211,8 +218,6 @@ class AutomatonModel:
             observations = [*map(Configuration.observe, state.items, symbols)]
             transitions = self.machine.transitions(observations)
             outputs[:, column] = [*map(Configuration.follow, state.items, transitions)]
-        for item, configuration in enumerate(state.items):
-            state.signals[item] = np.nan if configuration.stuck else configuration.last.signals
         chosen = outputs.ravel() if requested is None else outputs[requested]
         logits = np.full((len(chosen), self.machine.layout.outputs), UNLIKELY)
         logits[np.arange(len(chosen)), np.maximum(chosen, 0)] = 0
@@ -223,4 +228,4 @@ class AutomatonModel:
     def select(self, state: Configurations, items: Ids) -> Configurations:
         """See `Model.select`."""
         configurations = [state.items[item].copy() for item in items.tolist()]
-        return replace(state, items=configurations, signals=state.signals[items])
+        return replace(state, items=configurations)

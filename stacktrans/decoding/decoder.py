@@ -425,10 +425,11 @@ def _decode_buffered(model: Model, batch: _Batch) -> None:
         first = ids.take(index)
         inputs = SoftInput(first, ids.take(index + 1), position - np.floor(position))
         logits = model.advance(state, inputs)
-        position = position + state.signals[:, -2]
+        read, written = state.signals[:, -2:].T
+        position = position + read
         # Nothing is written after the answer, where a machine may have no rule.
         writing = (step < steps) & ~buffers.full
-        positions = buffers.write(np.where(writing, state.signals[:, -1], 0), logits)
+        positions = buffers.write(np.where(writing, written, 0), logits)
         active = step + 1 < steps
         if observe:
             observe(DecodingStep(batch.indices[rows], first, logits, positions, state))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Self
 
 import numpy as np
@@ -43,12 +43,17 @@ class MachineModel(AutomatonModel):
         if not state.items[0].stuck:  # the origins of the first string's cells follow
             state.items[0].last.apply(state.origins, state.steps)
         state.steps += 1
-        if self.memory.takes_actions:  # without an action, the last is taken
-            count = state.signals.shape[1] - 2 * bool(self.buffers)
-            actions = state.signals[:, :count].reshape(len(state.signals), self.memory.pushes, -1)
-            actions[..., -1] += actions.sum(axis=2) == 0
-            state.signals[:, :count] = actions.reshape(len(state.signals), count)
         return logits
+
+    def signals_of(self, items: Sequence[Configuration]) -> Numbers:
+        """The signals of `Configurations`; without an action, the last is taken."""
+        signals = super().signals_of(items)
+        if self.memory.takes_actions:
+            count = signals.shape[1] - 2 * bool(self.buffers)
+            actions = signals[:, :count].reshape(len(items), self.memory.pushes, -1)
+            actions[..., -1] += actions.sum(axis=2) == 0
+            signals[:, :count] = actions.reshape(len(items), count)
+        return signals
 
     def pushed_vectors(self, state: Configurations) -> Numbers:
         """See `Predictor.pushed_vectors`; a vector is the number of a stack symbol."""
