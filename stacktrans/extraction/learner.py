@@ -62,7 +62,7 @@ PATIENCE = 8
 """The rounds without an improvement after which learning ends."""
 SIMPLIFICATION_ROUNDS = 2
 """The further rounds in which a machine with fewer rules is sought once one is right."""
-TEST_BATCH, COMPARISON_BATCH = 100, 250
+TEST_BATCH, COMPARISON_BATCH = 100, 1000
 """Strings per batch of a test, and per batch of `compare`."""
 MAX_COUNTEREXAMPLES = 40
 """The counterexamples with which a test ends."""
@@ -357,7 +357,7 @@ class Learner:
         while tested < len(queries) and len(wrong) < enough:
             if tested and self._deadline.over(grace):
                 break
-            part = queries[tested : tested + TEST_BATCH]
+            part = queries[tested : tested + max(TEST_BATCH, tested)]
             wrong += counterexamples(self._hard, machine, part)
             tested += len(part)
         return tested, wrong
