@@ -70,8 +70,8 @@ def brief_rounding(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, usual in ROUNDINGS.items():
         monkeypatch.setitem(ROUNDINGS, name, brief._replace(lossless=usual.lossless))
     monkeypatch.setattr(rounding, "AVERAGING_BATCHES", 1)
-    monkeypatch.setattr(rounding, "RELEARNING", 1)
-    monkeypatch.setattr(rounding, "LONGEST_RELEARNING", 1)
+    monkeypatch.setattr(rounding, "RELEARNING", 2)
+    monkeypatch.setattr(rounding, "LONGEST_RELEARNING", 2)
 
 
 @pytest.fixture

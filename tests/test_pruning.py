@@ -120,7 +120,7 @@ def test_a_memory_is_left_out_if_the_model_learns_to_do_without_it(
         accuracy = 1.0 if len(model.memory.parts) > 1 else smaller
         return accuracy, accuracy
 
-    monkeypatch.setattr(rounding, "RELEARNED", relearned)
+    monkeypatch.setattr(rounding, "RELEARNED", (relearned,))
     monkeypatch.setattr(rounding, "RELEARNING", 5)
     monkeypatch.setattr(rounding, "LONGEST_RELEARNING", 5)
     monkeypatch.setattr(Rounding, "_measured", measured)

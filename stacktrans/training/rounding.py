@@ -30,10 +30,11 @@ further: a new attempt would take longer, and might be no better."""
 MAX_CORRECTIONS = 5
 """How often it is trained further."""
 
-RELEARNED = "5%"
-"""Loss under which that of a model without one of its memories must fall, or it is given up."""
+RELEARNED = ("50%", "5%")
+"""Losses under which that of a model without one of its memories must be halfway and in the end, or
+it is given up."""
 RELEARNING, LONGEST_RELEARNING = 100, 200
-"""Batches within which the loss must fall under `RELEARNED`, and the largest number of batches."""
+"""Batches within which the loss must fall so far, and the largest number of batches."""
 
 SoftHardAccuracy = tuple[float, float]
 """Coarse accuracy of a model as it is, and with hard signals."""
@@ -177,10 +178,11 @@ class Rounding(StatefulPart):
         while not is_as_good(after := self._measured(self.attempt.model), before):
             if batches == LONGEST_RELEARNING:
                 return None
-            self._train(RELEARNING)
             batches += RELEARNING
-            if not losses.are_under(self._source.in_nats(RELEARNED)):
-                return None
+            for most in RELEARNED:
+                self._train(RELEARNING // len(RELEARNED))
+                if not losses.are_under(self._source.in_nats(most)):
+                    return None
         return after
 
     def _solves(self, measured: SoftHardAccuracy) -> bool:
