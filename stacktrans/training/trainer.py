@@ -86,16 +86,8 @@ class Trainer:
         layers = [SettingsLayer(str(last / checkpoint.CONFIG), before.model_dump()), *budgets]
         config = validated(RunConfig, merge_layers(layers), layers)
         trainer = cls(config, directory, device, resumed=True)
-        attempt, seconds = trainer.state.attempt, trainer.state.progress.seconds
-        done = {"max_steps": (trainer.state.step, "batches"), "time_limit": (seconds, "seconds")}
-        for layer in budgets:
-            for name, value in layer.settings["training"].items():
-                taken, unit = done[name]
-                if value < taken:
-                    problem = (
-                        f"the run has already taken {taken:.0f} {unit}; expected a larger limit"
-                    )
-                    raise UsageError(f"{layer.origin} {value:.15g}: {problem}")
+        _check_limits(trainer.state, budgets)
+        attempt = trainer.state.attempt
         now, then = (rate_factor(each.training, attempt.step) for each in (config, before))
         attempt.multiply_rate(now / then)  # a falling rate depends on the limit
         return trainer
@@ -290,6 +282,17 @@ class Trainer:
         """Raise `Interrupted` if the run is to stop now."""
         if self._is_over():
             raise Interrupted(self.stop_requested)
+
+
+def _check_limits(state: RunState, budgets: Sequence[SettingsLayer]) -> None:
+    """Raise `UsageError` if a run has gone beyond one of its new limits already."""
+    done = {"max_steps": (state.step, "batches"), "time_limit": (state.progress.seconds, "seconds")}
+    for layer in budgets:
+        for name, value in layer.settings["training"].items():
+            taken, unit = done[name]
+            if value < taken:
+                problem = f"the run has already taken {taken:.0f} {unit}; expected a larger limit"
+                raise UsageError(f"{layer.origin} {value:.15g}: {problem}")
 
 
 def train_attempt(
